@@ -1,0 +1,55 @@
+# Every target sets up what it needs in .venv; nothing has to be installed by hand but Python 3.11+ and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+INSTALL := $(PIP) install --constraint constraints.txt --editable
+
+.PHONY: demo test check bench docs format lock clean
+.DEFAULT_GOAL := test
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "acqh needs Python 3.11 or newer; set PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --constraint constraints.txt --upgrade pip
+
+$(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) '.[images]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) '.[all]' --group test --group check --group docs
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.dev
+	$(PIP) install --constraint constraints.txt --group bench
+	@touch $@
+
+demo: $(VENV)/.demo  ## fit, evaluate and print the table of the embedded emoji set
+	$(BIN)/acqh demo --no-serve
+
+test: $(VENV)/.dev  ## all tests and doctests
+	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
+
+check: $(VENV)/.dev  ## formatter, linter, strict types, layer rules, docs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/sphinx-build --fail-on-warning --quiet docs docs/_build/html
+
+bench: $(VENV)/.bench  ## every benchmark, one JSON line each
+	@for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+docs: $(VENV)/.dev  ## the documentation, in docs/_build/html
+	$(BIN)/sphinx-build --fail-on-warning docs docs/_build/html
+
+format: $(VENV)/.dev  ## rewrite the code the way check wants it
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: $(VENV)/.bench  ## renew constraints.txt from what is installed now
+	$(PIP) freeze --exclude-editable > constraints.txt
+
+clean:
+	rm -rf $(VENV) docs/_build docs/reference/generated

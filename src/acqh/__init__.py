@@ -1,0 +1,32 @@
+"""Find texts for a picture and pictures for a text, from a few bytes an item.
+
+The public names below are loaded on first use, so that ``import acqh`` stays quick.
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0.dev0"
+
+# Public name -> the room that defines it.
+_HOMES: dict[str, str] = {}
+_ROOMS = frozenset(
+    {"bench", "data", "features", "index", "io", "methods", "metrics", "quantize", "stats"}
+)
+
+__all__ = ["__version__", *sorted(_HOMES), *sorted(_ROOMS)]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    elif name in _ROOMS:
+        value = import_module(f"acqh.{name}")
+    else:
+        raise AttributeError(f"module 'acqh' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,51 @@
+"""Every error acqh raises on purpose, each also one of the standard kinds."""
+
+
+class AcqhError(Exception):
+    """Base of all errors raised on purpose by acqh."""
+
+
+class InvalidInputError(AcqhError, ValueError):
+    """An argument or array has a value that cannot be used."""
+
+
+class ViewError(AcqhError, ValueError):
+    """Views are unpaired, unknown, missing or of the wrong width."""
+
+
+class LabelError(AcqhError, ValueError):
+    """Labels are missing or not of a form that can be read."""
+
+
+class DatasetNotFoundError(AcqhError, FileNotFoundError):
+    """A named data set's files are not where they were looked for."""
+
+
+class ChecksumError(AcqhError, ValueError):
+    """A data file is not the file it should be."""
+
+
+class DuplicateIdError(AcqhError, ValueError):
+    """An id occurs more than once where ids must be unique."""
+
+
+class UnknownIdError(AcqhError, KeyError):
+    """An id is not there.
+
+    ``KeyError`` shows its argument's repr; this shows the message itself.
+    """
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class CorruptBundleError(AcqhError, ValueError):
+    """A file or bundle is damaged, or is not what its manifest says."""
+
+
+class MissingExtraError(AcqhError, ImportError):
+    """An optional dependency is not installed."""
+
+
+class NotFittedError(AcqhError, ValueError, AttributeError):
+    """A method or encoder was used before ``fit``."""

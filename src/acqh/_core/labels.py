@@ -1,0 +1,144 @@
+"""Labels in the forms users have, turned into one: a 0/1 matrix with named columns."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from acqh._core.arrays import Matrix, is_sparse
+from acqh._core.errors import LabelError
+
+# Class ids and label sets become a dense matrix up to this many classes, CSR above.
+MAX_DENSE_CLASSES = 256
+
+
+def as_label_matrix(
+    labels: Any, names: Sequence[str] | None = None
+) -> tuple[Matrix, tuple[str, ...]]:
+    """Read labels of any accepted form.
+
+    Parameters
+    ----------
+    labels : 0/1 matrix (n_items, n_labels), dense or sparse; or (n_items,) class ids (integers
+        or strings); or a sequence of n_items sets (or lists) of label names
+    names : sequence of str, optional
+        Column names of a matrix; the classes, in order, of ids or sets. Needed when a part of
+        the data must have the same columns as the whole.
+
+    Returns
+    -------
+    matrix : uint8 ndarray or csr_array, (n_items, n_labels)
+    names : tuple of str
+
+    Raises
+    ------
+    LabelError
+        Not 0/1, wrong number of names, an id or name that is not in `names`, or no labels.
+
+    Examples
+    --------
+    >>> matrix, names = as_label_matrix([{"dog"}, {"cat", "dog"}])
+    >>> names
+    ('cat', 'dog')
+    >>> matrix
+    array([[0, 1],
+           [1, 1]], dtype=uint8)
+    """
+    if is_sparse(labels):
+        return _from_sparse(labels, names)
+    if _is_list_of_sets(labels):
+        return _from_sets(labels, names)
+    array = np.asarray(labels)
+    if array.ndim == 1:
+        return _from_class_ids(array, names)
+    if array.ndim != 2:
+        raise LabelError(
+            f"labels have {array.ndim} dimensions; give a 0/1 matrix, class ids or sets of names"
+        )
+    _check_zero_one(array, array)
+    return np.ascontiguousarray(array, dtype=np.uint8), _column_names(array.shape[1], names)
+
+
+def _is_list_of_sets(labels: Any) -> bool:
+    if isinstance(labels, np.ndarray) and labels.dtype != object:
+        return False
+    if not isinstance(labels, Iterable) or isinstance(labels, str | bytes):
+        raise LabelError("labels must be a 0/1 matrix, class ids, or a sequence of sets of names")
+    items = list(labels)
+    if any(isinstance(item, set | frozenset) for item in items):
+        return True
+    return any(
+        isinstance(item, list | tuple) and (not item or isinstance(item[0], str)) for item in items
+    )
+
+
+def _column_names(n_labels: int, names: Sequence[str] | None) -> tuple[str, ...]:
+    if n_labels == 0:
+        raise LabelError("labels have no columns; give at least one label")
+    if names is None:
+        return tuple(str(column) for column in range(n_labels))
+    if len(names) != n_labels:
+        raise LabelError(f"{len(names)} label names for {n_labels} label columns")
+    if len(set(names)) != len(names):
+        raise LabelError("label names must differ from one another")
+    return tuple(str(name) for name in names)
+
+
+def _check_zero_one(values: Any, shown: Any) -> None:
+    if values.dtype.kind not in "buif":
+        raise LabelError(
+            f"labels have dtype {values.dtype}; give 0/1 numbers, class ids or sets of names"
+        )
+    wrong = ~((values == 0) | (values == 1))
+    if wrong.any():
+        where = np.argwhere(wrong)[0]
+        raise LabelError(f"labels must be 0 or 1, got {shown[tuple(where)]!r} at row {where[0]}")
+
+
+def _from_sparse(labels: Any, names: Sequence[str] | None) -> tuple[Matrix, tuple[str, ...]]:
+    matrix = sp.csr_array(labels)
+    wrong = np.flatnonzero(~((matrix.data == 0) | (matrix.data == 1)))
+    if wrong.size:
+        row = int(np.searchsorted(matrix.indptr, wrong[0], side="right") - 1)
+        raise LabelError(f"labels must be 0 or 1, got {matrix.data[wrong[0]]!r} at row {row}")
+    matrix = matrix.astype(np.uint8)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    if matrix.nnz and matrix.data.max() > 1:
+        raise LabelError("labels must be 0 or 1, but a sparse entry is stored more than once")
+    return matrix, _column_names(matrix.shape[1], names)
+
+
+def _from_class_ids(ids: Any, names: Sequence[str] | None) -> tuple[Matrix, tuple[str, ...]]:
+    if ids.dtype.kind not in "iuUbO":
+        if ids.dtype.kind == "f" and np.all(np.isfinite(ids)) and np.all(ids == np.round(ids)):
+            ids = ids.astype(np.int64)
+        else:
+            raise LabelError(f"class ids have dtype {ids.dtype}; give whole numbers or strings")
+    classes = np.unique(ids.astype(str) if ids.dtype.kind in "UO" else ids)
+    if names is None:
+        names = [str(value) for value in classes]
+    return _one_hot([[str(value)] for value in ids.tolist()], names)
+
+
+def _from_sets(labels: Any, names: Sequence[str] | None) -> tuple[Matrix, tuple[str, ...]]:
+    sets = [[str(name) for name in item] for item in labels]
+    if names is None:
+        names = sorted({name for item in sets for name in item})
+    return _one_hot(sets, names)
+
+
+def _one_hot(sets: list[list[str]], names: Sequence[str]) -> tuple[Matrix, tuple[str, ...]]:
+    checked = _column_names(len(names), names)
+    column = {name: j for j, name in enumerate(checked)}
+    rows, columns = [], []
+    for i, item in enumerate(sets):
+        for name in set(item):
+            if name not in column:
+                raise LabelError(f"label {name!r} in row {i} is not among the label names given")
+            rows.append(i)
+            columns.append(column[name])
+    values = np.ones(len(rows), dtype=np.uint8)
+    matrix = sp.csr_array((values, (rows, columns)), shape=(len(sets), len(checked)))
+    return (matrix.toarray() if len(checked) <= MAX_DENSE_CLASSES else matrix), checked

@@ -1,0 +1,65 @@
+"""The one policy for linear systems: symmetric, ridged where singular, never a bare inverse."""
+
+import numpy as np
+import scipy.linalg
+
+from acqh._core.arrays import Floats
+
+# Eigenvalues below this share of the largest count as zero.
+RANK_TOLERANCE = 1e-10
+
+
+def solve_spd(gram: Floats, right: Floats) -> Floats:
+    """Solve ``gram @ x = right`` for a symmetric positive semi-definite matrix.
+
+    Cholesky where the matrix is positive definite beyond rounding; otherwise the solution of
+    least norm, with eigenvalues below ``RANK_TOLERANCE`` of the largest taken as zero. So
+    collinear features, unused labels and empty codewords need no special case elsewhere.
+
+    Parameters
+    ----------
+    gram : (n, n)
+        Symmetric, positive semi-definite up to rounding.
+    right : (n, k) or (n,)
+
+    Returns
+    -------
+    (n, k) or (n,) float64
+
+    Examples
+    --------
+    >>> solve_spd(np.array([[2.0, 0.0], [0.0, 0.0]]), np.array([4.0, 0.0]))
+    array([2., 0.])
+    """
+    gram = np.asarray(gram, dtype=np.float64)
+    right = np.asarray(right, dtype=np.float64)
+    scale = np.sqrt(np.maximum(np.diag(gram), 0.0))
+    try:
+        factor, lower = scipy.linalg.cho_factor(gram, lower=True, check_finite=False)
+    except scipy.linalg.LinAlgError:
+        return _solve_least_norm(gram, right)
+    pivots = np.abs(np.diag(factor))
+    # A pivot far below its own diagonal means that column is a combination of earlier ones.
+    if np.any(pivots <= np.sqrt(RANK_TOLERANCE) * scale):
+        return _solve_least_norm(gram, right)
+    return np.asarray(scipy.linalg.cho_solve((factor, lower), right, check_finite=False))
+
+
+def _solve_least_norm(gram: Floats, right: Floats) -> Floats:
+    values, vectors = scipy.linalg.eigh(gram, check_finite=False)
+    keep = values > RANK_TOLERANCE * max(values[-1], 0.0)
+    inverse = np.zeros_like(values)
+    inverse[keep] = 1.0 / values[keep]
+    coefficients = vectors.T @ right
+    return np.asarray(vectors @ (coefficients.T * inverse).T)
+
+
+def mean_diagonal(gram: Floats) -> float:
+    """Return the mean diagonal entry, the scale that relative ridge strengths refer to.
+
+    Examples
+    --------
+    >>> mean_diagonal(np.diag([1.0, 3.0]))
+    2.0
+    """
+    return float(np.trace(gram) / len(gram))

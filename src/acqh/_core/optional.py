@@ -1,0 +1,52 @@
+"""Imports of optional packages, with an error that says which extra to install."""
+
+from importlib import import_module
+from typing import Any
+
+from acqh._core.errors import MissingExtraError
+
+# Module -> extra of this package that brings it.
+_EXTRAS = {
+    "PIL": "images",
+    "skimage": "images",
+    "matplotlib": "plot",
+    "pyarrow": "parquet",
+    "h5py": "mat",
+    "faiss": "faiss",
+}
+
+
+def require(module: str) -> Any:
+    """Import an optional module by its dotted name.
+
+    Parameters
+    ----------
+    module : str
+        Dotted name, such as ``"skimage.feature"``; its first part names the package.
+
+    Returns
+    -------
+    module
+        What ``importlib.import_module`` gives.
+
+    Raises
+    ------
+    MissingExtraError
+        The package is not installed; the message names the extra that brings it.
+
+    Examples
+    --------
+    >>> require("json").dumps([1])
+    '[1]'
+    """
+    package = module.partition(".")[0]
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise
+        extra = _EXTRAS.get(package)
+        hint = f"pip install 'acqh[{extra}]'" if extra else f"pip install {package}"
+        raise MissingExtraError(
+            f"this needs the package '{package}', which is not installed; run: {hint}"
+        ) from error

@@ -1,0 +1,1 @@
+"""Protocols, runner, result rows, tables, figures."""

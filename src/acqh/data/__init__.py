@@ -1,0 +1,1 @@
+"""MultiViewData, readers, named data sets, splits, synthetic makers, the embedded emoji set."""

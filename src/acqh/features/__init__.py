@@ -1,0 +1,1 @@
+"""Feature maps (bias, RBF anchors, ...) and encoders of raw images and text."""

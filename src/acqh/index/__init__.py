@@ -1,0 +1,1 @@
+"""CodeIndex and HammingIndex: exact search over codes."""

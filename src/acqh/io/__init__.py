@@ -1,0 +1,1 @@
+"""Bundle format: a manifest and safetensors members, written atomically, checked on reading."""

@@ -1,0 +1,1 @@
+"""Every method, one file each, behind one API."""

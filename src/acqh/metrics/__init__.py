@@ -1,0 +1,1 @@
+"""Relevance, average precision, topN precision, precision-recall, nDCG: exact, ties included."""

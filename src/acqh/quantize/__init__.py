@@ -1,0 +1,1 @@
+"""Additive codebooks: train, encode, decode, lookup tables."""

@@ -1,0 +1,1 @@
+"""Sums over items, per view and per label set: additive, mergeable, streaming."""

@@ -1,0 +1,22 @@
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acqh._core.linalg import solve_spd
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 8), st.integers(1, 8), st.integers(0, 2**32 - 1))
+def test_solve_spd_is_the_least_norm_least_squares_solution(n, rank, seed):
+    rng = np.random.default_rng(seed)
+    factor = rng.normal(size=(n, min(rank, n)))
+    gram = factor @ factor.T
+    right = gram @ rng.normal(size=(n, 2))
+    expected = np.linalg.pinv(gram, rcond=1e-10, hermitian=True) @ right
+    found = solve_spd(gram, right)
+    np.testing.assert_allclose(gram @ found, right, atol=1e-6 * np.abs(right).max())
+    assert np.linalg.norm(found) <= np.linalg.norm(expected) * (1 + 1e-3) + 1e-9
+
+
+def test_solve_spd_of_a_zero_matrix_is_zero():
+    assert not solve_spd(np.zeros((3, 3)), np.zeros((3, 1))).any()
