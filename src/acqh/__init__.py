@@ -9,7 +9,9 @@ from typing import Any
 __version__ = "0.1.0.dev0"
 
 # Public name -> the room that defines it.
-_HOMES: dict[str, str] = {}
+_HOMES: dict[str, str] = {
+    "MultiViewData": "acqh.data",
+}
 _ROOMS = frozenset(
     {"bench", "data", "features", "index", "io", "methods", "metrics", "quantize", "stats"}
 )

@@ -1,0 +1,151 @@
+"""Choosing the rows of a test part: at random, by groups, or class by class."""
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from acqh._core.arrays import Array, Ints, Matrix, is_sparse
+from acqh._core.errors import InvalidInputError, LabelError
+from acqh._core.random import RandomState, check_rng
+
+if TYPE_CHECKING:
+    from acqh.data._multiview import MultiViewData
+
+
+def split_rows(
+    data: "MultiViewData",
+    test_size: float | int = 0.2,
+    *,
+    groups: Any = None,
+    stratify: bool | Literal["auto"] | None = None,
+    random_state: RandomState = None,
+) -> tuple[Ints, Ints]:
+    """Return the row numbers of the two parts that `MultiViewData.split` makes.
+
+    Parameters
+    ----------
+    data : MultiViewData
+    test_size, groups, stratify, random_state
+        As in `MultiViewData.split`.
+
+    Returns
+    -------
+    train, test : int64 ndarray
+        In rising order; together all rows.
+
+    Raises
+    ------
+    InvalidInputError, LabelError
+        As `MultiViewData.split` does.
+
+    Examples
+    --------
+    >>> from acqh.data import MultiViewData
+    >>> train, test = split_rows(MultiViewData({"image": np.eye(5)}), 2, random_state=0)
+    >>> len(train), len(test)
+    (3, 2)
+    """
+    n_test = _count_test_rows(test_size, len(data))
+    rng = check_rng(random_state)
+    if stratify not in (None, False, True, "auto"):
+        raise InvalidInputError(f"stratify must be None, True or 'auto', got {stratify!r}")
+    classes = single_classes(data.labels) if stratify else None
+    if stratify is True and classes is None:
+        raise LabelError("stratify=True needs exactly one label a row; 'auto' does without")
+    if groups is not None:
+        if stratify:
+            raise InvalidInputError("give groups or stratify, not both")
+        test = _draw_groups(_group_array(data, groups), n_test, rng)
+    elif classes is not None:
+        test = _draw_by_class(classes, n_test, rng)
+    else:
+        test = np.sort(rng.permutation(len(data))[:n_test])
+    return np.delete(np.arange(len(data)), test), test
+
+
+def _count_test_rows(test_size: float | int, n_items: int) -> int:
+    """Return how many rows a test part of that size has: a share below 1, or a number of rows."""
+    if isinstance(test_size, bool | np.bool_) or not isinstance(
+        test_size, int | float | np.integer | np.floating
+    ):
+        raise InvalidInputError(f"test_size must be a number, got {test_size!r}")
+    if n_items < 2:
+        raise InvalidInputError("one item cannot be split; give at least two")
+    if isinstance(test_size, int | np.integer):
+        if not 1 <= test_size < n_items:
+            raise InvalidInputError(
+                f"test_size must be from 1 to {n_items - 1} of {n_items} items, got {test_size}"
+            )
+        return int(test_size)
+    if not 0 < test_size < 1:
+        raise InvalidInputError(
+            f"test_size must be a share between 0 and 1, or a whole number of rows, got {test_size}"
+        )
+    return min(max(round(n_items * float(test_size)), 1), n_items - 1)
+
+
+def _draw_groups(groups: Array, n_test: int, rng: np.random.Generator) -> Ints:
+    """Draw whole groups that together have at most, and nearly, `n_test` rows.
+
+    Groups are visited in random order and taken where they still fit. Where none fits, the
+    smallest is taken, so that the part is never empty.
+    """
+    _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    if len(sizes) < 2:
+        raise InvalidInputError("all items are in one group; a split by groups needs at least two")
+    taken = np.zeros(len(sizes), dtype=bool)
+    room = n_test
+    for index in rng.permutation(len(sizes)):
+        if sizes[index] <= room:
+            taken[index] = True
+            room -= sizes[index]
+    if not taken.any():
+        taken[np.argmin(sizes)] = True
+    return np.flatnonzero(taken[group])
+
+
+def _draw_by_class(classes: Ints, n_test: int, rng: np.random.Generator) -> Ints:
+    """Draw `n_test` rows so that every class has its share, up to rounding.
+
+    The shares are rounded down; the rows still missing go to the largest remainders, ties at
+    random.
+    """
+    _, class_of, sizes = np.unique(classes, return_inverse=True, return_counts=True)
+    # Whole-number arithmetic: equal shares must tie exactly, whatever the sizes.
+    counts, remainders = np.divmod(sizes * n_test, len(classes))
+    order = np.lexsort((rng.random(len(sizes)), -remainders))
+    counts[order[: n_test - counts.sum()]] += 1
+    shuffled = rng.permutation(len(classes))
+    by_class = shuffled[np.argsort(class_of[shuffled], kind="stable")]
+    starts = np.cumsum(sizes) - sizes
+    rank_in_class = np.arange(len(classes)) - np.repeat(starts, sizes)
+    return np.sort(by_class[rank_in_class < np.repeat(counts, sizes)])
+
+
+def single_classes(labels: Matrix | None) -> Ints | None:
+    """Return the class of each row where every row has exactly one label, otherwise None."""
+    if labels is None:
+        return None
+    if is_sparse(labels):
+        lengths = np.diff(labels.indptr)
+        return np.asarray(labels.indices) if bool(np.all(lengths == 1)) else None
+    if not bool(np.all(labels.sum(axis=1) == 1)):
+        return None
+    return np.asarray(np.argmax(labels, axis=1))
+
+
+def _group_array(data: "MultiViewData", groups: Any) -> Array:
+    """Return the group of each item, from a column of the item table or as given."""
+    if isinstance(groups, str):
+        if groups not in data.items:
+            raise InvalidInputError(
+                f"the item table has no column {groups!r}; it has {list(data.items)}"
+            )
+        groups = data.items[groups]
+    array = np.asarray(groups)
+    if array.shape != (len(data),):
+        raise InvalidInputError(
+            f"groups have shape {array.shape}; give one group for each of {len(data)} items"
+        )
+    # Objects of several types cannot be sorted, their names can.
+    return array.astype(str) if array.dtype == object else array
