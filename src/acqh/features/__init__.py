@@ -1,1 +1,28 @@
 """Feature maps (bias, RBF anchors, ...) and encoders of raw images and text."""
+
+from acqh.features._base import FeatureMap, StateMixin
+from acqh.features._counts import TagSVD, Tfidf
+from acqh.features._linear import Bias, Center, Standardize, UnitNorm
+from acqh.features._rbf import RBFAnchors
+from acqh.features._registry import (
+    feature_map_from_state,
+    feature_map_state,
+    list_feature_maps,
+    make_feature_map,
+)
+
+__all__ = [
+    "Bias",
+    "Center",
+    "FeatureMap",
+    "RBFAnchors",
+    "Standardize",
+    "StateMixin",
+    "TagSVD",
+    "Tfidf",
+    "UnitNorm",
+    "feature_map_from_state",
+    "feature_map_state",
+    "list_feature_maps",
+    "make_feature_map",
+]

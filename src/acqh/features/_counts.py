@@ -1,0 +1,229 @@
+"""Maps of count matrices: TF-IDF weights, and the truncated SVD of tags."""
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.linalg
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin
+from sklearn.utils.extmath import randomized_svd
+
+from acqh._core.arrays import Floats, Matrix, check_positive_int, is_sparse
+from acqh._core.errors import ViewError
+from acqh._core.random import RandomState, check_rng
+from acqh.features._base import FeatureMap, row_blocks, unit_rows, with_data
+
+# Up to this many rows or columns the SVD is exact, from the smaller Gram matrix.
+_MAX_GRAM = 3000
+# Singular values below this share of the largest are rounding noise of the Gram matrix.
+_RANK_TOLERANCE = 1e-6
+_POWER_ITERATIONS = 7
+
+
+class Tfidf(OneToOneFeatureMixin, FeatureMap):
+    """Weight term counts by how rare a term is among the training rows; rows of unit norm.
+
+    A count of ``c`` becomes ``c * idf`` with ``idf = 1 + log((1 + n) / (1 + df))``, where n is the
+    number of training rows and df the number of those that have the term. Then rows are scaled
+    to Euclidean norm one; rows of zeros stay zero. Sparse input stays sparse.
+
+    Parameters
+    ----------
+    sublinear : bool, default False
+        Use ``1 + log(c)`` in place of a positive count.
+
+    Attributes
+    ----------
+    idf_ : (n_features,) float64
+
+    Examples
+    --------
+    >>> from acqh.features import Tfidf
+    >>> Tfidf().fit([[1, 1], [1, 0]]).transform([[2, 0], [3, 4]]).round(2)
+    array([[1.  , 0.  ],
+           [0.47, 0.88]])
+    """
+
+    _state_axes: ClassVar = {"idf_": ("n_features",)}
+
+    def __init__(self, *, sublinear: bool = False) -> None:
+        self.sublinear = sublinear
+
+    def fit(self, X: Matrix, y: Any = None) -> Self:  # noqa: ARG002
+        """Count in how many training rows each term occurs.
+
+        Parameters
+        ----------
+        X : (n_items, n_terms)
+            Counts; not negative.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        X = self._check_fit(X)
+        _refuse_negative(X)
+        if is_sparse(X):
+            frequency = np.bincount(X.indices[X.data != 0], minlength=X.shape[1])
+        else:
+            frequency = np.count_nonzero(X, axis=0)
+        self.idf_ = 1 + np.log((1 + X.shape[0]) / (1 + frequency))
+        return self
+
+    def transform(self, X: Matrix) -> Matrix:
+        """Return the weighted rows.
+
+        Parameters
+        ----------
+        X : (n_items, n_terms)
+
+        Returns
+        -------
+        (n_items, n_terms)
+        """
+        X = self._check_transform(X)
+        _refuse_negative(X)
+        idf = self.idf_.astype(X.dtype)
+        if is_sparse(X):
+            return unit_rows(with_data(X, self._weigh(X.data) * idf[X.indices]))
+        return unit_rows(self._weigh(X) * idf)
+
+    def _weigh(self, counts: Floats) -> Floats:
+        if not self.sublinear:
+            return counts
+        weighed = np.zeros_like(counts)
+        np.log(counts, out=weighed, where=counts > 0)
+        weighed += counts > 0
+        return weighed
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        return tags
+
+
+class TagSVD(ClassNamePrefixFeaturesOutMixin, FeatureMap):
+    """Project onto the leading right singular vectors of the training rows, without centring.
+
+    This makes the 500-dimensional text of MIRFlickr from its tags. Sparse rows are multiplied as
+    they are; the result is dense. The decomposition is exact where the training matrix has no
+    more than 3,000 rows or columns, and a randomised one with seven power iterations beyond.
+
+    Parameters
+    ----------
+    n_components : int, default 500
+        The rank of the training matrix is used where that is less.
+    random_state : int, Generator or None
+        Used by the randomised decomposition only.
+
+    Attributes
+    ----------
+    components_ : (n_components_, n_features) float64
+        Orthonormal rows; the largest entry of each is positive.
+    singular_values_ : (n_components_,) float64
+        In descending order.
+
+    Examples
+    --------
+    >>> from acqh.features import TagSVD
+    >>> TagSVD(n_components=1).fit([[2.0, 0.0], [0.0, 1.0]]).transform([[3.0, 5.0]])
+    array([[3.]])
+    """
+
+    _state_axes: ClassVar = {
+        "components_": ("n_components", "n_features"),
+        "singular_values_": ("n_components",),
+    }
+
+    def __init__(self, n_components: int = 500, *, random_state: RandomState = None) -> None:
+        self.n_components = n_components
+        self.random_state = random_state
+
+    def fit(self, X: Matrix, y: Any = None) -> Self:  # noqa: ARG002
+        """Decompose the training rows.
+
+        Parameters
+        ----------
+        X : (n_items, n_features)
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        wanted = check_positive_int(self.n_components, "n_components")
+        X = self._check_fit(X)
+        wanted = min(wanted, *X.shape)
+        if min(X.shape) <= _MAX_GRAM:
+            values, components = _exact_svd(X, wanted)
+        else:
+            seed = int(check_rng(self.random_state).integers(2**31))
+            _, values, components = randomized_svd(
+                X, wanted, n_iter=_POWER_ITERATIONS, random_state=seed
+            )
+        keep = values > _RANK_TOLERANCE * values[0]
+        keep[0] = True  # a matrix of zeros still gets one column
+        components = components[keep].astype(np.float64)
+        largest = np.abs(components).argmax(axis=1)
+        signs = np.where(components[np.arange(len(components)), largest] < 0, -1.0, 1.0)
+        self.components_ = components * signs[:, np.newaxis]
+        self.singular_values_ = values[keep].astype(np.float64)
+        return self
+
+    def transform(self, X: Matrix) -> Floats:
+        """Return the coordinates of the rows.
+
+        Parameters
+        ----------
+        X : (n_items, n_features)
+
+        Returns
+        -------
+        (n_items, n_components_)
+        """
+        X = self._check_transform(X)
+        return np.asarray(X @ self.components_.T.astype(X.dtype, order="C"))
+
+    @property
+    def n_components_(self) -> int:
+        """Number of components in use."""
+        return len(self.components_)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+
+def _exact_svd(X: Matrix, n_components: int) -> tuple[Floats, Floats]:
+    """Leading singular values and right vectors from the Gram matrix of the smaller side."""
+    n_rows, width = X.shape
+    tall = width <= n_rows
+    gram = _gram(X) if tall else _gram(X.T.tocsr() if is_sparse(X) else X.T)
+    side = len(gram)
+    eigenvalues, vectors = scipy.linalg.eigh(
+        gram, subset_by_index=[side - n_components, side - 1], check_finite=False
+    )
+    values = np.sqrt(np.maximum(eigenvalues[::-1], 0))
+    vectors = vectors[:, ::-1].T
+    if tall:
+        return values, vectors
+    right = np.asarray(X.T.astype(np.float64) @ vectors.T).T
+    return values, right / np.where(values > 0, values, 1)[:, np.newaxis]
+
+
+def _gram(X: Matrix) -> Floats:
+    """X^T X in float64; never a dense copy of more than a block of rows."""
+    if is_sparse(X):
+        X = X.astype(np.float64)
+        return np.asarray((X.T @ X).toarray())
+    total = np.zeros((X.shape[1], X.shape[1]))
+    for block in row_blocks(*X.shape):
+        rows = X[block].astype(np.float64, copy=False)
+        total += rows.T @ rows
+    return total
+
+
+def _refuse_negative(X: Matrix) -> None:
+    values = X.data if is_sparse(X) else X
+    if values.size and values.min() < 0:
+        raise ViewError("Negative values in data passed to Tfidf; give term counts")

@@ -1,0 +1,192 @@
+"""Feature maps by name, and fitted maps as JSON and named arrays."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+from acqh._core.arrays import Array
+from acqh._core.errors import InvalidInputError
+from acqh.features._base import StateMixin
+from acqh.features._counts import TagSVD, Tfidf
+from acqh.features._linear import Bias, Center, Standardize, UnitNorm
+from acqh.features._rbf import RBF_VARIANTS, RBFAnchors
+
+_NAMED: dict[str, Callable[..., Any]] = {
+    "bias": Bias,
+    "center": Center,
+    "standardize": Standardize,
+    "svd": TagSVD,
+    "tfidf": Tfidf,
+    "unit_norm": UnitNorm,
+}
+# The only classes that stored state can name; a file never says what to import.
+_STORABLE: dict[str, Any] = {
+    kind.__name__: kind for kind in (Bias, Center, RBFAnchors, Standardize, TagSVD, Tfidf, UnitNorm)
+}
+_PIPELINE = "Pipeline"
+
+
+def list_feature_maps() -> list[str]:
+    """Return the names `make_feature_map` knows, in alphabetical order.
+
+    Examples
+    --------
+    >>> from acqh.features import list_feature_maps
+    >>> "rbf_fixed" in list_feature_maps()
+    True
+    """
+    return sorted((*_NAMED, *RBF_VARIANTS))
+
+
+def make_feature_map(kind: Any, **params: Any) -> Any:
+    """Make an unfitted feature map from a name, or from any transformer.
+
+    Parameters
+    ----------
+    kind : str or object with ``fit`` and ``transform``
+        A name of `list_feature_maps`, or a transformer, of which an unfitted copy is made.
+    **params
+        Constructor arguments, with a name only.
+
+    Returns
+    -------
+    object with ``fit`` and ``transform``
+
+    Raises
+    ------
+    InvalidInputError
+        The name is unknown, or the object is no transformer.
+
+    Examples
+    --------
+    >>> from acqh.features import make_feature_map
+    >>> make_feature_map("rbf_fixed", sigma=0.6)
+    RBFAnchors(sigma=0.6, variant='rbf_fixed')
+    """
+    if isinstance(kind, str):
+        if kind in RBF_VARIANTS:
+            return RBFAnchors(variant=kind, **params)
+        if kind not in _NAMED:
+            known = ", ".join(list_feature_maps())
+            raise InvalidInputError(f"no feature map is called {kind!r}; there are: {known}")
+        return _NAMED[kind](**params)
+    if isinstance(kind, type) or not (hasattr(kind, "fit") and hasattr(kind, "transform")):
+        raise InvalidInputError(
+            f"a feature map needs the methods fit and transform, got {kind!r}; "
+            "give a name or a transformer instance"
+        )
+    if params:
+        raise InvalidInputError("parameters can be given with a name only; set them on the object")
+    return clone(kind, safe=False)
+
+
+def feature_map_state(feature_map: Any) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Describe a fitted map so that it can be stored without pickling.
+
+    Parameters
+    ----------
+    feature_map : a map of this package, or a scikit-learn ``Pipeline`` of such maps
+
+    Returns
+    -------
+    description : dict
+        JSON values only: the class's name and its parameters. A ``Generator`` given as
+        `random_state` is left out, since a fitted map draws nothing more.
+    arrays : dict of str to ndarray
+        What ``fit`` learnt; in a pipeline, names start with the step's position.
+
+    Raises
+    ------
+    InvalidInputError
+        The map is of another class.
+    NotFittedError
+        The map is not fitted.
+
+    Examples
+    --------
+    >>> from acqh.features import Center, feature_map_state
+    >>> feature_map_state(Center().fit([[1.0], [3.0]]))
+    ({'class': 'Center', 'params': {}}, {'n_features_in': array([1]), 'mean': array([2.])})
+    """
+    name = type(feature_map).__name__
+    if type(feature_map) is Pipeline:
+        steps: list[Any] = []
+        arrays: dict[str, Array] = {}
+        for position, (step_name, step) in enumerate(feature_map.steps):
+            description, step_arrays = feature_map_state(step)
+            steps.append([step_name, description])
+            arrays.update({f"{position}/{key}": value for key, value in step_arrays.items()})
+        return {"class": _PIPELINE, "steps": steps}, arrays
+    if _STORABLE.get(name) is not type(feature_map):
+        raise InvalidInputError(
+            f"a {name} cannot be stored; only these and pipelines of them can: "
+            f"{', '.join(sorted(_STORABLE))}"
+        )
+    params = {key: _as_json(value, key) for key, value in feature_map.get_params().items()}
+    return {"class": name, "params": params}, feature_map.get_state()
+
+
+def feature_map_from_state(description: dict[str, Any], arrays: dict[str, Array]) -> Any:
+    """Make the fitted map that `feature_map_state` described.
+
+    Parameters
+    ----------
+    description : dict
+    arrays : dict of str to ndarray
+
+    Returns
+    -------
+    fitted map
+
+    Raises
+    ------
+    InvalidInputError
+        An unknown class, parameter or array, or arrays that do not fit one another.
+
+    Examples
+    --------
+    >>> from acqh.features import Center, feature_map_from_state, feature_map_state
+    >>> restored = feature_map_from_state(*feature_map_state(Center().fit([[1.0], [3.0]])))
+    >>> restored.transform([[2.5]])
+    array([[0.5]])
+    """
+    try:
+        name = description["class"]
+        if name == _PIPELINE:
+            return _pipeline_from_state(description["steps"], arrays)
+        if name not in _STORABLE:
+            raise InvalidInputError(f"stored feature map is of the unknown class {name!r}")
+        feature_map: StateMixin = _STORABLE[name](**description["params"])
+    except InvalidInputError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"stored feature map is not readable: {error!r}") from error
+    return feature_map.set_state(arrays)
+
+
+def _pipeline_from_state(steps: list[Any], arrays: dict[str, Array]) -> Pipeline:
+    parts: list[dict[str, Array]] = [{} for _ in steps]
+    for key, value in arrays.items():
+        position, _, rest = key.partition("/")
+        if not position.isdecimal() or int(position) >= len(steps):
+            raise InvalidInputError(f"array {key!r} belongs to no step of the stored pipeline")
+        parts[int(position)][rest] = value
+    return Pipeline(
+        [
+            (name, feature_map_from_state(description, part))
+            for (name, description), part in zip(steps, parts, strict=True)
+        ]
+    )
+
+
+def _as_json(value: Any, name: str) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if name == "random_state" and not isinstance(value, int):
+        return None
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise InvalidInputError(f"parameter {name} cannot be stored: {value!r} is no JSON value")

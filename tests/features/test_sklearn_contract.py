@@ -1,0 +1,24 @@
+"""Every map passes scikit-learn's own checks, without exception."""
+
+from typing import Any
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from acqh.features import Bias, Center, RBFAnchors, Standardize, TagSVD, Tfidf, UnitNorm
+
+MAPS = [
+    Bias(),
+    Center(),
+    RBFAnchors(n_anchors=5),
+    RBFAnchors(n_anchors=5, variant="rbf_fixed"),
+    Standardize(),
+    Standardize(with_mean=False),
+    TagSVD(n_components=2),
+    Tfidf(),
+    UnitNorm(),
+]
+
+
+@parametrize_with_checks(MAPS)
+def test_scikit_learn_contract_holds(estimator: Any, check: Any) -> None:
+    check(estimator)
