@@ -1,0 +1,202 @@
+"""The manifest: what a bundle is and which members belong to it, with a checksum over itself."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from acqh._core.errors import CorruptBundleError, InvalidInputError
+from acqh.io import _files
+
+FORMAT = "acqh-bundle"
+VERSION = 1
+MANIFEST_NAME = "manifest.json"
+# JSON takes up to thirty times its length once parsed.
+MAX_MANIFEST_BYTES = 1 << 22
+# Each member keeps a file open; systems often allow a process about a thousand.
+MAX_MEMBERS = 256
+_CHECKSUM = "manifest_sha256"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_FIELDS = {"format", "version", "kind", "name", "info", "members", _CHECKSUM}
+
+
+@dataclass(frozen=True)
+class Member:
+    """One file of a bundle, as the manifest describes it."""
+
+    n_bytes: int
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        """Name of the file: it follows from the content, so it can lead nowhere else."""
+        return f"{self.sha256[:32]}.safetensors"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A parsed manifest."""
+
+    kind: str
+    name: str
+    info: dict[str, Any]
+    members: Mapping[str, Member] = field(default_factory=dict)
+    version: int = VERSION
+
+    def distinct_members(self) -> list[Member]:
+        """Return the members, those with the same content only once: they share a file."""
+        return list({member.file: member for member in self.members.values()}.values())
+
+    def to_bytes(self) -> bytes:
+        """Return the file's content: readable JSON with the checksum of its canonical form.
+
+        Raises
+        ------
+        InvalidInputError
+            The info is not JSON, or too long.
+        """
+        fields: dict[str, Any] = {
+            "format": FORMAT,
+            "version": self.version,
+            "kind": self.kind,
+            "name": self.name,
+            "info": self.info,
+            "members": {
+                name: {"file": member.file, "bytes": member.n_bytes, "sha256": member.sha256}
+                for name, member in self.members.items()
+            },
+        }
+        try:
+            canonical = _canonical(fields)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInputError(f"info must hold JSON values only: {error}") from error
+        if json.loads(canonical) != fields:
+            raise InvalidInputError(
+                "info would not be read back as given; use only dicts with string keys, lists, "
+                "strings, numbers, booleans and None"
+            )
+        fields[_CHECKSUM] = hashlib.sha256(canonical).hexdigest()
+        content = json.dumps(fields, indent=1, allow_nan=False).encode("ascii")
+        if len(content) > MAX_MANIFEST_BYTES:
+            raise InvalidInputError(
+                f"info and name take {len(content)} bytes, more than {MAX_MANIFEST_BYTES}; "
+                "store large data as arrays"
+            )
+        return content
+
+    @classmethod
+    def parse(cls, content: bytes, where: str) -> "Manifest":
+        """Read a manifest from a file's content.
+
+        Parameters
+        ----------
+        content : bytes
+        where : str
+            What to call the bundle in an error.
+
+        Raises
+        ------
+        CorruptBundleError
+            The manifest is damaged, of another format, or of a newer version.
+        """
+        fields = _parse_json(content, where)
+        if fields.get("format") != FORMAT:
+            raise CorruptBundleError(
+                f"{where} is not an acqh bundle: its {MANIFEST_NAME} has the format "
+                f"{fields.get('format')!r:.50}, not {FORMAT!r}"
+            )
+        version = fields.get("version")
+        if type(version) is not int or version < 1:
+            raise CorruptBundleError(f"{where} has the impossible version {version!r:.50}")
+        if version > VERSION:
+            raise CorruptBundleError(
+                f"{where} has version {version}; this acqh reads bundles up to version {VERSION}: "
+                "install a newer acqh"
+            )
+        _check_checksum(fields, where)
+        match fields:
+            case {"kind": str(kind), "name": str(name), "info": dict(info)} if kind:
+                members = _parse_members(fields.get("members"), where)
+                return cls(kind, name, info, members, version)
+        raise CorruptBundleError(f"{where} has a manifest without kind, name or info")
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Read and check the manifest of a bundle.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no bundle at the path.
+    CorruptBundleError
+        The manifest is damaged, of another format, or of a newer version.
+    """
+    return Manifest.parse(_read_content(directory), str(directory))
+
+
+def claimed_format(directory: Path) -> Any:
+    """Return what a manifest gives as its format, whatever else may be wrong with it."""
+    try:
+        return _parse_json(_read_content(directory), str(directory)).get("format")
+    except CorruptBundleError:
+        return None
+
+
+def _read_content(directory: Path) -> bytes:
+    try:
+        file = _files.open_regular(directory / MANIFEST_NAME)
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileNotFoundError(
+            f"no bundle at {directory}: there is no {MANIFEST_NAME} in it"
+        ) from None
+    with file:
+        content = file.read(MAX_MANIFEST_BYTES + 1)
+    if len(content) > MAX_MANIFEST_BYTES:
+        raise CorruptBundleError(f"{directory} has a manifest that is too long")
+    return content
+
+
+def _canonical(fields: Mapping[str, Any]) -> bytes:
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return text.encode("ascii")
+
+
+def _parse_json(content: bytes, where: str) -> dict[str, Any]:
+    try:
+        fields = json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise CorruptBundleError(f"{where} has a manifest that is not JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise CorruptBundleError(f"{where} has a manifest that is not a JSON object")
+    return fields
+
+
+def _check_checksum(fields: dict[str, Any], where: str) -> None:
+    if fields.keys() != _FIELDS:
+        raise CorruptBundleError(f"{where} has a manifest with missing or unknown fields")
+    try:
+        canonical = _canonical({key: fields[key] for key in fields if key != _CHECKSUM})
+    except (ValueError, RecursionError) as error:
+        raise CorruptBundleError(f"{where} has a manifest that is not JSON: {error}") from error
+    if fields[_CHECKSUM] != hashlib.sha256(canonical).hexdigest():
+        raise CorruptBundleError(f"{where} has a damaged manifest: its checksum does not match")
+
+
+def _parse_members(entries: Any, where: str) -> dict[str, Member]:
+    if not isinstance(entries, dict) or len(entries) > MAX_MEMBERS:
+        raise CorruptBundleError(f"{where} has a manifest without members, or with too many")
+    members: dict[str, Member] = {}
+    for name, entry in entries.items():
+        match entry:
+            case {"file": str(file), "bytes": int(n_bytes), "sha256": str(sha256), **others} if (
+                not others and _SHA256.fullmatch(sha256)
+            ):
+                members[name] = Member(n_bytes, sha256)
+            case _:
+                raise CorruptBundleError(f"{where} describes member {name!r:.50} wrongly")
+        if file != members[name].file or type(n_bytes) is not int or n_bytes < 0:
+            raise CorruptBundleError(f"{where} describes member {name!r:.50} wrongly")
+    return members

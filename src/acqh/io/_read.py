@@ -1,0 +1,304 @@
+"""Opening and checking bundles."""
+
+import hashlib
+import mmap as memory_map
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Array
+from acqh._core.errors import CorruptBundleError, InvalidInputError
+from acqh.io import _files
+from acqh.io._manifest import Manifest, Member, read_manifest
+from acqh.io._members import member_arrays
+
+_CHUNK_BYTES = 1 << 23
+# Each try again means that another bundle was saved in the meantime.
+_MAX_TRIES = 16
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """An open bundle: JSON values and named arrays, read-only.
+
+    Arrays of a mapped bundle come from the files as they are used. They stay readable when
+    another bundle is saved over this one.
+
+    Attributes
+    ----------
+    path : Path
+    kind : str
+        What the bundle holds.
+    name : str
+        A title for people.
+    version : int
+        Version of the format it was written in.
+    info : dict
+        The JSON values it was written with.
+    members : tuple of str
+        Names of the members.
+    """
+
+    path: Path
+    kind: str
+    name: str
+    version: int
+    info: dict[str, Any]
+    _arrays: Mapping[str, Mapping[str, Array]] = field(repr=False)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Names of the members."""
+        return tuple(self._arrays)
+
+    def arrays(self, member: str) -> dict[str, Array]:
+        """Return the arrays of one member by name.
+
+        Raises
+        ------
+        CorruptBundleError
+            There is no such member: what is written has all the members of its kind.
+        """
+        if member not in self._arrays:
+            raise CorruptBundleError(
+                f"{self.path} has no member {member!r}, which a {self.kind!r} must have"
+            )
+        return dict(self._arrays[member])
+
+
+@dataclass(frozen=True)
+class BundleReport:
+    """What a deep check of a bundle found.
+
+    Attributes
+    ----------
+    path : Path
+    kind : str
+        What the bundle holds; empty where the manifest cannot be read.
+    name : str
+    version : int
+        Version of the format; 0 where the manifest cannot be read.
+    n_members : int
+    n_bytes : int
+        Size of all members together.
+    problems : tuple of str
+        One line for each damaged or missing part; empty if all is well.
+    """
+
+    path: Path
+    kind: str
+    name: str
+    version: int
+    n_members: int
+    n_bytes: int
+    problems: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is damaged."""
+        return not self.problems
+
+
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """Return what a bundle holds, from its manifest alone.
+
+    Parameters
+    ----------
+    path : path-like
+        The bundle's directory.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no bundle at the path.
+    CorruptBundleError
+        The manifest is damaged, of another format, or of a newer version.
+    """
+    return read_manifest(Path(path)).kind
+
+
+def read_bundle(
+    path: str | os.PathLike[str],
+    *,
+    kind: str | None = None,
+    mmap: bool = True,
+    verify: bool = False,
+) -> Bundle:
+    """Open a bundle.
+
+    The manifest is checked against its own checksum, each member's size against the manifest,
+    and each member's header against its size. The arrays themselves are read only with `verify`
+    or without `mmap`.
+
+    Parameters
+    ----------
+    path : path-like
+        The bundle's directory.
+    kind : str, optional
+        What the bundle must hold.
+    mmap : bool, default True
+        Map the members instead of reading them.
+    verify : bool, default False
+        Also check the sha256 of every member, which reads all of it.
+
+    Returns
+    -------
+    Bundle
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no bundle at the path.
+    CorruptBundleError
+        The bundle is damaged, of another format, or of a newer version.
+    InvalidInputError
+        It holds something other than `kind`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from acqh.io import write_bundle
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name, "numbers.acqh")
+    >>> write_bundle(path, kind="numbers", arrays={"all": {"odd": np.arange(1, 6, 2)}})
+    >>> bundle = read_bundle(path, kind="numbers", verify=True)
+    >>> bundle.kind, bundle.members, bundle.arrays("all")["odd"].tolist()
+    ('numbers', ('all',), [1, 3, 5])
+    >>> folder.cleanup()
+    """
+    directory = Path(path)
+    with ExitStack() as open_files:
+        manifest, files = _open_files(directory, open_files)
+        if kind is not None and manifest.kind != kind:
+            raise InvalidInputError(f"{directory} holds a {manifest.kind!r}, not a {kind!r}")
+        loaded = {
+            member.file: _load(directory / member.file, files[member.file], member, mmap, verify)
+            for member in manifest.distinct_members()
+        }
+    arrays = {name: loaded[member.file] for name, member in manifest.members.items()}
+    return Bundle(directory, manifest.kind, manifest.name, manifest.version, manifest.info, arrays)
+
+
+def verify_bundle(path: str | os.PathLike[str]) -> BundleReport:
+    """Check every byte of a bundle and report all that is damaged.
+
+    Parameters
+    ----------
+    path : path-like
+        The bundle's directory.
+
+    Returns
+    -------
+    BundleReport
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no bundle at the path.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from acqh.io import write_bundle
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name, "numbers.acqh")
+    >>> write_bundle(path, kind="numbers", arrays={"all": {"odd": np.arange(1, 6, 2)}})
+    >>> verify_bundle(path).ok
+    True
+    >>> folder.cleanup()
+    """
+    directory = Path(path)
+    problems: list[str] = []
+    with ExitStack() as open_files:
+        try:
+            manifest, files = _open_files(directory, open_files)
+        except CorruptBundleError as error:
+            return BundleReport(directory, "", "", 0, 0, 0, (str(error),))
+        for member in manifest.distinct_members():
+            path = directory / member.file
+            try:
+                _load(path, files[member.file], member, mmap=True, verify=True)
+            except CorruptBundleError as error:
+                problems.append(str(error))
+    return BundleReport(
+        directory,
+        manifest.kind,
+        manifest.name,
+        manifest.version,
+        len(manifest.members),
+        sum(member.n_bytes for member in manifest.distinct_members()),
+        tuple(problems),
+    )
+
+
+def _open_files(
+    directory: Path, open_files: ExitStack
+) -> tuple[Manifest, dict[str, FileIO | None]]:
+    """Open the members of one manifest, all of them before any is read; None where missing.
+
+    A save that ends in between removes what the older manifest names, and then the newer one
+    counts. Once open, a file stays readable when its name is removed.
+    """
+    manifest = read_manifest(directory)
+    for _ in range(_MAX_TRIES):
+        files: dict[str, FileIO | None] = {}
+        for member in manifest.distinct_members():
+            files[member.file] = None
+            with suppress(FileNotFoundError):
+                file = _files.open_regular(directory / member.file)
+                files[member.file] = open_files.enter_context(file)
+        if None not in files.values():
+            break
+        newer = read_manifest(directory)
+        if newer == manifest:
+            break
+        manifest = newer
+    return manifest, files
+
+
+def _load(
+    path: Path, file: FileIO | None, member: Member, mmap: bool, verify: bool
+) -> dict[str, Array]:
+    if file is None:
+        raise CorruptBundleError(f"{path} is missing")
+    n_bytes = os.fstat(file.fileno()).st_size
+    if n_bytes != member.n_bytes:
+        raise CorruptBundleError(f"{path} has {n_bytes} bytes, not the {member.n_bytes} written")
+    if n_bytes == 0:
+        raise CorruptBundleError(f"{path} is empty")
+    content = _map(file, n_bytes) if mmap else _read(file, n_bytes, path)
+    if verify and _sha256(content) != member.sha256:
+        raise CorruptBundleError(f"{path} is damaged: its content does not match its sha256")
+    return member_arrays(content, str(path))
+
+
+def _map(file: FileIO, n_bytes: int) -> Array:
+    mapped = memory_map.mmap(file.fileno(), n_bytes, access=memory_map.ACCESS_READ)
+    return np.frombuffer(mapped, dtype=np.uint8)
+
+
+def _read(file: FileIO, n_bytes: int, path: Path) -> Array:
+    content = np.empty(n_bytes, dtype=np.uint8)
+    rest = content.data
+    while rest.nbytes:
+        taken = file.readinto(rest)
+        if not taken:
+            raise CorruptBundleError(f"{path} was cut short while it was read")
+        rest = rest[taken:]
+    content.flags.writeable = False
+    return content
+
+
+def _sha256(content: Array) -> str:
+    digest = hashlib.sha256()
+    for start in range(0, content.size, _CHUNK_BYTES):
+        digest.update(content[start : start + _CHUNK_BYTES].data)
+    return digest.hexdigest()

@@ -1,0 +1,166 @@
+"""Writing a bundle so that, whatever happens, the old one or the new one is there whole."""
+
+import logging
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from acqh._core.arrays import Array
+from acqh._core.errors import InvalidInputError
+from acqh.io import _files
+from acqh.io._manifest import FORMAT, MANIFEST_NAME, MAX_MEMBERS, Manifest, Member, claimed_format
+from acqh.io._members import member_header, write_member
+
+_log = logging.getLogger(__name__)
+
+# Names only this module gives, so what bears one may be removed.
+_OUR_NAMES = re.compile(r"[0-9a-f]{32}\.safetensors|tmp-[0-9a-f]{16}\.partial")
+
+
+def write_bundle(
+    path: str | os.PathLike[str],
+    *,
+    kind: str,
+    arrays: Mapping[str, Mapping[str, Array]],
+    name: str = "",
+    info: Mapping[str, Any] | None = None,
+) -> None:
+    """Write named arrays and JSON values to a directory, in place of the bundle it held before.
+
+    The new bundle is there when its manifest gets its name, and not before: an error, a full
+    disk, a killed process or a power cut leaves the old bundle or the new one, whole. What has
+    been opened from the old one stays readable. Writers of one path wait for each other.
+
+    Parameters
+    ----------
+    path : path-like
+        The directory; made if it is not there. Its parent must exist.
+    kind : str
+        What the bundle holds, such as ``"code-index"``; readers ask for it.
+    arrays : mapping of str to mapping of str to ndarray
+        Member name to named arrays: integers or floats, at most 8 dimensions. Each member is
+        written in bounded memory, without a copy of its arrays.
+    name : str, default ""
+        A title for people.
+    info : mapping, optional
+        JSON values to keep in the manifest, at most 4 MiB.
+
+    Raises
+    ------
+    InvalidInputError
+        Something that a bundle cannot hold; nothing has been written.
+    FileExistsError
+        The path is a file, or a directory with something other than a bundle in it.
+    OSError
+        Writing failed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name, "numbers.acqh")
+    >>> write_bundle(path, kind="numbers", arrays={"all": {"even": np.arange(0, 6, 2)}})
+    >>> from acqh.io import read_bundle
+    >>> read_bundle(path).arrays("all")["even"]
+    array([0, 2, 4])
+    >>> folder.cleanup()
+    """
+    directory = Path(path)
+    info = dict(info or {})
+    _check(kind, name, info, arrays)
+    _files.make_directory(directory)
+    with _files.locked(directory):
+        _check_target(directory)
+        with _removed_on_failure(directory) as written:
+            members = {
+                member: _write_one(directory, content, written)
+                for member, content in arrays.items()
+            }
+            manifest = directory / _temporary_name()
+            written.append(manifest)
+            _write_file(manifest, Manifest(kind, name, info, members).to_bytes())
+            _files.sync_directory(directory)
+        # The commit point. Even if this reports an error, the new manifest may have its name
+        # (network file systems), so nothing it mentions is removed from here on.
+        _files.rename(manifest, directory / MANIFEST_NAME)
+        # Until this rename is on the disk, a power cut may bring the old manifest back.
+        _files.sync_directory(directory)
+        _remove_strays(directory, {member.file for member in members.values()})
+
+
+def _check(
+    kind: str, name: str, info: dict[str, Any], arrays: Mapping[str, Mapping[str, Array]]
+) -> None:
+    if not isinstance(kind, str) or not kind or not isinstance(name, str):
+        raise InvalidInputError(f"kind and name must be strings, got {kind!r} and {name!r}")
+    if len(arrays) > MAX_MEMBERS:
+        raise InvalidInputError(f"{len(arrays)} members; a bundle holds at most {MAX_MEMBERS}")
+    for member, content in arrays.items():
+        if not isinstance(member, str):
+            raise InvalidInputError(f"member names must be strings, got {member!r}")
+        member_header(content)
+    Manifest(kind, name, info).to_bytes()
+
+
+def _check_target(directory: Path) -> None:
+    """Refuse a directory with anything in it but a bundle or what a killed writer left."""
+    names = _files.names(directory)
+    if MANIFEST_NAME in names:
+        ours = claimed_format(directory) == FORMAT
+    else:
+        ours = all(_OUR_NAMES.fullmatch(name) for name in names)
+    if not ours:
+        raise FileExistsError(
+            f"{directory} holds something other than an acqh bundle; give another path"
+        )
+
+
+def _temporary_name() -> str:
+    return f"tmp-{secrets.token_hex(8)}.partial"
+
+
+@contextmanager
+def _removed_on_failure(directory: Path) -> Iterator[list[Path]]:
+    """Give a list to note new files in; if the block fails, remove them."""
+    before = _files.names(directory)
+    written: list[Path] = []
+    try:
+        yield written
+    except BaseException:
+        for path in written:
+            # A member with the same content may belong to the bundle that stays.
+            if path.name not in before:
+                with suppress(OSError):
+                    _files.unlink(path)
+        raise
+
+
+def _write_one(directory: Path, arrays: Mapping[str, Array], written: list[Path]) -> Member:
+    temporary = directory / _temporary_name()
+    written.append(temporary)
+    member = Member(*write_member(temporary, arrays))
+    written.append(directory / member.file)
+    _files.rename(temporary, directory / member.file)
+    return member
+
+
+def _write_file(path: Path, content: bytes) -> None:
+    with _files.create(path) as file:
+        _files.write(file, memoryview(content))
+        _files.sync(file)
+
+
+def _remove_strays(directory: Path, keep: set[str]) -> None:
+    """Remove members of older bundles and what killed writers left; nothing we did not name."""
+    try:
+        for name in _files.names(directory) - keep:
+            if _OUR_NAMES.fullmatch(name):
+                _files.unlink(directory / name)
+    except OSError as error:
+        # The bundle is whole without this, and the next save tries again.
+        _log.warning("could not tidy %s: %s", directory, error)
