@@ -111,3 +111,12 @@ def test_a_split_that_cannot_be_made_says_why(options, error, message):
 def test_one_item_cannot_be_split():
     with pytest.raises(InvalidInputError, match="one item cannot be split"):
         make(1).split()
+
+
+def test_only_the_rows_given_are_split():
+    data = make(20, items={"family": np.arange(20) // 2})
+    rows = np.array([3, 2, 9, 8, 15, 14])
+    for groups in (None, "family"):
+        train, test = split_rows(data, 2, groups=groups, rows=rows, random_state=0)
+        assert sorted([*train, *test]) == sorted(rows)
+        assert len(test) == 2

@@ -1,1 +1,6 @@
 """Protocols, runner, result rows, tables, figures."""
+
+from acqh.bench._protocols import make_split, seeds
+from acqh.bench._split import Protocol, Split, SplitParts, list_protocols
+
+__all__ = ["Protocol", "Split", "SplitParts", "list_protocols", "make_split", "seeds"]

@@ -19,6 +19,7 @@ def split_rows(
     groups: Any = None,
     stratify: bool | Literal["auto"] | None = None,
     random_state: RandomState = None,
+    rows: Ints | None = None,
 ) -> tuple[Ints, Ints]:
     """Return the row numbers of the two parts that `MultiViewData.split` makes.
 
@@ -27,11 +28,13 @@ def split_rows(
     data : MultiViewData
     test_size, groups, stratify, random_state
         As in `MultiViewData.split`.
+    rows : int ndarray, optional
+        Split these rows only, as if there were no others.
 
     Returns
     -------
     train, test : int64 ndarray
-        In rising order; together all rows.
+        In rising order; together all rows, or those given.
 
     Raises
     ------
@@ -45,22 +48,23 @@ def split_rows(
     >>> len(train), len(test)
     (3, 2)
     """
-    n_test = _count_test_rows(test_size, len(data))
-    rng = check_rng(random_state)
     if stratify not in (None, False, True, "auto"):
         raise InvalidInputError(f"stratify must be None, True or 'auto', got {stratify!r}")
-    classes = single_classes(data.labels) if stratify else None
+    if stratify and groups is not None:
+        raise InvalidInputError("give groups or stratify, not both")
+    classes = _single_classes(data.labels) if stratify else None
     if stratify is True and classes is None:
         raise LabelError("stratify=True needs exactly one label a row; 'auto' does without")
+    pool = np.arange(len(data)) if rows is None else np.sort(rows)
+    n_test = _count_test_rows(test_size, len(pool))
+    rng = check_rng(random_state)
     if groups is not None:
-        if stratify:
-            raise InvalidInputError("give groups or stratify, not both")
-        test = _draw_groups(_group_array(data, groups), n_test, rng)
+        drawn = _draw_groups(_group_array(data, groups)[pool], n_test, rng)
     elif classes is not None:
-        test = _draw_by_class(classes, n_test, rng)
+        drawn = _draw_by_class(classes[pool], n_test, rng)
     else:
-        test = np.sort(rng.permutation(len(data))[:n_test])
-    return np.delete(np.arange(len(data)), test), test
+        drawn = np.sort(rng.permutation(len(pool))[:n_test])
+    return np.delete(pool, drawn), pool[drawn]
 
 
 def _count_test_rows(test_size: float | int, n_items: int) -> int:
@@ -122,7 +126,7 @@ def _draw_by_class(classes: Ints, n_test: int, rng: np.random.Generator) -> Ints
     return np.sort(by_class[rank_in_class < np.repeat(counts, sizes)])
 
 
-def single_classes(labels: Matrix | None) -> Ints | None:
+def _single_classes(labels: Matrix | None) -> Ints | None:
     """Return the class of each row where every row has exactly one label, otherwise None."""
     if labels is None:
         return None
