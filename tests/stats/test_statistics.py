@@ -1,0 +1,145 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acqh._core.errors import InvalidInputError, LabelError, ViewError
+from acqh.stats import Statistics
+from acqh.stats._kernels import add_rows_by_set, add_sparse_gram, add_sparse_rows_by_set
+
+
+def draw(rng, n_items, n_labels=5, dtype=np.float64):
+    views = {
+        "image": rng.normal(size=(n_items, 4)).astype(dtype),
+        "text": sp.csr_array((rng.random((n_items, 6)) < 0.3).astype(np.uint8)),
+    }
+    labels = (rng.random((n_items, n_labels)) < 0.3).astype(np.uint8)
+    present = {"text": rng.random(n_items) < 0.7}
+    return views, labels, present
+
+
+def take(part, rows):
+    views, labels, present = part
+    return (
+        {name: matrix[rows] for name, matrix in views.items()},
+        labels[rows],
+        {name: mask[rows] for name, mask in present.items()},
+    )
+
+
+def assert_same(first, second, rtol=1e-9):
+    a, b = first.compact().to_arrays(), second.compact().to_arrays()
+    assert a.keys() == b.keys()
+    for key in a:
+        np.testing.assert_allclose(a[key], b[key], rtol=rtol, atol=1e-9, err_msg=key)
+
+
+def dense_oracle(views, labels, present):
+    """Return gram and sums by label set, item by item."""
+    grams, sums = {}, {}
+    for name, matrix in views.items():
+        dense = matrix.toarray() if sp.issparse(matrix) else matrix
+        mask = present.get(name, np.ones(len(labels), dtype=bool)) & labels.any(axis=1)
+        grams[name] = sum(
+            (np.outer(row, row) for row in dense[mask].astype(float)),
+            np.zeros((dense.shape[1],) * 2),
+        )
+        for row, label in zip(dense[mask].astype(float), labels[mask], strict=True):
+            key = name, tuple(label.tolist())
+            sums[key] = sums.get(key, 0.0) + row
+    return grams, sums
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 60), st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float64]))
+def test_sums_agree_with_adding_item_by_item(n_items, seed, dtype):
+    views, labels, present = draw(np.random.default_rng(seed), n_items, dtype=dtype)
+    stats = Statistics.of(views, labels, present)
+    grams, sums = dense_oracle(views, labels, present)
+    sets = stats.label_sets.matrix()
+    for name, view in stats.views.items():
+        np.testing.assert_allclose(view.gram, grams[name], atol=1e-9)
+        for row, total in zip(sets, view.sums, strict=True):
+            expected = sums.get((name, tuple(row.tolist())), np.zeros(view.n_features))
+            np.testing.assert_allclose(total, expected, atol=1e-9)
+    assert stats.n_items == np.count_nonzero(labels.any(axis=1))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(2, 80), st.integers(0, 2**32 - 1))
+def test_any_chunking_and_order_gives_the_same_sums(n_items, seed):
+    rng = np.random.default_rng(seed)
+    part = draw(rng, n_items)
+    whole = Statistics.of(*part)
+    rows = np.array_split(rng.permutation(n_items), rng.integers(1, 6))
+    chunks = [take(part, chunk) for chunk in rows if len(chunk)]
+    streamed = Statistics.of(*chunks[0])
+    merged = Statistics.of(*chunks[0])
+    for chunk in chunks[1:]:
+        streamed.update(*chunk)
+        merged = Statistics.of(*chunk) + merged
+    assert_same(whole, streamed)
+    assert_same(whole, merged)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(2, 60), st.integers(0, 2**32 - 1))
+def test_forgetting_is_never_having_seen(n_items, seed):
+    part = draw(np.random.default_rng(seed), n_items)
+    cut = n_items // 2
+    first, second = take(part, slice(0, cut)), take(part, slice(cut, None))
+    both = Statistics.of(*first) + Statistics.of(*second)
+    assert_same(both - Statistics.of(*second), Statistics.of(*first))
+
+
+def test_forgetting_what_was_never_added_is_refused():
+    a = Statistics.of({"image": np.eye(2)}, np.eye(2, dtype=np.uint8))
+    b = Statistics.of({"image": np.eye(2)}, np.array([[1, 1], [1, 1]], dtype=np.uint8))
+    with pytest.raises(InvalidInputError, match="more items of a label set"):
+        a - b
+
+
+def test_sums_do_not_share_memory_with_their_parts():
+    a = Statistics.of({"image": np.eye(2)}, np.eye(2, dtype=np.uint8))
+    b = a.copy()
+    b.update({"image": np.ones((1, 2))}, np.array([[1, 0]]))
+    assert a.n_items == 2
+    np.testing.assert_array_equal(a.views["image"].gram, np.eye(2))
+
+
+def test_other_views_widths_or_label_columns_are_refused():
+    stats = Statistics.of({"image": np.eye(2)}, np.eye(2, dtype=np.uint8))
+    with pytest.raises(ViewError, match=r"\['text'\] were given"):
+        stats.update({"text": np.eye(2)}, np.eye(2))
+    with pytest.raises(ViewError, match="'image' has 3 columns, 2 before"):
+        stats.update({"image": np.eye(3)}, np.eye(3, 2))
+    with pytest.raises(LabelError, match="3 columns, 2 before"):
+        stats.update({"image": np.eye(2)}, np.eye(2, 3))
+    with pytest.raises(ViewError, match="same views"):
+        stats + Statistics.of({"text": np.eye(2)}, np.eye(2, dtype=np.uint8))
+    with pytest.raises(LabelError, match="2 and 3 labels"):
+        stats + Statistics.of({"image": np.eye(2)}, np.eye(2, 3, dtype=np.uint8))
+
+
+def test_arrays_restore_the_statistics():
+    stats = Statistics.of(*draw(np.random.default_rng(0), 20))
+    assert_same(Statistics.from_arrays(stats.to_arrays(), 5), stats, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8, np.int64])
+def test_kernels_agree_with_numpy(dtype):
+    rng = np.random.default_rng(1)
+    block = rng.integers(0, 3, size=(50, 7)).astype(dtype)
+    sets = rng.integers(0, 4, size=50)
+    twin_sums = np.zeros((4, 7))
+    np.add.at(twin_sums, sets, block.astype(np.float64))
+    twin_gram = np.triu(block.astype(np.float64).T @ block.astype(np.float64))
+    sparse = sp.csr_array(block)
+    sums, sparse_sums, upper = np.zeros((4, 7)), np.zeros((4, 7)), np.zeros((7, 7), order="F")
+    add_rows_by_set(block, sets, sums)
+    add_sparse_rows_by_set(sparse.indptr, sparse.indices, sparse.data, sets, sparse_sums)
+    add_sparse_gram(sparse.indptr, sparse.indices, sparse.data, upper)
+    np.testing.assert_array_equal(sums, twin_sums)
+    np.testing.assert_array_equal(sparse_sums, twin_sums)
+    np.testing.assert_array_equal(upper, twin_gram)
