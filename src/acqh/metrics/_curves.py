@@ -1,0 +1,136 @@
+"""Precision at given ranks, and curves of precision against recall."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from acqh._core.arrays import Floats, check_positive_int
+from acqh._core.errors import InvalidInputError
+from acqh.metrics._average_precision import check_relevance_block
+from acqh.metrics._inputs import Kind, Ties, check_choice
+from acqh.metrics._kernels import fill_hits_by_rank
+from acqh.metrics._tie_blocks import TieBlocks, iter_tie_blocks
+
+Interpolation: TypeAlias = Literal["linear", "max"]
+
+
+@dataclass(frozen=True, eq=False)
+class PrecisionRecallCurve:
+    """Precision against recall.
+
+    Attributes
+    ----------
+    precision, recall : (n_points,) float64
+        Entry i belongs to rank i + 1, or to Hamming radius i; recall never falls.
+    n_queries : int
+        Queries given.
+    n_empty : int
+        Those among them without a relevant item in the database.
+    """
+
+    precision: Floats
+    recall: Floats
+    n_queries: int
+    n_empty: int
+
+    def interpolate(self, levels: Any, *, how: Interpolation = "linear") -> Floats:
+        """Return the precision at given levels of recall.
+
+        Parameters
+        ----------
+        levels : (n_levels,)
+            Such as ``np.linspace(0, 1, 11)``.
+        how : {"linear", "max"}
+            On the straight line between neighbouring points, of points with the same recall
+            the first; or the highest precision at this recall or any above.
+
+        Returns
+        -------
+        (n_levels,) float64
+            Below the first point its precision (linear); above the highest recall NaN.
+
+        Examples
+        --------
+        >>> precision, recall = np.array([1.0, 0.5, 0.6]), np.array([0.2, 0.2, 0.4])
+        >>> curve = PrecisionRecallCurve(precision, recall, n_queries=1, n_empty=0)
+        >>> curve.interpolate([0.1, 0.3, 0.5])
+        array([1. , 0.8, nan])
+        >>> curve.interpolate([0.1, 0.3, 0.5], how="max")
+        array([1. , 0.6, nan])
+        """
+        check_choice(how, Interpolation, "how")
+        levels = np.asarray(levels, dtype=np.float64)
+        known = ~np.isnan(self.precision)
+        recall, precision = self.recall[known], self.precision[known]
+        if how == "linear":
+            recall, first = np.unique(recall, return_index=True)
+            at_levels = np.interp(levels, recall, precision[first], right=np.nan)
+        else:
+            best_from = np.maximum.accumulate(precision[::-1])[::-1]
+            at_levels = np.append(best_from, np.nan)[np.searchsorted(recall, levels)]
+        return np.asarray(at_levels, dtype=np.float64)
+
+
+def precision_at(
+    scores: Any,
+    relevant: Any,
+    top_n: int | Sequence[int],
+    *,
+    ties: Ties = "expected",
+    kind: Kind = "scores",
+) -> Floats | np.float64:
+    """Return the share of relevant items among the first N, for each query.
+
+    Parameters
+    ----------
+    scores, relevant, ties, kind
+        As for `average_precision`.
+    top_n : int or sequence of int
+        One N or several; more than there are items means all of them.
+
+    Returns
+    -------
+    (n_queries,) or (n_queries, len(top_n)) float64; without the first axis for one query
+        0 for a query without relevant items.
+
+    Raises
+    ------
+    InvalidInputError
+        As `average_precision`; or an N below 1.
+
+    Examples
+    --------
+    >>> precision_at([[0.9, 0.5, 0.5]], [[True, True, False]], [1, 2, 3]).round(3)
+    array([[1.   , 0.75 , 0.667]])
+    """
+    checked, relevant_rows = check_relevance_block(scores, relevant, kind)
+    check_choice(ties, Ties, "ties")
+    ranks = check_top_n(top_n, relevant_rows.shape[1])
+    values = np.stack(
+        [
+            hits_by_rank(blocks, int(ranks.max()))[ranks - 1] / ranks
+            for blocks in iter_tie_blocks(checked, relevant_rows, kind, ties)
+        ]
+    )
+    if np.ndim(top_n) == 0:
+        values = values[:, 0]
+    return values if np.ndim(scores) == 2 else values[0]
+
+
+def check_top_n(top_n: Any, n_database: int) -> Any:
+    """Return the ranks as an int64 array, none above the number of items."""
+    wanted = [top_n] if np.ndim(top_n) == 0 else list(top_n)
+    if not wanted:
+        raise InvalidInputError("top_n is empty; give at least one N")
+    return np.array(
+        [min(check_positive_int(n, "top_n"), n_database) for n in wanted], dtype=np.int64
+    )
+
+
+def hits_by_rank(blocks: TieBlocks, n_ranks: int) -> Floats:
+    """Return the expected number of hits in the first 1, 2, ..., n_ranks places."""
+    expected = np.empty(n_ranks)
+    fill_hits_by_rank(blocks.sizes, blocks.totals, expected)
+    return expected
