@@ -162,7 +162,7 @@ def test_data_without_labels_cannot_be_split_or_cut():
 
 def test_a_saved_split_is_the_same_when_loaded(tmp_path):
     data = make_multiview(50, random_state=0)
-    split = make_split(data, "unlabelled", seed=4)
+    split = make_split(data, "unlabelled", seed=np.int64(4))
     split.save(tmp_path / "split.json")
     split.save(tmp_path / "split.json")
     again = Split.load(tmp_path / "split.json", data)
@@ -170,6 +170,23 @@ def test_a_saved_split_is_the_same_when_loaded(tmp_path):
     assert repr(again) == repr(split)
     assert again.train.dtype == np.int64
     assert [file.name for file in tmp_path.iterdir()] == ["split.json"]
+
+
+def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    data = make_multiview(50, random_state=0)
+    make_split(data, seed=1).save(tmp_path / "split.json")
+    before = (tmp_path / "split.json").read_bytes()
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    for step in ("write", "sync", "rename"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"acqh.io._files.{step}", fail)
+            with pytest.raises(OSError, match="disk full"):
+                make_split(data, seed=2).save(tmp_path / "split.json")
+        assert [file.name for file in tmp_path.iterdir()] == ["split.json"]
+        assert (tmp_path / "split.json").read_bytes() == before
 
 
 def test_a_split_is_refused_with_other_data(tmp_path):

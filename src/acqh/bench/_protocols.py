@@ -88,7 +88,7 @@ def make_split(
         raise InvalidInputError(
             f"no protocol is called {protocol!r}; there are {', '.join(PROTOCOLS)}"
         )
-    check_positive_int(seed, "seed", minimum=0)
+    seed = check_positive_int(seed, "seed", minimum=0)
     rng = check_rng(seed)
     name = _base_name(data.name)
     groups = _GROUPS.get(name) if groups is None else groups

@@ -2,20 +2,20 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from types import MappingProxyType
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
 from acqh._core.arrays import Array, Ints, Matrix
 from acqh._core.errors import CorruptBundleError, InvalidInputError, LabelError
 from acqh.data import MultiViewData
+from acqh.io import _files
 
 _FORMAT = "acqh-split"
 _VERSION = 1
@@ -152,18 +152,7 @@ class Split:
             "sha256": self.sha256,
             **{name: getattr(self, name).tolist() for name in _ROWS},
         }
-        target = Path(path)
-        with NamedTemporaryFile(
-            "w", dir=target.parent, prefix=f".{target.name}.", encoding="utf-8", delete=False
-        ) as file:
-            try:
-                json.dump(record, file)
-                file.flush()
-                os.fsync(file.fileno())
-                Path(file.name).replace(target)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
+        _replace_file(Path(path), json.dumps(record).encode())
 
     @classmethod
     def load(cls, path: str | PathLike[str], data: MultiViewData) -> "Split":
@@ -218,6 +207,18 @@ class Split:
             labelled = data.subset(self.database)
             database, database_labels = labelled.without_labels(), labelled.labels
         return SplitParts(train, data.subset(self.query), database, database_labels)
+
+
+def _replace_file(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
+    try:
+        with _files.create(temporary) as file:
+            _files.write(file, memoryview(content))
+            _files.sync(file)
+        _files.rename(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _files.sync_directory(path.parent)
 
 
 def _read(path: Path) -> Split:

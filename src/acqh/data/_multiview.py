@@ -196,8 +196,8 @@ class MultiViewData:
         """
         selected = check_rows(rows, len(self))
         ids = self.ids[selected]
-        if not isinstance(selected, slice):
-            _checks.check_unique_ids(ids)
+        if not isinstance(selected, slice) and len(np.unique(selected)) < len(selected):
+            _checks.check_unique_ids(ids)  # finds the id that would occur twice
         return self._replace(
             views=take_each(self.views, selected),
             labels=None if self.labels is None else self.labels[selected],
