@@ -1,1 +1,6 @@
 """Every method, one file each, behind one API."""
+
+from acqh.methods._base import BaseMethod
+from acqh.methods.registry import MethodInfo, get, list, register  # noqa: A004
+
+__all__ = ["BaseMethod", "MethodInfo", "get", "list", "register"]

@@ -1,0 +1,186 @@
+"""The one API of all methods."""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from acqh._core.arrays import Array, Floats, Matrix, as_matrix, check_width
+from acqh._core.errors import InvalidInputError, LabelError, NotFittedError, ViewError
+from acqh._core.labels import as_label_matrix
+from acqh._core.validation import check_parameters
+from acqh.data import MultiViewData
+from acqh.features import make_feature_map
+from acqh.methods.registry import MethodInfo
+
+# Rows that are mapped and summed at a time.
+CHUNK_ROWS = 16_384
+
+
+class BaseMethod(BaseEstimator):
+    """A cross-modal method: fit on paired views, project queries, encode a database.
+
+    A subclass stores its constructor arguments, checks them and the data in `fit`, and sets
+    attributes that end in an underscore. Queries of any view become real vectors by `project`;
+    items become codes by `encode`, and `decode` gives the vectors that the codes stand for, so
+    that the score of a query and an item is an inner product.
+
+    Attributes
+    ----------
+    info : MethodInfo
+        Set by `acqh.methods.registry.register`.
+    n_features_in_ : dict of str to int
+        Width of each view.
+    label_names_ : tuple of str
+    feature_maps_ : dict of str to transformer
+        The fitted feature map of each view that has one.
+    """
+
+    info: ClassVar[MethodInfo]
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
+
+    n_features_in_: dict[str, int]
+    label_names_: tuple[str, ...]
+    feature_maps_: dict[str, Any]
+
+    @abstractmethod
+    def fit(self, views: Any, labels: Any = None) -> Self:
+        """Learn from paired views and, where the method needs them, labels."""
+
+    @abstractmethod
+    def project(self, X: Matrix, *, view: str) -> Floats:
+        """Turn queries of one view into real vectors."""
+
+    @abstractmethod
+    def encode(self, views: Any = None, *, labels: Any = None) -> Array:
+        """Turn items, given by some of their views or by their labels, into codes."""
+
+    @abstractmethod
+    def decode(self, codes: Array) -> Floats:
+        """Return the vectors that codes stand for, one a row."""
+
+    @property
+    @abstractmethod
+    def bytes_per_item(self) -> int:
+        """Bytes that a stored item takes."""
+
+    def _check_parameters(self) -> None:
+        check_parameters(self, self._parameter_constraints)
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "n_features_in_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit first")
+
+    def _check_view(self, X: Any, view: str) -> Matrix:
+        """Check a matrix against a fitted view."""
+        self._check_fitted()
+        if view not in self.n_features_in_:
+            raise ViewError(
+                f"no view is called {view!r}; fitted were {sorted(self.n_features_in_)}"
+            )
+        matrix = as_matrix(X, f"view '{view}'")
+        check_width(matrix, self.n_features_in_[view], f"view '{view}'")
+        return matrix
+
+    def _mapped_blocks(self, X: Any, view: str) -> Iterator[tuple[slice, Matrix]]:
+        """Check a matrix against a fitted view; yield its rows through the feature map."""
+        matrix = self._check_view(X, view)
+        for start in range(0, matrix.shape[0], CHUNK_ROWS):
+            rows = slice(start, min(start + CHUNK_ROWS, matrix.shape[0]))
+            yield rows, map_features(self.feature_maps_, matrix[rows], view)
+
+    def _check_labels(self, labels: Any) -> Matrix:
+        """Read labels of any form as a matrix with the fitted columns."""
+        self._check_fitted()
+        if _is_matrix(labels):
+            matrix, _ = as_label_matrix(labels)
+            if matrix.shape[1] != len(self.label_names_):
+                fitted = len(self.label_names_)
+                raise LabelError(f"labels have {matrix.shape[1]} columns, but {fitted} were fitted")
+            return matrix
+        return as_label_matrix(labels, self.label_names_)[0]
+
+
+def fit_feature_maps(feature_maps: Any, data: MultiViewData) -> dict[str, Any]:
+    """Return fitted feature maps by view; each sees only the rows that have the view.
+
+    Parameters
+    ----------
+    feature_maps : mapping of str to feature map, one feature map for all views, or None
+    data : MultiViewData
+
+    Raises
+    ------
+    ViewError
+        A map is given for a view that there is not.
+    """
+    if feature_maps is None:
+        return {}
+    if not isinstance(feature_maps, Mapping):
+        feature_maps = dict.fromkeys(data.views, feature_maps)
+    unknown = set(feature_maps) - set(data.views)
+    if unknown:
+        raise ViewError(
+            f"feature maps are given for {sorted(unknown)}, but the views are {sorted(data.views)}"
+        )
+    return {
+        view: make_feature_map(kind).fit(data.views[view][data.present[view]])
+        for view, kind in feature_maps.items()
+        if kind is not None
+    }
+
+
+def map_features(feature_maps: Mapping[str, Any], matrix: Matrix, view: str) -> Matrix:
+    """Return a view's rows through its feature map, if it has one."""
+    return feature_maps[view].transform(matrix) if view in feature_maps else matrix
+
+
+def _is_matrix(labels: Any) -> bool:
+    return getattr(labels, "ndim", 1) == 2
+
+
+def as_parts(views: Any, labels: Any = None) -> Iterator[MultiViewData]:
+    """Read every accepted form of training data.
+
+    Parameters
+    ----------
+    views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
+    labels : optional
+        With a mapping of views only; the other forms bring their own.
+
+    Yields
+    ------
+    MultiViewData
+        All of it at once, or what the iterable gives.
+
+    Raises
+    ------
+    InvalidInputError
+        Something else was given, or there is no chunk.
+    """
+    if isinstance(views, Mapping):
+        yield MultiViewData(views, labels)
+        return
+    if not isinstance(views, MultiViewData | Iterable) or isinstance(views, np.ndarray | str):
+        raise InvalidInputError(
+            "views must be a mapping of names to matrices, such as {'image': X, 'text': Y}, a "
+            f"MultiViewData or an iterable of them, not {type(views).__name__}"
+        )
+    if labels is not None:
+        raise InvalidInputError(
+            "labels were given twice: MultiViewData brings its own; give labels with a mapping "
+            "of views only"
+        )
+    if isinstance(views, MultiViewData):
+        yield views
+        return
+    is_empty = True
+    for chunk in views:
+        if not isinstance(chunk, MultiViewData):
+            raise InvalidInputError(f"chunks must be MultiViewData, got {type(chunk).__name__}")
+        is_empty = False
+        yield chunk
+    if is_empty:
+        raise InvalidInputError("there is no data: the iterable of chunks is empty")

@@ -1,0 +1,160 @@
+"""The trivial control: ridge regression from each view to the labels."""
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from acqh._core.arrays import Array, Floats, Matrix, is_sparse
+from acqh._core.errors import InvalidInputError, LabelError
+from acqh._core.validation import Interval, StrOptions
+from acqh.methods._base import BaseMethod, as_parts
+from acqh.methods._statistics import MappedStatistics, collect
+from acqh.methods.registry import register
+from acqh.stats import regress
+
+
+@register(
+    name="label-ridge",
+    title="Ridge regression to labels (control)",
+    reference="Hoerl and Kennard, Ridge regression: biased estimation for nonorthogonal problems, "
+    "Technometrics 1970",
+    year=1970,
+    supervised=True,
+    code="real",
+    modes=("learnt", "hashed", "unified"),
+)
+class LabelRidge(BaseMethod):
+    """Predict the labels of a query by ridge regression; score items by their labels.
+
+    What a supervised method has to beat. A query becomes its predicted label scores. A database
+    item with labels is its true label vector, one without is the mean of its views'
+    predictions; both are stored as 32-bit floats, four bytes a label.
+
+    Parameters
+    ----------
+    ridge : float or "auto"
+        Strength of the penalty, relative to the mean diagonal of the centred Gram matrix;
+        ``"auto"`` chooses it by generalised cross-validation.
+    feature_maps : mapping of str to feature map, feature map, or None
+        For some views or, not as a mapping, for all of them.
+
+    Attributes
+    ----------
+    projections_ : dict of str to (n_features, n_labels)
+    intercepts_ : dict of str to (n_labels,)
+    ridges_ : dict of str to float
+        The strength used for each view.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
+    >>> train, query = data.split(test_size=20, random_state=0)
+    >>> control = acqh.methods.get("label-ridge")().fit(train.views, train.labels)
+    >>> scores = control.project(query.views["image"], view="image") @ train.labels.T
+    >>> scores.shape
+    (20, 180)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "ridge": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+    }
+
+    def __init__(self, ridge: float | Literal["auto"] = 1e-4, *, feature_maps: Any = None) -> None:
+        self.ridge = ridge
+        self.feature_maps = feature_maps
+
+    def fit(self, views: Any, labels: Any = None) -> Self:
+        """Learn the maps from each view to the labels.
+
+        Parameters
+        ----------
+        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
+        labels : optional
+            With a mapping of views only.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInputError, LabelError, ViewError
+        """
+        self._check_parameters()
+        collected = collect(as_parts(views, labels), self.feature_maps)
+        stats = collected.statistics.compact()
+        sets = stats.label_sets.matrix().astype(np.float64)
+        found = {name: regress(view, sets, self.ridge) for name, view in stats.views.items()}
+        self._keep(collected)
+        self.projections_ = {name: each.coefficients for name, each in found.items()}
+        self.intercepts_ = {name: each.intercept for name, each in found.items()}
+        self.ridges_ = {name: each.ridge for name, each in found.items()}
+        return self
+
+    def _keep(self, collected: MappedStatistics) -> None:
+        self.n_features_in_ = collected.widths
+        self.label_names_ = collected.label_names
+        self.feature_maps_ = collected.feature_maps
+
+    def project(self, X: Matrix, *, view: str) -> Floats:
+        """Return the predicted label scores of queries.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features)
+        view : str
+
+        Returns
+        -------
+        (n_queries, n_labels) float32
+        """
+        blocks = [
+            np.asarray(block @ self.projections_[view] + self.intercepts_[view], dtype=np.float32)
+            for _, block in self._mapped_blocks(X, view)
+        ]
+        return np.concatenate(blocks)
+
+    def encode(self, views: Any = None, *, labels: Any = None) -> Array:
+        """Return label vectors of items: the true ones, or the mean prediction of the views.
+
+        Parameters
+        ----------
+        views : mapping of str to (n_items, n_features), optional
+            Used where no labels are given.
+        labels : optional
+            Of any form that `fit` takes.
+
+        Returns
+        -------
+        (n_items, n_labels) float32
+
+        Raises
+        ------
+        InvalidInputError
+            Neither views nor labels are given.
+        LabelError
+            An item has no labels.
+        """
+        if labels is not None:
+            matrix = self._check_labels(labels)
+            dense = matrix.toarray() if is_sparse(matrix) else matrix
+            if not dense.any(axis=1).all():
+                raise LabelError("some items have no labels; encode those by their views")
+            return np.asarray(dense, dtype=np.float32)
+        if not isinstance(views, Mapping) or not views:
+            raise InvalidInputError("give labels=, or views as a mapping of names to matrices")
+        predictions = [self.project(X, view=view) for view, X in views.items()]
+        return np.asarray(np.mean(predictions, axis=0, dtype=np.float32))
+
+    def decode(self, codes: Array) -> Floats:
+        """Return the codes themselves: they are label vectors."""
+        return np.asarray(codes, dtype=np.float32)
+
+    @property
+    def bytes_per_item(self) -> int:
+        """Four bytes a label."""
+        self._check_fitted()
+        return 4 * len(self.label_names_)

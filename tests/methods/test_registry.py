@@ -1,0 +1,34 @@
+import pytest
+
+import acqh
+from acqh._core.errors import InvalidInputError
+
+
+def test_every_name_gives_a_class_with_complete_facts():
+    for name in acqh.methods.list():
+        info = acqh.methods.get(name).info
+        assert info.name == name
+        assert info.title
+        assert str(info.year) in info.reference
+        assert info.modes
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    with pytest.raises(InvalidInputError, match=r"'nope'; there are: .*label-ridge"):
+        acqh.methods.get("nope")
+
+
+def test_two_methods_cannot_share_a_name():
+    with pytest.raises(InvalidInputError, match="two methods are called"):
+
+        @acqh.methods.register(
+            name="label-ridge",
+            title="t",
+            reference="r",
+            year=1,
+            supervised=True,
+            code="real",
+            modes=(),
+        )
+        class Impostor:
+            pass
