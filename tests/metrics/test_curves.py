@@ -22,7 +22,13 @@ def block():
     rng = np.random.default_rng(0)
     relevant = rng.random((12, 30)) < 0.3
     relevant[5] = False
-    return rng.integers(1, N_BITS, (12, 30), endpoint=True), relevant
+    # Queries differ in the radius at which they find anything, so that some find nothing.
+    nearest = np.arange(12)[:, None] % 4
+    distances = np.minimum(rng.integers(1, N_BITS, (12, 30)) + nearest, N_BITS)
+    # One query has a single relevant item, and finds it alone.
+    relevant[2] = np.arange(30) == 4
+    distances[2] = np.where(relevant[2], 1, N_BITS)
+    return distances, relevant
 
 
 @pytest.mark.parametrize("empty", ["skip", "zero"])
