@@ -30,8 +30,8 @@ def test_wiki_with_the_official_split_gives_the_known_figures(wiki):
 
 def test_constant_codes_give_chance_on_wiki(wiki):
     class Constant(LabelRidge):
-        def encode(self, views=None, *, labels=None):
-            return np.ones_like(super().encode(views, labels=labels))
+        def encode(self, views=None, *, labels=None, mode=None):
+            return np.ones_like(super().encode(views, labels=labels, mode=mode))
 
     rows = evaluate(Constant(), wiki, make_split(wiki, "labelled", official=True))
     for row in rows:
@@ -110,6 +110,10 @@ def test_wrong_input_is_refused_with_the_reason(data):
         control.encode(labels=np.zeros((2, 4)))
     with pytest.raises(InvalidInputError, match="give labels"):
         control.encode()
+    with pytest.raises(InvalidInputError, match="give views"):
+        control.encode(labels=data.labels, mode="hashed")
+    with pytest.raises(InvalidInputError, match="cannot code a database as 'magic'"):
+        control.encode(data.views, mode="magic")
 
 
 def test_chunks_must_agree_in_views_and_label_names(data):

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from acqh._core.errors import InvalidInputError
 from acqh.bench._split import Split, SplitParts
 from acqh.data import MultiViewData
 from acqh.methods import BaseMethod
+from acqh.methods.registry import DatabaseMode
 from acqh.metrics import RetrievalMetrics, relevance
 
 # Scores of a block of queries are kept under this many values.
@@ -62,7 +63,7 @@ class ResultRow:
 
 
 def evaluate(
-    method: BaseMethod, data: MultiViewData, split: Split, *, database: str | None = None
+    method: BaseMethod, data: MultiViewData, split: Split, *, database: DatabaseMode | None = None
 ) -> list[ResultRow]:
     """Fit a method on the training rows of a split and measure it in every direction.
 
@@ -99,6 +100,8 @@ def evaluate(
     parts = split.parts(data)
     if database is None:
         database = "learnt" if parts.database.labels is not None else "hashed"
+    if database not in get_args(DatabaseMode):
+        raise InvalidInputError(f"database must be learnt, hashed or unified, not {database!r}")
     if database == "learnt" and parts.database.labels is None:
         raise InvalidInputError(
             "this protocol hides the labels of the database: use database='hashed' or 'unified'"
@@ -117,7 +120,7 @@ def _measure(
     split: Split,
     parts: SplitParts,
     pair: tuple[str, str],
-    database: str,
+    database: DatabaseMode,
     fit_seconds: float,
 ) -> ResultRow:
     query_view, database_view = pair
@@ -131,7 +134,7 @@ def _measure(
     labels: Matrix = parts.query.labels
     for rows in _blocks(len(parts.query), len(codes)):
         started = time.perf_counter()
-        projected = method.project(queries[rows], view=query_view)
+        projected = method.embed_queries(queries[rows], view=query_view)
         scores = score_codes(method, projected, distinct, inverse.ravel())
         query_seconds += time.perf_counter() - started
         metrics.update(scores, relevance(labels[rows], parts.database_labels))
@@ -158,14 +161,11 @@ def _measure(
     )
 
 
-def _encode(method: BaseMethod, items: MultiViewData, database: str, view: str) -> Array:
+def _encode(method: BaseMethod, items: MultiViewData, database: DatabaseMode, view: str) -> Array:
     if database == "learnt":
-        return method.encode(labels=items.labels)
-    if database == "unified":
-        return method.encode(dict(items.views))
-    if database == "hashed":
-        return method.encode({view: items.views[view]})
-    raise InvalidInputError(f"database must be learnt, hashed or unified, not {database!r}")
+        return method.encode({view: items.views[view]}, labels=items.labels, mode="learnt")
+    views = dict(items.views) if database == "unified" else {view: items.views[view]}
+    return method.encode(views, mode=database)
 
 
 def score_codes(method: BaseMethod, projected: Floats, distinct: Array, inverse: Array) -> Matrix:

@@ -13,7 +13,7 @@ from acqh._core.labels import as_label_matrix
 from acqh._core.validation import check_parameters
 from acqh.data import MultiViewData
 from acqh.features import make_feature_map
-from acqh.methods.registry import MethodInfo
+from acqh.methods.registry import DatabaseMode, MethodInfo
 
 # Rows that are mapped and summed at a time.
 CHUNK_ROWS = 16_384
@@ -54,12 +54,21 @@ class BaseMethod(BaseEstimator):
         """Turn queries of one view into real vectors."""
 
     @abstractmethod
-    def encode(self, views: Any = None, *, labels: Any = None) -> Array:
+    def encode(
+        self, views: Any = None, *, labels: Any = None, mode: DatabaseMode | None = None
+    ) -> Array:
         """Turn items, given by some of their views or by their labels, into codes."""
 
     @abstractmethod
     def decode(self, codes: Array) -> Floats:
         """Return the vectors that codes stand for, one a row."""
+
+    def embed_queries(self, X: Matrix, *, view: str) -> Floats:
+        """Return the vectors that score items: of `project`, or of the query's own code.
+
+        The score of a query and an item is the inner product of this and `decode`.
+        """
+        return self.project(X, view=view)
 
     @property
     @abstractmethod
@@ -68,6 +77,23 @@ class BaseMethod(BaseEstimator):
 
     def _check_parameters(self) -> None:
         check_parameters(self, self._parameter_constraints)
+
+    def _check_mode(self, views: Any, labels: Any, mode: DatabaseMode | None) -> DatabaseMode:
+        """Return how to code a database: as asked, or as what was given suggests."""
+        self._check_fitted()
+        if mode is None:
+            if labels is not None or not views:
+                mode = "learnt"
+            else:
+                mode = "hashed" if len(views) == 1 else "unified"
+        if mode not in self.info.modes:
+            raise InvalidInputError(
+                f"{self.info.name} cannot code a database as {mode!r}, only as "
+                f"{' or '.join(map(repr, self.info.modes))}"
+            )
+        if mode != "learnt" and (not isinstance(views, Mapping) or not views):
+            raise InvalidInputError("give views as a mapping of names to matrices, or labels")
+        return mode
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "n_features_in_"):

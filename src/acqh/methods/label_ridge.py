@@ -1,6 +1,5 @@
 """The trivial control: ridge regression from each view to the labels."""
 
-from collections.abc import Mapping
 from numbers import Real
 from typing import Any, ClassVar, Literal, Self
 
@@ -11,7 +10,7 @@ from acqh._core.errors import InvalidInputError, LabelError
 from acqh._core.validation import Interval, StrOptions
 from acqh.methods._base import BaseMethod, as_parts
 from acqh.methods._statistics import MappedStatistics, collect
-from acqh.methods.registry import register
+from acqh.methods.registry import DatabaseMode, register
 from acqh.stats import regress
 
 
@@ -117,7 +116,9 @@ class LabelRidge(BaseMethod):
         ]
         return np.concatenate(blocks)
 
-    def encode(self, views: Any = None, *, labels: Any = None) -> Array:
+    def encode(
+        self, views: Any = None, *, labels: Any = None, mode: DatabaseMode | None = None
+    ) -> Array:
         """Return label vectors of items: the true ones, or the mean prediction of the views.
 
         Parameters
@@ -126,6 +127,8 @@ class LabelRidge(BaseMethod):
             Used where no labels are given.
         labels : optional
             Of any form that `fit` takes.
+        mode : {"learnt", "hashed", "unified"}, optional
+            By labels, by one view, or by all views given; as the arguments suggest by default.
 
         Returns
         -------
@@ -134,18 +137,18 @@ class LabelRidge(BaseMethod):
         Raises
         ------
         InvalidInputError
-            Neither views nor labels are given.
+            What the mode needs is not given.
         LabelError
             An item has no labels.
         """
-        if labels is not None:
+        if self._check_mode(views, labels, mode) == "learnt":
+            if labels is None:
+                raise InvalidInputError("give labels, or views as a mapping of names to matrices")
             matrix = self._check_labels(labels)
             dense = matrix.toarray() if is_sparse(matrix) else matrix
             if not dense.any(axis=1).all():
                 raise LabelError("some items have no labels; encode those by their views")
             return np.asarray(dense, dtype=np.float32)
-        if not isinstance(views, Mapping) or not views:
-            raise InvalidInputError("give labels=, or views as a mapping of names to matrices")
         predictions = [self.project(X, view=view) for view, X in views.items()]
         return np.asarray(np.mean(predictions, axis=0, dtype=np.float32))
 
