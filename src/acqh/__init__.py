@@ -11,6 +11,8 @@ __version__ = "0.1.0.dev0"
 # Public name -> the room that defines it.
 _HOMES: dict[str, str] = {
     "MultiViewData": "acqh.data",
+    "list_datasets": "acqh.data",
+    "load_dataset": "acqh.data",
     "make_like": "acqh.data",
     "make_multiview": "acqh.data",
 }

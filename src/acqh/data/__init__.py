@@ -1,7 +1,16 @@
 """MultiViewData, readers, named data sets, splits, synthetic makers, the embedded emoji set."""
 
+from acqh.data._datasets import DatasetInfo, list_datasets, load_dataset
 from acqh.data._multiview import MultiViewData
 from acqh.data._splits import split_rows
 from acqh.data._synthetic import make_like, make_multiview
 
-__all__ = ["MultiViewData", "make_like", "make_multiview", "split_rows"]
+__all__ = [
+    "DatasetInfo",
+    "MultiViewData",
+    "list_datasets",
+    "load_dataset",
+    "make_like",
+    "make_multiview",
+    "split_rows",
+]

@@ -1,0 +1,155 @@
+"""Named data sets: what there is, where its files lie, and how to load it."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from acqh._core.errors import InvalidInputError
+from acqh.data._files import DataFolder, data_folder
+from acqh.data._multiview import MultiViewData
+from acqh.data._named import DATASETS, NamedDataset
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What is known of a named data set, and whether its files are there.
+
+    Attributes
+    ----------
+    name, description : str
+    n_items, n_labels : int
+    views : mapping of str to str
+        What each view is.
+    files : tuple of str
+        The files it always needs; none where it comes with the package.
+    missing : tuple of str
+        Those that were not found, each with what it must hold.
+    looked_in : str or None
+        The folder that was searched; None where none was named.
+    options : tuple of str
+        Keyword arguments of `load_dataset` for this data set, with their values.
+    source : str
+        Where the data come from.
+    differs : str
+        How the data differ from those of the paper.
+    preprocessing : str
+        What the paper does to the features; to be fitted on training rows.
+    """
+
+    name: str
+    description: str
+    n_items: int
+    n_labels: int
+    views: Mapping[str, str]
+    files: tuple[str, ...]
+    missing: tuple[str, ...]
+    looked_in: str | None
+    options: tuple[str, ...]
+    source: str
+    differs: str
+    preprocessing: str
+
+    @property
+    def found(self) -> bool:
+        """Whether nothing is missing."""
+        return not self.missing
+
+
+def list_datasets(data_dir: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
+    """Say which data sets have names, and which of them can be loaded here.
+
+    Parameters
+    ----------
+    data_dir : path, optional
+        Folder with the files; the environment variable ``ACQH_DATA`` by default.
+
+    Returns
+    -------
+    list of DatasetInfo
+        Sorted by name.
+
+    Examples
+    --------
+    >>> [info.name for info in list_datasets()]
+    ['mirflickr25k', 'nuswide10', 'uci_mfeat', 'wiki']
+    """
+    folder = data_folder(data_dir)
+    found = []
+    for name, dataset in sorted(DATASETS.items()):
+        needed = [file for file in dataset.files if file.only_for is None]
+        found.append(
+            DatasetInfo(
+                name=name,
+                description=dataset.description,
+                n_items=dataset.n_items,
+                n_labels=dataset.n_labels,
+                views=dataset.views,
+                files=tuple(file.name for file in needed),
+                missing=tuple(file.describe() for file in needed if file.find(folder) is None),
+                looked_in=None if folder is None else str(folder),
+                options=tuple(f"{key}={values}" for key, values in dataset.options.items()),
+                source=dataset.source,
+                differs=dataset.differs,
+                preprocessing=dataset.preprocessing,
+            )
+        )
+    return found
+
+
+def load_dataset(
+    name: str,
+    data_dir: str | os.PathLike[str] | None = None,
+    *,
+    verify: bool = True,
+    **options: Any,
+) -> MultiViewData:
+    """Load a data set by its name.
+
+    Parameters
+    ----------
+    name : str
+        One of those that `list_datasets` names.
+    data_dir : path, optional
+        Folder with the files; the environment variable ``ACQH_DATA`` by default.
+    verify : bool
+        Check the sha256 of the files and the number of items. Without it a file of other
+        contents is taken, as long as views and labels have the right widths.
+    **options
+        Of the data set; `list_datasets` names them.
+
+    Returns
+    -------
+    MultiViewData
+
+    Raises
+    ------
+    InvalidInputError
+        The name or an option is not known, or the contents do not have the right shape.
+    DatasetNotFoundError
+        A file is missing; the message says which, what it must hold and where to put it.
+    ChecksumError
+        A file is not the one it should be.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> acqh.load_dataset("coco")
+    Traceback (most recent call last):
+        ...
+    acqh._core.errors.InvalidInputError: no data set is called 'coco'; there are mirflickr25k,
+    nuswide10, uci_mfeat, wiki
+    """
+    if name not in DATASETS:
+        raise InvalidInputError(
+            f"no data set is called {name!r}; there are {', '.join(sorted(DATASETS))}"
+        )
+    dataset: NamedDataset = DATASETS[name]
+    for option in options:
+        if option not in dataset.options:
+            known = ", ".join(dataset.options) or "none"
+            raise InvalidInputError(
+                f"data set {name!r} has no option {option!r}; its options: {known}"
+            )
+    folder = DataFolder(name, dataset.source, dataset.files, data_folder(data_dir), verify)
+    return dataset.load(folder, **options)

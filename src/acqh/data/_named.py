@@ -1,0 +1,237 @@
+"""The named data sets: their files, shapes and loaders. A new one is an entry in DATASETS."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+
+from acqh._core.errors import InvalidInputError
+from acqh.data._checks import check_items
+from acqh.data._files import DataFile, DataFolder
+from acqh.data._multiview import MultiViewData
+from acqh.data._npz import read
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedDataset:
+    """How to load a data set, and what there is to say about it; see DatasetInfo."""
+
+    description: str
+    load: Callable[..., MultiViewData]
+    n_items: int
+    n_labels: int
+    views: Mapping[str, str]
+    source: str
+    differs: str
+    files: tuple[DataFile, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    preprocessing: str = "none"
+
+
+def _load_wiki(folder: DataFolder) -> MultiViewData:
+    path = folder.require("wiki.npz")
+    data = read(path, views=_PAIR, label_names=_WIKI_CLASSES)
+    return _checked(data, folder, {"image": 128, "text": 10}, n_labels=10, n_items=2_866)
+
+
+def _load_mirflickr25k(
+    folder: DataFolder, *, features: str = "edge", include_text_only: bool = False
+) -> MultiViewData:
+    if features not in ("edge", "deep"):
+        raise InvalidInputError(f"features must be 'edge' or 'deep', got {features!r}")
+    path = folder.require("mirflickr25k.npz")
+    data = read(path, views=_PAIR, extra=include_text_only)
+    n_items = 20_015 if include_text_only else 15_677
+    data = _checked(data, folder, {"image": 150, "text": 1_386}, n_labels=24, n_items=n_items)
+    data = data._replace(items=check_items({"tags": _join_tags(data, path)}, len(data)))
+    return data if features == "edge" else _with_deep_features(data, folder)
+
+
+def _with_deep_features(data: MultiViewData, folder: DataFolder) -> MultiViewData:
+    width = 1_280
+    deep = read(folder.require("mirflickr25k_deep.npz"), views={"image": "image"})
+    _checked(deep, folder, {"image": width})
+    with_image = np.flatnonzero(data.present["image"])
+    if not np.array_equal(deep.ids, data.ids[with_image]):
+        raise InvalidInputError(
+            "mirflickr25k_deep.npz and mirflickr25k.npz are not of the same pictures in the same "
+            "order: their image_id differ"
+        )
+    # The file is in half precision; computing in it would lose more than storing did.
+    image = np.zeros((len(data), width), dtype=np.float32)
+    image[with_image] = deep.views["image"]
+    return data.with_views(image=image)._replace(name="mirflickr25k_deep")
+
+
+def _join_tags(data: MultiViewData, path: Path) -> list[str]:
+    """Return the tags of each item as one text."""
+    with np.load(path, allow_pickle=False) as arrays:
+        names = arrays["tag_names"]
+    text = data.views["text"]
+    return [
+        " ".join(names[text.indices[start:end]])
+        for start, end in zip(text.indptr[:-1], text.indptr[1:], strict=True)
+    ]
+
+
+def _load_nuswide10(folder: DataFolder) -> MultiViewData:
+    path = folder.require("nuswide10.npz")
+    data = read(path, views=_PAIR)
+    widths = {"image": 500, "text": 1_000}
+    return _checked(data, folder, widths, n_labels=10, n_items=186_577)
+
+
+def _load_uci_mfeat(folder: DataFolder, *, include_pixels: bool = False) -> MultiViewData:
+    widths = {"image": 76, "text": 64, "pixels": 240}
+    if not include_pixels:
+        del widths["pixels"]
+    data = read(folder.require("uci_mfeat.npz"), views={name: name for name in widths})
+    return _checked(data, folder, widths, n_labels=10, n_items=2_000)
+
+
+def _checked(
+    data: MultiViewData,
+    folder: DataFolder,
+    widths: Mapping[str, int],
+    *,
+    n_labels: int | None = None,
+    n_items: int | None = None,
+) -> MultiViewData:
+    """Return the data under the data set's name, if its shape is right."""
+    wrong = [
+        f"view {name!r} has {data.views[name].shape[1] if name in data.views else 'no'} columns, "
+        f"expected {width}"
+        for name, width in widths.items()
+        if name not in data.views or data.views[name].shape[1] != width
+    ]
+    if n_labels is not None and len(data.label_names) != n_labels:
+        wrong.append(f"there are {len(data.label_names)} labels, expected {n_labels}")
+    if folder.verify and n_items is not None and len(data) != n_items:
+        wrong.append(
+            f"there are {len(data):,} items, expected {n_items:,} (verify=False takes any number)"
+        )
+    if wrong:
+        raise InvalidInputError(
+            f"the files of data set {folder.dataset!r} in {folder.path} are of another shape: "
+            + "; ".join(wrong)
+        )
+    return data._replace(name=folder.dataset)
+
+
+_PAIR = MappingProxyType({"image": "image", "text": "text"})
+_WIKI_CLASSES = (
+    "art",
+    "biology",
+    "geography",
+    "history",
+    "literature",
+    "media",
+    "music",
+    "royalty",
+    "sport",
+    "warfare",
+)
+
+_WIKI = NamedDataset(
+    description="Sections of Wikipedia's featured articles, each with its picture",
+    load=_load_wiki,
+    n_items=2_866,
+    n_labels=10,
+    views={"image": "128-d SIFT bag of visual words", "text": "10-d LDA topic proportions"},
+    files=(
+        DataFile(
+            "wiki.npz",
+            "image (2866, 128), text (2866, 10), labels (2866, 10), train_idx (2173), "
+            "test_idx (693)",
+            sha256="47b5453885c679444982f43e6a36609210ce45c7878ab773fe81d53d6d257e55",
+        ),
+    ),
+    source="svcl.ucsd.edu/projects/crossmodal; the same values as wikiData.mat in GitHub "
+    "llcing/Cross-modal-hashing-SRLCH",
+    differs="in nothing known",
+)
+
+_MIRFLICKR25K = NamedDataset(
+    description="Flickr photographs with their tags",
+    load=_load_mirflickr25k,
+    n_items=15_677,
+    n_labels=24,
+    views={
+        "image": "150-d edge histogram (features='edge') or 1,280-d EfficientNet-Lite0 "
+        "(features='deep')",
+        "text": "1,386 tags, 0/1, sparse",
+    },
+    files=(
+        DataFile(
+            "mirflickr25k.npz",
+            "image (15677, 150), text as CSR pieces (15677, 1386), labels (15677, 24), image_id, "
+            "extra_text as CSR pieces (4338, 1386), extra_labels, extra_image_id, label_names, "
+            "tag_names",
+            sha256="aec1184adc746fec11e501dd9c9ed48cea0312ea4e5a3f061fb896c4407ee2e3",
+        ),
+        DataFile(
+            "mirflickr25k_deep.npz",
+            "image (15677, 1280), image_id in the order of mirflickr25k.npz",
+            sha256="99ae748a95b40d0bb69c49db58e3487eac5f014aeb467cb6f303027d004e2a75",
+            only_for="features='deep'",
+        ),
+    ),
+    options={"features": "'edge' or 'deep'", "include_text_only": "False or True"},
+    source="press.liacs.nl/mirflickr; tags and labels as in GitHub louisfanhz/VTMUCH",
+    differs="15,677 of the 20,015 pairs (the other 4,338 without picture: include_text_only); "
+    "edge histograms recomputed from 128 x 128 copies of the photographs",
+    preprocessing="text: 500-d truncated SVD of the tags (acqh.features.TagSVD), fitted on "
+    "training rows",
+)
+
+_NUSWIDE10 = NamedDataset(
+    description="Flickr photographs with their tags, the ten most frequent concepts",
+    load=_load_nuswide10,
+    n_items=186_577,
+    n_labels=10,
+    views={"image": "500-d SIFT bag of visual words", "text": "1,000 tags, 0/1, sparse"},
+    files=(
+        DataFile(
+            "nuswide10.npz",
+            "image (186577, 500), text dense or as CSR pieces (186577, 1000), "
+            "labels (186577, 10) 0/1",
+        ),
+    ),
+    source="the NUS-WIDE collection of the National University of Singapore (Chua et al., 2009)",
+    differs="not known: no checksum, only the shape is checked",
+)
+
+_UCI_MFEAT = NamedDataset(
+    description="Handwritten digits, two kinds of features; no real text",
+    load=_load_uci_mfeat,
+    n_items=2_000,
+    n_labels=10,
+    views={
+        "image": "76-d Fourier coefficients",
+        "text": "64-d Karhunen-Loeve coefficients",
+        "pixels": "240 grey values (include_pixels=True)",
+    },
+    files=(
+        DataFile(
+            "uci_mfeat.npz",
+            "image (2000, 76), text (2000, 64), pixels (2000, 240), labels (2000, 10), "
+            "train_idx (1500), test_idx (500)",
+            sha256="6b2b1c9921040d48096d2f64c78d5b915fdcfe3c732ccf48f18485bb98d78fc6",
+        ),
+    ),
+    options={"include_pixels": "False or True"},
+    source="UCI machine learning repository, multiple features; the same values as uci_all.mat "
+    "in GitHub BMC-SDNU/Cross-Modal-Retrieval",
+    differs="the paper does not use it",
+)
+
+DATASETS: Mapping[str, NamedDataset] = MappingProxyType(
+    {
+        "mirflickr25k": _MIRFLICKR25K,
+        "nuswide10": _NUSWIDE10,
+        "uci_mfeat": _UCI_MFEAT,
+        "wiki": _WIKI,
+    }
+)
