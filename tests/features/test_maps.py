@@ -31,7 +31,6 @@ SPARSE_MAPS = [
     Standardize(with_mean=False),
     TagSVD(n_components=3),
     Tfidf(),
-    Tfidf(sublinear=True),
     UnitNorm(),
     *(RBFAnchors(n_anchors=6, variant=name, random_state=0) for name in RBF_VARIANTS),
 ]
@@ -107,6 +106,13 @@ def test_transform_uses_the_training_rows_only(feature_map: Any) -> None:
     np.testing.assert_allclose(fitted.transform(with_others)[:1], fitted.transform(one), atol=1e-12)
 
 
+@pytest.mark.parametrize("feature_map", MAPS, ids=repr)
+def test_no_rows_give_no_rows(feature_map: Any) -> None:
+    fitted = clone(feature_map).fit(counts_matrix())
+    width = fitted.transform(counts_matrix()).shape[1]
+    assert fitted.transform(counts_matrix()[:0]).shape == (0, width)
+
+
 @pytest.mark.parametrize("feature_map", SPARSE_MAPS, ids=repr)
 def test_inputs_are_left_untouched(feature_map: Any) -> None:
     unsorted = sp.csr_array((np.ones(3), np.array([2, 0, 2]), np.array([0, 3])), shape=(1, 3))
@@ -172,12 +178,6 @@ def test_tfidf_follows_its_formula(X: np.ndarray, new: int) -> None:
     norm = np.sqrt(sum(value**2 for value in expected))
     result = Tfidf().fit(X).transform(row[np.newaxis])[0]
     np.testing.assert_allclose(result, expected / norm if norm else expected, atol=1e-12)
-
-
-def test_tfidf_sublinear_uses_the_logarithm_of_counts() -> None:
-    fitted = Tfidf(sublinear=True).fit(np.ones((3, 2)))
-    ratio = fitted.transform([[4.0, 1.0]])[0]
-    assert ratio[0] / ratio[1] == pytest.approx(1 + np.log(4))
 
 
 def test_tfidf_refuses_negative_counts() -> None:

@@ -13,6 +13,10 @@ class ViewError(AcqhError, ValueError):
     """Views are unpaired, unknown, missing or of the wrong width."""
 
 
+class PictureError(AcqhError, ValueError):
+    """A picture cannot be read, or is too large to be read safely."""
+
+
 class LabelError(AcqhError, ValueError):
     """Labels are missing or not of a form that can be read."""
 

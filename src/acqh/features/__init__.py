@@ -2,6 +2,7 @@
 
 from acqh.features._base import FeatureMap, StateMixin
 from acqh.features._counts import TagSVD, Tfidf
+from acqh.features._hog import HogColour
 from acqh.features._linear import Bias, Center, Standardize, UnitNorm
 from acqh.features._rbf import RBFAnchors
 from acqh.features._registry import (
@@ -10,16 +11,19 @@ from acqh.features._registry import (
     list_feature_maps,
     make_feature_map,
 )
+from acqh.features._text import TfidfText
 
 __all__ = [
     "Bias",
     "Center",
     "FeatureMap",
+    "HogColour",
     "RBFAnchors",
     "Standardize",
     "StateMixin",
     "TagSVD",
     "Tfidf",
+    "TfidfText",
     "UnitNorm",
     "feature_map_from_state",
     "feature_map_state",

@@ -26,11 +26,6 @@ class Tfidf(OneToOneFeatureMixin, FeatureMap):
     number of training rows and df the number of those that have the term. Then rows are scaled
     to Euclidean norm one; rows of zeros stay zero. Sparse input stays sparse.
 
-    Parameters
-    ----------
-    sublinear : bool, default False
-        Use ``1 + log(c)`` in place of a positive count.
-
     Attributes
     ----------
     idf_ : (n_features,) float64
@@ -44,9 +39,6 @@ class Tfidf(OneToOneFeatureMixin, FeatureMap):
     """
 
     _state_axes: ClassVar = {"idf_": ("n_features",)}
-
-    def __init__(self, *, sublinear: bool = False) -> None:
-        self.sublinear = sublinear
 
     def fit(self, X: Matrix, y: Any = None) -> Self:  # noqa: ARG002
         """Count in how many training rows each term occurs.
@@ -85,16 +77,8 @@ class Tfidf(OneToOneFeatureMixin, FeatureMap):
         _refuse_negative(X)
         idf = self.idf_.astype(X.dtype)
         if is_sparse(X):
-            return unit_rows(with_data(X, self._weigh(X.data) * idf[X.indices]))
-        return unit_rows(self._weigh(X) * idf)
-
-    def _weigh(self, counts: Floats) -> Floats:
-        if not self.sublinear:
-            return counts
-        weighed = np.zeros_like(counts)
-        np.log(counts, out=weighed, where=counts > 0)
-        weighed += counts > 0
-        return weighed
+            return unit_rows(with_data(X, X.data * idf[X.indices]))
+        return unit_rows(X * idf)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -11,8 +11,10 @@ from acqh._core.arrays import Array
 from acqh._core.errors import InvalidInputError
 from acqh.features._base import StateMixin
 from acqh.features._counts import TagSVD, Tfidf
+from acqh.features._hog import HogColour
 from acqh.features._linear import Bias, Center, Standardize, UnitNorm
 from acqh.features._rbf import RBF_VARIANTS, RBFAnchors
+from acqh.features._text import TfidfText
 
 _NAMED: dict[str, Callable[..., Any]] = {
     "bias": Bias,
@@ -24,7 +26,18 @@ _NAMED: dict[str, Callable[..., Any]] = {
 }
 # The only classes that stored state can name; a file never says what to import.
 _STORABLE: dict[str, Any] = {
-    kind.__name__: kind for kind in (Bias, Center, RBFAnchors, Standardize, TagSVD, Tfidf, UnitNorm)
+    kind.__name__: kind
+    for kind in (
+        Bias,
+        Center,
+        HogColour,
+        RBFAnchors,
+        Standardize,
+        TagSVD,
+        Tfidf,
+        TfidfText,
+        UnitNorm,
+    )
 }
 _PIPELINE = "Pipeline"
 
@@ -88,7 +101,7 @@ def feature_map_state(feature_map: Any) -> tuple[dict[str, Any], dict[str, Array
 
     Parameters
     ----------
-    feature_map : a map of this package, or a scikit-learn ``Pipeline`` of such maps
+    feature_map : a map or encoder of this package, or a scikit-learn ``Pipeline`` of such
 
     Returns
     -------
@@ -189,4 +202,6 @@ def _as_json(value: Any, name: str) -> Any:
         return None
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, list | tuple):
+        return [_as_json(entry, name) for entry in value]
     raise InvalidInputError(f"parameter {name} cannot be stored: {value!r} is no JSON value")
