@@ -2,15 +2,29 @@
 
 from acqh.data._datasets import DatasetInfo, list_datasets, load_dataset
 from acqh.data._multiview import MultiViewData
+from acqh.data._readers import (
+    Manifest,
+    read,
+    read_chunks,
+    read_manifest,
+    read_manifest_chunks,
+    save_npz,
+)
 from acqh.data._splits import split_rows
 from acqh.data._synthetic import make_like, make_multiview
 
 __all__ = [
     "DatasetInfo",
+    "Manifest",
     "MultiViewData",
     "list_datasets",
     "load_dataset",
     "make_like",
     "make_multiview",
+    "read",
+    "read_chunks",
+    "read_manifest",
+    "read_manifest_chunks",
+    "save_npz",
     "split_rows",
 ]

@@ -1,0 +1,135 @@
+"""Columns of an Arrow table as the parts of MultiViewData."""
+
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Array, Bools, Matrix
+from acqh._core.errors import InvalidInputError, LabelError, ViewError
+from acqh._core.optional import require
+
+
+def is_list(kind: Any) -> bool:
+    """Whether a column of this Arrow type holds a list in each row."""
+    types = require("pyarrow").types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def is_vector(kind: Any) -> bool:
+    """Whether a column of this Arrow type holds a list of numbers in each row."""
+    types = require("pyarrow").types
+    return is_list(kind) and bool(
+        types.is_integer(kind.value_type)
+        or types.is_floating(kind.value_type)
+        or types.is_boolean(kind.value_type)
+    )
+
+
+def is_multi_hot(kind: Any) -> bool:
+    """Whether a label column of this Arrow type holds a row of 0 and 1: its width is fixed."""
+    return bool(require("pyarrow").types.is_fixed_size_list(kind)) and is_vector(kind)
+
+
+def list_lengths(column: Any) -> Array:
+    """Return the lengths of the lists that are not null."""
+    lengths = require("pyarrow.compute").list_value_length(column).drop_null()
+    return np.asarray(lengths.to_numpy(zero_copy_only=False))
+
+
+def view_matrix(column: Any, width: int, where: str, first_row: int) -> tuple[Array, Bools]:
+    """Return a column of lists as a matrix, and which rows are not null.
+
+    Parameters
+    ----------
+    column : pyarrow.Array of lists
+    width : int
+        Numbers in each list.
+    where : str
+        What to call the column in an error.
+    first_row : int
+        Number of the column's first row in the whole table.
+
+    Returns
+    -------
+    matrix : ndarray, (n_rows, width)
+        Null rows are zero.
+    present : bool ndarray, (n_rows,)
+
+    Raises
+    ------
+    ViewError
+        A list of another length, or with a null inside; the row is named.
+    """
+    present = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
+    rows = first_row + np.flatnonzero(present)
+    lengths = list_lengths(column)
+    ragged = np.flatnonzero(lengths != width)
+    if ragged.size:
+        at = ragged[0]
+        raise ViewError(
+            f"{where} has {lengths[at]} numbers in row {rows[at]}, but {width} elsewhere; "
+            "every row of a view needs as many"
+        )
+    values = column.flatten()
+    if values.null_count:
+        missing = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
+        raise ViewError(
+            f"{where} has a null among its numbers in row {rows[missing // width]}; make the whole "
+            "list null where the view is absent"
+        )
+    numbers = values.to_numpy(zero_copy_only=False).reshape(len(lengths), width)
+    if present.all():
+        return numbers, present
+    matrix = np.zeros((len(present), width), dtype=numbers.dtype)
+    matrix[present] = numbers
+    return matrix, present
+
+
+def label_sets(column: Any, where: str, first_row: int) -> list[list[str]]:
+    """Return a column of names or numbers, or of lists of them, as names; null means none.
+
+    Raises
+    ------
+    LabelError
+        A null inside a list; the row is named.
+    """
+    sets = []
+    for row, value in enumerate(column.to_pylist()):
+        names = value if isinstance(value, list) else [] if value is None else [value]
+        if any(name is None for name in names):
+            raise LabelError(f"{where} has a null in the list of row {first_row + row}")
+        sets.append([str(name) for name in names])
+    return sets
+
+
+def label_matrix(column: Any, where: str, first_row: int) -> Matrix:
+    """Return a column of fixed-size lists of 0 and 1 as a matrix; null means no labels."""
+    width = column.type.list_size
+    try:
+        return view_matrix(column, width, where, first_row)[0]
+    except ViewError as error:
+        raise LabelError(str(error)) from error
+
+
+def id_values(column: Any, where: str, first_row: int) -> Array:
+    """Return a column of whole numbers or strings; none may be null."""
+    if column.null_count:
+        row = first_row + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+        raise InvalidInputError(f"{where} is null in row {row}; every item needs an id")
+    types = require("pyarrow").types
+    if types.is_integer(column.type):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    if not (types.is_string(column.type) or types.is_large_string(column.type)):
+        raise InvalidInputError(f"{where} is {column.type}; ids are whole numbers or strings")
+    return np.asarray(column.to_pylist(), dtype=str)
+
+
+def item_values(column: Any) -> Array:
+    """Return any column: numbers without nulls as they are, everything else as objects."""
+    types = require("pyarrow").types
+    kind = column.type
+    if not column.null_count and (
+        types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+    ):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    return np.fromiter(column.to_pylist(), dtype=object, count=len(column))

@@ -1,0 +1,305 @@
+"""Read CSV files: picture paths, texts and labels, and numbers of views where there are any."""
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from acqh._core.arrays import Array, Bools, Floats
+from acqh._core.errors import DuplicateIdError, InvalidInputError
+from acqh._core.labels import as_label_matrix
+from acqh.data._multiview import MultiViewData
+from acqh.data._readers._csvfile import CsvFile
+from acqh.data._readers._limits import CHUNK_SIZE
+from acqh.data._readers._manifest import Manifest
+from acqh.data._readers._tables import (
+    ID_COLUMNS,
+    LABEL_COLUMNS,
+    column_splits,
+    find_column,
+    sort_names,
+)
+
+_NUMBERED = re.compile(r"(.+)_(\d+)")
+
+
+@dataclass(frozen=True)
+class CsvOptions:
+    """What a caller may say about a CSV file; None means by the usual column names."""
+
+    image: str | None = None
+    text: str | None = None
+    labels: str | None = None
+    ids: str | None = None
+    label_names: Sequence[str] | None = None
+    label_separator: str = "|"
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Positions of the columns; those of a view in the order of their numbers."""
+
+    items: Mapping[str, int]
+    image: int | None
+    labels: int | None
+    ids: int | None
+    views: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Some rows, column by column."""
+
+    lines: list[int]
+    items: dict[str, list[str]]
+    labels: list[list[str]]
+    ids: list[str]
+    views: dict[str, Floats]
+    present: dict[str, Bools]
+
+
+def read_csv(path: Path, options: CsvOptions) -> MultiViewData:
+    """Read a whole file that has numbers of views."""
+    with CsvFile(path) as file:
+        plan = _make_plan(file, options)
+        _need_views(plan, file)
+        block = _join(list(_blocks(file, plan, CHUNK_SIZE, options)), path)
+    manifest = _make_manifest(block, plan, options.label_names, path)
+    return manifest.with_views(block.views, present=block.present)
+
+
+def read_csv_chunks(path: Path, chunk_size: int, options: CsvOptions) -> Iterator[MultiViewData]:
+    """Read a file that has numbers of views, so many rows at a time."""
+    for block, manifest in _chunks(path, chunk_size, options, views=True):
+        yield manifest.with_views(block.views, present=block.present)
+
+
+def read_manifest_file(path: Path, options: CsvOptions) -> Manifest:
+    """Read a whole manifest; numbers of views, if any, are left out."""
+    with CsvFile(path) as file:
+        plan = _without_views(_make_plan(file, options))
+        block = _join(list(_blocks(file, plan, CHUNK_SIZE, options)), path)
+    return _make_manifest(block, plan, options.label_names, path)
+
+
+def read_manifest_file_chunks(
+    path: Path, chunk_size: int, options: CsvOptions
+) -> Iterator[Manifest]:
+    """Read a manifest so many rows at a time."""
+    for _, manifest in _chunks(path, chunk_size, options, views=False):
+        yield manifest
+
+
+def _chunks(
+    path: Path, chunk_size: int, options: CsvOptions, *, views: bool
+) -> Iterator[tuple[_Block, Manifest]]:
+    names = options.label_names
+    with CsvFile(path) as file:
+        plan = _make_plan(file, options)
+        if views:
+            _need_views(plan, file)
+        else:
+            plan = _without_views(plan)
+        if plan.labels is not None and names is None:
+            # All chunks need the same label columns, so their names are collected first.
+            names = _find_names(file, plan.labels, options)
+    start = 0
+    with CsvFile(path) as file:
+        for block in _blocks(file, plan, chunk_size, options):
+            yield block, _make_manifest(block, plan, names, path, start=start)
+            start += len(block.lines)
+    if start == 0:
+        _join([], path)
+
+
+def _find_names(file: CsvFile, position: int, options: CsvOptions) -> tuple[str, ...]:
+    found: set[str] = set()
+    for _, fields in file.rows():
+        found.update(_split_labels(fields[position], options))
+    return sort_names(found)
+
+
+def _make_plan(file: CsvFile, options: CsvOptions) -> _Plan:
+    """Decide what each column is, by its name."""
+    columns, name = file.columns, file.path.name
+    views = _find_views(file)
+    numbered = {position for positions in views.values() for position in positions}
+    free = [column for j, column in enumerate(columns) if j not in numbered]
+    image = find_column(free, options.image, ("image",), name, "pictures")
+    text = find_column(free, options.text, ("text",), name, "texts")
+    labels = find_column(free, options.labels, LABEL_COLUMNS, name, "labels")
+    ids = find_column(free, options.ids, ID_COLUMNS, name, "ids")
+    if image is None and text is None and not views:
+        raise InvalidInputError(
+            f"{name} has neither pictures nor texts nor views; its columns are: "
+            f"{', '.join(columns)}; name them with image=COLUMN and text=COLUMN, or give the "
+            "numbers of a view in columns image_0, image_1, ..."
+        )
+    renamed = {image: "image", text: "text"}
+    items = {
+        renamed.get(column, column): columns.index(column)
+        for column in free
+        if column not in (labels, ids)
+    }
+    return _Plan(
+        items=items,
+        image=None if image is None else columns.index(image),
+        labels=None if labels is None else columns.index(labels),
+        ids=None if ids is None else columns.index(ids),
+        views=views,
+    )
+
+
+def _find_views(file: CsvFile) -> dict[str, tuple[int, ...]]:
+    """Return the columns called NAME_0, NAME_1, ..., which are a view of that name."""
+    groups: dict[str, dict[int, int]] = {}
+    for position, column in enumerate(file.columns):
+        if match := _NUMBERED.fullmatch(column):
+            group = groups.setdefault(match[1], {})
+            if int(match[2]) in group:
+                raise file.error(1, f"two columns are number {int(match[2])} of {match[1]!r}")
+            group[int(match[2])] = position
+    views = {}
+    for view, group in groups.items():
+        if 0 not in group:
+            continue
+        if sorted(group) != list(range(len(group))):
+            gap = next(number for number in itertools.count() if number not in group)
+            raise file.error(1, f"view {view!r} has no column {view}_{gap}, but later ones")
+        views[view] = tuple(group[number] for number in range(len(group)))
+    return views
+
+
+def _need_views(plan: _Plan, file: CsvFile) -> None:
+    if not plan.views:
+        raise InvalidInputError(
+            f"{file.path.name} has no numbers of views (columns image_0, image_1, ...), only an "
+            "item table; read it with acqh.data.read_manifest and give the views made from it "
+            "to with_views"
+        )
+
+
+def _without_views(plan: _Plan) -> _Plan:
+    return _Plan(plan.items, plan.image, plan.labels, plan.ids, views={})
+
+
+def _blocks(file: CsvFile, plan: _Plan, size: int, options: CsvOptions) -> Iterator[_Block]:
+    rows = file.rows()
+    while batch := list(itertools.islice(rows, size)):
+        lines = [line for line, _ in batch]
+        fields = [row for _, row in batch]
+        items = {name: [row[j] for row in fields] for name, j in plan.items.items()}
+        if plan.image is not None:
+            items["image"] = [_resolve(file.path, value) for value in items["image"]]
+        labels = [] if plan.labels is None else [row[plan.labels] for row in fields]
+        ids = [] if plan.ids is None else [row[plan.ids] for row in fields]
+        views, present = {}, {}
+        for view, positions in plan.views.items():
+            cells = [[row[j].strip() for j in positions] for row in fields]
+            views[view], present[view] = _numbers(cells, lines, view, file)
+        yield _Block(
+            lines=lines,
+            items=items,
+            labels=[_split_labels(value, options) for value in labels],
+            ids=_check_ids(ids, lines, file),
+            views=views,
+            present=present,
+        )
+
+
+def _resolve(file: Path, value: str) -> str:
+    """Return a picture's path, given relative to the file that names it; it is not opened."""
+    return str(file.absolute().parent / value) if value else ""
+
+
+def _split_labels(value: str, options: CsvOptions) -> list[str]:
+    names = (name.strip() for name in value.split(options.label_separator))
+    return [name for name in names if name]
+
+
+def _check_ids(ids: list[str], lines: list[int], file: CsvFile) -> list[str]:
+    seen: dict[str, int] = {}
+    for line, value in zip(lines, ids, strict=bool(ids)):
+        if not value:
+            raise file.error(line, "the id is empty; every item needs one")
+        if value in seen:
+            raise DuplicateIdError(
+                f"{file.path.name}: the id {value!r} is on the lines {seen[value]} and {line}; "
+                "ids must differ"
+            )
+        seen[value] = line
+    return ids
+
+
+def _numbers(
+    cells: list[list[str]], lines: list[int], view: str, file: CsvFile
+) -> tuple[Floats, Bools]:
+    """Return the numbers of a view and which rows have it; all cells empty means absent."""
+    present = np.array([any(row) for row in cells])
+    matrix = np.zeros((len(cells), len(cells[0])))
+    for at in np.flatnonzero(present):
+        try:
+            matrix[at] = [float(cell) for cell in cells[at]]
+        except ValueError:
+            raise file.error(lines[at], _bad_number(cells[at], view)) from None
+        if not np.isfinite(matrix[at]).all():
+            raise file.error(lines[at], f"view {view!r} has a NaN or infinite value")
+    return matrix, present
+
+
+def _bad_number(row: list[str], view: str) -> str:
+    number = next(number for number, cell in enumerate(row) if not _is_number(cell))
+    return (
+        f"{view}_{number} must be a number, got {row[number] or 'nothing'!r}; leave all columns "
+        "of a view empty where it is absent"
+    )
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _join(blocks: list[_Block], path: Path) -> _Block:
+    if not blocks:
+        raise InvalidInputError(f"{path.name} has a head but no rows; give at least one item")
+    if len(blocks) == 1:
+        return blocks[0]
+    return _Block(
+        lines=[line for block in blocks for line in block.lines],
+        items={n: [v for block in blocks for v in block.items[n]] for n in blocks[0].items},
+        labels=[names for block in blocks for names in block.labels],
+        ids=[value for block in blocks for value in block.ids],
+        views={v: np.concatenate([b.views[v] for b in blocks]) for v in blocks[0].views},
+        present={v: np.concatenate([b.present[v] for b in blocks]) for v in blocks[0].views},
+    )
+
+
+def _make_manifest(
+    block: _Block,
+    plan: _Plan,
+    label_names: Sequence[str] | None,
+    path: Path,
+    start: int | None = None,
+) -> Manifest:
+    """Make a manifest of some rows, or of all where `start`, the number of the first, is None."""
+    labels, names = None, tuple[str, ...]()
+    if plan.labels is not None and (label_names or any(block.labels)):
+        labels, names = as_label_matrix([set(row) for row in block.labels], label_names)
+    items = {name: _strings(values) for name, values in block.items.items()}
+    first = start or 0
+    ids: Array = np.arange(first, first + len(block.lines))
+    if plan.ids is not None:
+        ids = np.asarray(block.ids, dtype=str)
+    splits = column_splits(items) if start is None else {}
+    return Manifest(items, ids, labels, names, splits, path.stem)
+
+
+def _strings(values: list[str]) -> Array:
+    return np.fromiter(values, dtype=object, count=len(values))

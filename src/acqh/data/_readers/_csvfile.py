@@ -1,0 +1,104 @@
+"""Rows of a CSV file, with the number of the line on which each starts."""
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from acqh._core.errors import InvalidInputError
+
+# A line longer than this is no line of a table.
+_MAX_LINE_BYTES = 16 * 2**20
+
+
+class CsvFile:
+    """An open CSV (or, by its ending, TSV) file whose head has been read and checked.
+
+    Parameters
+    ----------
+    path : Path
+        UTF-8, with a head of column names.
+
+    Raises
+    ------
+    InvalidInputError
+        The file is empty, or its head is not one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._handle: IO[bytes] = path.open("rb")
+        delimiter = "\t" if path.suffix == ".tsv" else ","
+        self._n_lines = 0
+        self._reader = csv.reader(self._lines(), delimiter=delimiter, strict=True)
+        try:
+            self.columns = self._read_head()
+        except BaseException:
+            self._handle.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._handle.close()
+
+    def _lines(self) -> Iterator[str]:
+        while line := self._handle.readline(_MAX_LINE_BYTES):
+            self._n_lines += 1
+            if len(line) == _MAX_LINE_BYTES:
+                raise self.error(
+                    self._n_lines, f"the line is longer than {_MAX_LINE_BYTES:,} bytes"
+                )
+            try:
+                yield line.decode("utf-8-sig" if self._n_lines == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise self.error(
+                    self._n_lines, f"not UTF-8 text ({error.reason}); save the file as UTF-8"
+                ) from error
+
+    def error(self, line: int, problem: str) -> InvalidInputError:
+        """Return an error that names the file and the line."""
+        return InvalidInputError(f"{self.path.name}, line {line}: {problem}")
+
+    def _next(self) -> tuple[int, list[str]] | None:
+        """Return the next row that is not blank, with the line it starts on."""
+        while True:
+            line = self._n_lines + 1
+            try:
+                fields = next(self._reader)
+            except StopIteration:
+                return None
+            except csv.Error as error:
+                raise self.error(line, f"{error}; quote fields as CSV does") from error
+            if fields:
+                return line, fields
+
+    def _read_head(self) -> list[str]:
+        first = self._next()
+        if first is None:
+            raise InvalidInputError(f"{self.path.name} is empty; give a head and at least one row")
+        line, columns = first
+        columns = [column.strip() for column in columns]
+        for position, column in enumerate(columns, start=1):
+            if not column:
+                raise self.error(line, f"column {position} has no name")
+            if column in columns[: position - 1]:
+                raise self.error(line, f"column {column!r} is there twice")
+        return columns
+
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield each row that is left with the number of its first line."""
+        while (row := self._next()) is not None:
+            line, fields = row
+            if len(fields) != len(self.columns):
+                raise self.error(
+                    line, f"{len(fields)} fields, but the head has {len(self.columns)}"
+                )
+            yield line, fields

@@ -1,0 +1,254 @@
+"""Which reader a file needs, by its ending or by its first bytes."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from acqh._core.arrays import check_positive_int
+from acqh._core.errors import DatasetNotFoundError, InvalidInputError
+from acqh.data._multiview import MultiViewData
+from acqh.data._readers import _arrowfile
+from acqh.data._readers._csv import (
+    CsvOptions,
+    read_csv,
+    read_csv_chunks,
+    read_manifest_file,
+    read_manifest_file_chunks,
+)
+from acqh.data._readers._limits import CHUNK_SIZE
+from acqh.data._readers._manifest import Manifest
+from acqh.data._readers._mat import MatOptions, read_mat
+from acqh.data._readers._npz import ArrayOptions, read_array_chunks, read_arrays
+from acqh.data._readers._parquet import TableOptions, read_table, read_table_chunks
+
+
+@dataclass(frozen=True)
+class _Format:
+    """How files of one kind are recognised and read."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    magics: tuple[bytes, ...]
+    options: type[Any]
+    read: Callable[[Path, Any], MultiViewData]
+    chunks: Callable[[Path, int, Any], Iterator[MultiViewData]]
+
+
+def _mat_chunks(path: Path, chunk_size: int, options: MatOptions) -> Iterator[MultiViewData]:
+    # Matlab's formats cannot be read by items: the whole is read, then cut.
+    return read_mat(path, options).chunks(chunk_size)
+
+
+_ARRAYS = _Format(
+    "NumPy", (".npz",), (b"PK\x03\x04",), ArrayOptions, read_arrays, read_array_chunks
+)
+_TABLE = _Format(
+    "Parquet or Arrow",
+    _arrowfile.TABLE_SUFFIXES,
+    (_arrowfile.PARQUET_MAGIC, _arrowfile.ARROW_MAGIC),
+    TableOptions,
+    read_table,
+    read_table_chunks,
+)
+_MATLAB = _Format(
+    "Matlab", (".mat",), (b"MATLAB 5.0", b"MATLAB 7.3"), MatOptions, read_mat, _mat_chunks
+)
+_CSV = _Format("CSV", (".csv", ".tsv"), (), CsvOptions, read_csv, read_csv_chunks)
+_FORMATS = (_ARRAYS, _MATLAB, _TABLE, _CSV)
+
+
+def read(path: str | PathLike[str], **options: Any) -> MultiViewData:
+    """Read a whole file, or folder, of any known kind.
+
+    Parameters
+    ----------
+    path : path
+        ``.npz``, a folder of ``.npy`` files (memory-mapped), ``.mat``, ``.parquet``, ``.arrow``
+        or a folder of them, ``.csv``. A file without a known ending is told by its first bytes.
+    **options
+        By kind of file; each has a usual value.
+
+        - ``.npz`` and ``.npy``: `views` (``{"image": ARRAY}``), `labels`, `ids` (names of
+          arrays), `label_names`, `extra` (True appends the rows of ``extra_...`` arrays),
+          `max_bytes` (how much the arrays may take).
+        - ``.mat``: `variables` (``{"image": NAME, "labels": NAME}``, or for each a mapping of
+          train, database, test to names), `orientation` ("rows" or "columns": where items are),
+          `label_names`, `max_bytes`.
+        - Parquet and Arrow: `views` (``{"image": COLUMN}``), `labels`, `ids` (columns),
+          `label_names`, `max_bytes`.
+        - CSV: `image`, `text`, `labels`, `ids` (columns), `label_names`, `label_separator`.
+
+    Returns
+    -------
+    MultiViewData
+        With the official split where the file gives one.
+
+    Raises
+    ------
+    DatasetNotFoundError
+        There is no such file.
+    CorruptBundleError
+        The file is damaged. Nothing in a file is ever executed.
+    InvalidInputError, ViewError, LabelError, DuplicateIdError
+        The file cannot be understood, or its contents do not fit together.
+    MissingExtraError
+        The kind of file needs a package that is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/pets.npz", image=np.eye(3), text=np.eye(3, 5), labels=[0, 1, 0])
+    ...     read(f"{folder}/pets.npz")
+    MultiViewData('pets': 3 items; image 3 float64, text 5 float64; 2 labels)
+    """
+    place = Path(path)
+    form = _detect(place)
+    return form.read(place, _make_options(form, options))
+
+
+def read_chunks(
+    path: str | PathLike[str], *, chunk_size: int = CHUNK_SIZE, **options: Any
+) -> Iterator[MultiViewData]:
+    """Read a file, or folder, so many rows at a time.
+
+    Every chunk has the same views and label columns. Of ``.npz``, ``.npy``, Parquet, Arrow and
+    CSV files no more than a chunk is in memory; a ``.mat`` file is read whole and then cut.
+
+    Parameters
+    ----------
+    path : path
+        As in `read`.
+    chunk_size : int
+        Rows of a chunk; the last one may have fewer.
+    **options
+        As in `read`, but for `extra`.
+
+    Yields
+    ------
+    MultiViewData
+        Without the official split, which is of the whole. Items of a file without ids are
+        numbered through all chunks.
+
+    Notes
+    -----
+    The errors are those of `read`, some only when the chunk with the mistake is reached. Ids are
+    compared within a chunk, not across chunks.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/pets.npz", image=np.eye(5), labels=[0, 1, 0, 2, 2])
+    ...     [chunk.ids.tolist() for chunk in read_chunks(f"{folder}/pets.npz", chunk_size=2)]
+    [[0, 1], [2, 3], [4]]
+    """
+    check_positive_int(chunk_size, "chunk_size")
+    place = Path(path)
+    form = _detect(place)
+    return form.chunks(place, chunk_size, _make_options(form, options))
+
+
+def read_manifest(path: str | PathLike[str], **options: Any) -> Manifest:
+    r"""Read a CSV file of pictures and texts that have no features yet.
+
+    Parameters
+    ----------
+    path : path
+        CSV (or TSV) in UTF-8 with a head; pictures are named relative to the file.
+    **options
+        `image`, `text`, `labels`, `ids`: the columns, by default those names (``id`` for ids).
+        `label_separator`: between the labels of one item, by default ``|``. `label_names`: all
+        labels there are, in order.
+
+    Returns
+    -------
+    Manifest
+        Its ``with_views`` makes MultiViewData once the items are encoded.
+
+    Raises
+    ------
+    DatasetNotFoundError
+        There is no such file.
+    InvalidInputError, DuplicateIdError, LabelError
+        The file cannot be understood; the line is named.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table = Path(folder) / "photos.csv"
+    ...     _ = table.write_text("image,text,labels\na.jpg,a red dress,people|portrait\n")
+    ...     read_manifest(table)
+    Manifest('photos': 1 items; 2 labels; items image, text)
+    """
+    return read_manifest_file(_find(path), _make_options(_CSV, options))
+
+
+def read_manifest_chunks(
+    path: str | PathLike[str], *, chunk_size: int = CHUNK_SIZE, **options: Any
+) -> Iterator[Manifest]:
+    """Read a CSV file of pictures and texts, so many rows at a time.
+
+    Parameters
+    ----------
+    path, **options
+        As in `read_manifest`.
+    chunk_size : int
+        Rows of a chunk; the last one may have fewer.
+
+    Yields
+    ------
+    Manifest
+        All with the same label columns.
+    """
+    check_positive_int(chunk_size, "chunk_size")
+    return read_manifest_file_chunks(_find(path), chunk_size, _make_options(_CSV, options))
+
+
+def _find(path: str | PathLike[str]) -> Path:
+    place = Path(path)
+    if not place.exists():
+        raise DatasetNotFoundError(f"there is no file or folder {place}")
+    return place
+
+
+def _detect(path: Path) -> _Format:
+    _find(path)
+    if path.is_dir():
+        return _detect_folder(path)
+    for form in _FORMATS:
+        if path.suffix.lower() in form.suffixes:
+            return form
+    with path.open("rb") as handle:
+        head = handle.read(16)
+    for form in _FORMATS:
+        if form.magics and head.startswith(form.magics):
+            return form
+    known = ", ".join(suffix for form in _FORMATS for suffix in form.suffixes)
+    raise InvalidInputError(
+        f"{path.name} is of no known kind; known endings are {known}, and folders of .npy, "
+        "Parquet or Arrow files"
+    )
+
+
+def _detect_folder(path: Path) -> _Format:
+    if any(path.glob("*.npy")):
+        return _ARRAYS
+    if any(file.suffix in _TABLE.suffixes for file in path.rglob("*")):
+        return _TABLE
+    raise InvalidInputError(f"the folder {path.name} has no .npy, Parquet or Arrow files")
+
+
+def _make_options(form: _Format, options: dict[str, Any]) -> Any:
+    known = [field.name for field in fields(form.options)]
+    for name in options:
+        if name not in known:
+            raise InvalidInputError(
+                f"{form.name} files are read with the options {', '.join(known)}, not {name!r}"
+            )
+    return form.options(**options)

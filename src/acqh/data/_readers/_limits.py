@@ -1,0 +1,101 @@
+"""What every reader checks before it allocates: sizes that a file declares, and sparse pieces."""
+
+from pathlib import Path
+
+import numpy as np
+
+from acqh._core.arrays import Array
+from acqh._core.errors import CorruptBundleError, InvalidInputError
+
+# Rows of a chunk, where the caller does not say.
+CHUNK_SIZE = 8_192
+
+# A compressed file may unpack to this much whatever its size ...
+_ALWAYS_ALLOWED_BYTES = 256 * 2**20
+# ... and beyond that to this many times its size. Real feature files stay far below.
+_ALWAYS_ALLOWED_RATIO = 200
+
+
+def check_unpacked_size(path: Path, declared: int, file_size: int, max_bytes: int | None) -> None:
+    """Refuse a file that would unpack to far more memory than its size on disk suggests.
+
+    Parameters
+    ----------
+    path : Path
+    declared : int
+        Bytes the arrays of the file would take.
+    file_size : int
+        Bytes the file takes.
+    max_bytes : int or None
+        The caller's own limit, which replaces the usual one.
+
+    Raises
+    ------
+    InvalidInputError
+        The limit is exceeded.
+    """
+    limit = max_bytes
+    if limit is None:
+        limit = max(_ALWAYS_ALLOWED_BYTES, _ALWAYS_ALLOWED_RATIO * file_size)
+    if declared > limit:
+        raise InvalidInputError(
+            f"{path.name} has {file_size:,} bytes but its arrays would take {declared:,}, more "
+            f"than the {limit:,} allowed; if you trust the file, give max_bytes={declared}"
+        )
+
+
+def check_compressed(
+    where: str, pointers: Array, indices: Array, values: Array, shape: tuple[int, int]
+) -> None:
+    """Check the pieces of a compressed sparse matrix, so that no later step reads outside them.
+
+    Parameters
+    ----------
+    where : str
+        What to call the matrix in an error.
+    pointers, indices, values : (n_major + 1,), (n_stored,), (n_stored,)
+    shape : (n_major, n_minor)
+        Rows and columns of CSR, columns and rows of CSC.
+
+    Raises
+    ------
+    CorruptBundleError
+        The pieces contradict one another.
+    """
+    check_pointers(where, pointers, shape[0], len(indices))
+    if len(indices) != len(values):
+        raise CorruptBundleError(
+            f"{where} is damaged: {len(indices)} indices but {len(values)} values"
+        )
+    check_indices(where, indices, shape[1])
+
+
+def check_pointers(where: str, pointers: Array, n_major: int, n_stored: int) -> None:
+    """Check that pointers rise from 0 to the number of stored values; see `check_compressed`."""
+    if pointers.dtype.kind not in "iu" or pointers.shape != (n_major + 1,):
+        raise CorruptBundleError(
+            f"{where} is damaged: its pointers have dtype {pointers.dtype} and shape "
+            f"{pointers.shape}, expected {n_major + 1} whole numbers"
+        )
+    falling = np.flatnonzero(pointers[1:] < pointers[:-1])
+    if falling.size:
+        raise CorruptBundleError(f"{where} is damaged: its pointers fall after row {falling[0]}")
+    if pointers[0] != 0 or pointers[-1] != n_stored:
+        raise CorruptBundleError(
+            f"{where} is damaged: its pointers go from {pointers[0]} to {pointers[-1]}, "
+            f"but {n_stored} values are stored"
+        )
+
+
+def check_indices(where: str, indices: Array, n_minor: int) -> None:
+    """Check that indices are inside the matrix; see `check_compressed`."""
+    if indices.dtype.kind not in "iu" or indices.ndim != 1:
+        raise CorruptBundleError(
+            f"{where} is damaged: its indices have dtype {indices.dtype} and {indices.ndim} "
+            "dimensions, expected a list of whole numbers"
+        )
+    if indices.size and (indices.min() < 0 or indices.max() >= n_minor):
+        wrong = indices.max() if indices.max() >= n_minor else indices.min()
+        raise CorruptBundleError(
+            f"{where} is damaged: it has an index {wrong}, but indices go from 0 to {n_minor - 1}"
+        )

@@ -1,0 +1,170 @@
+"""Read .npz files and folders of .npy files, whole or in chunks."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Matrix
+from acqh._core.errors import CorruptBundleError, InvalidInputError, LabelError, ViewError
+from acqh.data._multiview import MultiViewData
+from acqh.data._readers import _layout
+from acqh.data._readers._layout import EXTRA_PREFIX, Entry, Layout
+from acqh.data._readers._store import ArrayStore, NpyFolder, NpzStore
+
+
+@dataclass(frozen=True)
+class ArrayOptions:
+    """What a caller may say about a store of arrays; None means by the usual names."""
+
+    views: Mapping[str, str] | None = None
+    labels: str | None = None
+    ids: str | None = None
+    label_names: Sequence[str] | None = None
+    extra: bool = False
+    max_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class _Classes:
+    """Names of the label columns, and whether class numbers count them or are their names."""
+
+    names: tuple[str, ...] | None = None
+    by_position: bool = False
+
+
+def read_arrays(path: Path, options: ArrayOptions) -> MultiViewData:
+    """Read a whole file; the arrays of a folder stay memory-mapped."""
+    with _open(path, options) as store:
+        entries = _layout.find_entries(store)
+        layout = _choose(entries, path, options)
+        classes = _find_classes(store, layout, options)
+        data = _load(store, layout, classes)
+        splits = {part: store.load(entry.name) for part, entry in layout.splits.items()}
+        if options.extra:
+            extra_layout = _extra_layout(entries, path, options)
+            extra = _load(store, extra_layout, classes)
+            has_ids = layout.ids is not None and extra_layout.ids is not None
+            ids = None if has_ids else np.arange(len(data) + len(extra))
+            data = MultiViewData.concat([data, extra], ids=ids)
+    return MultiViewData(
+        data.views,
+        data.labels,
+        ids=data.ids,
+        items=data.items,
+        label_names=data.label_names or None,
+        present=data.present,
+        splits=splits,
+        name=path.stem,
+    )
+
+
+def read_array_chunks(
+    path: Path, chunk_size: int, options: ArrayOptions
+) -> Iterator[MultiViewData]:
+    """Read a file rows at a time; never more than a chunk of it is unpacked."""
+    with _open(path, options) as store:
+        layout = _choose(_layout.find_entries(store), path, options)
+        if layout.n_items == 0:
+            raise ViewError(f"{path.name} has no rows; give at least one item")
+        classes = _find_classes(store, layout, options)
+        streams: dict[str, Callable[[int], Any]] = {}
+
+        def take(entry: Entry, n_rows: int) -> Matrix:
+            if entry.name not in streams:
+                streams[entry.name] = _layout.stream(store, entry)
+            return streams[entry.name](n_rows)
+
+        for start in range(0, layout.n_items, chunk_size):
+            stop = min(start + chunk_size, layout.n_items)
+            yield _build(layout, classes, take, range(start, stop), path.stem)
+
+
+def _open(path: Path, options: ArrayOptions) -> AbstractContextManager[ArrayStore]:
+    if path.is_dir():
+        return nullcontext(NpyFolder(path))
+    return NpzStore(path, options.max_bytes)
+
+
+def _choose(entries: Mapping[str, Entry], path: Path, options: ArrayOptions) -> Layout:
+    return _layout.choose(
+        entries, path.name, views=options.views, labels=options.labels, ids=options.ids
+    )
+
+
+def _load(store: ArrayStore, layout: Layout, classes: _Classes) -> MultiViewData:
+    def get(entry: Entry, _: int) -> Matrix:
+        return _layout.load(store, entry)
+
+    return _build(layout, classes, get, range(layout.n_items), store.path.stem)
+
+
+def _build(
+    layout: Layout,
+    classes: _Classes,
+    get: Callable[[Entry, int], Matrix],
+    rows: range,
+    name: str,
+) -> MultiViewData:
+    """Make data of some rows; `get` gives the next so many of an entry."""
+    n = len(rows)
+    labels = None if layout.labels is None else get(layout.labels, n)
+    if classes.by_position and classes.names is not None:
+        labels = np.asarray(classes.names)[labels]
+    return MultiViewData(
+        {view: get(entry, n) for view, entry in layout.views.items()},
+        labels,
+        ids=np.arange(rows.start, rows.stop) if layout.ids is None else get(layout.ids, n),
+        items={column: get(entry, n) for column, entry in layout.items.items()},
+        label_names=classes.names,
+        present={view: get(entry, n) for view, entry in layout.present.items()},
+        name=name,
+    )
+
+
+def _find_classes(store: ArrayStore, layout: Layout, options: ArrayOptions) -> _Classes:
+    """Fix the label columns for all chunks alike."""
+    if layout.labels is None:
+        return _Classes()
+    names = options.label_names
+    if names is None and layout.label_names is not None:
+        stored = store.load(layout.label_names.name)
+        if stored.ndim != 1 or stored.dtype.kind != "U":
+            raise CorruptBundleError(
+                f"label_names of {store.path.name} must be a list of strings, got dtype "
+                f"{stored.dtype} and shape {stored.shape}"
+            )
+        names = stored.tolist()
+    names = None if names is None else tuple(str(name) for name in names)
+    if len(layout.labels.shape) != 1:
+        return _Classes(names)
+    found = np.unique(_layout.load(store, layout.labels))
+    as_names = tuple(str(value) for value in found.tolist())
+    if names is None:
+        return _Classes(as_names)
+    if set(as_names) <= set(names):
+        return _Classes(names)
+    if found.dtype.kind in "iu" and found[0] >= 0 and found[-1] < len(names):
+        return _Classes(names, by_position=True)
+    raise LabelError(
+        f"the class ids of {store.path.name} go from {found[0]} to {found[-1]} and neither are "
+        f"nor count the {len(names)} label names"
+    )
+
+
+def _extra_layout(entries: Mapping[str, Entry], path: Path, options: ArrayOptions) -> Layout:
+    """Lay out the further rows that lack a view, in arrays called ``extra_...``."""
+    extra = {
+        name.removeprefix(EXTRA_PREFIX): entry
+        for name, entry in entries.items()
+        if name.startswith(EXTRA_PREFIX)
+    }
+    if not extra:
+        raise InvalidInputError(f"{path.name} has no extra_ arrays; read it without extra=True")
+    views = options.views
+    if views is not None:
+        views = {view: name for view, name in views.items() if name in extra}
+    return _layout.choose(extra, path.name, views=views, labels=options.labels, ids=options.ids)

@@ -1,0 +1,187 @@
+"""Read Parquet and Arrow IPC tables: a column for each view, whole or in chunks."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acqh._core.errors import InvalidInputError, LabelError, ViewError
+from acqh._core.optional import require
+from acqh.data._multiview import MultiViewData
+from acqh.data._readers import _columns
+from acqh.data._readers._arrowfile import ArrowTable, rebatch
+from acqh.data._readers._columns import is_list, is_multi_hot, is_vector, list_lengths
+from acqh.data._readers._limits import CHUNK_SIZE
+from acqh.data._readers._tables import (
+    ID_COLUMNS,
+    LABEL_COLUMNS,
+    column_splits,
+    find_column,
+    sort_names,
+)
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """What a caller may say about a table; None means by the usual names and types."""
+
+    views: Mapping[str, str] | None = None
+    labels: str | None = None
+    ids: str | None = None
+    label_names: Sequence[str] | None = None
+    max_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Which column is what; the width of each view; the names of the label columns."""
+
+    views: Mapping[str, str]
+    labels: str | None
+    ids: str | None
+    items: tuple[str, ...]
+    widths: Mapping[str, int]
+    multi_hot: bool
+    names: tuple[str, ...] | None
+
+
+def read_table(path: Path, options: TableOptions) -> MultiViewData:
+    """Read a whole file, or all files of a folder."""
+    table = ArrowTable(path)
+    table.check_size(options.max_bytes)
+    plan = _make_plan(table, options)
+    batches = list(table.batches(table.columns, CHUNK_SIZE))
+    whole = require("pyarrow").Table.from_batches(batches, schema=table.schema)
+    _check_rows(whole.num_rows, path)
+    return _build(whole, plan, 0, path, official=True)
+
+
+def read_table_chunks(
+    path: Path, chunk_size: int, options: TableOptions
+) -> Iterator[MultiViewData]:
+    """Read the rows in order, so many at a time, across files."""
+    table = ArrowTable(path)
+    plan = _make_plan(table, options)
+    start = 0
+    for chunk in rebatch(table.batches(table.columns, chunk_size), chunk_size):
+        yield _build(chunk, plan, start, path)
+        start += chunk.num_rows
+    _check_rows(start, path)
+
+
+def _check_rows(n_rows: int, path: Path) -> None:
+    if n_rows == 0:
+        raise ViewError(f"{path.name} has no rows; give at least one item")
+
+
+def _build(
+    table: Any, plan: _Plan, start: int, path: Path, *, official: bool = False
+) -> MultiViewData:
+    """Make data of some rows of the whole; `start` is the number of the first."""
+
+    def column(name: str) -> Any:
+        return table.column(name).combine_chunks()
+
+    def where(name: str) -> str:
+        return f"column {name!r} of {path.name}"
+
+    views, present = {}, {}
+    for view, name in plan.views.items():
+        views[view], present[view] = _columns.view_matrix(
+            column(name), plan.widths[view], where(name), start
+        )
+    labels = None
+    if plan.labels is not None and (plan.multi_hot or plan.names):
+        read = _columns.label_matrix if plan.multi_hot else _columns.label_sets
+        labels = read(column(plan.labels), where(plan.labels), start)
+    ids = np.arange(start, start + table.num_rows)
+    if plan.ids is not None:
+        ids = _columns.id_values(column(plan.ids), where(plan.ids), start)
+    items = {name: _columns.item_values(column(name)) for name in plan.items}
+    return MultiViewData(
+        views,
+        labels,
+        ids=ids,
+        items=items,
+        label_names=None if labels is None else plan.names,
+        present=present,
+        splits=column_splits(items) if official else None,
+        name=path.stem,
+    )
+
+
+def _make_plan(table: ArrowTable, options: TableOptions) -> _Plan:
+    """Decide what each column is, by its name and type."""
+    file = table.path.name
+    labels = find_column(table.columns, options.labels, LABEL_COLUMNS, file, "labels")
+    ids = find_column(table.columns, options.ids, ID_COLUMNS, file, "ids")
+    if options.views is None:
+        views = {
+            name: name
+            for name in table.columns
+            if name not in (labels, ids) and is_vector(table.schema.field(name).type)
+        }
+    else:
+        views = dict(options.views)
+        for view, name in views.items():
+            find_column(table.columns, name, (), file, f"view {view!r}")
+            if not is_vector(table.schema.field(name).type):
+                raise ViewError(
+                    f"column {name!r} of {file} is {table.schema.field(name).type}; a view needs "
+                    "a list of numbers in each row"
+                )
+    if not views:
+        shown = ", ".join(f"{field.name} {field.type}" for field in table.schema)
+        raise InvalidInputError(
+            f"{file} has no column with lists of numbers, so no view; its columns are: {shown}"
+        )
+    taken = {labels, ids, *views.values()}
+    return _Plan(
+        views=views,
+        labels=labels,
+        ids=ids,
+        items=tuple(name for name in table.columns if name not in taken),
+        multi_hot=labels is not None and is_multi_hot(table.schema.field(labels).type),
+        widths={view: _width(table, name) for view, name in views.items()},
+        names=_class_names(table, labels, options.label_names),
+    )
+
+
+def _width(table: ArrowTable, name: str) -> int:
+    """Return how many numbers a view has: declared, or those of the first row that has it."""
+    kind = table.schema.field(name).type
+    if require("pyarrow").types.is_fixed_size_list(kind):
+        return int(kind.list_size)
+    for batch in table.batches([name], CHUNK_SIZE):
+        lengths = list_lengths(batch.column(0))
+        if lengths.size:
+            return int(lengths[0])
+    raise ViewError(f"column {name!r} of {table.path.name} is empty in every row")
+
+
+def _class_names(
+    table: ArrowTable, labels: str | None, given: Sequence[str] | None
+) -> tuple[str, ...] | None:
+    """Return the names of the label columns; one pass over that column finds those in use."""
+    if labels is None or given is not None:
+        return None if given is None else tuple(str(name) for name in given)
+    kind = table.schema.field(labels).type
+    if is_multi_hot(kind):
+        return None
+    value = kind.value_type if is_list(kind) else kind
+    types = require("pyarrow").types
+    if types.is_dictionary(value):
+        value = value.value_type
+    if not (types.is_string(value) or types.is_large_string(value) or types.is_integer(value)):
+        raise LabelError(
+            f"column {labels!r} of {table.path.name} is {kind}; give labels as names or whole "
+            "numbers, as lists of them, or as fixed-size lists of 0 and 1"
+        )
+    found: set[Any] = set()
+    for batch in table.batches([labels], CHUNK_SIZE):
+        column = batch.column(0)
+        values = column.flatten() if is_list(kind) else column
+        found.update(values.unique().drop_null().to_pylist())
+    return sort_names(found)

@@ -1,0 +1,282 @@
+"""Named arrays in a .npz file or in a folder of .npy files, checked before they are allocated."""
+
+import math
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal, Protocol, Self
+
+import numpy as np
+
+from acqh._core.arrays import Array
+from acqh._core.errors import CorruptBundleError, InvalidInputError
+from acqh.data._readers._limits import check_unpacked_size
+
+# No deflated stream can unpack to more than about 1,032 times its size.
+_DEFLATE_RATIO = 1_040
+_LOCAL_HEADER_BYTES = 30
+_READ_BYTES = 2**20
+
+# The next rows of an array, as many as asked for.
+Take = Callable[[int], Any]
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the head of a .npy file says: shape, dtype, order, and where the values start."""
+
+    shape: tuple[int, ...]
+    dtype: "np.dtype[Any]"
+    fortran: bool
+    offset: int
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the values."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+class ArrayStore(Protocol):
+    """Named arrays that can be loaded whole or taken rows at a time."""
+
+    path: Path
+    headers: dict[str, Header]
+
+    def load(self, name: str) -> Array:
+        """Return a whole array."""
+
+    def stream(self, name: str) -> Take:
+        """Return a function that gives the next rows of an array each time it is called."""
+
+
+def read_header(handle: IO[bytes], where: str) -> Header:
+    """Read and check the head of a .npy file; nothing of it is executed.
+
+    Raises
+    ------
+    CorruptBundleError
+        It is not the head of a .npy file.
+    """
+    try:
+        version = np.lib.format.read_magic(handle)
+        if version == (1, 0):
+            shape, fortran, dtype = np.lib.format.read_array_header_1_0(handle)
+        elif version == (2, 0):
+            shape, fortran, dtype = np.lib.format.read_array_header_2_0(handle)
+        else:
+            raise ValueError(f"version {version} is only for arrays of records")
+    except (ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error, OSError) as error:
+        raise CorruptBundleError(f"{where} is not a readable NumPy array: {error}") from error
+    if any(size < 0 for size in shape) or dtype.itemsize == 0:
+        raise CorruptBundleError(f"{where} declares the shape {shape} and the dtype {dtype}")
+    return Header(shape, dtype, fortran, handle.tell())
+
+
+def _refuse_objects(header: Header, where: str) -> None:
+    if header.dtype.hasobject:
+        raise InvalidInputError(
+            f"{where} holds Python objects, which would have to be unpickled; that can run any "
+            "code, so it is never done: save numbers or strings (dtype 'U') instead"
+        )
+
+
+def _native(array: Array) -> Array:
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _map(path: Path, header: Header, offset: int) -> Array:
+    if header.n_bytes == 0:
+        return np.empty(header.shape, header.dtype)
+    order: Literal["C", "F"] = "F" if header.fortran else "C"
+    shape = header.shape
+    return np.memmap(path, header.dtype, mode="r", offset=offset, shape=shape, order=order)
+
+
+def _slices(array: Array) -> Take:
+    position = 0
+
+    def take(n_rows: int) -> Array:
+        nonlocal position
+        block = _native(array[position : position + n_rows])
+        position += n_rows
+        return block
+
+    return take
+
+
+class NpyFolder:
+    """The .npy files of a folder, memory-mapped.
+
+    Parameters
+    ----------
+    path : Path
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.headers: dict[str, Header] = {}
+        for file in sorted(path.glob("*.npy")):
+            with file.open("rb") as handle:
+                header = read_header(handle, str(file.name))
+            expected = header.offset + header.n_bytes
+            if not header.dtype.hasobject and file.stat().st_size != expected:
+                raise CorruptBundleError(
+                    f"{file.name} has {file.stat().st_size:,} bytes, but its head promises "
+                    f"{expected:,}; it is cut off or damaged"
+                )
+            self.headers[file.stem] = header
+
+    def load(self, name: str) -> Array:
+        """Return an array as a read-only memory map."""
+        header = self.headers[name]
+        _refuse_objects(header, f"{name}.npy")
+        return _native(_map(self.path / f"{name}.npy", header, header.offset))
+
+    def stream(self, name: str) -> Take:
+        """Return a function that gives the next rows of an array each time it is called."""
+        return _slices(self.load(name))
+
+
+class NpzStore:
+    """The arrays of a .npz file, every declared size checked against the file when opened.
+
+    Parameters
+    ----------
+    path : Path
+    max_bytes : int, optional
+        How much the arrays may take; see `check_unpacked_size`.
+    """
+
+    def __init__(self, path: Path, max_bytes: int | None = None) -> None:
+        self.path = path
+        self.headers: dict[str, Header] = {}
+        try:
+            self._zip = zipfile.ZipFile(path)
+        except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+            raise CorruptBundleError(
+                f"{path.name} is not a readable .npz file (a zip archive of arrays): {error}"
+            ) from error
+        try:
+            self._read_headers(path.stat().st_size, max_bytes)
+        except BaseException:
+            self._zip.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._zip.close()
+
+    def _read_headers(self, file_size: int, max_bytes: int | None) -> None:
+        members = [info for info in self._zip.infolist() if info.filename.endswith(".npy")]
+        if sum(info.compress_size for info in members) > file_size:
+            raise CorruptBundleError(f"{self.path.name} is damaged: its members overlap")
+        names = [info.filename.removesuffix(".npy") for info in members]
+        for name in set(names):
+            if names.count(name) > 1:
+                raise CorruptBundleError(f"{self.path.name} has two arrays called {name!r}")
+        for info in members:
+            self._check_packing(info)
+        check_unpacked_size(self.path, sum(i.file_size for i in members), file_size, max_bytes)
+        for name, info in zip(names, members, strict=True):
+            self.headers[name] = self._member_header(info)
+
+    def _check_packing(self, info: zipfile.ZipInfo) -> None:
+        where = f"{info.filename} in {self.path.name}"
+        if info.flag_bits & 1 or info.compress_type not in (
+            zipfile.ZIP_STORED,
+            zipfile.ZIP_DEFLATED,
+        ):
+            raise InvalidInputError(
+                f"{where} is encrypted or packed in a way NumPy never uses; save it with "
+                "numpy.savez or numpy.savez_compressed"
+            )
+        if info.file_size > _DEFLATE_RATIO * info.compress_size:
+            raise CorruptBundleError(
+                f"{where} cannot be real: {info.compress_size:,} bytes cannot unpack to "
+                f"{info.file_size:,}"
+            )
+
+    def _member_header(self, info: zipfile.ZipInfo) -> Header:
+        where = f"{info.filename} in {self.path.name}"
+        with self._open(info.filename) as handle:
+            header = read_header(handle, where)
+        if not header.dtype.hasobject and header.offset + header.n_bytes != info.file_size:
+            raise CorruptBundleError(
+                f"{where} has {info.file_size:,} bytes, but its head promises "
+                f"{header.offset + header.n_bytes:,}; it is cut off or damaged"
+            )
+        return header
+
+    def _open(self, member: str) -> IO[bytes]:
+        try:
+            return self._zip.open(member)
+        except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, struct.error) as error:
+            raise CorruptBundleError(
+                f"{member} in {self.path.name} cannot be read: {error}"
+            ) from error
+
+    def load(self, name: str) -> Array:
+        """Return a whole array, its checksum verified."""
+        header = self.headers[name]
+        _refuse_objects(header, f"array {name!r} of {self.path.name}")
+        with self._open(f"{name}.npy") as handle:
+            handle.read(header.offset)
+            values = self._take_values(handle, header, name, math.prod(header.shape))
+        return values.reshape(header.shape, order="F" if header.fortran else "C")
+
+    def stream(self, name: str) -> Take:
+        """Return a function that gives the next rows of an array each time it is called.
+
+        A stored array is memory-mapped; a compressed one is unpacked as its rows are taken. Only
+        an array that is compressed with its columns one after another has to be loaded whole.
+        """
+        header = self.headers[name]
+        _refuse_objects(header, f"array {name!r} of {self.path.name}")
+        info = self._zip.getinfo(f"{name}.npy")
+        if info.compress_type == zipfile.ZIP_STORED:
+            return _slices(_map(self.path, header, self._data_offset(info) + header.offset))
+        if header.fortran and len(header.shape) > 1:
+            return _slices(self.load(name))
+        handle = self._open(f"{name}.npy")
+        handle.read(header.offset)
+        row_shape = header.shape[1:]
+
+        def take(n_rows: int) -> Array:
+            values = self._take_values(handle, header, name, n_rows * math.prod(row_shape))
+            return values.reshape(n_rows, *row_shape)
+
+        return take
+
+    def _take_values(self, handle: IO[bytes], header: Header, name: str, count: int) -> Array:
+        values = np.empty(count, header.dtype)
+        room = values.view(np.uint8) if count else np.empty(0, np.uint8)
+        done = 0
+        while done < len(room):
+            try:
+                n_read = handle.readinto(room[done : done + _READ_BYTES])  # type: ignore[attr-defined]
+            except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+                raise CorruptBundleError(
+                    f"array {name!r} of {self.path.name} is damaged: {error}"
+                ) from error
+            if n_read == 0:
+                raise CorruptBundleError(f"array {name!r} of {self.path.name} ends too early")
+            done += n_read
+        return _native(values)
+
+    def _data_offset(self, info: zipfile.ZipInfo) -> int:
+        # The local header repeats name and extra fields, whose lengths may differ from the
+        # directory's; the array starts after them.
+        with self.path.open("rb") as handle:
+            handle.seek(info.header_offset)
+            local = handle.read(_LOCAL_HEADER_BYTES)
+            name_length, extra_length = struct.unpack("<HH", local[26:30])
+            start = info.header_offset + _LOCAL_HEADER_BYTES + name_length + extra_length
+            if start + info.file_size > os.fstat(handle.fileno()).st_size:
+                raise CorruptBundleError(f"{info.filename} in {self.path.name} is cut off")
+        return int(start)

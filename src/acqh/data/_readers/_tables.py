@@ -1,0 +1,47 @@
+"""What Parquet and CSV tables have in common: usual column names and the split column."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Array, Ints
+from acqh._core.errors import InvalidInputError
+
+LABEL_COLUMNS = ("labels", "label")
+ID_COLUMNS = ("id", "ids")
+SPLIT_COLUMN = "split"
+
+
+def find_column(
+    columns: Sequence[str], given: str | None, usual: Sequence[str], file: str, what: str
+) -> str | None:
+    """Return the column that was named, or the first that has a usual name, or None.
+
+    Raises
+    ------
+    InvalidInputError
+        The column that was named is not there.
+    """
+    if given is not None:
+        if given not in columns:
+            raise InvalidInputError(
+                f"{file} has no column {given!r}, named for {what}; "
+                f"its columns are: {', '.join(columns)}"
+            )
+        return given
+    return next((name for name in usual if name in columns), None)
+
+
+def sort_names(values: Iterable[Any]) -> tuple[str, ...]:
+    """Return class names in order: numbers by value, names by letters."""
+    return tuple(str(value) for value in sorted(set(values)))
+
+
+def column_splits(items: Mapping[str, Array]) -> dict[str, Ints]:
+    """Return the official split that a column ``split`` with train and test gives."""
+    column = items.get(SPLIT_COLUMN)
+    if column is None or not {"train", "test"} <= set(column.tolist()):
+        return {}
+    parts = sorted({value for value in column.tolist() if isinstance(value, str) and value})
+    return {part: np.flatnonzero(column == part) for part in parts}

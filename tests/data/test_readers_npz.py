@@ -1,0 +1,228 @@
+"""Reading .npz files of the usual layout, whole and in chunks."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from acqh._core.errors import InvalidInputError, LabelError, ViewError
+from acqh.data import MultiViewData, read, read_chunks
+
+
+def csr_pieces(name: str, matrix: sp.csr_array) -> dict[str, np.ndarray]:
+    return {
+        f"{name}_data": matrix.data,
+        f"{name}_indices": matrix.indices.astype(np.uint16),
+        f"{name}_indptr": matrix.indptr,
+        f"{name}_shape": np.array(matrix.shape),
+    }
+
+
+@pytest.fixture
+def arrays() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    tags = sp.random_array((7, 5), density=0.4, format="csr", rng=rng)
+    return {
+        "image": rng.normal(size=(7, 3)).astype(np.float32),
+        **csr_pieces("text", tags),
+        "labels": rng.integers(0, 2, size=(7, 4), dtype=np.uint8),
+        "class_id": np.arange(7),
+        "train_idx": np.array([0, 2, 4, 6], dtype=np.int32),
+        "test_idx": np.array([1, 3, 5], dtype=np.int32),
+        "label_names": np.array(["a", "b", "c", "d"]),
+        "tag_names": np.array(["v", "w", "x", "y", "z"]),
+    }
+
+
+def dense(matrix):
+    return matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix)
+
+
+def test_wiki_is_read_in_one_line_with_its_official_split(data_dir: Path) -> None:
+    wiki = MultiViewData.from_files(data_dir / "wiki.npz")
+    assert {name: view.shape for name, view in wiki.views.items()} == {
+        "image": (2866, 128),
+        "text": (2866, 10),
+    }
+    assert wiki.labels.shape == (2866, 10)
+    train, test = wiki.official_split()
+    assert (len(train), len(test)) == (2173, 693)
+    assert wiki.name == "wiki"
+
+
+def test_mirflickr_keeps_sparse_tags_and_appends_rows_without_image(data_dir: Path) -> None:
+    pairs = read(data_dir / "mirflickr25k.npz")
+    assert list(pairs.views) == ["image", "text"]
+    assert sp.issparse(pairs.views["text"])
+    assert pairs.ids[0] == np.load(data_dir / "mirflickr25k.npz")["image_id"][0]
+    assert len(pairs.label_names) == 24
+    whole = read(data_dir / "mirflickr25k.npz", extra=True)
+    assert len(whole) == 20_015
+    assert int(whole.present["image"].sum()) == len(pairs) == 15_677
+    assert whole.present["text"].all()
+    assert (whole.labels.sum(axis=1) > 0).all()
+
+
+def test_views_labels_names_and_split_are_found(tmp_path: Path, arrays) -> None:
+    np.savez(tmp_path / "pairs.npz", **arrays)
+    data = read(tmp_path / "pairs.npz")
+    assert list(data.views) == ["image", "text"]
+    np.testing.assert_array_equal(data.views["image"], arrays["image"])
+    assert data.views["image"].dtype == np.float32
+    expected = sp.csr_array(
+        (arrays["text_data"], arrays["text_indices"].astype(int), arrays["text_indptr"]),
+        shape=(7, 5),
+    )
+    np.testing.assert_array_equal(data.views["text"].toarray(), expected.toarray())
+    np.testing.assert_array_equal(data.labels, arrays["labels"])
+    assert data.label_names == ("a", "b", "c", "d")
+    np.testing.assert_array_equal(data.splits["train"], arrays["train_idx"])
+    np.testing.assert_array_equal(data.splits["test"], arrays["test_idx"])
+    np.testing.assert_array_equal(data.ids, np.arange(7))
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("chunk_size", [1, 3, 7, 100])
+def test_chunks_put_together_are_the_whole(tmp_path, arrays, save, order, chunk_size) -> None:
+    arrays["image"] = np.asarray(arrays["image"], order=order)
+    arrays["image_id"] = np.arange(100, 107)
+    save(tmp_path / "pairs.npz", **arrays)
+    whole = read(tmp_path / "pairs.npz")
+    chunks = list(read_chunks(tmp_path / "pairs.npz", chunk_size=chunk_size))
+    assert [len(chunk) for chunk in chunks[:-1]] == [chunk_size] * (len(chunks) - 1)
+    together = MultiViewData.concat(chunks)
+    for view in ("image", "text"):
+        np.testing.assert_array_equal(dense(together.views[view]), dense(whole.views[view]))
+    np.testing.assert_array_equal(together.labels, whole.labels)
+    np.testing.assert_array_equal(together.ids, whole.ids)
+    assert together.label_names == whole.label_names
+
+
+def test_chunks_of_class_ids_have_the_same_label_columns(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", image=np.eye(4), labels=np.array([2, 2, 10, 0]))
+    chunks = list(read_chunks(tmp_path / "a.npz", chunk_size=2))
+    assert [chunk.label_names for chunk in chunks] == [("0", "2", "10")] * 2
+    np.testing.assert_array_equal(chunks[0].labels, [[0, 1, 0], [0, 1, 0]])
+    assert chunks[1].ids.tolist() == [2, 3]
+
+
+def test_class_numbers_take_the_names_they_count(tmp_path: Path) -> None:
+    names = np.array(["cat", "dog", "eel"])
+    np.savez(tmp_path / "a.npz", image=np.eye(3), class_id=np.array([2, 0, 2]), label_names=names)
+    data = read(tmp_path / "a.npz")
+    assert data.label_names == ("cat", "dog", "eel")
+    np.testing.assert_array_equal(data.labels, [[0, 0, 1], [1, 0, 0], [0, 0, 1]])
+
+
+def test_class_names_may_be_given_in_another_order(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", image=np.eye(2), labels=np.array(["dog", "cat"]))
+    assert read(tmp_path / "a.npz", label_names=["dog", "cat"]).labels.tolist() == [[1, 0], [0, 1]]
+
+
+def test_class_numbers_beyond_the_names_are_an_error(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", image=np.eye(2), labels=np.array([0, 5]))
+    with pytest.raises(LabelError, match="go from 0 to 5 and neither are nor count the 2"):
+        read(tmp_path / "a.npz", label_names=["cat", "dog"])
+
+
+def test_views_labels_and_ids_can_be_named(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", img=np.eye(3), L=np.array([0, 1, 1]), key=np.array([7, 8, 9]))
+    data = read(tmp_path / "a.npz", views={"image": "img"}, labels="L", ids="key")
+    assert list(data.views) == ["image"]
+    assert data.labels.shape == (3, 2)
+    assert data.ids.tolist() == [7, 8, 9]
+
+
+def test_without_labels_all_matrices_of_one_row_count_are_views(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", audio=np.eye(3), text=np.eye(3, 8))
+    data = read(tmp_path / "a.npz")
+    assert list(data.views) == ["audio", "text"]
+    assert data.labels is None
+
+
+def test_big_endian_and_integer_views_are_kept_as_numbers(tmp_path: Path) -> None:
+    values = np.arange(6).reshape(3, 2)
+    np.savez(tmp_path / "a.npz", image=values.astype(">f4"), text=values.astype(np.int16))
+    data = read(tmp_path / "a.npz")
+    assert data.views["image"].dtype == np.dtype("=f4")
+    assert data.views["text"].dtype == np.int16
+    np.testing.assert_array_equal(data.views["image"], values)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "options", "error", "message"),
+    [
+        ({}, {}, InvalidInputError, "no matrix of numbers; it is empty"),
+        ({"names": np.array(["a"])}, {}, InvalidInputError, "no matrix of numbers"),
+        (
+            {"a": np.eye(2), "b": np.eye(3)},
+            {},
+            InvalidInputError,
+            "different row counts; it has: a 2 x 2, b 3 x 3; say which are the views",
+        ),
+        (
+            {"a": np.eye(2), "labels": np.array([0, 1, 1])},
+            {},
+            InvalidInputError,
+            "no matrix of numbers with 3 rows",
+        ),
+        (
+            {"image": np.eye(3), "text": np.eye(2), "labels": np.array([0, 1, 1])},
+            {},
+            ViewError,
+            "view 'text' has 2 rows, but there are 3 items",
+        ),
+        ({"a": np.eye(2)}, {"views": {"image": "b"}}, InvalidInputError, "no array 'b'"),
+        ({"a": np.eye(2)}, {"labels": "L"}, InvalidInputError, "no array 'L', named for 'labels'"),
+        ({"a": np.eye(2)}, {"ids": "key"}, InvalidInputError, "no array 'key', named for 'ids'"),
+        (
+            {"a": np.eye(2), "L": np.eye(3)},
+            {"views": {"image": "a"}, "labels": "L"},
+            ViewError,
+            "'L' has 3 rows, but there are 2 items",
+        ),
+        (
+            {"a": np.eye(2), "b": np.eye(3)},
+            {"views": {"image": "a", "text": "b"}},
+            ViewError,
+            "'b' has 3 rows, but there are 2 items",
+        ),
+        ({"a": np.eye(2)}, {"extra": True}, InvalidInputError, "no extra_ arrays"),
+        ({"a": np.empty((0, 2))}, {}, ViewError, "no rows"),
+        ({"a": np.array([[np.nan]])}, {}, ViewError, "NaN or infinite value in row 0"),
+        ({"a": np.array(3.0), "labels": np.array(1)}, {}, InvalidInputError, "a scalar"),
+        (
+            {"a": np.eye(2), "train_idx": np.array([0, 5])},
+            {},
+            InvalidInputError,
+            "split 'train' has row numbers from 0 to 5",
+        ),
+    ],
+)
+def test_what_cannot_be_understood_is_said(tmp_path, arrays, options, error, message) -> None:
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(error, match=message):
+        read(tmp_path / "a.npz", **options)
+
+
+def test_chunks_of_no_rows_are_an_error(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", image=np.empty((0, 2)))
+    with pytest.raises(ViewError, match="no rows"):
+        next(read_chunks(tmp_path / "a.npz"))
+
+
+def test_rows_of_extra_arrays_are_numbered_on_where_there_are_no_ids(tmp_path: Path) -> None:
+    np.savez(
+        tmp_path / "a.npz",
+        image=np.eye(2),
+        text=np.eye(2),
+        extra_text=np.ones((1, 2)),
+        train_idx=np.array([0]),
+        test_idx=np.array([1]),
+    )
+    data = read(tmp_path / "a.npz", views={"image": "image", "text": "text"}, extra=True)
+    assert data.ids.tolist() == [0, 1, 2]
+    assert data.present["image"].tolist() == [True, True, False]
+    assert data.splits["test"].tolist() == [1]
