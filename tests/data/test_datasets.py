@@ -2,6 +2,7 @@ import hashlib
 
 import numpy as np
 import pytest
+import scipy.io
 import scipy.sparse as sp
 
 import acqh
@@ -234,6 +235,18 @@ def test_nuswide10_is_read_from_npz_of_any_number_of_rows_without_verification(t
     np.testing.assert_array_equal(data.labels, labels)
     with pytest.raises(InvalidInputError, match="12 items, expected 186,577"):
         acqh.load_dataset("nuswide10", tmp_path)
+
+
+def test_nuswide10_is_read_from_matlab_too(tmp_path):
+    image, text, labels = small_nuswide()
+    scipy.io.savemat(
+        tmp_path / "nuswide10.mat",
+        {"XAll": image, "YAll": sp.csc_matrix(text.astype(float)), "LAll": labels},
+    )
+    data = acqh.load_dataset("nuswide10", tmp_path, verify=False)
+    np.testing.assert_array_equal(data.views["image"], image)
+    assert data.views["text"].shape == (12, 1000)
+    np.testing.assert_array_equal(data.labels, labels)
 
 
 def test_an_unknown_name_or_option_lists_the_known_ones(tmp_path):

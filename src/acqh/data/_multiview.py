@@ -1,7 +1,6 @@
 """Paired data: several views of the same items, with labels, ids and an item table."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
 from os import PathLike
 from types import MappingProxyType
 from typing import Any, Literal, NoReturn, Self
@@ -393,5 +392,6 @@ class MultiViewData:
         -------
         MultiViewData
         """
-        data: MultiViewData = import_module("acqh.data._readers").read(path, **options)
-        return data
+        from acqh.data._readers import read  # which needs this class
+
+        return read(path, **options)

@@ -11,7 +11,7 @@ from acqh._core.errors import InvalidInputError
 from acqh.data._checks import check_items
 from acqh.data._files import DataFile, DataFolder
 from acqh.data._multiview import MultiViewData
-from acqh.data._npz import read
+from acqh.data._readers import read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ def _join_tags(data: MultiViewData, path: Path) -> list[str]:
 
 def _load_nuswide10(folder: DataFolder) -> MultiViewData:
     path = folder.require("nuswide10.npz")
-    data = read(path, views=_PAIR)
+    data = read(path, views=_PAIR) if path.suffix == ".npz" else read(path)
     widths = {"image": 500, "text": 1_000}
     return _checked(data, folder, widths, n_labels=10, n_items=186_577)
 
@@ -196,7 +196,8 @@ _NUSWIDE10 = NamedDataset(
         DataFile(
             "nuswide10.npz",
             "image (186577, 500), text dense or as CSR pieces (186577, 1000), "
-            "labels (186577, 10) 0/1",
+            "labels (186577, 10) 0/1; as .mat with the variables XAll, YAll, LAll",
+            alternative="nuswide10.mat",
         ),
     ),
     source="the NUS-WIDE collection of the National University of Singapore (Chua et al., 2009)",
