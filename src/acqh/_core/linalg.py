@@ -1,5 +1,7 @@
 """The one policy for linear systems: symmetric, ridged where singular, never a bare inverse."""
 
+from collections.abc import Callable
+
 import numpy as np
 import scipy.linalg
 
@@ -31,27 +33,57 @@ def solve_spd(gram: Floats, right: Floats) -> Floats:
     >>> solve_spd(np.array([[2.0, 0.0], [0.0, 0.0]]), np.array([4.0, 0.0]))
     array([2., 0.])
     """
+    return factor_spd(gram)(right)
+
+
+def factor_spd(gram: Floats) -> Callable[[Floats], Floats]:
+    """Return what solves ``gram @ x = right`` for many right sides, as `solve_spd` does.
+
+    Parameters
+    ----------
+    gram : (n, n)
+        Symmetric, positive semi-definite up to rounding; factored here, once.
+
+    Returns
+    -------
+    callable
+        From (n, k) or (n,) to the solution of the same shape.
+
+    Examples
+    --------
+    >>> solve = factor_spd(np.diag([2.0, 4.0]))
+    >>> solve(np.array([2.0, 2.0]))
+    array([1. , 0.5])
+    """
     gram = np.asarray(gram, dtype=np.float64)
-    right = np.asarray(right, dtype=np.float64)
     scale = np.sqrt(np.maximum(np.diag(gram), 0.0))
     try:
         factor, lower = scipy.linalg.cho_factor(gram, lower=True, check_finite=False)
     except scipy.linalg.LinAlgError:
-        return _solve_least_norm(gram, right)
+        return _least_norm_solver(gram)
     pivots = np.abs(np.diag(factor))
     # A pivot far below its own diagonal means that column is a combination of earlier ones.
     if np.any(pivots <= np.sqrt(RANK_TOLERANCE) * scale):
-        return _solve_least_norm(gram, right)
-    return np.asarray(scipy.linalg.cho_solve((factor, lower), right, check_finite=False))
+        return _least_norm_solver(gram)
+
+    def solve(right: Floats) -> Floats:
+        right = np.asarray(right, dtype=np.float64)
+        return np.asarray(scipy.linalg.cho_solve((factor, lower), right, check_finite=False))
+
+    return solve
 
 
-def _solve_least_norm(gram: Floats, right: Floats) -> Floats:
+def _least_norm_solver(gram: Floats) -> Callable[[Floats], Floats]:
     values, vectors = scipy.linalg.eigh(gram, check_finite=False)
     keep = values > RANK_TOLERANCE * max(values[-1], 0.0)
     inverse = np.zeros_like(values)
     inverse[keep] = 1.0 / values[keep]
-    coefficients = vectors.T @ right
-    return np.asarray(vectors @ (coefficients.T * inverse).T)
+
+    def solve(right: Floats) -> Floats:
+        coefficients = vectors.T @ np.asarray(right, dtype=np.float64)
+        return np.asarray(vectors @ (coefficients.T * inverse).T)
+
+    return solve
 
 
 def mean_diagonal(gram: Floats) -> float:

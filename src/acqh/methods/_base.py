@@ -39,6 +39,8 @@ class BaseMethod(BaseEstimator):
     """
 
     info: ClassVar[MethodInfo]
+    # The fewest and the most views that `fit` takes; None: any number.
+    view_range: ClassVar[tuple[int, int | None]] = (1, None)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
 
     n_features_in_: dict[str, int]
@@ -129,13 +131,23 @@ class BaseMethod(BaseEstimator):
         return as_label_matrix(labels, self.label_names_)[0]
 
 
-def fit_feature_maps(feature_maps: Any, data: MultiViewData) -> dict[str, Any]:
+def fit_feature_maps(
+    feature_maps: Any,
+    data: MultiViewData,
+    *,
+    rng: np.random.Generator | None = None,
+    n_anchors: int | None = None,
+) -> dict[str, Any]:
     """Return fitted feature maps by view; each sees only the rows that have the view.
 
     Parameters
     ----------
     feature_maps : mapping of str to feature map, one feature map for all views, or None
     data : MultiViewData
+    rng : Generator, optional
+        Seeds every map that draws at random and brings no seed of its own.
+    n_anchors : int, optional
+        Anchors of maps that are given by the name of an RBF variant.
 
     Raises
     ------
@@ -152,10 +164,27 @@ def fit_feature_maps(feature_maps: Any, data: MultiViewData) -> dict[str, Any]:
             f"feature maps are given for {sorted(unknown)}, but the views are {sorted(data.views)}"
         )
     return {
-        view: make_feature_map(kind).fit(data.views[view][data.present[view]])
+        view: _make_map(kind, rng, n_anchors).fit(data.views[view][data.present[view]])
         for view, kind in feature_maps.items()
         if kind is not None
     }
+
+
+def _make_map(kind: Any, rng: np.random.Generator | None, n_anchors: int | None) -> Any:
+    made = make_feature_map(kind)
+    if not hasattr(made, "get_params"):
+        return made
+    params = made.get_params(deep=True)
+    if isinstance(kind, str) and n_anchors is not None and "n_anchors" in params:
+        made.set_params(n_anchors=n_anchors)
+    if rng is not None:
+        unset = [
+            key
+            for key, value in sorted(params.items())
+            if value is None and key.rpartition("__")[2] == "random_state"
+        ]
+        made.set_params(**{key: int(rng.integers(2**31)) for key in unset})
+    return made
 
 
 def map_features(feature_maps: Mapping[str, Any], matrix: Matrix, view: str) -> Matrix:

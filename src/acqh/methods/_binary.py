@@ -124,6 +124,38 @@ class BinaryMethod(BaseMethod):
         return -(-self.n_bits_ // 8)
 
 
+class LinearBinaryMethod(BinaryMethod):
+    """A binary method whose bits are signs of a linear map of the mapped features.
+
+    Attributes
+    ----------
+    projections_ : dict of str to (n_mapped_features, n_bits_)
+    intercepts_ : dict of str to (n_bits_,)
+        Of the views that have one.
+    """
+
+    projections_: dict[str, Floats]
+    intercepts_: dict[str, Floats]
+
+    def project(self, X: Matrix, *, view: str) -> Floats:
+        """Return the real numbers whose signs are the bits.
+
+        Parameters
+        ----------
+        X : (n_items, n_features)
+        view : str
+
+        Returns
+        -------
+        (n_items, n_bits_) float64
+        """
+        blocks = [
+            np.asarray(block @ self.projections_[view]) for _, block in self._mapped_blocks(X, view)
+        ]
+        projected = np.concatenate([np.empty((0, self.n_bits_)), *blocks])
+        return projected + self.intercepts_.get(view, 0.0)
+
+
 def pack_signs(values: Floats) -> Array:
     """Pack signs to bits, zero counting as positive.
 

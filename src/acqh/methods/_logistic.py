@@ -1,0 +1,90 @@
+"""Logistic regression of bits: with the kernel of anchors, or linear."""
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.optimize
+from scipy.special import expit
+
+from acqh._core.arrays import Floats, Matrix
+from acqh._core.linalg import RANK_TOLERANCE
+from acqh.features import RBFAnchors
+from acqh.methods._ridge import dense, gram_matrix
+
+# Largest entry of the gradient, in the scale where the Hessian is at most one, that is left.
+_GRADIENT_TOLERANCE = 1e-4
+_MAX_ITER = 500
+
+
+def fit_logistic(features: Matrix, signs: Floats, penalty: Floats) -> Floats:
+    """Fit one logistic regression a bit, all of them to their joint minimum.
+
+    Minimises ``Σ_i log(1 + exp(-y_i f_iᵀw)) + wᵀ penalty w`` for every column y of `signs`.
+
+    Parameters
+    ----------
+    features : (n_items, n_features), dense or CSR
+        Without intercept; append a column of ones to have one.
+    signs : (n_items, n_bits)
+        Of -1 and 1.
+    penalty : (n_features, n_features)
+        Symmetric and positive semi-definite: a multiple of the kernel of the anchors for kernel
+        logistic regression, of the identity for the linear one.
+
+    Returns
+    -------
+    (n_features, n_bits) float64
+
+    Notes
+    -----
+    The sum over bits is minimised at once by L-BFGS, from zero, so that every evaluation is a
+    matrix product. Its variables are scaled by the bound ``¼ FᵀF + 2 penalty`` of the Hessian,
+    which kernels need: their Gram matrices are close to singular.
+    """
+    scaling = _whiten(0.25 * gram_matrix(features) + 2.0 * penalty)
+    shape = (scaling.shape[1], signs.shape[1])
+    scaled_penalty = scaling.T @ penalty @ scaling
+
+    def loss(flat: Floats) -> tuple[float, Floats]:
+        weights = flat.reshape(shape)
+        margins = signs * dense(features @ (scaling @ weights))
+        shrunk = scaled_penalty @ weights
+        value = np.logaddexp(0.0, -margins).sum() + np.vdot(weights, shrunk)
+        slope = features.T @ (-signs * expit(-margins))
+        gradient = scaling.T @ dense(slope) + 2.0 * shrunk
+        return float(value), gradient.ravel()
+
+    options: dict[str, Any] = {"maxiter": _MAX_ITER, "gtol": _GRADIENT_TOLERANCE, "ftol": 0.0}
+    found = scipy.optimize.minimize(
+        loss, np.zeros(shape[0] * shape[1]), jac=True, method="L-BFGS-B", options=options
+    )
+    return np.asarray(scaling @ found.x.reshape(shape))
+
+
+def _whiten(bound: Floats) -> Floats:
+    """Return R with ``Rᵀ bound R = I`` on the directions that are not numerically null."""
+    values, vectors = scipy.linalg.eigh(bound, check_finite=False)
+    keep = values > RANK_TOLERANCE * max(values[-1], 0.0)
+    return np.asarray(vectors[:, keep] / np.sqrt(values[keep]))
+
+
+def logistic_penalty(feature_map: Any, n_features: int, strength: float) -> Floats:
+    """Return the penalty matrix that belongs to a feature map.
+
+    Parameters
+    ----------
+    feature_map : fitted feature map or None
+    n_features : int
+        Columns that the map gives.
+    strength : float
+
+    Returns
+    -------
+    (n_features, n_features)
+        `strength` times the kernel of the anchors where the map is the plain kernel
+        ``"rbf_mean"``, times the identity for every other map.
+    """
+    if isinstance(feature_map, RBFAnchors) and feature_map.variant == "rbf_mean":
+        return strength * np.asarray(feature_map.transform(feature_map.anchors_), np.float64)
+    return strength * np.eye(n_features)

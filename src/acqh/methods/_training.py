@@ -1,0 +1,125 @@
+"""Training data of methods that see all items at once: checked, mapped, in float64."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Matrix
+from acqh._core.errors import LabelError, ViewError
+from acqh.data import MultiViewData
+from acqh.methods._base import BaseMethod, as_parts, fit_feature_maps, map_features
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a method learns from.
+
+    Attributes
+    ----------
+    features : dict of str to (n_items, n_features) float64, dense or CSR
+        Every view through its feature map.
+    labels : (n_items, n_labels) float64, dense or CSR
+        0/1, at least one a row; of no columns where the method needs no labels.
+    feature_maps : dict of str to transformer
+        Fitted on these items.
+    widths : dict of str to int
+        Width of each view before its feature map.
+    label_names : tuple of str
+    """
+
+    features: dict[str, Matrix]
+    labels: Matrix
+    feature_maps: dict[str, Any]
+    widths: dict[str, int]
+    label_names: tuple[str, ...]
+
+    @property
+    def n_items(self) -> int:
+        """The number of training items."""
+        return int(self.labels.shape[0])
+
+    def keep_in(self, method: BaseMethod) -> None:
+        """Set the fitted attributes that every method has."""
+        method.n_features_in_ = self.widths
+        method.label_names_ = self.label_names
+        method.feature_maps_ = self.feature_maps
+
+
+def read_training(
+    method: BaseMethod, views: Any, labels: Any, rng: np.random.Generator
+) -> Training:
+    """Read what was given to ``fit`` and map it; chunks are put under one another.
+
+    Parameters
+    ----------
+    method : BaseMethod
+        Its parameter `feature_maps` says how views are mapped, `n_anchors` (if it has one) with
+        how many anchors where a map is given by name, its `view_range` how many views it takes,
+        and its info whether it needs labels.
+    views, labels
+        As `acqh.methods.BaseMethod.fit` takes them.
+    rng : Generator
+        Seeds the feature maps that have no seed of their own.
+
+    Raises
+    ------
+    LabelError
+        Labels are needed, and there are none or an item has none.
+    ViewError
+        Too few or too many views, or an item lacks one.
+    """
+    data = _as_one(views, labels if method.info.supervised else None)
+    _check_views(method, data)
+    matrix = _check_all_labelled(method, data)
+    params = method.get_params(deep=False)
+    maps = fit_feature_maps(
+        params["feature_maps"], data, rng=rng, n_anchors=params.get("n_anchors")
+    )
+    return Training(
+        features={
+            view: map_features(maps, raw, view).astype(np.float64)
+            for view, raw in data.views.items()
+        },
+        labels=matrix,
+        feature_maps=maps,
+        widths={view: raw.shape[1] for view, raw in data.views.items()},
+        label_names=data.label_names if method.info.supervised else (),
+    )
+
+
+def _as_one(views: Any, labels: Any) -> MultiViewData:
+    parts = [*as_parts(views, labels)]
+    return parts[0] if len(parts) == 1 else MultiViewData.concat(parts)
+
+
+def _check_views(method: BaseMethod, data: MultiViewData) -> None:
+    fewest, most = method.view_range
+    n_views = len(data.views)
+    if n_views < fewest or (most is not None and n_views > most):
+        wanted = f"{fewest} views" if most == fewest else f"at least {fewest} views"
+        if most is not None and most != fewest:
+            wanted = f"{fewest} to {most} views"
+        raise ViewError(f"{method.info.name} takes {wanted}, got {n_views}: {sorted(data.views)}")
+    for view, present in data.present.items():
+        if not present.all():
+            raise ViewError(
+                f"view {view!r} is absent in {np.count_nonzero(~present)} items, and "
+                f"{method.info.name} learns from items that have every view; leave those out"
+            )
+
+
+def _check_all_labelled(method: BaseMethod, data: MultiViewData) -> Matrix:
+    if not method.info.supervised:
+        return np.zeros((len(data), 0))
+    if data.labels is None:
+        raise LabelError("labels are needed to fit; give labels with the views")
+    labelled = np.asarray(data.labels.sum(axis=1)).ravel() > 0
+    if not labelled.any():
+        raise LabelError("no item has a label, so there is nothing to learn from")
+    if not labelled.all():
+        raise LabelError(
+            f"{np.count_nonzero(~labelled)} items have no label, the first in row "
+            f"{np.argmin(labelled)}; {method.info.name} needs one of every item: leave those out"
+        )
+    return data.labels.astype(np.float64)
