@@ -145,6 +145,11 @@ def test_asking_for_another_kind_is_refused(tmp_path):
         read_bundle(small(tmp_path / "b"), kind="model")
 
 
+def test_a_member_that_is_not_there_is_an_error(tmp_path):
+    with pytest.raises(CorruptBundleError, match="no member 'codes', which a 'test' must have"):
+        read_bundle(small(tmp_path / "b")).arrays("codes")
+
+
 def test_a_newer_version_says_so(tmp_path):
     path = small(tmp_path / "b")
     fields = json.loads((path / "manifest.json").read_text())
