@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from acqh.io import _files, read_bundle, verify_bundle, write_bundle
+from acqh.io import _files, read_bundle, replace_file, verify_bundle, write_bundle
 
 OPERATIONS = (
     "make_directory", "create", "write", "sync", "rename", "sync_directory", "names", "unlink",
@@ -204,3 +204,20 @@ def test_a_power_cut_at_any_moment_leaves_the_old_or_the_new_bundle(tmp_path, op
             assert found[key] in ({1, 2} if n < durable else {2})
     assert len(found) > 20
     assert set(found.values()) == {1, 2}
+
+
+@pytest.mark.parametrize("how", ["not done", "half", "crash"])
+def test_a_replaced_file_is_the_old_or_the_new_one_whatever_fails(tmp_path, operations, how):
+    path = tmp_path / "notes.txt"
+    done = operations()
+    replace_file(path, b"old")
+    for n in range(1, len(done) + 1):
+        operations()
+        replace_file(path, b"old")
+        operations(at=n, how=how)
+        with pytest.raises((OSError, Crash)):
+            replace_file(path, b"new content")
+        # Create, write and sync come before the rename, and syncing the directory after it.
+        assert path.read_bytes() == (b"old" if n <= 4 else b"new content")
+        if how != "crash":
+            assert names(tmp_path) == {"notes.txt"}

@@ -8,14 +8,13 @@ from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
 from acqh._core.arrays import Array, Ints, Matrix
 from acqh._core.errors import CorruptBundleError, InvalidInputError, LabelError
 from acqh.data import MultiViewData
-from acqh.io import _files
+from acqh.io import replace_file
 
 _FORMAT = "acqh-split"
 _VERSION = 1
@@ -152,7 +151,7 @@ class Split:
             "sha256": self.sha256,
             **{name: getattr(self, name).tolist() for name in _ROWS},
         }
-        _replace_file(Path(path), json.dumps(record).encode())
+        replace_file(Path(path), json.dumps(record).encode())
 
     @classmethod
     def load(cls, path: str | PathLike[str], data: MultiViewData) -> "Split":
@@ -207,18 +206,6 @@ class Split:
             labelled = data.subset(self.database)
             database, database_labels = labelled.without_labels(), labelled.labels
         return SplitParts(train, data.subset(self.query), database, database_labels)
-
-
-def _replace_file(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
-    try:
-        with _files.create(temporary) as file:
-            _files.write(file, memoryview(content))
-            _files.sync(file)
-        _files.rename(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    _files.sync_directory(path.parent)
 
 
 def _read(path: Path) -> Split:

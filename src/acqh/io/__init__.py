@@ -1,6 +1,14 @@
 """Bundle format: a manifest and safetensors members, written atomically, checked on reading."""
 
 from acqh.io._read import Bundle, BundleReport, kind_of, read_bundle, verify_bundle
-from acqh.io._write import write_bundle
+from acqh.io._write import replace_file, write_bundle
 
-__all__ = ["Bundle", "BundleReport", "kind_of", "read_bundle", "verify_bundle", "write_bundle"]
+__all__ = [
+    "Bundle",
+    "BundleReport",
+    "kind_of",
+    "read_bundle",
+    "replace_file",
+    "verify_bundle",
+    "write_bundle",
+]

@@ -93,6 +93,45 @@ def write_bundle(
         _remove_strays(directory, {member.file for member in members.values()})
 
 
+def replace_file(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write one small file so that, whatever happens, the old or the new one is there whole.
+
+    For files that people read, such as tables and settings; arrays belong in bundles.
+
+    Parameters
+    ----------
+    path : path-like
+        The file; its directory must exist.
+    content : bytes
+
+    Raises
+    ------
+    OSError
+        Writing failed; the old file is untouched.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name, "notes.txt")
+    >>> replace_file(path, b"first")
+    >>> replace_file(path, b"second")
+    >>> path.read_bytes()
+    b'second'
+    >>> folder.cleanup()
+    """
+    target = Path(path)
+    temporary = target.with_name(_temporary_name())
+    try:
+        _write_file(temporary, content)
+        _files.rename(temporary, target)
+    except BaseException:
+        with suppress(OSError):
+            _files.unlink(temporary)
+        raise
+    _files.sync_directory(target.parent)
+
+
 def _check(
     kind: str, name: str, info: dict[str, Any], arrays: Mapping[str, Mapping[str, Array]]
 ) -> None:
