@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh._core.linalg import solve_spd
+from acqh._core.linalg import solve_spd, whiten
 
 
 @settings(max_examples=50, deadline=None)
@@ -20,3 +20,18 @@ def test_solve_spd_is_the_least_norm_least_squares_solution(n, rank, seed):
 
 def test_solve_spd_of_a_zero_matrix_is_zero():
     assert not solve_spd(np.zeros((3, 3)), np.zeros((3, 1))).any()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 8), st.integers(0, 8), st.integers(0, 2**32 - 1))
+def test_whitening_makes_the_identity_of_all_that_the_matrix_spans(n, rank, seed):
+    rng = np.random.default_rng(seed)
+    factor = rng.normal(size=(n, min(rank, n)))
+    gram = factor @ factor.T
+    found = whiten(gram, ridge=0.5)
+    assert found.shape == (n, min(rank, n))
+    np.testing.assert_allclose(
+        found.T @ (gram + 0.5 * np.eye(n)) @ found, np.eye(found.shape[1]), atol=1e-8
+    )
+    outside = np.eye(n) - factor @ np.linalg.pinv(factor)
+    np.testing.assert_allclose(outside @ found, 0, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Every error acqh raises on purpose, each also one of the standard kinds."""
+"""Every error and warning of acqh's own, each also one of the standard kinds."""
 
 
 class AcqhError(Exception):
@@ -53,3 +53,7 @@ class MissingExtraError(AcqhError, ImportError):
 
 class NotFittedError(AcqhError, ValueError, AttributeError):
     """A method or encoder was used before ``fit``."""
+
+
+class FewerBitsWarning(UserWarning):
+    """The data carry fewer directions than bits were asked for, so codes are shorter."""

@@ -86,6 +86,36 @@ def _least_norm_solver(gram: Floats) -> Callable[[Floats], Floats]:
     return solve
 
 
+def whiten(gram: Floats, ridge: float = 0.0) -> Floats:
+    """Return the directions in which a symmetric matrix is the identity.
+
+    The columns R satisfy ``R.T @ (gram + ridge * I) @ R = I`` and span what the matrix itself
+    spans: directions with an eigenvalue below ``RANK_TOLERANCE`` of the largest are left out,
+    whatever the ridge, since nothing is known of them.
+
+    Parameters
+    ----------
+    gram : (n, n)
+        Symmetric, positive semi-definite up to rounding.
+    ridge : float
+        Not negative.
+
+    Returns
+    -------
+    (n, rank) float64
+        By falling eigenvalue; no columns where the matrix is zero.
+
+    Examples
+    --------
+    >>> whiten(np.diag([4.0, 0.0]))
+    array([[0.5],
+           [0. ]])
+    """
+    values, vectors = scipy.linalg.eigh(np.asarray(gram, dtype=np.float64), check_finite=False)
+    keep = values > RANK_TOLERANCE * max(values[-1], 0.0)
+    return np.asarray((vectors[:, keep] / np.sqrt(values[keep] + ridge))[:, ::-1])
+
+
 def mean_diagonal(gram: Floats) -> float:
     """Return the mean diagonal entry, the scale that relative ridge strengths refer to.
 

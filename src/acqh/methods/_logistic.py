@@ -3,12 +3,11 @@
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 import scipy.optimize
 from scipy.special import expit
 
 from acqh._core.arrays import Floats, Matrix
-from acqh._core.linalg import RANK_TOLERANCE
+from acqh._core.linalg import whiten
 from acqh.features import RBFAnchors
 from acqh.methods._ridge import dense, gram_matrix
 
@@ -42,7 +41,7 @@ def fit_logistic(features: Matrix, signs: Floats, penalty: Floats) -> Floats:
     matrix product. Its variables are scaled by the bound ``¼ FᵀF + 2 penalty`` of the Hessian,
     which kernels need: their Gram matrices are close to singular.
     """
-    scaling = _whiten(0.25 * gram_matrix(features) + 2.0 * penalty)
+    scaling = whiten(0.25 * gram_matrix(features) + 2.0 * penalty)
     shape = (scaling.shape[1], signs.shape[1])
     scaled_penalty = scaling.T @ penalty @ scaling
 
@@ -60,13 +59,6 @@ def fit_logistic(features: Matrix, signs: Floats, penalty: Floats) -> Floats:
         loss, np.zeros(shape[0] * shape[1]), jac=True, method="L-BFGS-B", options=options
     )
     return np.asarray(scaling @ found.x.reshape(shape))
-
-
-def _whiten(bound: Floats) -> Floats:
-    """Return R with ``Rᵀ bound R = I`` on the directions that are not numerically null."""
-    values, vectors = scipy.linalg.eigh(bound, check_finite=False)
-    keep = values > RANK_TOLERANCE * max(values[-1], 0.0)
-    return np.asarray(vectors[:, keep] / np.sqrt(values[keep]))
 
 
 def logistic_penalty(feature_map: Any, n_features: int, strength: float) -> Floats:

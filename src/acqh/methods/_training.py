@@ -47,7 +47,12 @@ class Training:
 
 
 def read_training(
-    method: BaseMethod, views: Any, labels: Any, rng: np.random.Generator
+    method: BaseMethod,
+    views: Any,
+    labels: Any,
+    rng: np.random.Generator,
+    *,
+    needs_labels: bool | None = None,
 ) -> Training:
     """Read what was given to ``fit`` and map it; chunks are put under one another.
 
@@ -61,6 +66,8 @@ def read_training(
         As `acqh.methods.BaseMethod.fit` takes them.
     rng : Generator
         Seeds the feature maps that have no seed of their own.
+    needs_labels : bool, optional
+        By default as the method's info says; labels that are not needed are ignored.
 
     Raises
     ------
@@ -69,9 +76,11 @@ def read_training(
     ViewError
         Too few or too many views, or an item lacks one.
     """
-    data = _as_one(views, labels if method.info.supervised else None)
+    if needs_labels is None:
+        needs_labels = method.info.supervised
+    data = _as_one(views, labels if needs_labels else None)
     _check_views(method, data)
-    matrix = _check_all_labelled(method, data)
+    matrix = _check_all_labelled(method, data) if needs_labels else np.zeros((len(data), 0))
     params = method.get_params(deep=False)
     maps = fit_feature_maps(
         params["feature_maps"], data, rng=rng, n_anchors=params.get("n_anchors")
@@ -84,13 +93,16 @@ def read_training(
         labels=matrix,
         feature_maps=maps,
         widths={view: raw.shape[1] for view, raw in data.views.items()},
-        label_names=data.label_names if method.info.supervised else (),
+        label_names=data.label_names if needs_labels else (),
     )
 
 
 def _as_one(views: Any, labels: Any) -> MultiViewData:
     parts = [*as_parts(views, labels)]
-    return parts[0] if len(parts) == 1 else MultiViewData.concat(parts)
+    if len(parts) == 1:
+        return parts[0]
+    # Chunks may number their items from zero each; only the order counts here.
+    return MultiViewData.concat(parts, ids=np.arange(sum(map(len, parts))))
 
 
 def _check_views(method: BaseMethod, data: MultiViewData) -> None:
@@ -110,8 +122,6 @@ def _check_views(method: BaseMethod, data: MultiViewData) -> None:
 
 
 def _check_all_labelled(method: BaseMethod, data: MultiViewData) -> Matrix:
-    if not method.info.supervised:
-        return np.zeros((len(data), 0))
     if data.labels is None:
         raise LabelError("labels are needed to fit; give labels with the views")
     labelled = np.asarray(data.labels.sum(axis=1)).ravel() > 0
