@@ -155,6 +155,14 @@ class LinearBinaryMethod(BinaryMethod):
         projected = np.concatenate([np.empty((0, self.n_bits_)), *blocks])
         return projected + self.intercepts_.get(view, 0.0)
 
+    def _keep_functions(
+        self, projections: Mapping[str, Floats], means: Mapping[str, Floats]
+    ) -> None:
+        """Set the hash functions of features from which their means are subtracted first."""
+        self.projections_ = dict(projections)
+        self.intercepts_ = {view: -means[view] @ found for view, found in projections.items()}
+        self.n_bits_ = int(next(iter(projections.values())).shape[1])
+
 
 def pack_signs(values: Floats) -> Array:
     """Pack signs to bits, zero counting as positive.

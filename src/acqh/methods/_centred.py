@@ -1,0 +1,64 @@
+"""Centred features, whose sparse rows stay sparse."""
+
+import numpy as np
+
+from acqh._core.arrays import Floats, Matrix, is_sparse
+from acqh.methods._ridge import dense
+
+
+class CentredRows:
+    """A matrix minus its column means; one that is sparse stays so.
+
+    Parameters
+    ----------
+    rows : float64 (n_items, n_features), dense or CSR
+
+    Attributes
+    ----------
+    mean : (n_features,) float64
+    """
+
+    mean: Floats
+
+    def __init__(self, rows: Matrix) -> None:
+        self.mean = np.asarray(rows.mean(axis=0)).ravel()
+        self._rows = rows if is_sparse(rows) else rows - self.mean
+        # What still has to be subtracted from the rows that are kept.
+        self._offset = self.mean if is_sparse(rows) else np.zeros_like(self.mean)
+
+    @property
+    def n_items(self) -> int:
+        """The number of rows."""
+        return int(self._rows.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """The number of columns."""
+        return int(self._rows.shape[1])
+
+    def times(self, right: Floats) -> Floats:
+        """Return the centred matrix times one of shape (n_features, k) or (n_features,)."""
+        return np.asarray(self._rows @ right - self._offset @ right)
+
+    def transpose_times(self, right: Matrix) -> Floats:
+        """Return the transpose times (n_items, k), dense or CSR, or (n_items,)."""
+        shift = np.multiply.outer(self._offset, right.sum(axis=0))
+        return np.asarray(dense(self._rows.T @ right) - shift)
+
+    def cross(self, other: "CentredRows") -> Floats:
+        """Return the sum over items of this row times the other's, (n_features, n_others)."""
+        product = dense(self._rows.T @ other._rows)
+        return product - np.outer(self._rows.sum(axis=0), other._offset)
+
+    def gram(self) -> Floats:
+        """Return the sum over items of a row times itself, (n_features, n_features)."""
+        product = self.cross(self)
+        return np.asarray((product + product.T) / 2.0)
+
+    def weighted_gram(self, weights: Floats) -> Floats:
+        """Return the sum over items of a weight times a row times itself."""
+        by_weight = np.asarray(self._rows.T @ weights)
+        shift = np.outer(by_weight - weights.sum() / 2.0 * self._offset, self._offset)
+        column = weights[:, np.newaxis]
+        weighted = self._rows.multiply(column) if is_sparse(self._rows) else column * self._rows
+        return dense(self._rows.T @ weighted) - shift - shift.T
