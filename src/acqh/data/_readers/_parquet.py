@@ -50,10 +50,8 @@ class _Plan:
 def read_table(path: Path, options: TableOptions) -> MultiViewData:
     """Read a whole file, or all files of a folder."""
     table = ArrowTable(path)
-    table.check_size(options.max_bytes)
     plan = _make_plan(table, options)
-    batches = list(table.batches(table.columns, CHUNK_SIZE))
-    whole = require("pyarrow").Table.from_batches(batches, schema=table.schema)
+    whole = table.whole(options.max_bytes)
     _check_rows(whole.num_rows, path)
     return _build(whole, plan, 0, path, official=True)
 
