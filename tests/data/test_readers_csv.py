@@ -227,6 +227,13 @@ def test_a_named_column_that_is_not_there(tmp_path: Path, option: str) -> None:
         read_manifest(path, **{option: "other"})
 
 
+def test_ids_are_compared_through_the_whole_file(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("acqh.data._readers._csv.CHUNK_SIZE", 2)
+    path = write(tmp_path / "a.csv", "id,text\na,x\nb,x\nc,x\na,x\n")
+    with pytest.raises(DuplicateIdError, match="'a' is on the lines 2 and 5"):
+        read_manifest(path)
+
+
 def test_labels_outside_the_names_given(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", MANIFEST)
     with pytest.raises(LabelError, match="in row 0 is not among the label names"):

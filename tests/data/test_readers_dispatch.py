@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.io
 
-from acqh._core.errors import DatasetNotFoundError, InvalidInputError
+from acqh._core.errors import DatasetNotFoundError, InvalidInputError, LabelError
 from acqh.data import MultiViewData, read, read_chunks, read_manifest, read_manifest_chunks
 
 ARRAYS = {"XAll": np.eye(4, 3), "LAll": np.eye(4, 2)}
@@ -52,6 +52,19 @@ def test_an_option_of_another_kind_of_file(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", image=np.eye(4, 3))
     with pytest.raises(InvalidInputError, match=r"read with the options views, .* not 'variables'"):
         read(tmp_path / "a.npz", variables={})
+
+
+def test_names_of_labels_that_are_not_there(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    np.savez(tmp_path / "a.npz", image=np.eye(4, 3))
+    scipy.io.savemat(tmp_path / "a.mat", {"I": np.eye(4, 3), "T": np.eye(4, 2)})
+    parquet.write_table(arrow.table({"image": list(np.eye(4, 3))}), tmp_path / "a.parquet")
+    (tmp_path / "a.csv").write_text("image_0\n1\n")
+    for ending in ("npz", "mat", "parquet", "csv"):
+        path = tmp_path / f"a.{ending}"
+        with pytest.raises(LabelError, match=f"label_names were given, but a.{ending} has no lab"):
+            read(path, label_names=["x"])
 
 
 @pytest.mark.parametrize("chunk_size", [0, -1, 1.5, True])
