@@ -21,6 +21,8 @@ from acqh.features import (
     TagSVD,
     Tfidf,
     UnitNorm,
+    describe_feature_map,
+    feature_map_from_description,
     feature_map_from_state,
     feature_map_state,
 )
@@ -51,6 +53,14 @@ def test_a_fitted_map_survives_json_and_safetensors(feature_map: Any, tmp_path: 
     assert restored.get_feature_names_out().tolist() == fitted.get_feature_names_out().tolist()
 
 
+@pytest.mark.parametrize("feature_map", MAPS, ids=lambda kind: type(kind).__name__)
+def test_an_unfitted_map_survives_json(feature_map: Any) -> None:
+    description = json.loads(json.dumps(describe_feature_map(feature_map)))
+    made = feature_map_from_description(description)
+    assert not hasattr(made, "n_features_in_")
+    assert describe_feature_map(made) == description
+
+
 def test_sparse_anchors_survive() -> None:
     fitted = RBFAnchors(5, random_state=0).fit(sp.csr_array(X))
     restored = feature_map_from_state(*feature_map_state(fitted))
@@ -73,7 +83,11 @@ def test_other_classes_are_not_stored() -> None:
         ({"class": "os.system", "params": {}}, "unknown class 'os.system'"),
         ({"class": "Center", "params": {"command": 1}}, "not readable"),
         ({"params": {}}, "not readable"),
-        ({"class": "Pipeline", "steps": [["only"]]}, "belongs to no step"),
+        ({"class": "Pipeline", "steps": [["only"]]}, "not readable"),
+        (
+            {"class": "Pipeline", "steps": [["center", {"class": "Center", "params": {}}]]},
+            "belongs to no step",
+        ),
         ({"class": "Center"}, "not readable"),
     ],
 )

@@ -6,6 +6,8 @@ from acqh.features._hog import HogColour
 from acqh.features._linear import Bias, Center, Standardize, UnitNorm
 from acqh.features._rbf import RBFAnchors
 from acqh.features._registry import (
+    describe_feature_map,
+    feature_map_from_description,
     feature_map_from_state,
     feature_map_state,
     list_feature_maps,
@@ -25,6 +27,8 @@ __all__ = [
     "Tfidf",
     "TfidfText",
     "UnitNorm",
+    "describe_feature_map",
+    "feature_map_from_description",
     "feature_map_from_state",
     "feature_map_state",
     "list_feature_maps",

@@ -96,6 +96,73 @@ def make_feature_map(kind: Any, **params: Any) -> Any:
     return clone(kind, safe=False)
 
 
+def describe_feature_map(feature_map: Any) -> dict[str, Any]:
+    """Describe a map as JSON values, fitted or not, without what ``fit`` learnt.
+
+    Parameters
+    ----------
+    feature_map : a map of this package, or a scikit-learn ``Pipeline`` of such maps
+
+    Returns
+    -------
+    dict
+        The class's name and its parameters, for `feature_map_from_description`. A ``Generator``
+        given as `random_state` is left out.
+
+    Raises
+    ------
+    InvalidInputError
+        The map is of another class.
+
+    Examples
+    --------
+    >>> from acqh.features import Center, describe_feature_map
+    >>> describe_feature_map(Center())
+    {'class': 'Center', 'params': {}}
+    """
+    if type(feature_map) is Pipeline:
+        steps = [[name, describe_feature_map(step)] for name, step in feature_map.steps]
+        return {"class": _PIPELINE, "steps": steps}
+    name = type(feature_map).__name__
+    if _STORABLE.get(name) is not type(feature_map):
+        raise InvalidInputError(
+            f"a {name} cannot be stored; only these and pipelines of them can: "
+            f"{', '.join(sorted(_STORABLE))}"
+        )
+    params = {key: _as_json(value, key) for key, value in feature_map.get_params().items()}
+    return {"class": name, "params": params}
+
+
+def feature_map_from_description(description: dict[str, Any]) -> Any:
+    """Make the unfitted map that `describe_feature_map` described.
+
+    Raises
+    ------
+    InvalidInputError
+        An unknown class or parameter.
+
+    Examples
+    --------
+    >>> from acqh.features import feature_map_from_description
+    >>> feature_map_from_description({"class": "Center", "params": {}})
+    Center()
+    """
+    try:
+        name = description["class"]
+        if name == _PIPELINE:
+            steps = [
+                (key, feature_map_from_description(step)) for key, step in description["steps"]
+            ]
+            return Pipeline(steps)
+        if name not in _STORABLE:
+            raise InvalidInputError(f"stored feature map is of the unknown class {name!r}")
+        return _STORABLE[name](**description["params"])
+    except InvalidInputError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"stored feature map is not readable: {error!r}") from error
+
+
 def feature_map_state(feature_map: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     """Describe a fitted map so that it can be stored without pickling.
 
@@ -124,22 +191,14 @@ def feature_map_state(feature_map: Any) -> tuple[dict[str, Any], dict[str, Array
     >>> feature_map_state(Center().fit([[1.0], [3.0]]))
     ({'class': 'Center', 'params': {}}, {'n_features_in': array([1]), 'mean': array([2.])})
     """
-    name = type(feature_map).__name__
     if type(feature_map) is Pipeline:
-        steps: list[Any] = []
-        arrays: dict[str, Array] = {}
-        for position, (step_name, step) in enumerate(feature_map.steps):
-            description, step_arrays = feature_map_state(step)
-            steps.append([step_name, description])
-            arrays.update({f"{position}/{key}": value for key, value in step_arrays.items()})
-        return {"class": _PIPELINE, "steps": steps}, arrays
-    if _STORABLE.get(name) is not type(feature_map):
-        raise InvalidInputError(
-            f"a {name} cannot be stored; only these and pipelines of them can: "
-            f"{', '.join(sorted(_STORABLE))}"
-        )
-    params = {key: _as_json(value, key) for key, value in feature_map.get_params().items()}
-    return {"class": name, "params": params}, feature_map.get_state()
+        arrays = {
+            f"{position}/{key}": value
+            for position, (_, step) in enumerate(feature_map.steps)
+            for key, value in feature_map_state(step)[1].items()
+        }
+        return describe_feature_map(feature_map), arrays
+    return describe_feature_map(feature_map), feature_map.get_state()
 
 
 def feature_map_from_state(description: dict[str, Any], arrays: dict[str, Array]) -> Any:
@@ -166,32 +225,19 @@ def feature_map_from_state(description: dict[str, Any], arrays: dict[str, Array]
     >>> restored.transform([[2.5]])
     array([[0.5]])
     """
-    try:
-        name = description["class"]
-        if name == _PIPELINE:
-            return _pipeline_from_state(description["steps"], arrays)
-        if name not in _STORABLE:
-            raise InvalidInputError(f"stored feature map is of the unknown class {name!r}")
-        feature_map: StateMixin = _STORABLE[name](**description["params"])
-    except InvalidInputError:
-        raise
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInputError(f"stored feature map is not readable: {error!r}") from error
-    return feature_map.set_state(arrays)
-
-
-def _pipeline_from_state(steps: list[Any], arrays: dict[str, Array]) -> Pipeline:
-    parts: list[dict[str, Array]] = [{} for _ in steps]
+    feature_map = feature_map_from_description(description)
+    if type(feature_map) is not Pipeline:
+        restored: StateMixin = feature_map.set_state(arrays)
+        return restored
+    parts: list[dict[str, Array]] = [{} for _ in feature_map.steps]
     for key, value in arrays.items():
         position, _, rest = key.partition("/")
-        if not position.isdecimal() or int(position) >= len(steps):
+        if not position.isdecimal() or int(position) >= len(parts):
             raise InvalidInputError(f"array {key!r} belongs to no step of the stored pipeline")
         parts[int(position)][rest] = value
+    described = zip(description["steps"], parts, strict=True)
     return Pipeline(
-        [
-            (name, feature_map_from_state(description, part))
-            for (name, description), part in zip(steps, parts, strict=True)
-        ]
+        [(name, feature_map_from_state(step, part)) for (name, step), part in described]
     )
 
 
