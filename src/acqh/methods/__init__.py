@@ -1,6 +1,7 @@
 """Every method, one file each, behind one API."""
 
 from acqh.methods._base import BaseMethod
+from acqh.methods._state import load_method
 from acqh.methods.registry import MethodInfo, get, list, register  # noqa: A004
 
-__all__ = ["BaseMethod", "MethodInfo", "get", "list", "register"]
+__all__ = ["BaseMethod", "MethodInfo", "get", "list", "load_method", "register"]

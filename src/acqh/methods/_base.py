@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from os import PathLike
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from acqh._core.labels import as_label_matrix
 from acqh._core.validation import check_parameters
 from acqh.data import MultiViewData
 from acqh.features import make_feature_map
+from acqh.methods._state import save_method
 from acqh.methods.registry import DatabaseMode, MethodInfo
 
 # Rows that are mapped and summed at a time.
@@ -76,6 +78,23 @@ class BaseMethod(BaseEstimator):
     @abstractmethod
     def bytes_per_item(self) -> int:
         """Bytes that a stored item takes."""
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted method to a bundle; `acqh.methods.load_method` reads it.
+
+        Parameters
+        ----------
+        path : path-like
+            A directory; made if it is not there.
+
+        Raises
+        ------
+        InvalidInputError
+            A parameter that cannot be stored, such as a function.
+        NotFittedError
+            The method is not fitted.
+        """
+        save_method(self, path)
 
     def _check_parameters(self) -> None:
         check_parameters(self, self._parameter_constraints)

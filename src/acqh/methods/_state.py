@@ -1,0 +1,213 @@
+"""Fitted methods as bundles: the registry's name, parameters and arrays; never a pickle."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Array
+from acqh._core.errors import CorruptBundleError, InvalidInputError
+from acqh.features import (
+    describe_feature_map,
+    feature_map_from_description,
+    feature_map_from_state,
+    feature_map_state,
+)
+from acqh.io import read_bundle, write_bundle
+from acqh.methods.registry import get
+from acqh.methods.registry import list as list_methods
+from acqh.stats import Statistics
+
+KIND = "method"
+_MEMBER = "fitted"
+_SEPARATOR = "/"
+# Attributes that only a fitted method has, whichever it is.
+_REQUIRED = frozenset({"feature_maps_", "label_names_", "n_features_in_"})
+
+
+def save_method(method: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted method to a bundle, in place of what the path held before.
+
+    Stored are the method's name in the registry, its parameters and every attribute that ends
+    in an underscore. A ``Generator`` given as `random_state` is left out.
+
+    Parameters
+    ----------
+    method : BaseMethod
+        Fitted.
+    path : path-like
+        A directory; made if it is not there.
+
+    Raises
+    ------
+    InvalidInputError
+        A parameter or attribute that cannot be stored, such as a function.
+    NotFittedError
+        The method is not fitted.
+    """
+    method._check_fitted()
+    arrays: dict[str, Array] = {}
+    attributes = {}
+    for name, value in sorted(vars(method).items()):
+        if name.endswith("_") and not name.startswith("_"):
+            attributes[name], parts = _describe(name, value)
+            arrays.update({_join(name, key): array for key, array in parts.items()})
+    info = {
+        "method": method.info.name,
+        "params": {
+            name: _param_to_json(name, value)
+            for name, value in method.get_params(deep=False).items()
+        },
+        "attributes": attributes,
+    }
+    write_bundle(path, kind=KIND, name=method.info.title, info=info, arrays={_MEMBER: arrays})
+
+
+def load_method(path: str | os.PathLike[str]) -> Any:
+    """Return the fitted method that was saved to a bundle.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    BaseMethod
+        Of the class that the registry has under the stored name.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no bundle at the path.
+    CorruptBundleError
+        The bundle is damaged, or of a method that this version does not know.
+    InvalidInputError
+        The bundle holds something other than a method.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import acqh
+    >>> from pathlib import Path
+    >>> data = acqh.make_multiview(50, random_state=0)
+    >>> method = acqh.methods.get("label-ridge")().fit(data)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     method.save(Path(folder, "control.acqh"))
+    ...     acqh.methods.load_method(Path(folder, "control.acqh"))
+    LabelRidge()
+    """
+    bundle = read_bundle(path, kind=KIND, mmap=False, verify=True)
+    match bundle.info:
+        case {"method": str(name), "params": dict(params), "attributes": dict(attributes)}:
+            pass
+        case _:
+            raise CorruptBundleError(f"{path} does not describe a method")
+    if name not in list_methods():
+        raise CorruptBundleError(
+            f"{path} holds the method {name!r}, which this version of acqh does not have"
+        )
+    arrays = bundle.arrays(_MEMBER)
+    try:
+        method = get(name)(**{key: _param_from_json(value) for key, value in params.items()})
+        fitted = {key: _restore(key, entry, arrays) for key, entry in attributes.items()}
+    except (InvalidInputError, KeyError, TypeError, ValueError) as error:
+        raise CorruptBundleError(f"{path} holds no readable {name!r}: {error}") from error
+    if arrays or not fitted.keys() >= _REQUIRED:
+        raise CorruptBundleError(
+            f"{path} holds no whole {name!r}: arrays left over {sorted(arrays)}, attributes "
+            f"missing {sorted(_REQUIRED - fitted.keys())}"
+        )
+    for key, value in fitted.items():
+        setattr(method, key, value)
+    return method
+
+
+def _describe(name: str, value: Any) -> tuple[Any, dict[str, Array]]:
+    """Return how an attribute is stored: JSON that names its kind, and its arrays by key."""
+    if isinstance(value, Statistics):
+        return {"kind": "statistics", "n_labels": value.n_labels}, value.to_arrays()
+    if isinstance(value, np.ndarray):
+        return {"kind": "array"}, {"": value}
+    if name == "feature_maps_":
+        states = [feature_map_state(feature_map) for feature_map in value.values()]
+        parts = {
+            _join(str(position), key): array
+            for position, (_, arrays) in enumerate(states)
+            for key, array in arrays.items()
+        }
+        described = [[view, state[0]] for view, state in zip(value, states, strict=True)]
+        return {"kind": "maps", "maps": described}, parts
+    if isinstance(value, dict) and any(isinstance(each, np.ndarray) for each in value.values()):
+        return {"kind": "arrays", "keys": [*value]}, value
+    if isinstance(value, tuple):
+        return {"kind": "tuple", "value": _as_json(name, list(value))}, {}
+    return {"kind": "json", "value": _as_json(name, value)}, {}
+
+
+def _restore(name: str, entry: Mapping[str, Any], arrays: dict[str, Array]) -> Any:
+    """Return an attribute from its description; takes its arrays out of `arrays`."""
+    if not name.isidentifier() or name.startswith("_") or not name.endswith("_"):
+        raise CorruptBundleError(f"{name!r} cannot name a fitted attribute")
+    kind = entry["kind"]
+    if kind == "json":
+        return entry["value"]
+    if kind == "tuple":
+        return tuple(entry["value"])
+    if kind == "array":
+        return arrays.pop(name)
+    if kind == "arrays":
+        return {key: arrays.pop(_join(name, key)) for key in entry["keys"]}
+    if kind == "statistics":
+        return Statistics.from_arrays(_take(name, arrays), int(entry["n_labels"]))
+    if kind == "maps":
+        return {
+            view: feature_map_from_state(description, _take(_join(name, str(position)), arrays))
+            for position, (view, description) in enumerate(entry["maps"])
+        }
+    raise CorruptBundleError(f"attribute {name!r} is of the unknown kind {kind!r}")
+
+
+def _join(name: str, key: str) -> str:
+    return f"{name}{_SEPARATOR}{key}" if key else name
+
+
+def _take(prefix: str, arrays: dict[str, Array]) -> dict[str, Array]:
+    """Take out the arrays whose names start with the prefix, under the rest of their names."""
+    start = prefix + _SEPARATOR
+    names = [name for name in arrays if name.startswith(start)]
+    return {name.removeprefix(start): arrays.pop(name) for name in names}
+
+
+def _param_to_json(name: str, value: Any) -> Any:
+    """Return a parameter as JSON; feature maps become ``{"feature_map": description}``."""
+    if isinstance(value, np.random.Generator | np.random.SeedSequence):
+        return None
+    if isinstance(value, Mapping):
+        return {"mapping": {str(k): _param_to_json(name, each) for k, each in value.items()}}
+    if hasattr(value, "fit") and hasattr(value, "transform"):
+        return {"feature_map": describe_feature_map(value)}
+    return _as_json(name, value)
+
+
+def _param_from_json(value: Any) -> Any:
+    match value:
+        case {"mapping": dict(entries)}:
+            return {key: _param_from_json(each) for key, each in entries.items()}
+        case {"feature_map": dict(description)}:
+            return feature_map_from_description(description)
+    return value
+
+
+def _as_json(name: str, value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list):
+        return [_as_json(name, each) for each in value]
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: _as_json(name, each) for key, each in value.items()}
+    raise InvalidInputError(
+        f"{name} cannot be stored: a {type(value).__name__} is neither numbers nor text"
+    )
