@@ -114,7 +114,7 @@ class LabelRidge(BaseMethod):
             np.asarray(block @ self.projections_[view] + self.intercepts_[view], dtype=np.float32)
             for _, block in self._mapped_blocks(X, view)
         ]
-        return np.concatenate(blocks)
+        return np.concatenate([np.empty((0, len(self.label_names_)), np.float32), *blocks])
 
     def encode(
         self, views: Any = None, *, labels: Any = None, mode: DatabaseMode | None = None

@@ -1,0 +1,16 @@
+import numpy as np
+import pytest
+
+from acqh._core.errors import InvalidInputError
+from acqh._core.random import check_rng
+
+
+def test_a_generator_is_used_as_it_is():
+    rng = np.random.default_rng(0)
+    assert check_rng(rng) is rng
+
+
+@pytest.mark.parametrize("wrong", ["x", -1, 0.5])
+def test_what_seeds_nothing_is_refused(wrong):
+    with pytest.raises(InvalidInputError, match="random_state must be"):
+        check_rng(wrong)
