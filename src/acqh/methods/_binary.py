@@ -2,12 +2,14 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from numbers import Integral
+from typing import Any, ClassVar
 
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Matrix
 from acqh._core.errors import InvalidInputError
+from acqh._core.validation import Interval
 from acqh.methods._base import BaseMethod
 from acqh.methods.registry import DatabaseMode
 
@@ -26,6 +28,12 @@ class BinaryMethod(BaseMethod):
         The codes learnt for the training items, packed; those of a view in a dict where the
         method learns one code a view.
     """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_bits": [Interval(Integral, 1, None, closed="left")],
+        "n_anchors": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+    }
 
     n_bits_: int
     training_codes_: Array | dict[str, Array]
@@ -131,7 +139,7 @@ class LinearBinaryMethod(BinaryMethod):
     ----------
     projections_ : dict of str to (n_mapped_features, n_bits_)
     intercepts_ : dict of str to (n_bits_,)
-        Of the views that have one.
+        Of the views that have one; not set where none has.
     """
 
     projections_: dict[str, Floats]
@@ -153,7 +161,8 @@ class LinearBinaryMethod(BinaryMethod):
             np.asarray(block @ self.projections_[view]) for _, block in self._mapped_blocks(X, view)
         ]
         projected = np.concatenate([np.empty((0, self.n_bits_)), *blocks])
-        return projected + self.intercepts_.get(view, 0.0)
+        intercepts: dict[str, Floats] = getattr(self, "intercepts_", {})
+        return projected + intercepts[view] if view in intercepts else projected
 
     def _keep_functions(
         self, projections: Mapping[str, Floats], means: Mapping[str, Floats]

@@ -1,5 +1,7 @@
 """Ridge regression with an absolute penalty, for dense and sparse features."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix, is_sparse
@@ -29,9 +31,62 @@ class RidgeSolver:
         gram[np.diag_indices_from(gram)] += penalty
         self._solve = factor_spd(gram)
 
-    def solve(self, targets: Floats) -> Floats:
+    def solve(self, targets: Matrix) -> Floats:
         """Minimise ``||targets - features P||² + penalty ||P||²`` for P."""
         return self._solve(dense(self.features.T @ targets))
+
+
+class ViewRidge:
+    """Hash functions of all views, regressed on the same codes.
+
+    They minimise ``Σ_v μ_v (||B - F_v P_v||² + ρ_v ||P_v||²)``.
+
+    Parameters
+    ----------
+    features : mapping of str to (n_items, n_features), dense or CSR
+        F_v.
+    weights : mapping of str to float
+        μ_v.
+    penalties : mapping of str to float
+        ρ_v.
+
+    Examples
+    --------
+    >>> views = ViewRidge({"image": np.eye(2)}, {"image": 0.5}, {"image": 1.0})
+    >>> projections = views.solve(np.array([[1.0], [-1.0]]))
+    >>> views.predict(projections)
+    array([[ 0.25],
+           [-0.25]])
+    """
+
+    def __init__(
+        self,
+        features: Mapping[str, Matrix],
+        weights: Mapping[str, float],
+        penalties: Mapping[str, float],
+    ) -> None:
+        self.weights = dict(weights)
+        self._solvers = {view: RidgeSolver(F, penalties[view]) for view, F in features.items()}
+
+    def solve(self, codes: Floats) -> dict[str, Floats]:
+        """Return P_v for every view, (n_features, n_bits): the minimum for fixed codes."""
+        return {view: solver.solve(codes) for view, solver in self._solvers.items()}
+
+    def predict(self, projections: Mapping[str, Floats]) -> Floats:
+        """Return ``Σ_v μ_v F_v P_v``, (n_items, n_bits)."""
+        terms = [
+            self.weights[view] * dense(self._solvers[view].features @ P)
+            for view, P in projections.items()
+        ]
+        return np.asarray(np.sum(terms, axis=0))
+
+    def loss(self, projections: Mapping[str, Floats], codes: Floats) -> float:
+        """Return the weighted sum of all views' ridge losses."""
+        return sum(
+            self.weights[view]
+            * ridge_loss(self._solvers[view].features, codes, P, self._solvers[view].penalty)
+            for view, P in projections.items()
+        )
 
 
 def ridge(features: Matrix, targets: Matrix, penalty: float) -> Floats:
@@ -53,10 +108,24 @@ def ridge(features: Matrix, targets: Matrix, penalty: float) -> Floats:
     return RidgeSolver(features, penalty).solve(targets)
 
 
-def ridge_loss(features: Matrix, targets: Floats, coefficients: Floats, penalty: float) -> float:
-    """Return ``||targets - features P||² + penalty ||P||²``, which `ridge` minimises."""
-    residual = np.asarray(targets - features @ coefficients)
-    return squared_norm(residual) + penalty * squared_norm(coefficients)
+def ridge_loss(features: Matrix, targets: Matrix, coefficients: Floats, penalty: float) -> float:
+    """Return ``||targets - features P||² + penalty ||P||²``, which `ridge` minimises.
+
+    Parameters
+    ----------
+    features : (n_items, n_features), dense or CSR
+    targets : (n_items, n_targets), dense or CSR
+        Sparse targets are not made dense.
+    coefficients : (n_features, n_targets)
+    penalty : float
+    """
+    shrinkage = penalty * squared_norm(coefficients)
+    if not is_sparse(targets):
+        return squared_norm(targets - features @ coefficients) + shrinkage
+    products = dense(features.T @ targets)
+    fitted = np.vdot(coefficients, gram_matrix(features) @ coefficients)
+    residual = squared_norm(targets.data) - 2.0 * np.vdot(products, coefficients) + fitted
+    return float(residual) + shrinkage
 
 
 def gram_matrix(features: Matrix) -> Floats:
