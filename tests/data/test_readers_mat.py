@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acqh._core.errors import InvalidInputError, MissingExtraError, ViewError
+from acqh._core.errors import InvalidInputError, LabelError, MissingExtraError, ViewError
 from acqh.data import MultiViewData, read, read_chunks
 
 Save = Callable[[Path, Mapping[str, Any]], None]
@@ -105,6 +105,17 @@ def test_class_numbers_of_both_parts_share_their_columns(tmp_path, save) -> None
     np.testing.assert_array_equal(data.labels.argmax(axis=1) + 1, classes.ravel())
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_class_numbers_take_the_names_they_count(tmp_path, save, first) -> None:
+    classes = np.array([2, 0, 1, 2, 0, 1, 2, 0, 1]) + first
+    save(tmp_path / "a.mat", {"XAll": IMAGE, "LAll": classes[:, None].astype(float)})
+    data = read(tmp_path / "a.mat", label_names=["art", "sport", "war"])
+    assert data.label_names == ("art", "sport", "war")
+    np.testing.assert_array_equal(data.labels.argmax(axis=1), classes - first)
+    with pytest.raises(LabelError, match="do not count the 2 label names"):
+        read(tmp_path / "a.mat", label_names=["art", "sport"])
+
+
 def test_labels_may_lie_the_other_way_round(tmp_path, save) -> None:
     save(tmp_path / "a.mat", {"XAll": IMAGE, "YAll": TEXT, "LAll": LABELS.T})
     assert_holds(read(tmp_path / "a.mat"), IMAGE, TEXT, LABELS)
@@ -164,7 +175,8 @@ def test_row_numbers_beside_the_matrices_give_the_split(tmp_path, save) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"), [([[1, 2.5]], "some are not whole"), ([[5, 12]], "from 4 to 11")]
+    ("rows", "message"),
+    [([[1, 2.5]], "'indexTest' must be whole, but some are not"), ([[5, 12]], "from 4 to 11")],
 )
 def test_row_numbers_that_cannot_be(tmp_path, save, rows, message) -> None:
     variables = {"XAll": IMAGE, "YAll": TEXT, "LAll": LABELS, "indexTest": np.array(rows)}

@@ -7,22 +7,33 @@ from typing import Any
 
 from acqh._core.errors import CorruptBundleError, InvalidInputError
 from acqh._core.optional import require
-from acqh.data._readers._limits import check_unpacked_size
+from acqh.data._readers._limits import CHUNK_SIZE, check_unpacked_size
 
 TABLE_SUFFIXES = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
 PARQUET_MAGIC, ARROW_MAGIC = b"PAR1", b"ARROW1"
-# A value of a view or a label takes at most so much.
-_VALUE_BYTES = 8
 
 
 class ArrowTable:
-    """The rows of one file, or of the files of a folder one after another."""
+    """The rows of one file, or of the files of a folder one after another.
+
+    Parameters
+    ----------
+    path : Path
+
+    Raises
+    ------
+    CorruptBundleError
+        A file is damaged.
+    InvalidInputError
+        There are no files, or their columns differ.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.files = _find_files(path)
         with _open_file(self.files[0]) as file:
             self.schema = file.schema
+            self.columns: list[str] = list(file.schema.names)
         for other in self.files[1:]:
             with _open_file(other) as file:
                 if not file.schema.equals(self.schema):
@@ -30,22 +41,24 @@ class ArrowTable:
                         f"{other.name} has other columns or types than {self.files[0].name}; "
                         "all files of a folder must have the same"
                     )
-        self.columns: list[str] = list(self.schema.names)
         if len(set(self.columns)) != len(self.columns):
             raise InvalidInputError(f"{path.name} has two columns of one name")
-
-    def check_size(self, max_bytes: int | None) -> None:
-        """Refuse files that would unpack to far more than their size."""
-        for path in self.files:
-            with _open_file(path) as file:
-                declared = file.count_values() * _VALUE_BYTES
-            check_unpacked_size(path, declared, path.stat().st_size, max_bytes)
 
     def batches(self, columns: list[str], size: int) -> Iterator[Any]:
         """Yield record batches of some columns, of at most `size` rows."""
         for path in self.files:
             with _open_file(path) as file:
                 yield from file.batches(columns, size)
+
+    def whole(self, max_bytes: int | None) -> Any:
+        """Return all rows; stop where they unpack to far more than the files' size."""
+        file_size = sum(file.stat().st_size for file in self.files)
+        batches, n_bytes = [], 0
+        for batch in self.batches(self.columns, CHUNK_SIZE):
+            n_bytes += batch.nbytes
+            check_unpacked_size(self.path, n_bytes, file_size, max_bytes)
+            batches.append(batch)
+        return require("pyarrow").Table.from_batches(batches, schema=self.schema)
 
 
 def _find_files(path: Path) -> list[Path]:
@@ -76,7 +89,7 @@ def _open_file(path: Path) -> Iterator["_ParquetFile | _ArrowFile"]:
         else:
             with arrow.memory_map(str(path)) as source, arrow.ipc.open_file(source) as reader:
                 yield _ArrowFile(reader)
-    except (arrow.ArrowException, OSError) as error:
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise CorruptBundleError(f"{path.name} is damaged: {error}") from error
 
 
@@ -85,22 +98,17 @@ class _ParquetFile:
         self._reader = reader
         self.schema = reader.schema_arrow
 
-    def count_values(self) -> int:
-        groups = [self._reader.metadata.row_group(i) for i in range(self._reader.num_row_groups)]
-        return sum(g.column(j).num_values for g in groups for j in range(g.num_columns))
-
     def batches(self, columns: list[str], size: int) -> Iterator[Any]:
-        yield from self._reader.iter_batches(size, columns=columns, use_threads=False)
+        for batch in self._reader.iter_batches(size, columns=columns, use_threads=False):
+            # Texts could be no Unicode.
+            batch.validate(full=True)
+            yield batch
 
 
 class _ArrowFile:
     def __init__(self, reader: Any) -> None:
         self._reader = reader
         self.schema = reader.schema
-
-    def count_values(self) -> int:
-        # Mapped into memory, not unpacked.
-        return 0
 
     def batches(self, columns: list[str], size: int) -> Iterator[Any]:
         for index in range(self._reader.num_record_batches):

@@ -13,7 +13,7 @@ from acqh._core.errors import DuplicateIdError, InvalidInputError
 from acqh._core.labels import as_label_matrix
 from acqh.data._multiview import MultiViewData
 from acqh.data._readers._csvfile import CsvFile
-from acqh.data._readers._limits import CHUNK_SIZE
+from acqh.data._readers._limits import CHUNK_SIZE, check_names_have_labels
 from acqh.data._readers._manifest import Manifest
 from acqh.data._readers._tables import (
     ID_COLUMNS,
@@ -132,6 +132,8 @@ def _make_plan(file: CsvFile, options: CsvOptions) -> _Plan:
     text = find_column(free, options.text, ("text",), name, "texts")
     labels = find_column(free, options.labels, LABEL_COLUMNS, name, "labels")
     ids = find_column(free, options.ids, ID_COLUMNS, name, "ids")
+    if labels is None:
+        check_names_have_labels(options.label_names, file.path)
     if image is None and text is None and not views:
         raise InvalidInputError(
             f"{name} has neither pictures nor texts nor views; its columns are: "
@@ -204,7 +206,7 @@ def _blocks(file: CsvFile, plan: _Plan, size: int, options: CsvOptions) -> Itera
             lines=lines,
             items=items,
             labels=[_split_labels(value, options) for value in labels],
-            ids=_check_ids(ids, lines, file),
+            ids=ids,
             views=views,
             present=present,
         )
@@ -220,18 +222,19 @@ def _split_labels(value: str, options: CsvOptions) -> list[str]:
     return [name for name in names if name]
 
 
-def _check_ids(ids: list[str], lines: list[int], file: CsvFile) -> list[str]:
+def _check_ids(block: _Block, path: Path) -> None:
     seen: dict[str, int] = {}
-    for line, value in zip(lines, ids, strict=bool(ids)):
+    for line, value in zip(block.lines, block.ids, strict=True):
         if not value:
-            raise file.error(line, "the id is empty; every item needs one")
+            raise InvalidInputError(
+                f"{path.name}, line {line}: the id is empty; give each item one"
+            )
         if value in seen:
             raise DuplicateIdError(
-                f"{file.path.name}: the id {value!r} is on the lines {seen[value]} and {line}; "
+                f"{path.name}: the id {value!r} is on the lines {seen[value]} and {line}; "
                 "ids must differ"
             )
         seen[value] = line
-    return ids
 
 
 def _numbers(
@@ -296,6 +299,7 @@ def _make_manifest(
     first = start or 0
     ids: Array = np.arange(first, first + len(block.lines))
     if plan.ids is not None:
+        _check_ids(block, path)
         ids = np.asarray(block.ids, dtype=str)
     splits = column_splits(items) if start is None else {}
     return Manifest(items, ids, labels, names, splits, path.stem)

@@ -1,11 +1,12 @@
 """What every reader checks before it allocates: sizes that a file declares, and sparse pieces."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.errors import CorruptBundleError, InvalidInputError
+from acqh._core.errors import CorruptBundleError, InvalidInputError, LabelError
 
 # Rows of a chunk, where the caller does not say.
 CHUNK_SIZE = 8_192
@@ -42,6 +43,12 @@ def check_unpacked_size(path: Path, declared: int, file_size: int, max_bytes: in
             f"{path.name} has {file_size:,} bytes but its arrays would take {declared:,}, more "
             f"than the {limit:,} allowed; if you trust the file, give max_bytes={declared}"
         )
+
+
+def check_names_have_labels(names: Sequence[str] | None, path: Path) -> None:
+    """Refuse names of labels for a file that has no labels."""
+    if names is not None:
+        raise LabelError(f"label_names were given, but {path.name} has no labels")
 
 
 def check_compressed(

@@ -10,8 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Ints, Matrix, is_sparse
-from acqh._core.errors import InvalidInputError
+from acqh._core.errors import InvalidInputError, LabelError
 from acqh.data._multiview import MultiViewData
+from acqh.data._readers._limits import check_names_have_labels
 from acqh.data._readers._mat5 import Mat5File
 from acqh.data._readers._mat73 import Mat73File, is_hdf5
 from acqh.data._readers._matlayout import (
@@ -44,16 +45,18 @@ def read_mat(path: Path, options: MatOptions) -> MultiViewData:
     with _open(path, options.max_bytes) as file:
         plan = make_plan(file.variables, path.name, options.variables)
         blocks = _load_blocks(file, plan, path.name, options.orientation)
-        rows = {part: _row_numbers(file.load(name), name) for part, name in plan.rows.items()}
+        rows = {part: _whole_numbers(file.load(name), name) for part, name in plan.rows.items()}
     if WHOLE in blocks:
         whole = blocks[WHOLE]
         splits = _index_splits(rows)
     else:
         whole, splits = _join_parts(blocks, path.name)
     labels = whole.pop(LABELS, None)
-    if labels is not None and labels.shape[1] == 1:
-        labels = _class_numbers(labels)
-    names = None if labels is None else options.label_names
+    names = options.label_names
+    if labels is None:
+        check_names_have_labels(names, path)
+    elif labels.shape[1] == 1:
+        labels = _class_numbers(labels, names)
     return MultiViewData(whole, labels, label_names=names, splits=splits, name=path.stem)
 
 
@@ -84,15 +87,25 @@ def _items_first(matrix: Matrix, axis: int) -> Matrix:
     return sp.csr_array(turned) if is_sparse(turned) else np.ascontiguousarray(turned)
 
 
-def _class_numbers(labels: Matrix) -> Array:
-    column = labels.toarray() if is_sparse(labels) else labels
-    return np.asarray(column).ravel()
+def _class_numbers(labels: Matrix, names: Sequence[str] | None) -> Array:
+    """Return class numbers, or the names they count, from 1 unless one is 0."""
+    numbers = _whole_numbers(labels, "labels")
+    if names is None or set(map(str, np.unique(numbers))) <= set(names):
+        return numbers
+    first = 0 if (numbers == 0).any() else 1
+    if numbers.min() < first or numbers.max() - first >= len(names):
+        raise LabelError(
+            f"the class numbers go from {numbers.min()} to {numbers.max()} and do not count the "
+            f"{len(names)} label names"
+        )
+    named: Array = np.asarray(names)[numbers - first]
+    return named
 
 
-def _row_numbers(values: Matrix, name: str) -> Array:
+def _whole_numbers(values: Matrix, name: str) -> Array:
     numbers = np.asarray(values.toarray() if is_sparse(values) else values).ravel()
     if not np.all(np.isfinite(numbers)) or np.any(numbers != np.round(numbers)):
-        raise InvalidInputError(f"variable {name!r} must hold row numbers, but some are not whole")
+        raise InvalidInputError(f"the numbers in {name!r} must be whole, but some are not")
     return numbers.astype(np.int64)
 
 

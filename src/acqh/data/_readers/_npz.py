@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Matrix
+from acqh._core.arrays import Array, Matrix
 from acqh._core.errors import CorruptBundleError, InvalidInputError, LabelError, ViewError
 from acqh.data._multiview import MultiViewData
 from acqh.data._readers import _layout
 from acqh.data._readers._layout import EXTRA_PREFIX, Entry, Layout
+from acqh.data._readers._limits import check_names_have_labels
 from acqh.data._readers._store import ArrayStore, NpyFolder, NpzStore
 
 
@@ -42,24 +43,15 @@ def read_arrays(path: Path, options: ArrayOptions) -> MultiViewData:
         entries = _layout.find_entries(store)
         layout = _choose(entries, path, options)
         classes = _find_classes(store, layout, options)
-        data = _load(store, layout, classes)
         splits = {part: store.load(entry.name) for part, entry in layout.splits.items()}
-        if options.extra:
-            extra_layout = _extra_layout(entries, path, options)
-            extra = _load(store, extra_layout, classes)
-            has_ids = layout.ids is not None and extra_layout.ids is not None
-            ids = None if has_ids else np.arange(len(data) + len(extra))
-            data = MultiViewData.concat([data, extra], ids=ids)
-    return MultiViewData(
-        data.views,
-        data.labels,
-        ids=data.ids,
-        items=data.items,
-        label_names=data.label_names or None,
-        present=data.present,
-        splits=splits,
-        name=path.stem,
-    )
+        data = _load(store, layout, classes, splits)
+        if not options.extra:
+            return data
+        extra_layout = _extra_layout(entries, path, options)
+        extra = _load(store, extra_layout, classes)
+    has_ids = layout.ids is not None and extra_layout.ids is not None
+    ids = None if has_ids else np.arange(len(data) + len(extra))
+    return MultiViewData.concat([data, extra], ids=ids)._replace(splits=data.splits)
 
 
 def read_array_chunks(
@@ -95,11 +87,16 @@ def _choose(entries: Mapping[str, Entry], path: Path, options: ArrayOptions) -> 
     )
 
 
-def _load(store: ArrayStore, layout: Layout, classes: _Classes) -> MultiViewData:
+def _load(
+    store: ArrayStore,
+    layout: Layout,
+    classes: _Classes,
+    splits: Mapping[str, Array] | None = None,
+) -> MultiViewData:
     def get(entry: Entry, _: int) -> Matrix:
         return _layout.load(store, entry)
 
-    return _build(layout, classes, get, range(layout.n_items), store.path.stem)
+    return _build(layout, classes, get, range(layout.n_items), store.path.stem, splits)
 
 
 def _build(
@@ -108,6 +105,7 @@ def _build(
     get: Callable[[Entry, int], Matrix],
     rows: range,
     name: str,
+    splits: Mapping[str, Array] | None = None,
 ) -> MultiViewData:
     """Make data of some rows; `get` gives the next so many of an entry."""
     n = len(rows)
@@ -121,15 +119,17 @@ def _build(
         items={column: get(entry, n) for column, entry in layout.items.items()},
         label_names=classes.names,
         present={view: get(entry, n) for view, entry in layout.present.items()},
+        splits=splits,
         name=name,
     )
 
 
 def _find_classes(store: ArrayStore, layout: Layout, options: ArrayOptions) -> _Classes:
     """Fix the label columns for all chunks alike."""
-    if layout.labels is None:
-        return _Classes()
     names = options.label_names
+    if layout.labels is None:
+        check_names_have_labels(names, store.path)
+        return _Classes()
     if names is None and layout.label_names is not None:
         stored = store.load(layout.label_names.name)
         if stored.ndim != 1 or stored.dtype.kind != "U":

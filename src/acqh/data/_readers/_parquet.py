@@ -13,7 +13,7 @@ from acqh.data._multiview import MultiViewData
 from acqh.data._readers import _columns
 from acqh.data._readers._arrowfile import ArrowTable, rebatch
 from acqh.data._readers._columns import is_list, is_multi_hot, is_vector, list_lengths
-from acqh.data._readers._limits import CHUNK_SIZE
+from acqh.data._readers._limits import CHUNK_SIZE, check_names_have_labels
 from acqh.data._readers._tables import (
     ID_COLUMNS,
     LABEL_COLUMNS,
@@ -50,10 +50,8 @@ class _Plan:
 def read_table(path: Path, options: TableOptions) -> MultiViewData:
     """Read a whole file, or all files of a folder."""
     table = ArrowTable(path)
-    table.check_size(options.max_bytes)
     plan = _make_plan(table, options)
-    batches = list(table.batches(table.columns, CHUNK_SIZE))
-    whole = require("pyarrow").Table.from_batches(batches, schema=table.schema)
+    whole = table.whole(options.max_bytes)
     _check_rows(whole.num_rows, path)
     return _build(whole, plan, 0, path, official=True)
 
@@ -165,8 +163,11 @@ def _class_names(
     table: ArrowTable, labels: str | None, given: Sequence[str] | None
 ) -> tuple[str, ...] | None:
     """Return the names of the label columns; one pass over that column finds those in use."""
-    if labels is None or given is not None:
-        return None if given is None else tuple(str(name) for name in given)
+    if labels is None:
+        check_names_have_labels(given, table.path)
+        return None
+    if given is not None:
+        return tuple(str(name) for name in given)
     kind = table.schema.field(labels).type
     if is_multi_hot(kind):
         return None

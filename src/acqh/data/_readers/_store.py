@@ -6,6 +6,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal, Protocol, Self
@@ -154,6 +155,7 @@ class NpzStore:
     def __init__(self, path: Path, max_bytes: int | None = None) -> None:
         self.path = path
         self.headers: dict[str, Header] = {}
+        self._streams = ExitStack()
         try:
             self._zip = zipfile.ZipFile(path)
         except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
@@ -170,6 +172,7 @@ class NpzStore:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._streams.close()
         self._zip.close()
 
     def _read_headers(self, file_size: int, max_bytes: int | None) -> None:
@@ -243,7 +246,7 @@ class NpzStore:
             return _slices(_map(self.path, header, self._data_offset(info) + header.offset))
         if header.fortran and len(header.shape) > 1:
             return _slices(self.load(name))
-        handle = self._open(f"{name}.npy")
+        handle = self._streams.enter_context(self._open(f"{name}.npy"))
         handle.read(header.offset)
         row_shape = header.shape[1:]
 

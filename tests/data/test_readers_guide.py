@@ -1,0 +1,14 @@
+import doctest
+from pathlib import Path
+
+import pytest
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "files.md"
+
+
+def test_the_examples_of_the_guide_print_what_they_say(tmp_path: Path, monkeypatch) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.chdir(tmp_path)
+    found = doctest.testfile(str(GUIDE), module_relative=False)
+    assert found.attempted > 0
+    assert found.failed == 0
