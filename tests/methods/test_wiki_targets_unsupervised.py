@@ -55,3 +55,12 @@ def test_scm_seq_that_stops_at_a_rise_is_a_little_better(measure, n_bits, expect
 )
 def test_correlation_methods_use_the_nine_directions_there_are(measure, method, expected):
     assert measure(method, 16, database="hashed") == pytest.approx(expected, abs=5e-3)
+
+
+def test_qch_at_eight_bits_and_at_the_nine_that_ten_classes_give(measure):
+    assert measure("qch", 8, database="hashed", random_state=0) == pytest.approx(
+        (0.220, 0.260), abs=0.03
+    )
+    assert measure("qch", 32, database="hashed", random_state=0) == pytest.approx(
+        (0.213, 0.245), abs=0.03
+    )

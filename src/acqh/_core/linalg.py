@@ -86,7 +86,7 @@ def _least_norm_solver(gram: Floats) -> Callable[[Floats], Floats]:
     return solve
 
 
-def whiten(gram: Floats, ridge: float = 0.0) -> Floats:
+def whiten(gram: Floats, ridge: float = 0.0, *, floor: float = 0.0) -> Floats:
     """Return the directions in which a symmetric matrix is the identity.
 
     The columns R satisfy ``R.T @ (gram + ridge * I) @ R = I`` and span what the matrix itself
@@ -99,6 +99,8 @@ def whiten(gram: Floats, ridge: float = 0.0) -> Floats:
         Symmetric, positive semi-definite up to rounding.
     ridge : float
         Not negative.
+    floor : float
+        Eigenvalues up to this one count as zero too.
 
     Returns
     -------
@@ -112,7 +114,7 @@ def whiten(gram: Floats, ridge: float = 0.0) -> Floats:
            [0. ]])
     """
     values, vectors = scipy.linalg.eigh(np.asarray(gram, dtype=np.float64), check_finite=False)
-    keep = values > RANK_TOLERANCE * max(values[-1], 0.0)
+    keep = values > max(RANK_TOLERANCE * values[-1], floor)
     return np.asarray((vectors[:, keep] / np.sqrt(values[keep] + ridge))[:, ::-1])
 
 

@@ -12,7 +12,7 @@ from acqh._core.linalg import whiten
 from acqh.methods._centred import CentredRows
 from acqh.methods._label_products import unit_label_rows
 
-# Covariances below this share of the largest are rounding noise.
+# Covariances below this share of the largest that could be are rounding noise.
 ZERO_SHARE = 1e-6
 
 
@@ -37,7 +37,7 @@ def semantic_cross(left: CentredRows, right: CentredRows, labels: Matrix) -> Flo
 
 
 def paired_directions(
-    whiten_left: Floats, whiten_right: Floats, cross: Floats
+    whiten_left: Floats, whiten_right: Floats, cross: Floats, *, scale: float = 1.0
 ) -> tuple[Floats, Floats, Floats]:
     """Return the pairs of directions that covary, each uncorrelated with the others.
 
@@ -51,6 +51,9 @@ def paired_directions(
         From `acqh._core.linalg.whiten`.
     whiten_right : (n_right, rank_right)
     cross : (n_left, n_right)
+    scale : float
+        The largest covariance that could be: one for pairs, the number of items where each
+        meets every other.
 
     Returns
     -------
@@ -62,7 +65,7 @@ def paired_directions(
     u, covariances, vt = scipy.linalg.svd(
         whiten_left.T @ cross @ whiten_right, full_matrices=False, check_finite=False
     )
-    keep = covariances > ZERO_SHARE * covariances.max(initial=0.0)
+    keep = covariances > ZERO_SHARE * scale
     return whiten_left @ u[:, keep], whiten_right @ vt[keep].T, covariances[keep]
 
 

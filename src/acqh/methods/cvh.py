@@ -1,7 +1,7 @@
 """Cross-view hashing: the directions in which the views agree best."""
 
 from collections.abc import Sequence
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -99,7 +99,7 @@ class CVH(LinearBinaryMethod):
 
     view_range: ClassVar = (2, None)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_bits": [Interval(Integral, 1, None, closed="left")],
+        **LinearBinaryMethod._parameter_constraints,
         "graph": [StrOptions({"pairs", "labels"})],
         "ridge": [Interval(Real, 0, None, closed="left")],
     }
@@ -149,7 +149,7 @@ class CVH(LinearBinaryMethod):
             [view.gram() for view in each], coupling, self.ridge, self.n_bits
         )
         if not uses_labels:
-            couplings = couplings[couplings > ZERO_SHARE * couplings.max(initial=0.0)]
+            couplings = couplings[couplings > ZERO_SHARE]
         n_bits = limit_bits(self.n_bits, len(couplings), self.info.name)
         training.keep_in(self)
         self._keep_functions(

@@ -1,6 +1,6 @@
 """Semantic correlation maximisation with all bits at once."""
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 from acqh._core.linalg import whiten
@@ -60,7 +60,7 @@ class SCMOrth(LinearBinaryMethod):
 
     view_range: ClassVar = (2, 2)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_bits": [Interval(Integral, 1, None, closed="left")],
+        **LinearBinaryMethod._parameter_constraints,
         "ridge": [Interval(Real, 0, None, closed="left")],
     }
 
@@ -103,6 +103,7 @@ class SCMOrth(LinearBinaryMethod):
             whiten(x.gram(), self.ridge),
             whiten(y.gram(), self.ridge),
             semantic_cross(x, y, training.labels),
+            scale=training.n_items,
         )
         n_bits = limit_bits(self.n_bits, len(covariances), self.info.name)
         training.keep_in(self)

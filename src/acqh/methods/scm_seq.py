@@ -1,6 +1,6 @@
 """Semantic correlation maximisation bit by bit."""
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -132,7 +132,7 @@ class SCMSeq(LinearBinaryMethod):
 
     view_range: ClassVar = (2, 2)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_bits": [Interval(Integral, 1, None, closed="left")],
+        **LinearBinaryMethod._parameter_constraints,
         "ridge": [Interval(Real, 0, None, closed="left")],
         "stop_at_rise": ["boolean"],
     }
@@ -176,7 +176,7 @@ class SCMSeq(LinearBinaryMethod):
         white = whiten(x.gram(), self.ridge), whiten(y.gram(), self.ridge)
         cross = semantic_cross(x, y, training.labels)
         # Nothing can be fitted where no direction of one view covaries with one of the other.
-        *_, covariances = paired_directions(*white, cross)
+        *_, covariances = paired_directions(*white, cross, scale=training.n_items)
         limit_bits(1, len(covariances), self.info.name)
         found = learn_bits(white, (x, y), cross, self.n_bits, until_rise=self.stop_at_rise)
         if len(found[0]) < self.n_bits:

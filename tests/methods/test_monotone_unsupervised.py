@@ -1,0 +1,29 @@
+"""Objectives of the other methods whose every step is a minimum never rise either."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import acqh
+from acqh._core.errors import FewerBitsWarning
+
+MONOTONE = ["qch"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", MONOTONE)
+def test_the_objective_never_rises(name, seed):
+    data = acqh.make_multiview(
+        90, {"image": 12, "text": 8}, n_labels=5, single_label=seed > 0, random_state=seed
+    )
+    cls = acqh.methods.get(name)
+    sizes = {"n_anchors": 30} if "n_anchors" in cls().get_params() else {}
+    for n_bits in (3, 17):
+        method = cls(n_bits, random_state=seed, **sizes)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FewerBitsWarning)
+            method.fit(data.views, data.labels)
+        values = np.array(method.objective_)
+        assert len(values) == method.n_iter_ > 1
+        assert np.all(np.diff(values) <= 1e-9 * np.abs(values[:-1]))
