@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.io
 import scipy.sparse as sp
 
 _CLASSES = {"float64": "double", "float32": "single", "bool": "logical", "str": "char"}
@@ -59,3 +60,12 @@ def _write_sparse(group: Any, name: str, matrix: sp.csc_array) -> None:
 @pytest.fixture
 def save_new_mat() -> Callable[[Path, Mapping[str, Any]], None]:
     return _save_new_mat
+
+
+@pytest.fixture(params=["v5", "v5 compressed", "v7.3"])
+def save_mat(request) -> Callable[[Path, Mapping[str, Any]], None]:
+    """Write a Matlab file, in each of the formats in turn."""
+    if request.param == "v7.3":
+        return _save_new_mat
+    compressed = request.param != "v5"
+    return lambda path, variables: scipy.io.savemat(path, variables, do_compression=compressed)

@@ -104,6 +104,7 @@ def packed(content: bytes) -> bytes:
         (element(14, element(6, bytes(8)) + element(9, bytes(16))), "has no size"),
         (matrix("a", (3,), b""), r"has the size \(3,\)"),
         (matrix("a", (-1, 3), b""), r"has the size \(-1, 3\)"),
+        (matrix("a", (1, 3)), "ends inside a variable"),
         (matrix("a", (1, 3), struct.pack("<II", 9 | 5 << 16, 0)), "longer than the variable"),
         (matrix("a", (1, 3), struct.pack("<II", 9, 1000)), "longer than the variable"),
         (matrix("a", (1, 3), element(77, bytes(24))), "unknown type 77"),

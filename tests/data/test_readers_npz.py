@@ -1,5 +1,6 @@
 """Reading .npz files of the usual layout, whole and in chunks."""
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +126,17 @@ def test_class_numbers_beyond_the_names_are_an_error(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", image=np.eye(2), labels=np.array([0, 5]))
     with pytest.raises(LabelError, match="go from 0 to 5 and neither are nor count the 2"):
         read(tmp_path / "a.npz", label_names=["cat", "dog"])
+
+
+def test_ids_of_other_rows_are_left_alone(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", image=np.eye(2), labels=np.eye(2), image_id=np.arange(5, 10))
+    assert read(tmp_path / "a.npz").ids.tolist() == [0, 1]
+
+
+def test_arrays_of_the_second_format_are_read(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive, archive.open("x.npy", "w") as member:
+        np.lib.format.write_array(member, np.eye(3), version=(2, 0))
+    np.testing.assert_array_equal(read(tmp_path / "a.npz").views["x"], np.eye(3))
 
 
 def test_views_labels_and_ids_can_be_named(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_a_pickle_called_npy_inside_is_refused(tmp_path: Path) -> None:
 
 def test_a_head_that_promises_more_than_the_member_holds_is_refused(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "a.npz", {"image.npy": npy_head((10**12, 10**3)) + b"x" * 8})
-    with pytest.raises(CorruptBundleError, match="its head promises"):
+    with pytest.raises(CorruptBundleError, match="its header promises"):
         read(path)
 
 
@@ -135,6 +135,31 @@ def test_members_that_overlap_are_refused(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(CorruptBundleError, match="overlap"):
         read(path)
+
+
+def test_a_member_that_says_it_is_longer_than_the_file_is_refused(tmp_path: Path) -> None:
+    content = npy_head((100, 8)) + bytes(64)
+    path = write_zip(tmp_path / "a.npz", {"image.npy": content})
+    changed = bytearray(path.read_bytes())
+    size_at = changed.rindex(b"PK\x01\x02") + 24
+    struct.pack_into("<I", changed, size_at, len(npy_head((100, 8))) + 6400)
+    path.write_bytes(changed)
+    with pytest.raises(CorruptBundleError, match="ends too early"):
+        read(path)
+    with pytest.raises(CorruptBundleError, match="is cut off"):
+        read_in_chunks(path)
+
+
+def test_damage_inside_packed_values_is_found(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).normal(size=(2000, 8))
+    np.savez_compressed(tmp_path / "a.npz", image=values)
+    content = bytearray((tmp_path / "a.npz").read_bytes())
+    content[60_000:60_100] = bytes(100)
+    (tmp_path / "a.npz").write_bytes(content)
+    with pytest.raises(CorruptBundleError, match=r"array 'image' of a\.npz is damaged"):
+        read(tmp_path / "a.npz")
+    with pytest.raises(CorruptBundleError, match=r"array 'image' of a\.npz is damaged"):
+        read_in_chunks(tmp_path / "a.npz")
 
 
 def test_packing_that_numpy_never_uses_is_refused(tmp_path: Path) -> None:

@@ -271,7 +271,7 @@ def _is_number(cell: str) -> bool:
 
 def _join(blocks: list[_Block], path: Path) -> _Block:
     if not blocks:
-        raise InvalidInputError(f"{path.name} has a head but no rows; give at least one item")
+        raise InvalidInputError(f"{path.name} has a header but no rows; give at least one item")
     if len(blocks) == 1:
         return blocks[0]
     return _Block(

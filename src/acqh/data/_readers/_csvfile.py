@@ -13,17 +13,17 @@ _MAX_LINE_BYTES = 16 * 2**20
 
 
 class CsvFile:
-    """An open CSV (or, by its ending, TSV) file whose head has been read and checked.
+    """An open CSV (or, by its ending, TSV) file whose header has been read and checked.
 
     Parameters
     ----------
     path : Path
-        UTF-8, with a head of column names.
+        UTF-8, with a header of column names.
 
     Raises
     ------
     InvalidInputError
-        The file is empty, or its head is not one.
+        The file is empty, or its header is not one.
     """
 
     def __init__(self, path: Path) -> None:
@@ -33,7 +33,7 @@ class CsvFile:
         self._n_lines = 0
         self._reader = csv.reader(self._lines(), delimiter=delimiter, strict=True)
         try:
-            self.columns = self._read_head()
+            self.columns = self._read_header_row()
         except BaseException:
             self._handle.close()
             raise
@@ -80,10 +80,12 @@ class CsvFile:
             if fields:
                 return line, fields
 
-    def _read_head(self) -> list[str]:
+    def _read_header_row(self) -> list[str]:
         first = self._next()
         if first is None:
-            raise InvalidInputError(f"{self.path.name} is empty; give a head and at least one row")
+            raise InvalidInputError(
+                f"{self.path.name} is empty; give a header and at least one row"
+            )
         line, columns = first
         columns = [column.strip() for column in columns]
         for position, column in enumerate(columns, start=1):
@@ -99,6 +101,6 @@ class CsvFile:
             line, fields = row
             if len(fields) != len(self.columns):
                 raise self.error(
-                    line, f"{len(fields)} fields, but the head has {len(self.columns)}"
+                    line, f"{len(fields)} fields, but the header has {len(self.columns)}"
                 )
             yield line, fields

@@ -159,7 +159,7 @@ def read_manifest(path: str | PathLike[str], **options: Any) -> Manifest:
     Parameters
     ----------
     path : path
-        CSV (or TSV) in UTF-8 with a head; pictures are named relative to the file.
+        CSV (or TSV) in UTF-8 with a header; pictures are named relative to the file.
     **options
         `image`, `text`, `labels`, `ids`: the columns, by default those names (``id`` for ids).
         `label_separator`: between the labels of one item, by default ``|``. `label_names`: all

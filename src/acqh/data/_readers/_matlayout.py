@@ -35,12 +35,6 @@ class Plan:
     rows: Mapping[str, str]
 
     @property
-    def views(self) -> tuple[str, ...]:
-        """The views, which every part has."""
-        first = next(iter(self.parts.values()))
-        return tuple(role for role in first if role != LABELS)
-
-    @property
     def has_labels(self) -> bool:
         """Whether the parts have labels."""
         return LABELS in next(iter(self.parts.values()))

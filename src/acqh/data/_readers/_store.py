@@ -28,7 +28,7 @@ Take = Callable[[int], Any]
 
 @dataclass(frozen=True)
 class Header:
-    """What the head of a .npy file says: shape, dtype, order, and where the values start."""
+    """What the header of a .npy file says: shape, dtype, order, and where the values start."""
 
     shape: tuple[int, ...]
     dtype: "np.dtype[Any]"
@@ -55,12 +55,12 @@ class ArrayStore(Protocol):
 
 
 def read_header(handle: IO[bytes], where: str) -> Header:
-    """Read and check the head of a .npy file; nothing of it is executed.
+    """Read and check the header of a .npy file; nothing of it is executed.
 
     Raises
     ------
     CorruptBundleError
-        It is not the head of a .npy file.
+        It is not the header of a .npy file.
     """
     try:
         version = np.lib.format.read_magic(handle)
@@ -126,7 +126,7 @@ class NpyFolder:
             expected = header.offset + header.n_bytes
             if not header.dtype.hasobject and file.stat().st_size != expected:
                 raise CorruptBundleError(
-                    f"{file.name} has {file.stat().st_size:,} bytes, but its head promises "
+                    f"{file.name} has {file.stat().st_size:,} bytes, but its header promises "
                     f"{expected:,}; it is cut off or damaged"
                 )
             self.headers[file.stem] = header
@@ -211,7 +211,7 @@ class NpzStore:
             header = read_header(handle, where)
         if not header.dtype.hasobject and header.offset + header.n_bytes != info.file_size:
             raise CorruptBundleError(
-                f"{where} has {info.file_size:,} bytes, but its head promises "
+                f"{where} has {info.file_size:,} bytes, but its header promises "
                 f"{header.offset + header.n_bytes:,}; it is cut off or damaged"
             )
         return header
