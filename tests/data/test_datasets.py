@@ -115,7 +115,8 @@ def test_the_environment_variable_names_the_folder(data_dir, monkeypatch):
 
 
 def test_every_name_is_listed_with_what_is_missing_and_how_it_differs(tmp_path):
-    infos = acqh.list_datasets(tmp_path)
+    embedded, *infos = acqh.list_datasets(tmp_path)
+    assert embedded.name == "emoji"
     assert [info.name for info in infos] == NAMES
     for info in infos:
         assert not info.found
@@ -214,7 +215,7 @@ def test_deep_features_leave_text_only_items_without_a_picture(tmp_path):
 def test_the_file_an_option_needs_is_named(tmp_path):
     write_small_mirflickr(tmp_path, deep_ids=np.arange(1, 6))
     (tmp_path / "mirflickr25k_deep.npz").unlink()
-    assert acqh.list_datasets(tmp_path)[0].found
+    assert acqh.list_datasets(tmp_path)[1].found
     with pytest.raises(DatasetNotFoundError, match=r"mirflickr25k_deep\.npz: image"):
         acqh.load_dataset("mirflickr25k", tmp_path, verify=False, features="deep")
 
@@ -250,7 +251,7 @@ def test_nuswide10_is_read_from_matlab_too(tmp_path):
 
 
 def test_an_unknown_name_or_option_lists_the_known_ones(tmp_path):
-    with pytest.raises(InvalidInputError, match=f"'coco'; there are {', '.join(NAMES)}"):
+    with pytest.raises(InvalidInputError, match=f"'coco'; there are emoji, {', '.join(NAMES)}"):
         acqh.load_dataset("coco")
     with pytest.raises(InvalidInputError, match="no option 'colour'; its options: features"):
         acqh.load_dataset("mirflickr25k", tmp_path, colour=True)

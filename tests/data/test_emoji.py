@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import acqh
 from acqh._core.linalg import solve_spd
 from acqh.data import MultiViewData
 from acqh.data._emoji import emoji_words, load_emoji
@@ -27,6 +28,14 @@ def test_shapes_and_names() -> None:
     assert len(DATA.label_names) == 9
     assert len(set(DATA.items["subgroup"])) == 98
     assert len(set(DATA.items["name"])) == len(set(DATA.ids.tolist())) == 1906
+
+
+def test_it_is_a_named_data_set_without_files() -> None:
+    info = acqh.list_datasets()[0]
+    data = acqh.load_dataset(info.name)
+    assert info.found
+    assert (info.n_items, info.n_labels) == (len(data), len(data.label_names))
+    assert f"{len(emoji_words()):,} words" in info.views["text"]
 
 
 def test_every_item_has_one_group_and_some_text() -> None:

@@ -72,7 +72,7 @@ def list_datasets(data_dir: str | os.PathLike[str] | None = None) -> list[Datase
     Examples
     --------
     >>> [info.name for info in list_datasets()]
-    ['mirflickr25k', 'nuswide10', 'uci_mfeat', 'wiki']
+    ['emoji', 'mirflickr25k', 'nuswide10', 'uci_mfeat', 'wiki']
     """
     folder = data_folder(data_dir)
     found = []
@@ -137,8 +137,8 @@ def load_dataset(
     >>> acqh.load_dataset("coco")
     Traceback (most recent call last):
         ...
-    acqh._core.errors.InvalidInputError: no data set is called 'coco'; there are mirflickr25k,
-    nuswide10, uci_mfeat, wiki
+    acqh._core.errors.InvalidInputError: no data set is called 'coco'; there are emoji,
+    mirflickr25k, nuswide10, uci_mfeat, wiki
     """
     if name not in DATASETS:
         raise InvalidInputError(
