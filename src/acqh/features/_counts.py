@@ -102,9 +102,9 @@ class TagSVD(ClassNamePrefixFeaturesOutMixin, FeatureMap):
 
     Attributes
     ----------
-    components_ : (n_components_, n_features) float64
+    components_ : (n_used, n_features) float64
         Orthonormal rows; the largest entry of each is positive.
-    singular_values_ : (n_components_,) float64
+    singular_values_ : (n_used,) float64
         In descending order.
 
     Examples
@@ -163,7 +163,7 @@ class TagSVD(ClassNamePrefixFeaturesOutMixin, FeatureMap):
 
         Returns
         -------
-        (n_items, n_components_)
+        (n_items, n_used)
         """
         X = self._check_transform(X)
         return np.asarray(X @ self.components_.T.astype(X.dtype, order="C"))

@@ -78,11 +78,11 @@ class RBFAnchors(ClassNamePrefixFeaturesOutMixin, FeatureMap):
 
     Attributes
     ----------
-    anchors_ : (n_anchors_, n_features)
+    anchors_ : (n_used, n_features)
         CSR where random anchors were drawn from sparse rows.
     sigma_ : float
         One where all distances are zero.
-    offset_ : (n_anchors_,) float64
+    offset_ : (n_used,) float64
         What is subtracted from the features; zeros for variants that do not centre.
 
     Examples
@@ -158,7 +158,7 @@ class RBFAnchors(ClassNamePrefixFeaturesOutMixin, FeatureMap):
 
         Returns
         -------
-        (n_items, n_anchors_), with one more column of ones for ``rbf_fixed``
+        (n_items, n_used), with one more column of ones for ``rbf_fixed``
         """
         X = self._check_transform(X)
         variant = _VARIANTS[self.variant]
