@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from acqh.data import MultiViewData, read_chunks, save_npz
 
-N_ITEMS, WIDTH, CHUNK = 20_000, 128, 500
+N_ITEMS, WIDTH, CHUNK = 8_000, 128, 200
 CHUNK_BYTES = CHUNK * WIDTH * 8
 
 
