@@ -1,1 +1,6 @@
 """CodeIndex and HammingIndex: exact search over codes."""
+
+from acqh.index._code_index import CodeIndex
+from acqh.index._result import SearchResult
+
+__all__ = ["CodeIndex", "SearchResult"]

@@ -1,0 +1,217 @@
+"""What every index does alike: keep items under ids, and change them while others search."""
+
+import threading
+from abc import ABC, abstractmethod
+from typing import Any, Generic, Self
+
+import numpy as np
+
+from acqh._core.arrays import Array
+from acqh._core.errors import DuplicateIdError, InvalidInputError, UnknownIdError
+from acqh.index._ids import NO_NUMBER, IdTable, RunningIds, kind_of, read_ids, table_of
+from acqh.index._snapshot import Part, S, Snapshot
+
+# Rows are numbered in four bytes.
+MAX_ROWS = 2**32
+
+
+class BaseIndex(ABC, Generic[S]):
+    """Items under ids, in immutable snapshots.
+
+    A subclass says how codes are checked and laid out, and how they are searched. Changes take a
+    lock, make a new snapshot and put it in place in one step. Readers take the snapshot that is in
+    place when they start, and wait for nobody.
+    """
+
+    def __init__(self) -> None:
+        self._snapshot: Snapshot[S] = Snapshot()
+        self._change = threading.Lock()
+
+    @abstractmethod
+    def _check_codes(self, codes: Any) -> Array:
+        """Return the codes as the segment takes them; raise InvalidInputError."""
+
+    @abstractmethod
+    def _no_codes(self) -> Array:
+        """Return no codes, of the right width."""
+
+    @abstractmethod
+    def _segment_of(self, codes: Array) -> S:
+        """Lay out checked codes, one a row."""
+
+    def __len__(self) -> int:
+        return len(self._snapshot)
+
+    def __contains__(self, identifier: object) -> bool:
+        snapshot = self._snapshot
+        return snapshot.row_of(identifier) >= 0
+
+    @property
+    def ids(self) -> Array:
+        """The ids, in order of insertion: (n_items,) int64, or object for texts."""
+        return self._snapshot.ids()
+
+    @property
+    def codes(self) -> Array:
+        """The codes, in order of insertion: (n_items, bytes an item) uint8."""
+        codes = [part.segment.codes()[part.live_rows()] for part in self._snapshot.parts]
+        return np.concatenate(codes) if codes else self._no_codes()
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of everything kept for the items: codes, row numbers and ids."""
+        return sum(part.nbytes + part.ids.nbytes for part in self._snapshot.parts)
+
+    @property
+    def bytes_per_item(self) -> float:
+        """Bytes of codes and row numbers, without ids, divided by the number of items."""
+        snapshot = self._snapshot
+        return sum(part.nbytes for part in snapshot.parts) / max(len(snapshot), 1)
+
+    def add(self, codes: Any, ids: Any = None) -> Self:
+        """Add items.
+
+        Parameters
+        ----------
+        codes : (n, bytes an item) integers
+        ids : iterable of n whole numbers or of n str, optional
+            One kind for the whole index; -1 is taken, results carry it where there is no item.
+            Running numbers if not given, from one more than the largest number ever used.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DuplicateIdError
+            An id occurs twice or is there already; nothing was added. Use `upsert` to replace.
+        InvalidInputError
+            Codes or ids of the wrong shape, type or range; nothing was added.
+        """
+        codes = self._check_codes(codes)
+        with self._change:
+            table = self._read_table(ids, len(codes))
+            if ids is not None:
+                self._refuse_known(table)
+            self._publish(self._snapshot, codes, table)
+        return self
+
+    def upsert(self, codes: Any, ids: Any) -> Self:
+        """Add items, in place of those that have the same ids.
+
+        A replaced item counts as inserted now: ties are broken accordingly.
+
+        Parameters
+        ----------
+        codes : (n, bytes an item) integers
+        ids : iterable of n whole numbers or of n str
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DuplicateIdError
+            An id occurs twice in `ids`; nothing was changed.
+        InvalidInputError
+            Codes or ids of the wrong shape, type or range; nothing was changed.
+        """
+        codes = self._check_codes(codes)
+        if ids is None:
+            raise InvalidInputError("upsert needs ids; to add items under new ids use add")
+        with self._change:
+            table = self._read_table(ids, len(codes))
+            rows = self._snapshot.find(table.take(np.arange(len(table))))
+            self._publish(self._snapshot.without(rows[rows >= 0]), codes, table)
+        return self
+
+    def remove(self, ids: Any) -> Self:
+        """Remove items.
+
+        Parameters
+        ----------
+        ids : iterable of whole numbers or of str
+            An id that occurs twice is removed once.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        UnknownIdError
+            An id is not there; nothing was removed.
+        InvalidInputError
+            The ids are not of this index's kind.
+        """
+        wanted = read_ids(ids)
+        with self._change:
+            snapshot = self._snapshot
+            self._check_kind(wanted)
+            rows = snapshot.find(wanted)
+            if (rows < 0).any():
+                unknown = wanted[np.argmin(rows)]
+                raise UnknownIdError(f"no item has the id {unknown!r}; nothing was removed")
+            self._snapshot = snapshot.without(np.unique(rows))
+        return self
+
+    def compact(self) -> Self:
+        """Join all parts and drop what removed items still take; never needed, only quicker.
+
+        Returns
+        -------
+        self
+        """
+        with self._change:
+            self._snapshot = self._snapshot.joined()
+        return self
+
+    def _locate(self, identifier: Any) -> tuple[Part[S], int]:
+        """Return the part and the row within it of one item, or raise UnknownIdError."""
+        snapshot = self._snapshot
+        row = snapshot.row_of(identifier)
+        if row < 0:
+            raise UnknownIdError(f"no item has the id {identifier!r}")
+        number = int(np.searchsorted(snapshot.first_rows, row, side="right")) - 1
+        return snapshot.parts[number], row - int(snapshot.first_rows[number])
+
+    def _publish(self, snapshot: Snapshot[S], codes: Array, table: IdTable) -> None:
+        """Put a snapshot with new items in place, in one step."""
+        if len(codes) == 0:
+            return
+        if snapshot.first_rows[-1] + len(codes) > MAX_ROWS:
+            raise InvalidInputError(f"an index holds at most {MAX_ROWS} items")
+        next_number = snapshot.next_number
+        if table.kind == "number":
+            next_number = max(next_number, table.largest() + 1)
+        part = Part.of(self._segment_of(codes), table)
+        self._snapshot = snapshot.with_part(part, table.kind, next_number)
+
+    def _read_table(self, ids: Any, n: int) -> IdTable:
+        if ids is None:
+            if self._snapshot.kind == "text":
+                raise InvalidInputError("the ids of this index are texts; give the new ones too")
+            return RunningIds(self._snapshot.next_number, n)
+        values = read_ids(ids)
+        if len(values) != n:
+            raise InvalidInputError(f"{len(values)} ids for {n} items; give one id an item")
+        self._check_kind(values)
+        if kind_of(values) == "number" and (values == NO_NUMBER).any():
+            raise InvalidInputError(f"{NO_NUMBER} cannot be an id: results mark missing items so")
+        return table_of(values)
+
+    def _check_kind(self, values: Array) -> None:
+        kind = self._snapshot.kind
+        if kind is not None and len(values) and kind_of(values) != kind:
+            raise InvalidInputError(f"the ids of this index are {kind}s, got {values[0]!r}")
+
+    def _refuse_known(self, table: IdTable) -> None:
+        values = table.take(np.arange(len(table)))
+        known = np.flatnonzero(self._snapshot.find(values) >= 0)
+        if known.size:
+            raise DuplicateIdError(
+                f"id {values[known[0]]!r} is in the index already ({known.size} such); "
+                "use upsert to replace items"
+            )

@@ -1,0 +1,104 @@
+"""Checks of what callers hand to an index."""
+
+import os
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Array, Floats, check_positive_int, first_bad_row
+from acqh._core.errors import InvalidInputError
+
+MAX_CODEBOOKS = 16
+MAX_CODEBOOK_SIZE = 256
+# A thread is worth starting for this many queries.
+_QUERIES_A_THREAD = 32
+
+
+def as_codebooks(codebooks: Any) -> Floats:
+    """Return codebooks as a float32 copy, or raise InvalidInputError.
+
+    Examples
+    --------
+    >>> as_codebooks([[[1, 2], [3, 4]]]).shape
+    (1, 2, 2)
+    """
+    array = np.asarray(codebooks)
+    if array.ndim != 3 or array.dtype.kind not in "iuf":
+        raise InvalidInputError(
+            "codebooks must be numbers of shape (n_codebooks, codebook_size, n_components), got "
+            f"{array.dtype} of shape {array.shape}"
+        )
+    m, n, n_components = array.shape
+    if not (1 <= m <= MAX_CODEBOOKS and 1 <= n <= MAX_CODEBOOK_SIZE and n_components >= 1):
+        raise InvalidInputError(
+            f"codebooks have shape {array.shape}; give 1 to {MAX_CODEBOOKS} codebooks of 1 to "
+            f"{MAX_CODEBOOK_SIZE} words with at least one component"
+        )
+    with np.errstate(over="ignore"):
+        single = np.array(array, dtype=np.float32, order="C")
+    if not np.isfinite(single).all():
+        raise InvalidInputError("codebooks have a value that is NaN, infinite or beyond float32")
+    single.setflags(write=False)
+    return single
+
+
+def as_codes(codes: Any, n_codebooks: int, codebook_size: int) -> Array:
+    """Return codes as (n_items, n_codebooks) uint8, or raise InvalidInputError.
+
+    Examples
+    --------
+    >>> as_codes([[0, 1]], n_codebooks=2, codebook_size=2)
+    array([[0, 1]], dtype=uint8)
+    """
+    array = np.asarray(codes)
+    if array.size == 0 and array.dtype.kind == "f":  # an empty list
+        array = array.astype(np.uint8)
+    if array.dtype.kind not in "iu":
+        raise InvalidInputError(f"codes must be whole numbers, got dtype {array.dtype}")
+    if array.ndim != 2 or array.shape[1] != n_codebooks:
+        raise InvalidInputError(
+            f"codes have shape {array.shape}; give a row of {n_codebooks} words for each item"
+        )
+    if array.size and (array.min() < 0 or array.max() >= codebook_size):
+        wrong = array[(array < 0) | (array >= codebook_size)][0]
+        raise InvalidInputError(
+            f"a code has the word {wrong}, but words are numbered 0 to {codebook_size - 1}"
+        )
+    return array.astype(np.uint8, copy=False)
+
+
+def as_queries(queries: Any, n_components: int) -> Floats:
+    """Return queries as (n_queries, n_components) float32, or raise InvalidInputError.
+
+    Examples
+    --------
+    >>> as_queries([[1, 2]], n_components=2)
+    array([[1., 2.]], dtype=float32)
+    """
+    array = np.asarray(queries)
+    if array.dtype.kind not in "buif":
+        raise InvalidInputError(f"queries must be numbers, got dtype {array.dtype}")
+    if array.ndim != 2 or array.shape[1] != n_components:
+        raise InvalidInputError(
+            f"queries have shape {array.shape}; give a row of {n_components} components for each"
+        )
+    with np.errstate(over="ignore"):
+        single = np.ascontiguousarray(array, dtype=np.float32)
+    row = first_bad_row(single)
+    if row is not None:
+        raise InvalidInputError(f"query {row} has a value that is NaN, infinite or beyond float32")
+    return single
+
+
+def as_thread_count(n_threads: int | None, n_queries: int) -> int:
+    """Return how many threads to use, by default as many as there are cores and work for.
+
+    Examples
+    --------
+    >>> as_thread_count(3, n_queries=2), as_thread_count(None, n_queries=2)
+    (2, 1)
+    """
+    if n_threads is not None:
+        return max(1, min(check_positive_int(n_threads, "n_threads"), n_queries))
+    n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, min(n_cores or 1, n_queries // _QUERIES_A_THREAD))

@@ -1,0 +1,151 @@
+"""CodeIndex: exact search over additive codes."""
+
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Array, Floats, check_positive_int
+from acqh.index._base import BaseIndex
+from acqh.index._checks import as_codebooks, as_codes, as_queries, as_thread_count
+from acqh.index._filters import rows_allowed
+from acqh.index._result import SearchResult
+from acqh.index._search import Target, search_targets
+from acqh.index._segment import CodeSegment
+from acqh.index._snapshot import ALL_ROWS, Snapshot, pack_bits
+
+# Where a filter leaves at most one row in this many, they are copied out before the search.
+_RESTRICT_PART = 16
+
+
+class CodeIndex(BaseIndex[CodeSegment]):
+    """Exact search over items stored as a few bytes each.
+
+    An item's code names one word of each codebook; the item stands for the sum of its words. Its
+    score for a query is the inner product with that sum, computed in float32 as the sum of one
+    table entry a codebook, first codebook first. A search returns the items of highest score,
+    exactly; equal scores are ordered by insertion.
+
+    Codes are kept sorted by their first words, and whole runs of items whose score cannot reach the
+    k-th best are skipped. Where many items share a code, it is scored once and kept once.
+
+    Searching is safe while another thread changes the index: a search works on the state it found
+    when it started, and never waits.
+
+    Parameters
+    ----------
+    codebooks : (n_codebooks, codebook_size, n_components) floats
+        1 to 16 codebooks of 1 to 256 words; kept as float32.
+
+    Raises
+    ------
+    InvalidInputError
+        Codebooks of the wrong shape, or with a value that is not finite in float32.
+
+    Examples
+    --------
+    >>> codebooks = np.array([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [0.5, 0.5]]])
+    >>> index = CodeIndex(codebooks).add([[0, 0], [0, 1], [1, 1]], ids=["a", "b", "c"])
+    >>> result = index.search([[1.0, 0.0]], k=2)
+    >>> result.ids, result.scores
+    (array([['b', 'a']], dtype=object), array([[1.5, 1. ]], dtype=float32))
+    """
+
+    def __init__(self, codebooks: Any) -> None:
+        super().__init__()
+        self._codebooks = as_codebooks(codebooks)
+        # Words last, so that a table is filled along contiguous memory.
+        self._words = np.ascontiguousarray(self._codebooks.transpose(0, 2, 1))
+
+    def __repr__(self) -> str:
+        m, n, dim = self._codebooks.shape
+        return f"<CodeIndex: {len(self)} items, {m} codebooks of {n} words, {dim} components>"
+
+    @property
+    def codebooks(self) -> Floats:
+        """The codebooks, (n_codebooks, codebook_size, n_components) float32, read-only."""
+        return self._codebooks
+
+    def search(
+        self,
+        queries: Any,
+        k: int,
+        filter: Any = None,  # noqa: A002
+        n_threads: int | None = None,
+    ) -> SearchResult:
+        """Find the items of highest score.
+
+        Parameters
+        ----------
+        queries : (n_queries, n_components) floats
+            Used as float32.
+        k : int
+            How many items to find for each query, at least 1.
+        filter : callable, (n_items,) bool, or iterable of ids, optional
+            Only these items may be found. A mask says it of each item in the order of `ids`; a
+            callable gets the array of all ids and returns such a mask; ids that are not there are
+            ignored.
+        n_threads : int, optional
+            Threads to share the queries among; as many as there are cores, if not given.
+
+        Returns
+        -------
+        SearchResult
+            Empty rows, with counts of 0, where no item may be found.
+
+        Raises
+        ------
+        InvalidInputError
+            A query is not finite, has the wrong number of components, or is so large that scores
+            overflow; k or n_threads is below 1; the filter does not fit the index.
+        """
+        queries = as_queries(queries, self._codebooks.shape[2])
+        k = check_positive_int(k, "k")
+        n_threads = as_thread_count(n_threads, len(queries))
+        snapshot = self._snapshot
+        targets = _targets(snapshot, filter)
+        top = search_targets(self._words, targets, queries, k, len(snapshot), n_threads)
+        return SearchResult(snapshot.take_ids(top.rows), top.scores, top.counts)
+
+    def reconstruct(self, identifier: Any) -> Floats:
+        """Return the vector an item stands for, the sum of its words: (n_components,) float32.
+
+        Reads the row numbers of the item's segment, so its cost grows with the index.
+
+        Raises
+        ------
+        UnknownIdError
+            No item has this id.
+        """
+        part, row = self._locate(identifier)
+        vector = np.zeros(self._codebooks.shape[2], dtype=np.float32)
+        for words, word in zip(self._codebooks, part.segment.code_of(row), strict=True):
+            vector += words[word]
+        return vector
+
+    def _check_codes(self, codes: Any) -> Array:
+        m, n, _ = self._codebooks.shape
+        return as_codes(codes, m, n)
+
+    def _no_codes(self) -> Array:
+        return np.empty((0, len(self._codebooks)), dtype=np.uint8)
+
+    def _segment_of(self, codes: Array) -> CodeSegment:
+        return CodeSegment.of(codes, self._codebooks.shape[1])
+
+
+def _targets(snapshot: Snapshot[CodeSegment], filter_: Any) -> list[Target]:
+    """Return the segments to search, the largest first: it raises thresholds soonest."""
+    targets = []
+    masks = None if filter_ is None else rows_allowed(snapshot, filter_)
+    for number, part in enumerate(snapshot.parts):
+        segment, allowed = part.segment, part.live
+        if masks is not None:
+            n_allowed = int(np.count_nonzero(masks[number]))
+            if n_allowed == 0:
+                continue
+            if n_allowed * _RESTRICT_PART <= segment.n_rows:
+                segment, allowed = segment.restrict(masks[number]), ALL_ROWS
+            else:
+                allowed = pack_bits(masks[number])
+        targets.append(Target(segment.runs, int(snapshot.first_rows[number]), allowed))
+    return sorted(targets, key=lambda target: -len(target.runs.tails))

@@ -1,0 +1,76 @@
+"""Turn the ``filter`` of a search into the rows that may be found."""
+
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Bools
+from acqh._core.errors import InvalidInputError
+from acqh.index._ids import kind_of, read_ids
+from acqh.index._snapshot import S, Snapshot
+
+
+def rows_allowed(snapshot: Snapshot[S], filter_: Any) -> list[Bools]:
+    """Read a filter.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+    filter_ : callable, (n_items,) bool, or iterable of ids
+        A callable gets all ids, in order of insertion, and returns such a mask. A mask says which
+        of the items, in order of insertion, may be found. Ids that are not there are ignored.
+
+    Returns
+    -------
+    list of (n_rows,) bool
+        For each part, which rows may be found; never a removed one.
+
+    Raises
+    ------
+    InvalidInputError
+        A mask of the wrong length or type, or ids of the wrong kind.
+    """
+    if callable(filter_):
+        mask = np.asarray(filter_(snapshot.ids()))
+        if mask.dtype != bool:
+            raise InvalidInputError(
+                f"a filter that is called must return booleans, got dtype {mask.dtype}; it is "
+                "called once, with the array of all ids"
+            )
+        return _rows_of_mask(snapshot, mask)
+    if _is_mask(filter_):
+        return _rows_of_mask(snapshot, np.asarray(filter_))
+    wanted = read_ids(filter_)
+    if len(wanted) and snapshot.kind not in (None, kind_of(wanted)):
+        raise InvalidInputError(
+            f"the ids of this index are {snapshot.kind}s, the filter has {wanted[0]!r}"
+        )
+    allowed = [np.zeros(part.segment.n_rows, dtype=bool) for part in snapshot.parts]
+    rows = snapshot.find(wanted) if len(wanted) else np.empty(0, dtype=np.int64)
+    for mask, found in zip(allowed, snapshot.split_rows(rows[rows >= 0]), strict=True):
+        mask[found] = True
+    return allowed
+
+
+def _is_mask(filter_: Any) -> bool:
+    if isinstance(filter_, np.ndarray):
+        return bool(filter_.dtype == bool)
+    if not isinstance(filter_, list | tuple) or not filter_:
+        return False
+    return all(isinstance(value, bool | np.bool_) for value in filter_)
+
+
+def _rows_of_mask(snapshot: Snapshot[S], mask: Bools) -> list[Bools]:
+    n_items = len(snapshot)
+    if mask.shape != (n_items,):
+        raise InvalidInputError(
+            f"the filter's mask has shape {mask.shape}, the index has {n_items} items; a mask says "
+            "of each item, in the order of 'ids', whether it may be found"
+        )
+    allowed, first = [], 0
+    for part in snapshot.parts:
+        rows = part.live_rows()
+        rows[rows] = mask[first : first + part.n_live]
+        first += part.n_live
+        allowed.append(rows)
+    return allowed

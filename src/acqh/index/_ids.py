@@ -1,0 +1,278 @@
+"""Tables of the ids users gave: rows to ids, and ids to rows, in little memory.
+
+An index has ids of one kind, whole numbers or texts. A table holds the ids of one segment by row.
+Numbers that simply count up are not stored at all; other numbers take 8 bytes each, and 4 more
+where they are not in rising order; texts take their UTF-8 bytes and 12 more.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar, Literal, Self, TypeAlias
+
+import numpy as np
+
+from acqh._core.arrays import Array, Bools, Ints
+from acqh._core.errors import DuplicateIdError, InvalidInputError
+from acqh.index._kernels import find_numbers, find_texts
+
+IdKind: TypeAlias = Literal["number", "text"]
+# What results carry where there is no item, so no item may have it.
+NO_NUMBER = -1
+
+
+def read_ids(ids: Any) -> Array:
+    """Read ids of any accepted form.
+
+    Parameters
+    ----------
+    ids : iterable of n whole numbers or of n str
+        A range, list, set, or one-dimensional array.
+
+    Returns
+    -------
+    (n,) int64, or (n,) object of str
+        No ids at all give int64.
+
+    Raises
+    ------
+    InvalidInputError
+        Not one-dimensional, mixed, or neither whole numbers nor texts.
+
+    Examples
+    --------
+    >>> read_ids(range(2, 4))
+    array([2, 3])
+    >>> read_ids(["a", "b"])
+    array(['a', 'b'], dtype=object)
+    """
+    if isinstance(ids, range):
+        return np.arange(ids.start, ids.stop, ids.step, dtype=np.int64)
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        raise InvalidInputError(f"ids must be a sequence of numbers or texts, got {ids!r}")
+    if isinstance(ids, np.ndarray) and ids.dtype.kind in "iu":
+        return _as_numbers(ids)
+    values = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+    kinds = {type(value) for value in values}
+    if all(issubclass(kind, str) for kind in kinds) and kinds:
+        texts = np.empty(len(values), dtype=object)
+        texts[:] = values
+        return texts
+    if all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
+        try:
+            return _as_numbers(np.array(values, dtype=np.int64))
+        except OverflowError as error:
+            raise InvalidInputError("a number among the ids does not fit 64 bits") from error
+    names = ", ".join(sorted(kind.__name__ for kind in kinds))
+    raise InvalidInputError(f"ids must be all whole numbers or all str, got {names}")
+
+
+def _as_numbers(ids: Ints) -> Ints:
+    if ids.ndim != 1:
+        raise InvalidInputError(f"ids have {ids.ndim} dimensions; give one id an item")
+    if ids.dtype == np.uint64 and ids.size and ids.max() > np.iinfo(np.int64).max:
+        raise InvalidInputError("a number among the ids does not fit 64 bits with a sign")
+    return ids.astype(np.int64)
+
+
+def kind_of(ids: Array) -> IdKind:
+    """Return the kind of ids that `read_ids` gave."""
+    return "text" if ids.dtype == object else "number"
+
+
+@dataclass(frozen=True, slots=True)
+class RunningIds:
+    """The numbers first, first + 1, ...: nothing is stored.
+
+    Examples
+    --------
+    >>> RunningIds(5, 3).find(np.array([7, 8]))
+    array([ 2, -1])
+    """
+
+    first: int
+    n: int
+    kind: ClassVar[Literal["number"]] = "number"
+
+    def __len__(self) -> int:
+        return self.n
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return 0
+
+    def largest(self) -> int:
+        """Return the largest number."""
+        return self.first + self.n - 1
+
+    def take(self, rows: Ints) -> Array:
+        """Return the ids of rows."""
+        return rows + np.int64(self.first)
+
+    def find(self, ids: Array) -> Ints:
+        """Return the row of each id, -1 where there is none."""
+        # Compared before subtracting, because the difference of two int64 may overflow.
+        inside = (ids >= self.first) & (ids <= self.first + (self.n - 1))
+        return np.where(inside, ids, self.first - 1) - self.first
+
+    def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Return what a file needs: named arrays, and a dictionary that JSON can hold."""
+        return {}, {"ids": "running", "first": self.first, "n": self.n}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NumberIds:
+    """Distinct numbers in row order; ``order`` sorts them, and is empty where they rise already.
+
+    Examples
+    --------
+    >>> NumberIds.of(np.array([30, 10, 20])).find(np.array([10, 11]))
+    array([ 1, -1])
+    """
+
+    values: Array
+    order: Array
+    kind: ClassVar[Literal["number"]] = "number"
+
+    @classmethod
+    def of(cls, values: Ints) -> Self:
+        """Make the table; raise DuplicateIdError where a number repeats."""
+        if np.all(values[1:] > values[:-1]):
+            return cls(_frozen(values), _frozen(np.empty(0, dtype=np.uint32)))
+        order = np.argsort(values, kind="stable")
+        rising = values[order]
+        repeats = np.flatnonzero(rising[1:] == rising[:-1])
+        if repeats.size:
+            raise DuplicateIdError(_repeat_message(int(rising[repeats[0]])))
+        return cls(_frozen(values), _frozen(order.astype(np.uint32)))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.values.nbytes + self.order.nbytes
+
+    def largest(self) -> int:
+        """Return the largest number."""
+        return int(self.values.max())
+
+    def take(self, rows: Ints) -> Array:
+        """Return the ids of rows."""
+        return self.values[rows]
+
+    def find(self, ids: Array) -> Ints:
+        """Return the row of each id, -1 where there is none."""
+        if self.order.size:
+            return np.asarray(find_numbers(self.values, self.order, ids))
+        rows = np.searchsorted(self.values, ids)
+        rows[rows == len(self.values)] = 0
+        return np.where(self.values[rows] == ids, rows, -1)
+
+    def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Return what a file needs: named arrays, and a dictionary that JSON can hold."""
+        return {"id_values": self.values, "id_order": self.order}, {"ids": "numbers"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextIds:
+    """Distinct texts in row order, as one array of UTF-8 bytes; ``order`` sorts them by bytes.
+
+    Examples
+    --------
+    >>> TextIds.of(["pear", "fig"]).find(np.array(["fig", "plum"], dtype=object))
+    array([ 1, -1])
+    """
+
+    text: Array
+    starts: Array
+    order: Array
+    kind: ClassVar[Literal["text"]] = "text"
+
+    @classmethod
+    def of(cls, ids: Sequence[str]) -> Self:
+        """Make the table; raise DuplicateIdError where a text repeats."""
+        # Texts sort as their UTF-8 bytes do.
+        order = sorted(range(len(ids)), key=ids.__getitem__)
+        for before, after in pairwise(order):
+            if ids[before] == ids[after]:
+                raise DuplicateIdError(_repeat_message(ids[before]))
+        text, starts = _pack_texts(ids)
+        return cls(text, starts, _frozen(np.array(order, dtype=np.uint32)))
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.text.nbytes + self.starts.nbytes + self.order.nbytes
+
+    def take(self, rows: Ints) -> Array:
+        """Return the ids of rows."""
+        ids = np.empty(rows.shape, dtype=object)
+        begins, ends = self.starts[rows].ravel(), self.starts[rows + 1].ravel()
+        ids.ravel()[:] = [
+            self.text[begin:end].tobytes().decode()
+            for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
+        ]
+        return ids
+
+    def find(self, ids: Array) -> Ints:
+        """Return the row of each id, -1 where there is none."""
+        return np.asarray(find_texts(self.text, self.starts, self.order, *_pack_texts(ids)))
+
+    def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Return what a file needs: named arrays, and a dictionary that JSON can hold."""
+        arrays = {"id_text": self.text, "id_starts": self.starts, "id_order": self.order}
+        return arrays, {"ids": "texts"}
+
+
+IdTable: TypeAlias = RunningIds | NumberIds | TextIds
+
+
+def table_of(ids: Array) -> IdTable:
+    """Make the smallest table of ids that `read_ids` gave.
+
+    Raises
+    ------
+    DuplicateIdError
+        An id occurs twice.
+
+    Examples
+    --------
+    >>> table_of(np.array([4, 5, 6]))
+    RunningIds(first=4, n=3)
+    """
+    if kind_of(ids) == "text":
+        return TextIds.of(ids.tolist())
+    if ids.size and np.all(ids[1:] == ids[:-1] + 1):
+        return RunningIds(int(ids[0]), len(ids))
+    return NumberIds.of(ids)
+
+
+def join_tables(tables: Sequence[IdTable], keep: Sequence[Bools]) -> IdTable:
+    """Make one table of the rows to keep of several, in order."""
+    parts = [table.take(np.flatnonzero(rows)) for table, rows in zip(tables, keep, strict=True)]
+    return table_of(np.concatenate(parts))
+
+
+def _pack_texts(ids: Sequence[str] | Array) -> tuple[Array, Array]:
+    try:
+        encoded = [text.encode() for text in ids]
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"id {error.object!r} is not valid text: {error.reason}") from error
+    starts = np.zeros(len(encoded) + 1, dtype=np.int64)
+    np.cumsum([len(text) for text in encoded], out=starts[1:])
+    return _frozen(np.frombuffer(b"".join(encoded), dtype=np.uint8)), _frozen(starts)
+
+
+def _repeat_message(identifier: Any) -> str:
+    return f"id {identifier!r} is given more than once; ids must differ from one another"
+
+
+def _frozen(array: Array) -> Array:
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,130 @@
+"""The best k rows of several segments, for a batch of queries."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+
+from acqh._core.arrays import Array, Floats, Ints
+from acqh._core.errors import InvalidInputError
+from acqh.index._kernels import TABLE_WIDTH, fill_tables
+from acqh.index._search._kernels import Runs, finish, search_runs
+
+# Scores of larger magnitude could overflow float32 when bounds are added to them.
+_MAX_SCALE = 2.0**124
+# Room for candidates beyond twice k; more room means sorting out the best less often.
+_SPARE_KEYS = 32
+# Candidates of all queries that are searched at once, 8 bytes each.
+_MAX_KEYS = 4_000_000
+
+
+class Target(NamedTuple):
+    """A segment to search.
+
+    Parameters
+    ----------
+    runs : Runs
+        Its arrays.
+    first_row : int
+        What to add to its row numbers.
+    allowed : (n_bytes,) uint8
+        A bit for each row that may be found, lowest bit first; empty where all may.
+    """
+
+    runs: Runs
+    first_row: int
+    allowed: Array
+
+
+class TopRows(NamedTuple):
+    """The best rows of each query, best first.
+
+    Parameters
+    ----------
+    rows : (n_queries, k) int64
+        -1 where there are fewer than k.
+    scores : (n_queries, k) float32
+        Minus infinity where there are fewer than k.
+    counts : (n_queries,) int64
+    """
+
+    rows: Ints
+    scores: Floats
+    counts: Ints
+
+    def part(self, queries: slice) -> "TopRows":
+        """Return views for some of the queries."""
+        return TopRows(self.rows[queries], self.scores[queries], self.counts[queries])
+
+
+def search_targets(
+    words: Floats, targets: Sequence[Target], queries: Floats, k: int, n_items: int, n_threads: int
+) -> TopRows:
+    """Find each query's k best rows of all targets together, exactly.
+
+    Parameters
+    ----------
+    words : (n_codebooks, n_components, codebook_size) float32
+        The codebooks, components before words.
+    targets : sequence of Target
+    queries : (n_queries, n_components) float32
+    k : int
+        At least 1.
+    n_items : int
+        How many rows may be found at most.
+    n_threads : int
+        At least 1.
+
+    Raises
+    ------
+    InvalidInputError
+        Scores of a query may overflow.
+    """
+    top = TopRows(
+        np.full((len(queries), k), -1, dtype=np.int64),
+        np.full((len(queries), k), -np.inf, dtype=np.float32),
+        np.zeros(len(queries), dtype=np.int64),
+    )
+    k = min(k, n_items)
+    capacity = min(2 * k + _SPARE_KEYS, n_items + 1)
+
+    def search(block: slice) -> None:
+        tables, tops, scales = _tables_of(words, queries[block], block.start)
+        mine = top.part(block)
+        n_queries = len(mine.counts)
+        keys = np.empty((n_queries, capacity), dtype=np.uint64)
+        thresholds = np.full(n_queries, -np.inf, dtype=np.float32)
+        for runs, first_row, allowed in targets:
+            rows = (first_row, allowed)
+            search_runs(tables, tops, scales, runs, rows, k, keys, mine.counts, thresholds)
+        finish(keys, mine.counts, k, mine.rows, mine.scores)
+
+    blocks = _blocks(len(queries), capacity, n_threads)
+    if n_threads == 1:
+        for block in blocks:
+            search(block)
+    else:
+        with ThreadPoolExecutor(n_threads) as pool:
+            list(pool.map(search, blocks))
+    return top
+
+
+def _blocks(n_queries: int, capacity: int, n_threads: int) -> Iterator[slice]:
+    """Cut a batch so that every thread has a share and candidates take bounded memory."""
+    step = max(1, min(-(-n_queries // n_threads), _MAX_KEYS // capacity))
+    for start in range(0, n_queries, step):
+        yield slice(start, min(start + step, n_queries))
+
+
+def _tables_of(words: Floats, queries: Floats, first: int) -> tuple[Floats, Floats, Floats]:
+    """Return the tables of a block of queries, their largest entries, and bounds of scores."""
+    n_codebooks = len(words)
+    tables = np.zeros((len(queries), n_codebooks, TABLE_WIDTH), dtype=np.float32)
+    tops = np.empty((len(queries), n_codebooks), dtype=np.float32)
+    scales = fill_tables(words, queries, tables, tops)
+    too_large = ~(scales < _MAX_SCALE)
+    if too_large.any():
+        number = first + int(np.argmax(too_large))
+        raise InvalidInputError(f"query {number} is too large: its scores overflow; scale it down")
+    return tables, tops, scales

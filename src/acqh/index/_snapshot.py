@@ -1,0 +1,235 @@
+"""Immutable states of an index: a chain of parts, each a segment with its ids and what is gone.
+
+A change makes a new snapshot that shares all untouched parts with the one before. Rows are numbered
+through all parts, in order of insertion, removed ones included until their part is written anew.
+
+Parts are joined so that each is at least twice as large as the next: there are at most about
+``log2(n)`` of them, and an item is moved at most that many times, so adding n items in any number
+of calls costs ``O(n log n)`` in all. A part is also written anew once half of its rows are gone,
+which costs a constant for each removal.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+
+from acqh._core.arrays import Array, Bools, Ints
+from acqh._core.errors import CorruptBundleError
+from acqh.index._ids import NO_NUMBER, IdKind, IdTable, join_tables, kind_of, read_ids
+
+_GROWTH = 2
+# No bits at all: every row is there.
+ALL_ROWS = np.empty(0, dtype=np.uint8)
+ALL_ROWS.setflags(write=False)
+
+
+class Segment(Protocol):
+    """What a snapshot asks of a segment; ``CodeSegment`` is one."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+
+    def codes(self) -> Array:
+        """Return the code of every row."""
+
+    @classmethod
+    def join(cls, segments: Sequence[Self], keep: Sequence[Bools]) -> Self:
+        """Make one segment of the rows to keep of several; rows are numbered anew, in order."""
+
+
+S = TypeVar("S", bound=Segment)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part(Generic[S]):
+    """A segment, the ids of its rows, and which rows are still there.
+
+    Parameters
+    ----------
+    segment : Segment
+    ids : IdTable
+    live : (n_bytes,) uint8
+        A bit for each row, lowest bit first; empty where every row is there.
+    n_live : int
+    """
+
+    segment: S
+    ids: IdTable
+    live: Array
+    n_live: int
+
+    @classmethod
+    def of(cls, segment: S, ids: IdTable) -> Self:
+        """Make a part of new rows."""
+        return cls(segment, ids, ALL_ROWS, segment.n_rows)
+
+    @classmethod
+    def join(cls, parts: "Sequence[Part[S]]") -> Self:
+        """Make one part of the rows that are still there, in order."""
+        keep = [part.live_rows() for part in parts]
+        segment = type(parts[0].segment).join([part.segment for part in parts], keep)
+        return cls.of(segment, join_tables([part.ids for part in parts], keep))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of codes, rows and the marks of removed rows, without ids."""
+        return self.segment.nbytes + self.live.nbytes
+
+    def live_rows(self) -> Bools:
+        """Return for each row whether it is still there."""
+        n_rows = self.segment.n_rows
+        if self.live.size == 0:
+            return np.ones(n_rows, dtype=bool)
+        return np.unpackbits(self.live, count=n_rows, bitorder="little").astype(bool)
+
+    def is_live(self, rows: Ints) -> Bools:
+        """Return for each of these rows whether it is still there."""
+        if self.live.size == 0:
+            return np.ones(len(rows), dtype=bool)
+        bits = self.live[rows >> 3] >> (rows & 7).astype(np.uint8)
+        return np.asarray(bits & 1, dtype=bool)
+
+    def without(self, rows: Ints) -> Self:
+        """Return the part with these rows, which are there, removed."""
+        if len(rows) == 0:
+            return self
+        n_rows = self.segment.n_rows
+        live = (self.live if self.live.size else pack_bits(np.ones(n_rows, dtype=bool))).copy()
+        np.bitwise_and.at(live, rows >> 3, ~(1 << (rows & 7)).astype(np.uint8))
+        live.setflags(write=False)
+        return replace(self, live=live, n_live=self.n_live - len(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot(Generic[S]):
+    """One state of an index.
+
+    Parameters
+    ----------
+    parts : tuple of Part
+        None is empty.
+    kind : "number", "text" or None
+        What ids are; None until the first are given.
+    next_number : int
+        One more than the largest number ever used as an id, so that none is given twice.
+    """
+
+    parts: tuple[Part[S], ...] = ()
+    kind: IdKind | None = None
+    next_number: int = 0
+
+    def __len__(self) -> int:
+        return sum(part.n_live for part in self.parts)
+
+    @cached_property
+    def first_rows(self) -> Ints:
+        """Where each part's rows start, and the end of the last."""
+        return np.cumsum([0, *(part.segment.n_rows for part in self.parts)])
+
+    def ids(self) -> Array:
+        """Return the ids that are there, in order of insertion."""
+        if not self.parts:
+            return no_ids(self.kind, (0,))
+        return np.concatenate(
+            [part.ids.take(np.flatnonzero(part.live_rows())) for part in self.parts]
+        )
+
+    def take_ids(self, rows: Ints) -> Array:
+        """Return the ids of rows, with the padding for rows below 0.
+
+        Raises
+        ------
+        CorruptBundleError
+            There is no such row: the numbers came from a damaged file.
+        """
+        if rows.size and rows.max() >= self.first_rows[-1]:
+            raise CorruptBundleError("the index holds a row that does not exist; verify its file")
+        if len(self.parts) == 1 and (rows.size == 0 or rows.min() >= 0):
+            return self.parts[0].ids.take(rows)
+        ids = no_ids(self.kind, rows.shape)
+        of_part = np.searchsorted(self.first_rows, rows, side="right") - 1
+        for number, part in enumerate(self.parts):
+            mine = of_part == number
+            if mine.any():
+                ids[mine] = part.ids.take(rows[mine] - self.first_rows[number])
+        return ids
+
+    def find(self, ids: Array) -> Ints:
+        """Return the row of each id that is there, -1 for the others."""
+        rows = np.full(len(ids), -1, dtype=np.int64)
+        for first_row, part in zip(self.first_rows.tolist(), self.parts, strict=False):
+            found = part.ids.find(ids)
+            there = np.flatnonzero(found >= 0)
+            there = there[part.is_live(found[there])]
+            rows[there] = found[there] + first_row
+        return rows
+
+    def row_of(self, identifier: Any) -> int:
+        """Return the row of one id, -1 where it is not there."""
+        wanted = read_ids([identifier])
+        return int(self.find(wanted)[0]) if kind_of(wanted) == self.kind else -1
+
+    def split_rows(self, rows: Ints) -> list[Ints]:
+        """Return for each part which of its rows are among these."""
+        ordered = np.sort(rows)
+        cuts = np.searchsorted(ordered, self.first_rows)
+        return [
+            ordered[start:stop] - first_row
+            for start, stop, first_row in zip(cuts, cuts[1:], self.first_rows, strict=False)
+        ]
+
+    def without(self, rows: Ints) -> Self:
+        """Return the state with these rows, which are there, removed."""
+        parts = [
+            part.without(gone) for part, gone in zip(self.parts, self.split_rows(rows), strict=True)
+        ]
+        return replace(self, parts=_settled(parts))
+
+    def with_part(self, part: Part[S], kind: IdKind, next_number: int) -> Self:
+        """Return the state with a part of new rows at the end."""
+        parts = _settled([*self.parts, part])
+        return replace(self, parts=parts, kind=kind, next_number=next_number)
+
+    def joined(self) -> Self:
+        """Return the state as a single part without removed rows."""
+        if len(self.parts) < 2 and all(part.live.size == 0 for part in self.parts):
+            return self
+        return replace(self, parts=(Part.join(self.parts),) if len(self) else ())
+
+
+def _settled(parts: Sequence[Part[S]]) -> tuple[Part[S], ...]:
+    """Drop empty parts, join small ones, write half-empty ones anew."""
+    settled: list[Part[S]] = []
+    for part in parts:
+        if part.n_live == 0:
+            continue
+        settled.append(part)
+        tail = [settled.pop()]
+        while settled and settled[-1].n_live < _GROWTH * sum(p.n_live for p in tail):
+            tail.insert(0, settled.pop())
+        if len(tail) > 1 or 2 * tail[0].n_live <= tail[0].segment.n_rows:
+            tail = [Part.join(tail)]
+        settled.extend(tail)
+    return tuple(settled)
+
+
+def pack_bits(mask: Bools) -> Array:
+    """Pack booleans, lowest bit first."""
+    bits = np.packbits(mask, bitorder="little")
+    bits.setflags(write=False)
+    return bits
+
+
+def no_ids(kind: IdKind | None, shape: tuple[int, ...]) -> Array:
+    """Return the padding that stands for "no item": -1, or None for texts."""
+    if kind == "text":
+        return np.full(shape, None, dtype=object)
+    return np.full(shape, NO_NUMBER, dtype=np.int64)
