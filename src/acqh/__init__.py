@@ -10,7 +10,9 @@ __version__ = "0.1.0.dev0"
 
 # Public name -> the room that defines it.
 _HOMES: dict[str, str] = {
+    "CodeIndex": "acqh.index",
     "MultiViewData": "acqh.data",
+    "SearchResult": "acqh.index",
     "list_datasets": "acqh.data",
     "load_dataset": "acqh.data",
     "make_like": "acqh.data",

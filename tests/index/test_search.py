@@ -18,7 +18,9 @@ def brute_force(codebooks, codes, queries, k):
     scores = _twins.score_codes(
         _twins.fill_tables(words, np.asarray(queries, dtype=np.float32)), codes
     )
-    rows = np.array([_twins.best_rows(one, k) for one in scores]).reshape(len(queries), -1)
+    rows = np.empty((len(queries), min(k, len(codes))), dtype=np.int64)
+    for found, one in zip(rows, scores, strict=True):
+        found[:] = _twins.best_rows(one, k)
     return rows, np.take_along_axis(scores, rows, axis=1)
 
 

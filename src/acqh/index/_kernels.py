@@ -1,4 +1,4 @@
-"""Compiled loops around the search: score tables of queries, look-up of ids.
+"""Compiled loops around the search: score tables of queries, order of results, look-up of ids.
 
 A table entry is a float32 sum of the products of a query and a codeword, over the dimensions from
 first to last. No loop may reorder it (no ``fastmath``), so scores have the same bits on one thread
@@ -14,6 +14,10 @@ from acqh._core.arrays import Array
 
 # Tables are always this wide, so that any stored byte is a valid index.
 TABLE_WIDTH = 256
+
+# Sorting fewer keys byte by byte costs more than moving them one by one.
+_FEW_KEYS = 64
+_BYTE = np.uint64(255)
 
 _COMPILE: dict[str, Any] = {"cache": True, "nogil": True}
 
@@ -50,6 +54,53 @@ def fill_tables(codebooks: Array, queries: Array, tables: Array, tops: Array) ->
             tops[i, s] = high
             scales[i] += max(high, -low)
     return scales
+
+
+@njit(**_COMPILE)
+def _sort(keys: Array, spare: Array) -> Any:
+    """Sort keys: few by insertion, many byte by byte; return which array holds them then."""
+    n = keys.shape[0]
+    if n <= _FEW_KEYS:
+        for i in range(1, n):
+            key, j = keys[i], i
+            while j > 0 and keys[j - 1] > key:
+                keys[j] = keys[j - 1]
+                j -= 1
+            keys[j] = key
+        return keys
+    for shift in range(np.uint64(0), np.uint64(64), np.uint64(8)):
+        starts = np.zeros(257, dtype=np.int64)
+        for i in range(n):
+            starts[((keys[i] >> shift) & _BYTE) + np.uint64(1)] += 1
+        if starts[((keys[0] >> shift) & _BYTE) + np.uint64(1)] == n:
+            continue  # one byte for all: nothing to sort by
+        for byte in range(256):
+            starts[byte + 1] += starts[byte]
+        for i in range(n):
+            byte = (keys[i] >> shift) & _BYTE
+            spare[starts[byte]] = keys[i]
+            starts[byte] += 1
+        keys, spare = spare, keys
+    return keys
+
+
+@njit(**_COMPILE)
+def sort_keys(keys: Array, counts: Array, ordered: Array) -> None:
+    """Sort the first keys of each query.
+
+    Parameters
+    ----------
+    keys : (n_queries, capacity) uint64; overwritten
+    counts : (n_queries,) int64
+        How many keys each query has.
+    ordered : (n_queries, k) uint64; filled from the left
+    """
+    spare = np.empty(ordered.shape[1], dtype=np.uint64)
+    for i in range(keys.shape[0]):
+        n = counts[i]
+        mine = _sort(keys[i, :n], spare)
+        for j in range(n):
+            ordered[i, j] = mine[j]
 
 
 @njit(**_COMPILE)

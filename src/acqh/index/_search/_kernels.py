@@ -8,8 +8,8 @@ Stored arrays are read without trusting their values: tables have a place for ev
 list bounds are checked when a segment is made, row numbers before they are used. So a damaged file
 may give wrong answers, never a read outside an array.
 
-What belongs together travels in named tuples, but not into the loops over runs and items: numba
-counts references to every array it takes out of a tuple, which costs more than the work.
+What belongs together travels in named tuples, but arrays are taken out of them before the loops
+over runs and items: numba counts references each time, which costs more than the work.
 """
 
 from typing import Any, NamedTuple
@@ -142,7 +142,6 @@ def _forget_rows(query: _Query, count: int) -> Any:
 
 @njit(**_COMPILE)
 def _new_heads(n_a: int, n_b: int) -> Any:
-    n = max(n_a, n_b)
     return _Heads(
         np.empty(n_a, dtype=np.float32),
         np.empty(n_b, dtype=np.float32),
@@ -151,8 +150,8 @@ def _new_heads(n_a: int, n_b: int) -> Any:
         np.empty(n_a + 1, dtype=np.float32),
         np.empty(n_b + 1, dtype=np.float32),
         np.empty(n_a, dtype=np.int64),
-        np.empty(n, dtype=np.uint32),
-        np.empty(n + 1, dtype=np.uint32),
+        np.empty(max(n_a, n_b), dtype=np.uint32),
+        np.empty(max(n_a, n_b) + 1, dtype=np.uint32),
     )
 
 
@@ -206,7 +205,8 @@ def _order_heads(heads: _Heads, as_stored: bool) -> None:
     ):
         n = values.shape[0]
         if as_stored:
-            order[:] = np.arange(n)
+            for i in range(n):
+                order[i] = i
         else:
             _bucket_sort(values, order, heads.buckets, heads.bucket_starts)
         bound = _LOWEST
@@ -344,9 +344,9 @@ def _search_one(query: _Query, heads: _Heads, rest: Any, count: Any, threshold: 
             threshold = _keep_best(query.keys, count, query.k)
             count = query.k
         seen += looked_at
-        if seen * PLAIN_PASS_PART > query.runs.tails.shape[0]:
+        plain = seen * PLAIN_PASS_PART > query.runs.tails.shape[0]
+        if plain:
             # Start again, in storage order; the threshold found stays true.
-            plain = True
             count = _forget_rows(query, count)
             _order_heads(heads, plain)
     return count, threshold
@@ -377,9 +377,9 @@ def search_runs(
         first; an empty array allows all.
     k : int
     keys : (n_queries, capacity) uint64
-        The best so far, in any order; capacity is above k.
+        The best so far, in any order; see `_key`. Capacity is above k.
     counts : (n_queries,) int64
-        How many keys each query has.
+        How many keys each query has, at most k.
     thresholds : (n_queries,) float32
         A score that each query's k-th best is known to reach.
     """
@@ -387,36 +387,14 @@ def search_runs(
     first_row, allowed = rows
     heads = _new_heads(size**runs.digits_a, size**runs.digits_b)
     for i in range(tables.shape[0]):
-        # The slack covers the rounding of bounds and of scores, a few units each a codebook.
+        # For the rounding of bounds and of scores, a few units each a codebook.
         rest = scales[i] * np.float32(2 * tops.shape[1] + 8) * _ROUNDING
         for s in range(runs.digits_a + runs.digits_b, tops.shape[1]):
             rest += tops[i, s]
         _fill_head(tables[i], 0, runs.digits_a, size, heads.values_a)
         _fill_head(tables[i], runs.digits_a, runs.digits_b, size, heads.values_b)
         query = _Query(tables[i], runs, allowed, first_row, k, keys[i])
-        counts[i], thresholds[i] = _search_one(query, heads, rest, counts[i], thresholds[i])
-
-
-@njit(**_COMPILE)
-def finish(keys: Array, counts: Array, k: int, rows: Array, scores: Array) -> None:
-    """Sort each query's k best keys and unpack them.
-
-    Parameters
-    ----------
-    keys, counts
-        As `search_runs` left them; counts above k become k.
-    k : int
-    rows : (n_queries, width) int64
-        Filled from the left; width is at least the largest count up to k.
-    scores : (n_queries, width) float32
-        Filled likewise.
-    """
-    for i in range(keys.shape[0]):
-        if counts[i] > k:
-            select_smallest(keys[i], counts[i], k)
-            counts[i] = k
-        best = keys[i, : counts[i]]
-        best.sort()
-        for j in range(counts[i]):
-            rows[i, j] = np.int64(np.uint32(best[j]))
-            scores[i, j] = _key_score(best[j])
+        count, threshold = _search_one(query, heads, rest, counts[i], thresholds[i])
+        if count >= k:
+            count, threshold = k, _keep_best(keys[i], count, k)
+        counts[i], thresholds[i] = count, threshold

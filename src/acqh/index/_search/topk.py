@@ -8,11 +8,12 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints
 from acqh._core.errors import InvalidInputError
-from acqh.index._kernels import TABLE_WIDTH, fill_tables
-from acqh.index._search._kernels import Runs, finish, search_runs
+from acqh.index._kernels import TABLE_WIDTH, fill_tables, sort_keys
+from acqh.index._search._kernels import Runs, search_runs
 
 # Scores of larger magnitude could overflow float32 when bounds are added to them.
 _MAX_SCALE = 2.0**124
+_MAGNITUDE = np.uint32(0x7FFFFFFF)
 # Room for candidates beyond twice k; more room means sorting out the best less often.
 _SPARE_KEYS = 32
 # Candidates of all queries that are searched at once, 8 bytes each.
@@ -98,7 +99,7 @@ def search_targets(
         for runs, first_row, allowed in targets:
             rows = (first_row, allowed)
             search_runs(tables, tops, scales, runs, rows, k, keys, mine.counts, thresholds)
-        finish(keys, mine.counts, k, mine.rows, mine.scores)
+        _unpack(keys, mine, k)
 
     blocks = _blocks(len(queries), capacity, n_threads)
     if n_threads == 1:
@@ -108,6 +109,21 @@ def search_targets(
         with ThreadPoolExecutor(n_threads) as pool:
             list(pool.map(search, blocks))
     return top
+
+
+def _unpack(keys: Array, top: TopRows, k: int) -> None:
+    """Sort the keys and fill in what they stand for.
+
+    A key has the row in its lower half and, in its upper, the bits of the score, changed so that
+    higher scores give lower numbers.
+    """
+    ordered = np.zeros((len(keys), k), dtype=np.uint64)
+    sort_keys(keys, top.counts, ordered)
+    bits = (ordered >> 32).astype(np.uint32)
+    np.subtract(_MAGNITUDE, bits, out=bits, where=bits <= _MAGNITUDE)
+    found = np.arange(k) < top.counts[:, None]
+    np.copyto(top.rows[:, :k], ordered.astype(np.uint32), where=found)
+    np.copyto(top.scores[:, :k], bits.view(np.float32), where=found)
 
 
 def _blocks(n_queries: int, capacity: int, n_threads: int) -> Iterator[slice]:
