@@ -141,13 +141,26 @@ def choose(
     # Ids by a usual name belong to the rows only if they are as many.
     if ids is None and id_entry is not None and id_entry.shape != (n_items,):
         id_entry = None
-    layout = Layout(
+    layout = _gather(entries, chosen, label_entry, id_entry, n_items)
+    _check_rows(layout, file)
+    return layout
+
+
+def _gather(
+    entries: Mapping[str, Entry],
+    views: Mapping[str, Entry],
+    labels: Entry | None,
+    ids: Entry | None,
+    n_items: int,
+) -> Layout:
+    """Add what is found by name alone."""
+    return Layout(
         n_items=n_items,
-        views=chosen,
-        labels=label_entry,
-        ids=id_entry,
+        views=views,
+        labels=labels,
+        ids=ids,
         label_names=entries.get("label_names"),
-        present=_prefixed(entries, PRESENT_PREFIX, chosen),
+        present=_prefixed(entries, PRESENT_PREFIX, views),
         items=_prefixed(entries, ITEM_PREFIX),
         splits={
             name.removesuffix(SPLIT_SUFFIX): entry
@@ -157,8 +170,6 @@ def choose(
             and len(entry.shape) == 1
         },
     )
-    _check_rows(layout, file)
-    return layout
 
 
 def _check_rows(layout: Layout, file: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from acqh._core.errors import InvalidInputError, ViewError
+from acqh._core.errors import AcqhError, InvalidInputError, ViewError
 from acqh.data._readers._matvariable import Variable
 
 Orientation = Literal["rows", "columns"]
@@ -238,10 +238,14 @@ def find_axes(
     if len(possible) == 1:
         return possible[0]
     names = [name for roles in plan.parts.values() for name in roles.values()]
-    found = ", ".join(f"{name} {' x '.join(map(str, shapes[name]))}" for name in names)
+    raise _axis_error(file, {name: shapes[name] for name in names}, possible=bool(possible))
+
+
+def _axis_error(file: str, shapes: Mapping[str, tuple[int, ...]], *, possible: bool) -> AcqhError:
+    found = ", ".join(f"{name} {' x '.join(map(str, shape))}" for name, shape in shapes.items())
     if not possible:
-        raise ViewError(f"{file}: the variables do not pair by item, whichever way: {found}")
-    raise InvalidInputError(
+        return ViewError(f"{file}: the variables do not pair by item, whichever way: {found}")
+    return InvalidInputError(
         f"{file}: items could be the rows or the columns of {found}; say which with "
         "orientation='rows' or orientation='columns'"
     )
