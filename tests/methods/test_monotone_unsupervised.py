@@ -8,7 +8,7 @@ import pytest
 import acqh
 from acqh._core.errors import FewerBitsWarning
 
-MONOTONE = ["qch"]
+MONOTONE = ["cmfh", "qch"]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -64,3 +64,16 @@ def test_qch_at_eight_bits_and_at_the_nine_that_ten_classes_give(measure):
     assert measure("qch", 32, database="hashed", random_state=0) == pytest.approx(
         (0.213, 0.245), abs=0.03
     )
+
+
+@pytest.mark.parametrize(
+    ("method", "n_bits", "database", "expected"),
+    [
+        ("cmfh", 16, "unified", (0.226, 0.515)),
+        ("cmfh", 32, "unified", (0.243, 0.520)),
+        ("cmfh", 32, "hashed", (0.247, 0.237)),
+    ],
+)
+def test_a_method_scores_what_its_prototype_did(measure, method, n_bits, database, expected):
+    found = measure(method, n_bits, database=database, random_state=0)
+    assert found == pytest.approx(expected, abs=0.03)

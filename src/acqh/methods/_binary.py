@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Matrix
-from acqh._core.errors import InvalidInputError
+from acqh._core.errors import InvalidInputError, ViewError
 from acqh._core.validation import Interval
 from acqh.methods._base import BaseMethod
 from acqh.methods.registry import DatabaseMode
@@ -92,7 +92,14 @@ class BinaryMethod(BaseMethod):
                 raise InvalidInputError(f"mode 'hashed' takes one view, got {sorted(views)}")
             ((view, X),) = views.items()
             return self.hash(X, view=view)
-        return pack_signs(self._unify(views))
+        return pack_signs(self._unify(self._check_pairs(views)))
+
+    def _check_pairs(self, views: Mapping[str, Matrix]) -> dict[str, Matrix]:
+        checked = {view: self._check_view(X, view) for view, X in views.items()}
+        rows = {view: matrix.shape[0] for view, matrix in checked.items()}
+        if len(set(rows.values())) > 1:
+            raise ViewError(f"views are paired by row, but have these numbers of rows: {rows}")
+        return checked
 
     def _learnt_codes(self, views: Any) -> Array:
         codes = self.training_codes_
@@ -157,12 +164,16 @@ class LinearBinaryMethod(BinaryMethod):
         -------
         (n_items, n_bits_) float64
         """
-        blocks = [
-            np.asarray(block @ self.projections_[view]) for _, block in self._mapped_blocks(X, view)
-        ]
-        projected = np.concatenate([np.empty((0, self.n_bits_)), *blocks])
+        projected = self._times(X, view, self.projections_)
         intercepts: dict[str, Floats] = getattr(self, "intercepts_", {})
         return projected + intercepts[view] if view in intercepts else projected
+
+    def _times(self, X: Matrix, view: str, coefficients: Mapping[str, Floats]) -> Floats:
+        """Return mapped features of a view times its coefficients, block by block."""
+        blocks = [
+            np.asarray(block @ coefficients[view]) for _, block in self._mapped_blocks(X, view)
+        ]
+        return np.concatenate([np.empty((0, self.n_bits_)), *blocks])
 
     def _keep_functions(
         self, projections: Mapping[str, Floats], means: Mapping[str, Floats]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix, is_sparse
-from acqh.methods._ridge import dense
+from acqh.methods._ridge import dense, squared_norm
 
 
 class CentredRows:
@@ -16,15 +16,20 @@ class CentredRows:
     Attributes
     ----------
     mean : (n_features,) float64
+    squared_norm : float
+        Of the whole centred matrix.
     """
 
     mean: Floats
+    squared_norm: float
 
     def __init__(self, rows: Matrix) -> None:
         self.mean = np.asarray(rows.mean(axis=0)).ravel()
         self._rows = rows if is_sparse(rows) else rows - self.mean
         # What still has to be subtracted from the rows that are kept.
         self._offset = self.mean if is_sparse(rows) else np.zeros_like(self.mean)
+        kept = self._rows.data if is_sparse(rows) else self._rows
+        self.squared_norm = squared_norm(kept) - self.n_items * squared_norm(self._offset)
 
     @property
     def n_items(self) -> int:
@@ -54,6 +59,11 @@ class CentredRows:
         """Return the sum over items of a row times itself, (n_features, n_features)."""
         product = self.cross(self)
         return np.asarray((product + product.T) / 2.0)
+
+    def residual_norm(self, left: Floats, right: Floats) -> float:
+        """Return ``||F - left right||²``, never forming the difference."""
+        agreement = np.vdot(self.transpose_times(left).T, right)
+        return float(self.squared_norm - 2.0 * agreement + np.vdot(left.T @ left, right @ right.T))
 
     def weighted_gram(self, weights: Floats) -> Floats:
         """Return the sum over items of a weight times a row times itself."""

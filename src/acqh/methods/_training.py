@@ -1,12 +1,13 @@
 """Training data of methods that see all items at once: checked, mapped, in float64."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Matrix
-from acqh._core.errors import LabelError, ViewError
+from acqh._core.errors import InvalidInputError, LabelError, ViewError
 from acqh.data import MultiViewData
 from acqh.methods._base import BaseMethod, as_parts, fit_feature_maps, map_features
 
@@ -95,6 +96,37 @@ def read_training(
         widths={view: raw.shape[1] for view, raw in data.views.items()},
         label_names=data.label_names if needs_labels else (),
     )
+
+
+def share_weights(given: Mapping[str, float] | None, views: Collection[str]) -> dict[str, float]:
+    """Return the weight of every view; they sum to one.
+
+    Parameters
+    ----------
+    given : mapping of str to float, or None
+        Positive, one for every view; None: all the same.
+    views : collection of str
+
+    Raises
+    ------
+    InvalidInputError
+        A view has no weight, a weight no view, or a weight is not positive.
+
+    Examples
+    --------
+    >>> share_weights({"image": 3, "text": 1}, ["image", "text"])
+    {'image': 0.75, 'text': 0.25}
+    """
+    if given is None:
+        given = dict.fromkeys(views, 1.0)
+    if set(given) != set(views) or not all(
+        np.isfinite(value) and value > 0 for value in given.values()
+    ):
+        raise InvalidInputError(
+            f"view_weights must give every one of {sorted(views)} a positive number, got {given}"
+        )
+    total = sum(given.values())
+    return {view: float(given[view] / total) for view in views}
 
 
 def _as_one(views: Any, labels: Any) -> MultiViewData:

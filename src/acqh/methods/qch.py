@@ -64,8 +64,8 @@ def objective(
 @register(
     name="qch",
     title="Quantised correlation hashing",
-    reference="Wu, Yang, Zheng and Wang, Quantized correlation hashing for fast cross-modal "
-    "search, IJCAI 2015",
+    reference="Wu, Yang, Zheng, Wang and Wang, Quantized correlation hashing for fast "
+    "cross-modal search, IJCAI 2015",
     year=2015,
     supervised=True,
     code="binary",

@@ -1,0 +1,220 @@
+"""Collective matrix factorisation hashing: one latent factor that all views share."""
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from acqh._core.arrays import Floats, Matrix
+from acqh._core.linalg import solve_spd
+from acqh._core.random import RandomState, check_rng
+from acqh._core.validation import Interval
+from acqh.methods._binary import LinearBinaryMethod, pack_signs
+from acqh.methods._centred import CentredRows
+from acqh.methods._ridge import squared_norm
+from acqh.methods._training import read_training, share_weights
+from acqh.methods.registry import register
+
+
+def update_basis(rows: CentredRows, V: Floats, ridge: float) -> Floats:
+    """Minimise ``||F - V U||² + ridge ||U||²`` for U, (n_bits, n_features)."""
+    return solve_spd(V.T @ V + ridge * np.eye(V.shape[1]), rows.transpose_times(V).T)
+
+
+def update_projection(gram: Floats, rows: CentredRows, V: Floats, ridge: float) -> Floats:
+    """Minimise ``||V - F P||² + ridge ||P||²`` for P, (n_features, n_bits)."""
+    return solve_spd(gram + ridge * np.eye(len(gram)), rows.transpose_times(V))
+
+
+def mix_views(
+    bases: Mapping[str, Floats],
+    projections: Mapping[str, Floats],
+    weights: Mapping[str, float],
+    projection_weight: float,
+    ridge: float,
+) -> dict[str, Floats]:
+    """Return matrices M_v with which ``V = Σ_v F_v M_v`` is the best latent factor.
+
+    Minimises ``Σ_v λ_v ||F_v - V U_v||² + μ Σ_v ||V - F_v P_v||² + γ ||V||²`` over V, whose
+    minimum is ``Σ_v F_v (λ_v U_vᵀ + μ P_v) (Σ_v λ_v U_v U_vᵀ + (n μ + γ) I)⁻¹`` for n views.
+
+    Parameters
+    ----------
+    bases : mapping of str to (n_bits, n_features)
+        U_v of the views that items have.
+    projections : mapping of str to (n_features, n_bits)
+        P_v.
+    weights : mapping of str to float
+        λ_v.
+    projection_weight, ridge : float
+        μ and γ.
+    """
+    n_bits = next(iter(bases.values())).shape[0]
+    gram = (len(bases) * projection_weight + ridge) * np.eye(n_bits)
+    for view, U in bases.items():
+        gram = gram + weights[view] * U @ U.T
+    return {
+        view: solve_spd(gram, weights[view] * U + projection_weight * projections[view].T).T
+        for view, U in bases.items()
+    }
+
+
+@register(
+    name="cmfh",
+    title="Collective matrix factorisation hashing",
+    reference="Ding, Guo and Zhou, Collective matrix factorization hashing for multimodal data, "
+    "CVPR 2014",
+    year=2014,
+    supervised=False,
+    code="binary",
+    modes=("unified", "learnt", "hashed"),
+)
+class CMFH(LinearBinaryMethod):
+    """One latent factor from which every view is rebuilt, and which every view predicts.
+
+    Minimises ``Σ_v λ_v ||F_v - V U_v||² + μ Σ_v ||V - F_v P_v||² + γ (||V||² + Σ_v (||U_v||² +
+    ||P_v||²))`` for centred features F_v. Codes are the signs of V, which is a function of all
+    views of an item; queries are hashed by P_v.
+
+    Parameters
+    ----------
+    n_bits : int
+    feature_maps : mapping of str to feature map, feature map, or None
+        For some views or, not as a mapping, for all of them.
+    view_weights : mapping of str to float, or None
+        λ_v, scaled to sum to one; None: all the same.
+    projection_weight : float
+        μ.
+    ridge : float
+        γ.
+    max_iter : int
+        Sweeps over U, P and V.
+    random_state : int, Generator, SeedSequence or None
+        Draws the first latent factor and seeds feature maps.
+
+    Attributes
+    ----------
+    training_codes_ : uint8 (n_train, ceil(n_bits / 8))
+        Signs of V.
+    projections_ : dict of str to (n_mapped_features, n_bits)
+        P_v.
+    intercepts_ : dict of str to (n_bits,)
+    bases_ : dict of str to (n_bits, n_mapped_features)
+        U_v.
+    means_ : dict of str to (n_mapped_features,)
+    view_weights_ : dict of str to float
+        λ_v.
+    objective_ : list of float
+        After each sweep; never rises.
+    n_iter_ : int
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
+    >>> model = acqh.methods.get("cmfh")(16, random_state=0).fit(data.views)
+    >>> model.encode(data.views, mode="unified").shape
+    (200, 2)
+    """
+
+    view_range: ClassVar = (2, None)
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **LinearBinaryMethod._parameter_constraints,
+        "view_weights": [Mapping, None],
+        "projection_weight": [Interval(Real, 0, None, closed="neither")],
+        "ridge": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        n_bits: int = 32,
+        *,
+        feature_maps: Any = None,
+        view_weights: Mapping[str, float] | None = None,
+        projection_weight: float = 100.0,
+        ridge: float = 0.01,
+        max_iter: int = 50,
+        random_state: RandomState = None,
+    ) -> None:
+        self.n_bits = n_bits
+        self.feature_maps = feature_maps
+        self.view_weights = view_weights
+        self.projection_weight = projection_weight
+        self.ridge = ridge
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def fit(self, views: Any, labels: Any = None) -> Self:
+        """Learn the factors and the hash functions.
+
+        Parameters
+        ----------
+        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
+            At least two views.
+        labels : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInputError, ViewError
+        """
+        self._check_parameters()
+        rng = check_rng(self.random_state)
+        training = read_training(self, views, labels, rng)
+        weights = share_weights(self.view_weights, training.features)
+        rows = {view: CentredRows(matrix) for view, matrix in training.features.items()}
+        grams = {view: each.gram() for view, each in rows.items()}
+        V = rng.random((training.n_items, self.n_bits))
+        history = []
+        for _ in range(self.max_iter):
+            U = {
+                view: update_basis(each, V, self.ridge / weights[view])
+                for view, each in rows.items()
+            }
+            P = {
+                view: update_projection(grams[view], each, V, self.ridge / self.projection_weight)
+                for view, each in rows.items()
+            }
+            mixes = mix_views(U, P, weights, self.projection_weight, self.ridge)
+            V = np.sum([each.times(mixes[view]) for view, each in rows.items()], axis=0)
+            history.append(self._objective(rows, U, P, V, weights))
+        training.keep_in(self)
+        self.means_ = {view: each.mean for view, each in rows.items()}
+        self._keep_functions(P, self.means_)
+        self.bases_ = U
+        self.view_weights_ = weights
+        self.training_codes_ = pack_signs(V)
+        self.objective_ = history
+        self.n_iter_ = len(history)
+        return self
+
+    def _objective(
+        self,
+        rows: Mapping[str, CentredRows],
+        U: Mapping[str, Floats],
+        P: Mapping[str, Floats],
+        V: Floats,
+        weights: Mapping[str, float],
+    ) -> float:
+        total = self.ridge * squared_norm(V)
+        for view, each in rows.items():
+            total += weights[view] * each.residual_norm(V, U[view])
+            total += self.projection_weight * squared_norm(V - each.times(P[view]))
+            total += self.ridge * (squared_norm(U[view]) + squared_norm(P[view]))
+        return total
+
+    def _unify(self, views: Mapping[str, Matrix]) -> Floats:
+        """Return the latent factor of items: the V that the views given agree on."""
+        bases = {view: self.bases_[view] for view in views}
+        mixes = mix_views(
+            bases, self.projections_, self.view_weights_, self.projection_weight, self.ridge
+        )
+        factors = [
+            self._times(X, view, mixes) - self.means_[view] @ mixes[view]
+            for view, X in views.items()
+        ]
+        return np.asarray(np.sum(factors, axis=0))
