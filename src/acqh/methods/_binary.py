@@ -164,6 +164,7 @@ class LinearBinaryMethod(BinaryMethod):
         -------
         (n_items, n_bits_) float64
         """
+        self._check_fitted()
         projected = self._times(X, view, self.projections_)
         intercepts: dict[str, Floats] = getattr(self, "intercepts_", {})
         return projected + intercepts[view] if view in intercepts else projected
