@@ -11,6 +11,7 @@ __version__ = "0.1.0.dev0"
 # Public name -> the room that defines it.
 _HOMES: dict[str, str] = {
     "CodeIndex": "acqh.index",
+    "HammingIndex": "acqh.index",
     "MultiViewData": "acqh.data",
     "SearchResult": "acqh.index",
     "list_datasets": "acqh.data",

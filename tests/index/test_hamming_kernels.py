@@ -18,26 +18,22 @@ def nearest_twin(codes, queries, allowed, k):
     return rows, distances
 
 
-def run(codes, queries, allowed, k, spare=0):
-    n_items, n_bytes = codes.shape
-    planes = np.full((n_bytes, n_items + spare), 255, dtype=np.uint8)
-    planes[:, :n_items] = codes.T
-    bits = np.empty(0, np.uint8) if allowed.all() else np.packbits(allowed, bitorder="little")
-    n_bits = 8 * n_bytes
-    far = np.array([n_bits + 1], dtype=np.uint8 if n_bits < 255 else np.uint16)
+def check(codes, queries, allowed, k, n_segments=1):
+    planes = np.ascontiguousarray(codes.T)
+    candidates = _kernels.no_candidates(len(queries), k, 8 * len(planes))
+    for rows in np.array_split(np.arange(len(codes)), n_segments):
+        mask = allowed[rows]
+        bits = np.empty(0, np.uint8) if mask.all() else np.packbits(mask, bitorder="little")
+        part = np.ascontiguousarray(planes[:, rows])
+        _kernels.take_nearest(part, int(rows[0]), bits, queries, k, candidates)
     rows = np.empty((len(queries), k), dtype=np.int64)
-    found = np.empty((len(queries), k), dtype=np.int64)
-    counts = _kernels.nearest(planes, n_items, queries, bits, far, rows, found)
-    return [(r[:c], d[:c]) for r, d, c in zip(rows, found, counts, strict=True)]
-
-
-def check(codes, queries, allowed, k, spare=0):
-    got = run(codes, queries, allowed, k, spare)
-    for (rows, found), *expected in zip(
-        got, *nearest_twin(codes, queries, allowed, k), strict=True
-    ):
-        np.testing.assert_array_equal(rows, expected[0])
-        np.testing.assert_array_equal(found, expected[1])
+    distances = np.empty((len(queries), k), dtype=np.int64)
+    counts = np.empty(len(queries), dtype=np.int64)
+    _kernels.sort_nearest(candidates, rows, distances, counts)
+    twin = nearest_twin(codes, queries, allowed, k)
+    for i, (expected_rows, expected) in enumerate(zip(*twin, strict=True)):
+        np.testing.assert_array_equal(rows[i, : counts[i]], expected_rows)
+        np.testing.assert_array_equal(distances[i, : counts[i]], expected)
 
 
 @settings(max_examples=60, deadline=None)
@@ -47,19 +43,19 @@ def check(codes, queries, allowed, k, spare=0):
     n_values=st.sampled_from([1, 2, 256]),
     k=st.integers(1, 40),
     share=st.sampled_from([0.0, 0.1, 1.0]),
-    spare=st.integers(0, 3),
+    n_segments=st.integers(1, 3),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_nearest_agrees_with_its_twin(n_items, n_bytes, n_values, k, share, spare, seed):
+def test_the_nearest_agree_with_the_twin(n_items, n_bytes, n_values, k, share, n_segments, seed):
     rng = np.random.default_rng(seed)
     codes = rng.integers(0, n_values, (n_items, n_bytes), dtype=np.uint8)
     queries = rng.integers(0, 256, (3, n_bytes), dtype=np.uint8)
-    check(codes, queries, rng.random(n_items) < share, min(k, n_items), spare)
+    check(codes, queries, rng.random(n_items) < share, min(k, n_items), min(n_segments, n_items))
 
 
 @pytest.mark.parametrize("k", [1, 7, 1000, 5000])
 @pytest.mark.parametrize("order", ["random", "nearer and nearer", "farther and farther", "equal"])
-def test_nearest_agrees_with_its_twin_over_many_blocks_in_any_order(k, order):
+def test_the_nearest_agree_with_the_twin_over_many_blocks_in_any_order(k, order):
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 256, (5000, 4), dtype=np.uint8)
     if order == "equal":

@@ -1,19 +1,20 @@
-"""Compiled loops of the Hamming index: distances by counting bits.
+"""Compiled loops of the Hamming index: distances by counting bits, scores by adding table entries.
 
 Codes lie byte by byte: ``planes[s, i]`` is byte s of item i. So one instruction compares a byte of
 many items with a byte of the query, and any number of bits takes the same loops.
 
 Items are visited in the order they were added, a block of items for all queries before the next.
-An item is taken only if it is nearer than the k-th nearest so far: of equals the first stays.
+An item is taken only if it is better than the k-th best so far: of equals the first stays.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numba.extending import intrinsic
 
-from acqh._core.arrays import Array, Ints
+from acqh._core.arrays import Array
+from acqh.index._search._kernels import is_allowed, keep_best, keep_key, pack_key
 
 _COMPILE: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 # Items compared with all queries before the next; 8 bytes of each fit level-1 cache.
@@ -22,47 +23,83 @@ _BLOCK_ITEMS = 2048
 _GROUP_ITEMS = 128
 
 
-@njit(**_COMPILE)
-def nearest(
-    planes: Array, n_items: int, queries: Array, allowed: Array, far: Array, rows: Ints, found: Ints
-) -> Any:
-    """Find the nearest items of each query by Hamming distance.
+class Candidates(NamedTuple):
+    """The nearest items of each query so far; made by `no_candidates`.
 
     Parameters
     ----------
-    planes : (n_bytes, capacity) uint8
-    n_items : int
-        Columns of `planes` in use.
-    queries : (n_queries, n_bytes) uint8
+    rows : (n_queries, room) int64
+    distances : (n_queries, room) uint8 or uint16
+        In order of row; counted in the smaller type where it holds every distance.
+    tallies : (n_queries, n_bits + 2) int64
+        How many items were taken at each distance.
+    states : (n_queries, 3) int64
+        The limit, which is the distance of the k-th nearest so far; how many items were taken
+        below it, always fewer than k; how many are kept.
+    """
+
+    rows: Array
+    distances: Array
+    tallies: Array
+    states: Array
+
+
+class Best(NamedTuple):
+    """The items of highest score of each query so far.
+
+    Parameters
+    ----------
+    keys : (n_queries, room) uint64
+        Scores and rows packed; more room than k.
+    counts : (n_queries,) int64
+        How many keys there are; after each segment at most k.
+    thresholds : (n_queries,) float32
+        Only items above are of use.
+    """
+
+    keys: Array
+    counts: Array
+    thresholds: Array
+
+
+def no_candidates(n_queries: int, k: int, n_bits: int) -> Candidates:
+    """Return room for the k nearest of each query, with none taken yet."""
+    # Twice as many as wanted, so that throwing out the farthest is seldom needed.
+    rows = np.empty((n_queries, 2 * k), dtype=np.int64)
+    far = n_bits + 1
+    distances = np.empty(rows.shape, dtype=np.uint8 if far <= np.iinfo(np.uint8).max else np.uint16)
+    states = np.zeros((n_queries, 3), dtype=np.int64)
+    states[:, 0] = far
+    return Candidates(rows, distances, np.zeros((n_queries, far + 1), dtype=np.int64), states)
+
+
+@njit(**_COMPILE)
+def take_nearest(
+    planes: Array, first_row: int, allowed: Array, queries: Array, k: int, candidates: Candidates
+) -> None:
+    """Take the items of a segment that are among the k nearest; call it in order of row.
+
+    Parameters
+    ----------
+    planes : (n_bytes, n_items) uint8
+    first_row : int
+        What to add to the number of an item.
     allowed : (ceil(n_items / 8),) uint8, or empty for all
         One bit an item, lowest first; items whose bit is 0 are passed over.
-    far : (1,) uint8 or uint16
-        A number above every distance; its type is the one distances are counted in.
-    rows : (n_queries, k) int64; filled
-        Columns of `planes`, nearest first, of equals the lowest first.
-    found : (n_queries, k) int64; filled
-        Their distances.
-
-    Returns
-    -------
-    (n_queries,) int64
-        How many are filled for each query.
+    queries : (n_queries, n_bytes) uint8
+    k : int
+    candidates : Candidates
     """
-    n_queries, k = rows.shape
-    # Twice as many as wanted, so that throwing out the worst is seldom needed.
-    room = min(2 * k, n_items)
-    near_rows = np.empty((n_queries, room), dtype=np.int64)
-    near = np.empty((n_queries, room), dtype=far.dtype)
-    tallies = np.zeros((n_queries, np.int64(far[0]) + 1), dtype=np.int64)
-    states = np.zeros((n_queries, 3), dtype=np.int64)
-    states[:, 0] = far[0]
-    distances = np.empty(_BLOCK_ITEMS, dtype=far.dtype)
-    hidden = np.empty(_BLOCK_ITEMS, dtype=far.dtype)
+    rows, near, tallies, states = candidates
+    n_items = planes.shape[1]
+    far = tallies.shape[1] - 1
+    distances = np.empty(_BLOCK_ITEMS, dtype=near.dtype)
+    hidden = np.empty(_BLOCK_ITEMS, dtype=near.dtype)
     for start in range(0, n_items, _BLOCK_ITEMS):
         block = distances[: min(_BLOCK_ITEMS, n_items - start)]
         if allowed.size:
-            _mark_hidden(allowed, start, far[0], hidden[: block.size])
-        for i in range(n_queries):
+            _mark_hidden(allowed, start, far, hidden[: block.size])
+        for i in range(queries.shape[0]):
             block[:] = 0
             for s in range(planes.shape[0]):
                 _add_distances(planes[s, start : start + block.size], queries[i, s], block)
@@ -71,11 +108,87 @@ def nearest(
             for first in range(0, block.size, _GROUP_ITEMS):
                 group = block[first : first + _GROUP_ITEMS]
                 if _minimum(group) < states[i, 0]:
-                    _take(group, start + first, k, near_rows[i], near[i], tallies[i], states[i])
-    for i in range(n_queries):
-        count = states[i, 2]
-        _sort(near_rows[i, :count], near[i, :count], tallies[i], rows[i], found[i])
-    return np.minimum(states[:, 2], k)
+                    row = first_row + start + first
+                    _take(group, row, k, rows[i], near[i], tallies[i], states[i])
+
+
+@njit(**_COMPILE)
+def sort_nearest(candidates: Candidates, rows: Array, distances: Array, counts: Array) -> None:
+    """Sort each query's candidates by distance, then by row.
+
+    Parameters
+    ----------
+    candidates : Candidates
+        Of no use afterwards.
+    rows, distances : (n_queries, k) int64; filled from the left
+    counts : (n_queries,) int64; filled with how many
+    """
+    for i in range(counts.shape[0]):
+        count = candidates.states[i, 2]
+        near_rows, near = candidates.rows[i, :count], candidates.distances[i, :count]
+        _sort(near_rows, near, candidates.tallies[i], rows[i], distances[i])
+        counts[i] = min(count, rows.shape[1])
+
+
+@njit(**_COMPILE)
+def take_best(
+    planes: Array, first_row: int, allowed: Array, tables: Array, k: int, best: Best
+) -> None:
+    """Take the items of a segment that are among the k of highest score; call it in order of row.
+
+    A score adds an entry of each table, first byte first, in float32.
+
+    Parameters
+    ----------
+    planes, first_row, allowed, k
+        As for `take_nearest`.
+    tables : (n_queries, n_bytes, 256) float32
+    best : Best
+    """
+    n_items = planes.shape[1]
+    scores = np.empty(_BLOCK_ITEMS, dtype=np.float32)
+    for start in range(0, n_items, _BLOCK_ITEMS):
+        block = scores[: min(_BLOCK_ITEMS, n_items - start)]
+        for i in range(tables.shape[0]):
+            block[:] = 0
+            for s in range(planes.shape[0]):
+                _add_entries(planes[s, start : start + block.size], tables[i, s], block)
+            for first in range(0, block.size, _GROUP_ITEMS):
+                group = block[first : first + _GROUP_ITEMS]
+                if _maximum(group) > best.thresholds[i]:
+                    _push(group, first_row, start + first, allowed, k, i, best)
+    for i in range(tables.shape[0]):
+        if best.counts[i] > k:
+            best.thresholds[i] = keep_best(best.keys[i], best.counts[i], k)
+            best.counts[i] = k
+
+
+@njit(**_COMPILE)
+def _push(
+    group: Array, first_row: int, first: int, allowed: Array, k: int, i: int, best: Best
+) -> None:
+    """Push the allowed items of a group that are above the threshold, and raise the threshold."""
+    keys, count, threshold = best.keys[i], best.counts[i], best.thresholds[i]
+    for j in range(group.size):
+        place = first + j
+        if group[j] > threshold and is_allowed(allowed, place):
+            key = pack_key(group[j], first_row + place)
+            count, threshold = keep_key(keys, k, key, count, threshold)
+    best.counts[i], best.thresholds[i] = count, threshold
+
+
+@njit(**_COMPILE)
+def _add_entries(plane: Array, table: Array, scores: Array) -> None:
+    for i in range(plane.size):
+        scores[i] += table[plane[i]]
+
+
+@njit(**_COMPILE)
+def _maximum(values: Array) -> Any:
+    highest = values[0]
+    for i in range(values.size):
+        highest = max(highest, values[i])
+    return highest
 
 
 @intrinsic
@@ -95,8 +208,7 @@ def _add_distances(plane: Array, byte: Any, distances: Array) -> None:
 @njit(**_COMPILE)
 def _mark_hidden(allowed: Array, start: int, far: Any, hidden: Array) -> None:
     for i in range(hidden.size):
-        bit = (allowed[(start + i) >> 3] >> ((start + i) & 7)) & 1
-        hidden[i] = 0 if bit else far
+        hidden[i] = 0 if is_allowed(allowed, start + i) else far
 
 
 @njit(**_COMPILE)
@@ -115,13 +227,9 @@ def _minimum(values: Array) -> Any:
 
 @njit(**_COMPILE)
 def _take(
-    group: Array, first_row: int, k: int, rows: Ints, distances: Array, tally: Ints, state: Ints
+    group: Array, first_row: int, k: int, rows: Array, distances: Array, tally: Array, state: Array
 ) -> None:
-    """Take the items of a group that are nearer than the limit, and lower the limit.
-
-    `state` holds the limit (the distance of the k-th nearest so far), how many have been taken
-    below it, which is always fewer than k, and how many are kept; `tally` counts by distance.
-    """
+    """Take the items of a group that are nearer than the limit, and lower the limit."""
     limit, below, count = state
     for i in range(group.size):
         distance = np.int64(group[i])
@@ -140,7 +248,7 @@ def _take(
 
 
 @njit(**_COMPILE)
-def _throw_out(rows: Ints, distances: Array, limit: int, n_at_limit: int) -> int:
+def _throw_out(rows: Array, distances: Array, limit: int, n_at_limit: int) -> int:
     """Keep what is below the limit and the first `n_at_limit` at it; return how many are kept."""
     count = 0
     for j in range(rows.size):
@@ -154,7 +262,7 @@ def _throw_out(rows: Ints, distances: Array, limit: int, n_at_limit: int) -> int
 
 
 @njit(**_COMPILE)
-def _sort(near_rows: Ints, near: Array, tally: Ints, rows: Ints, found: Ints) -> None:
+def _sort(near_rows: Array, near: Array, tally: Array, rows: Array, found: Array) -> None:
     """Sort by distance, keeping the order of equals; write as many as there is room for."""
     tally[:] = 0
     for distance in near:

@@ -77,7 +77,7 @@ class _Heads(NamedTuple):
 
 
 @njit(**_INLINE)
-def _key(score: Any, row: Any) -> Any:
+def pack_key(score: Any, row: Any) -> Any:
     """Pack score and row so that smaller keys rank first: higher score, then lower row."""
     bits = np.float32(score).view(np.uint32)
     if bits >> _SIGN == 0:
@@ -119,7 +119,7 @@ def select_smallest(keys: Array, count: int, k: int) -> None:
 
 
 @njit(**_COMPILE)
-def _keep_best(keys: Array, count: int, k: int) -> Any:
+def keep_best(keys: Array, count: int, k: int) -> Any:
     """Keep the k best keys in front and return the score of the worst of them."""
     select_smallest(keys, count, k)
     worst = keys[0]
@@ -231,7 +231,7 @@ def _head_score(table: Array, runs: Runs, score: Any, b: Any) -> Any:
 
 
 @njit(**_INLINE)
-def _is_allowed(allowed: Array, row: Any) -> Any:
+def is_allowed(allowed: Array, row: Any) -> Any:
     byte = np.uint64(row) >> np.uint64(3)
     if byte >= np.uint64(allowed.shape[0]):
         return allowed.shape[0] == 0
@@ -239,12 +239,12 @@ def _is_allowed(allowed: Array, row: Any) -> Any:
 
 
 @njit(**_INLINE)
-def _keep(keys: Array, k: int, key: Any, count: Any, threshold: Any) -> Any:
+def keep_key(keys: Array, k: int, key: Any, count: Any, threshold: Any) -> Any:
     """Add a candidate; when the keys are full, keep the best k and raise the threshold."""
     keys[count] = key
     count += 1
     if count == keys.shape[0]:
-        threshold = _keep_best(keys, count, k)
+        threshold = keep_best(keys, count, k)
         count = k
     return count, threshold
 
@@ -262,9 +262,9 @@ def _visit_rows(query: _Query, entry: Any, score: Any, count: Any, threshold: An
         if byte >= np.uint64(128):
             continue
         row += gap
-        if _is_allowed(allowed, row):
-            key = _key(score, query.first_row + np.int64(row))
-            count, threshold = _keep(keys, query.k, key, count, threshold)
+        if is_allowed(allowed, row):
+            key = pack_key(score, query.first_row + np.int64(row))
+            count, threshold = keep_key(keys, query.k, key, count, threshold)
             kept += 1
             if kept == query.k or threshold > score:
                 break
@@ -317,9 +317,9 @@ def _visit_above(
                     continue
                 if grouped:
                     count, threshold = _visit_rows(query, entry, score, count, threshold)
-                elif _is_allowed(allowed, rows[entry]):
-                    key = _key(score, query.first_row + np.int64(rows[entry]))
-                    count, threshold = _keep(keys, k, key, count, threshold)
+                elif is_allowed(allowed, rows[entry]):
+                    key = pack_key(score, query.first_row + np.int64(rows[entry]))
+                    count, threshold = keep_key(keys, k, key, count, threshold)
             low = max(floor, threshold - rest)
         visited[place] = next_b
     return count, threshold, seen
@@ -341,7 +341,7 @@ def _search_one(query: _Query, heads: _Heads, rest: Any, count: Any, threshold: 
         if floor == _LOWEST or threshold - rest >= floor:
             break
         if count >= query.k:
-            threshold = _keep_best(query.keys, count, query.k)
+            threshold = keep_best(query.keys, count, query.k)
             count = query.k
         seen += looked_at
         plain = seen * PLAIN_PASS_PART > query.runs.tails.shape[0]
@@ -377,7 +377,7 @@ def search_runs(
         first; an empty array allows all.
     k : int
     keys : (n_queries, capacity) uint64
-        The best so far, in any order; see `_key`. Capacity is above k.
+        The best so far, in any order; see `pack_key`. Capacity is above k.
     counts : (n_queries,) int64
         How many keys each query has, at most k.
     thresholds : (n_queries,) float32
@@ -396,5 +396,5 @@ def search_runs(
         query = _Query(tables[i], runs, allowed, first_row, k, keys[i])
         count, threshold = _search_one(query, heads, rest, counts[i], thresholds[i])
         if count >= k:
-            count, threshold = k, _keep_best(keys[i], count, k)
+            count, threshold = k, keep_best(keys[i], count, k)
         counts[i], thresholds[i] = count, threshold

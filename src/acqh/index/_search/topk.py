@@ -1,6 +1,6 @@
 """The best k rows of several segments, for a batch of queries."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -54,6 +54,15 @@ class TopRows(NamedTuple):
     scores: Floats
     counts: Ints
 
+    @classmethod
+    def none(cls, n_queries: int, k: int) -> "TopRows":
+        """Return room for k rows of each query, with none found yet."""
+        return cls(
+            np.full((n_queries, k), -1, dtype=np.int64),
+            np.full((n_queries, k), -np.inf, dtype=np.float32),
+            np.zeros(n_queries, dtype=np.int64),
+        )
+
     def part(self, queries: slice) -> "TopRows":
         """Return views for some of the queries."""
         return TopRows(self.rows[queries], self.scores[queries], self.counts[queries])
@@ -82,11 +91,7 @@ def search_targets(
     InvalidInputError
         Scores of a query may overflow.
     """
-    top = TopRows(
-        np.full((len(queries), k), -1, dtype=np.int64),
-        np.full((len(queries), k), -np.inf, dtype=np.float32),
-        np.zeros(len(queries), dtype=np.int64),
-    )
+    top = TopRows.none(len(queries), k)
     k = min(k, n_items)
     capacity = min(2 * k + _SPARE_KEYS, n_items + 1)
 
@@ -99,19 +104,37 @@ def search_targets(
         for runs, first_row, allowed in targets:
             rows = (first_row, allowed)
             search_runs(tables, tops, scales, runs, rows, k, keys, mine.counts, thresholds)
-        _unpack(keys, mine, k)
+        unpack_keys(keys, mine, k)
 
-    blocks = _blocks(len(queries), capacity, n_threads)
+    in_blocks(search, len(queries), capacity, n_threads)
+    return top
+
+
+def in_blocks(
+    search: Callable[[slice], None], n_queries: int, n_candidates: int, n_threads: int
+) -> None:
+    """Search a batch in blocks, so that all threads have a share and memory is bounded.
+
+    Parameters
+    ----------
+    search : callable
+        Searches one block of queries.
+    n_queries : int
+    n_candidates : int
+        How many numbers a search keeps for each query.
+    n_threads : int
+    """
+    step = max(1, min(-(-n_queries // n_threads), _MAX_KEYS // n_candidates))
+    blocks = [slice(start, min(start + step, n_queries)) for start in range(0, n_queries, step)]
     if n_threads == 1:
         for block in blocks:
             search(block)
     else:
         with ThreadPoolExecutor(n_threads) as pool:
             list(pool.map(search, blocks))
-    return top
 
 
-def _unpack(keys: Array, top: TopRows, k: int) -> None:
+def unpack_keys(keys: Array, top: TopRows, k: int) -> None:
     """Sort the keys and fill in what they stand for.
 
     A key has the row in its lower half and, in its upper, the bits of the score, changed so that
@@ -124,13 +147,6 @@ def _unpack(keys: Array, top: TopRows, k: int) -> None:
     found = np.arange(k) < top.counts[:, None]
     np.copyto(top.rows[:, :k], ordered.astype(np.uint32), where=found)
     np.copyto(top.scores[:, :k], bits.view(np.float32), where=found)
-
-
-def _blocks(n_queries: int, capacity: int, n_threads: int) -> Iterator[slice]:
-    """Cut a batch so that every thread has a share and candidates take bounded memory."""
-    step = max(1, min(-(-n_queries // n_threads), _MAX_KEYS // capacity))
-    for start in range(0, n_queries, step):
-        yield slice(start, min(start + step, n_queries))
 
 
 def _tables_of(words: Floats, queries: Floats, first: int) -> tuple[Floats, Floats, Floats]:

@@ -1,0 +1,180 @@
+"""HammingIndex: exact search over binary codes."""
+
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Array, Floats, Ints, check_positive_int
+from acqh._core.errors import InvalidInputError
+from acqh.index._base import BaseIndex
+from acqh.index._checks import as_queries, as_thread_count
+from acqh.index._filters import rows_allowed
+from acqh.index._hamming._search import Target, search_bits, search_real
+from acqh.index._hamming._segment import HammingSegment, spare_bits
+from acqh.index._result import SearchResult
+from acqh.index._snapshot import Snapshot, pack_bits
+
+# Distances are counted in two bytes, and one value stands for "too far".
+MAX_BITS = 65_528
+
+
+class HammingIndex(BaseIndex[HammingSegment]):
+    """Exact search over items stored as bits.
+
+    Codes are packed, 8 bits a byte, as ``np.packbits(bits, axis=1)`` gives them. An item stands for
+    the vector that is +1 where its bit is 1 and -1 where it is 0; its score is the inner product
+    with the query. For a binary query that is ``n_bits - 2 * distance``, so the items of highest
+    score are the nearest by Hamming distance. Equal scores are ordered by insertion.
+
+    Searching is safe while another thread changes the index: a search works on the state it found
+    when it started, and never waits.
+
+    Parameters
+    ----------
+    n_bits : int
+        Bits of a code, at most 65,528.
+
+    Raises
+    ------
+    InvalidInputError
+        The number of bits is not a whole number in that range.
+
+    Examples
+    --------
+    >>> bits = np.array([[0, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 1]])
+    >>> index = HammingIndex(4).add(np.packbits(bits, axis=1), ids=["a", "b", "c"])
+    >>> result = index.search(np.packbits([[1, 1, 1, 0]], axis=1), k=2)
+    >>> result.ids, index.distances(result.scores)
+    (array([['b', 'c']], dtype=object), array([[1, 1]]))
+    >>> index.search([[0.5, -1.0, -1.0, 0.1]], k=1).ids
+    array([['a']], dtype=object)
+    """
+
+    def __init__(self, n_bits: int) -> None:
+        super().__init__()
+        self._n_bits = check_positive_int(n_bits, "n_bits")
+        if self._n_bits > MAX_BITS:
+            raise InvalidInputError(f"n_bits must be at most {MAX_BITS}, got {n_bits}")
+
+    def __repr__(self) -> str:
+        return f"<HammingIndex: {len(self)} items, {self._n_bits} bits>"
+
+    @property
+    def n_bits(self) -> int:
+        """Bits of a code."""
+        return self._n_bits
+
+    def search(
+        self,
+        queries: Any,
+        k: int,
+        filter: Any = None,  # noqa: A002
+        n_threads: int | None = None,
+    ) -> SearchResult:
+        """Find the items of highest score.
+
+        Parameters
+        ----------
+        queries : (n_queries, ceil(n_bits / 8)) uint8, or (n_queries, n_bits) floats
+            Packed bits, or real vectors, which are compared with the items' signs in float32.
+        k : int
+            How many items to find for each query, at least 1.
+        filter : callable, (n_items,) bool, or iterable of ids, optional
+            Only these items may be found. A mask says it of each item in the order of `ids`; a
+            callable gets the array of all ids and returns such a mask; ids that are not there are
+            ignored.
+        n_threads : int, optional
+            Threads to share the queries among; as many as there are cores, if not given.
+
+        Returns
+        -------
+        SearchResult
+            Empty rows, with counts of 0, where no item may be found.
+
+        Raises
+        ------
+        InvalidInputError
+            Queries of the wrong shape or type, not finite, or so large that scores overflow; k or
+            n_threads is below 1; the filter does not fit the index.
+        """
+        queries = np.asarray(queries)
+        is_real = queries.dtype.kind == "f"
+        queries = self._as_real(queries) if is_real else self._as_packed(queries)
+        k = check_positive_int(k, "k")
+        n_threads = as_thread_count(n_threads, len(queries))
+        snapshot = self._snapshot
+        targets = _targets(snapshot, filter)
+        search = search_real if is_real else search_bits
+        top = search(targets, queries, k, self._n_bits, len(snapshot), n_threads)
+        return SearchResult(snapshot.take_ids(top.rows), top.scores, top.counts)
+
+    def distances(self, scores: Floats) -> Ints:
+        """Return the Hamming distances of scores that a search with packed bits gave.
+
+        Parameters
+        ----------
+        scores : array of floats
+            Of any shape.
+
+        Returns
+        -------
+        int64, same shape
+            -1 where there is no item.
+        """
+        scores = np.asarray(scores, dtype=np.float64)
+        found = np.isfinite(scores)
+        distances = (self._n_bits - np.where(found, scores, 0)) / 2
+        return np.where(found, distances, -1).astype(np.int64)
+
+    def reconstruct(self, identifier: Any) -> Floats:
+        """Return the vector an item stands for: (n_bits,) float32 of +1 and -1.
+
+        Raises
+        ------
+        UnknownIdError
+            No item has this id.
+        """
+        part, row = self._locate(identifier)
+        bits = np.unpackbits(part.segment.code_of(row), count=self._n_bits)
+        return np.where(bits, np.float32(1), np.float32(-1))
+
+    def _check_codes(self, codes: Any) -> Array:
+        return self._as_packed(np.asarray(codes))
+
+    def _no_codes(self) -> Array:
+        return np.empty((0, -(-self._n_bits // 8)), dtype=np.uint8)
+
+    def _segment_of(self, codes: Array) -> HammingSegment:
+        return HammingSegment.of(codes, self._n_bits)
+
+    def _as_packed(self, codes: Array) -> Array:
+        n_bytes = -(-self._n_bits // 8)
+        if codes.size == 0 and codes.ndim == 2 and codes.shape[1] == n_bytes:
+            return self._no_codes()
+        if codes.dtype != np.uint8 or codes.ndim != 2 or codes.shape[1] != n_bytes:
+            raise InvalidInputError(
+                f"{self._n_bits} bits are packed in rows of {n_bytes} uint8, got {codes.dtype} of "
+                f"shape {codes.shape}; pack with np.packbits(bits, axis=1)"
+            )
+        if (codes[:, -1] & spare_bits(self._n_bits)).any():
+            raise InvalidInputError(f"a code has a bit set beyond its {self._n_bits} bits")
+        return np.ascontiguousarray(codes)
+
+    def _as_real(self, queries: Array) -> Floats:
+        queries = as_queries(queries, self._n_bits)
+        too_large = np.abs(queries).sum(axis=1, dtype=np.float64) > np.finfo(np.float32).max
+        if too_large.any():
+            number = int(np.argmax(too_large))
+            raise InvalidInputError(
+                f"query {number} is too large: its scores overflow; scale it down"
+            )
+        return queries
+
+
+def _targets(snapshot: Snapshot[HammingSegment], filter_: Any) -> list[Target]:
+    masks = None if filter_ is None else rows_allowed(snapshot, filter_)
+    targets = []
+    for number, part in enumerate(snapshot.parts):
+        allowed = part.live if masks is None else pack_bits(masks[number])
+        targets.append(Target(part.segment.planes, int(snapshot.first_rows[number]), allowed))
+    return targets

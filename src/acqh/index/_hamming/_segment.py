@@ -1,0 +1,110 @@
+"""An immutable block of binary codes, byte by byte."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from acqh._core.arrays import Array, Bools
+from acqh._core.errors import CorruptBundleError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HammingSegment:
+    """Binary codes, all first bytes together, then all second bytes, and so on.
+
+    Parameters
+    ----------
+    n_bits : int
+    planes : (ceil(n_bits / 8), n_rows) uint8
+        Bits beyond the last are 0.
+
+    Examples
+    --------
+    >>> codes = np.packbits([[1, 0, 0], [1, 1, 1]], axis=1)
+    >>> HammingSegment.of(codes, n_bits=3).codes()
+    array([[128],
+           [224]], dtype=uint8)
+    """
+
+    n_bits: int
+    planes: Array
+
+    @classmethod
+    def of(cls, codes: Array, n_bits: int) -> Self:
+        """Lay out the codes of new rows, (n_rows, n_bytes) uint8."""
+        return cls._frozen(n_bits, np.array(codes.T, dtype=np.uint8, order="C"))
+
+    @classmethod
+    def join(cls, segments: Sequence[Self], keep: Sequence[Bools]) -> Self:
+        """Make one segment of the rows to keep of several; rows are numbered anew, in order."""
+        planes = [segment.planes[:, kept] for segment, kept in zip(segments, keep, strict=True)]
+        return cls._frozen(segments[0].n_bits, np.concatenate(planes, axis=1))
+
+    @classmethod
+    def _frozen(cls, n_bits: int, planes: Array) -> Self:
+        planes.setflags(write=False)
+        return cls(n_bits, planes)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return len(self.planes[0])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return self.planes.nbytes
+
+    def codes(self) -> Array:
+        """Return the code of every row, (n_rows, n_bytes) uint8."""
+        return np.ascontiguousarray(self.planes.T)
+
+    def code_of(self, row: int) -> Array:
+        """Return the code of one row, (n_bytes,) uint8."""
+        return self.planes[:, row]
+
+    def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Return what a file needs: named arrays, and a dictionary that JSON can hold."""
+        return {"planes": self.planes}, {"n_bits": self.n_bits}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array], info: Mapping[str, Any]) -> Self:
+        """Take back what `to_arrays` gave; arrays may be memory-mapped and are not copied.
+
+        Raises
+        ------
+        CorruptBundleError
+            The arrays cannot be those of a segment.
+        """
+        n_bits, planes = info.get("n_bits"), arrays.get("planes")
+        if type(n_bits) is not int or planes is None:
+            raise CorruptBundleError("a segment lacks 'n_bits' or 'planes'")
+        if planes.dtype != np.uint8 or planes.ndim != 2 or len(planes) != -(-n_bits // 8):
+            raise CorruptBundleError(
+                f"a segment of {n_bits} bits has planes of {planes.dtype} of shape {planes.shape}"
+            )
+        return cls(n_bits, planes)
+
+    def verify(self) -> None:
+        """Read every value and refuse what `of` and `join` cannot have made.
+
+        Raises
+        ------
+        CorruptBundleError
+            A bit beyond the last is set.
+        """
+        if (self.planes[-1] & spare_bits(self.n_bits)).any():
+            raise CorruptBundleError(f"a code has more than {self.n_bits} bits")
+
+
+def spare_bits(n_bits: int) -> int:
+    """Return the mask of the bits of the last byte that no code uses.
+
+    Examples
+    --------
+    >>> spare_bits(6), spare_bits(8)
+    (3, 0)
+    """
+    return (1 << -n_bits % 8) - 1
