@@ -1,1 +1,26 @@
 """Additive codebooks: train, encode, decode, lookup tables."""
+
+from acqh.quantize._codebooks import (
+    decode,
+    least_squares_codebooks,
+    lookup_tables,
+    quantization_errors,
+    table_scores,
+)
+from acqh.quantize._kmeans import residual_kmeans, weighted_kmeans
+from acqh.quantize._search import search_codes
+from acqh.quantize._train import QuantizerFit, fit_codebooks, refill_unused_words
+
+__all__ = [
+    "QuantizerFit",
+    "decode",
+    "fit_codebooks",
+    "least_squares_codebooks",
+    "lookup_tables",
+    "quantization_errors",
+    "refill_unused_words",
+    "residual_kmeans",
+    "search_codes",
+    "table_scores",
+    "weighted_kmeans",
+]

@@ -1,0 +1,167 @@
+"""What codes stand for: decoding, errors, lookup tables, and codebooks for given codes."""
+
+import numpy as np
+
+from acqh._core.arrays import Floats, Ints
+from acqh._core.linalg import solve_spd
+
+# How firmly least squares holds words where they are, relative to the weight of the items that
+# use them: far above rounding, far below what could be felt in the error.
+PROXIMITY = 1e-8
+
+
+def decode(codes: Ints, codebooks: Floats) -> Floats:
+    """Return the vectors that codes stand for, one word of each codebook added up.
+
+    Parameters
+    ----------
+    codes : (n_items, n_codebooks)
+    codebooks : (n_codebooks, codebook_size, n_components)
+
+    Returns
+    -------
+    (n_items, n_components) of the dtype of `codebooks`
+
+    Examples
+    --------
+    >>> decode(np.array([[1, 0]]), np.array([[[0.0], [2.0]], [[0.5], [0.0]]]))
+    array([[2.5]])
+    """
+    vectors: Floats = codebooks[0][codes[:, 0]]
+    for s in range(1, len(codebooks)):
+        vectors += codebooks[s][codes[:, s]]
+    return vectors
+
+
+def quantization_errors(targets: Floats, codes: Ints, codebooks: Floats) -> Floats:
+    """Return the squared distance of every target from what its code stands for.
+
+    Parameters
+    ----------
+    targets : (n_items, n_components)
+    codes : (n_items, n_codebooks)
+    codebooks : (n_codebooks, codebook_size, n_components)
+
+    Returns
+    -------
+    (n_items,)
+
+    Examples
+    --------
+    >>> quantization_errors(np.array([[3.0]]), np.array([[1]]), np.array([[[0.0], [2.0]]]))
+    array([1.])
+    """
+    residuals = targets - decode(codes, codebooks)
+    return np.asarray(np.einsum("ik,ik->i", residuals, residuals))
+
+
+def lookup_tables(queries: Floats, codebooks: Floats) -> Floats:
+    """Return the inner product of every query with every word.
+
+    Parameters
+    ----------
+    queries : (n_queries, n_components)
+    codebooks : (n_codebooks, codebook_size, n_components)
+
+    Returns
+    -------
+    (n_queries, n_codebooks, codebook_size)
+
+    Examples
+    --------
+    >>> lookup_tables(np.array([[2.0]]), np.array([[[0.0], [3.0]]]))
+    array([[[0., 6.]]])
+    """
+    n_codebooks, n_words, n_components = codebooks.shape
+    words = codebooks.reshape(n_codebooks * n_words, n_components)
+    return np.asarray(queries @ words.T).reshape(len(queries), n_codebooks, n_words)
+
+
+def table_scores(tables: Floats, codes: Ints) -> Floats:
+    """Return the score of every query and item: one table entry for each codebook, added up.
+
+    The inner product of a query with what an item's code stands for, by look-ups only; the
+    reference for every faster search.
+
+    Parameters
+    ----------
+    tables : (n_queries, n_codebooks, codebook_size)
+    codes : (n_items, n_codebooks)
+
+    Returns
+    -------
+    (n_queries, n_items)
+
+    Examples
+    --------
+    >>> table_scores(np.array([[[0.0, 6.0], [1.0, 2.0]]]), np.array([[1, 0], [0, 1]]))
+    array([[7., 2.]])
+    """
+    scores = tables[:, 0, codes[:, 0]]
+    for s in range(1, tables.shape[1]):
+        scores += tables[:, s, codes[:, s]]
+    return scores
+
+
+def least_squares_codebooks(
+    targets: Floats, weights: Floats, codes: Ints, codebooks: Floats
+) -> Floats:
+    """Return the codebooks that fit the targets best for fixed codes.
+
+    Minimises ``sum_i w_i ||z_i - sum_s C_s[a_is]||^2``, all codebooks at once.
+
+    Parameters
+    ----------
+    targets : (n_items, n_components)
+    weights : (n_items,)
+        Not negative.
+    codes : (n_items, n_codebooks)
+    codebooks : (n_codebooks, codebook_size, n_components)
+        Where to start from.
+
+    Returns
+    -------
+    (n_codebooks, codebook_size, n_components) float64
+
+    Notes
+    -----
+    With A the 0/1 matrix of chosen words, the normal matrix ``A^T W A`` is singular whenever
+    there are two codebooks, since a vector can be moved from one to the other; among all
+    solutions this takes the one nearest to the codebooks given, by solving
+
+        (A^T W A + e D) (C - C_given) = A^T W (Z - A C_given),    D = diag(A^T W A),
+
+    with e = 1e-8. The pull towards what was given cannot raise the error, the system is positive
+    definite whatever the codes, and a word that no weight uses keeps its value. The paper's
+    eq. 13 has the plain inverse; its metric G drops out once the targets are ``G^-1 z``.
+    """
+    n_codebooks, n_words, n_components = codebooks.shape
+    gram = _word_gram(codes, weights, n_words)
+    residuals = weights[:, np.newaxis] * (targets - decode(codes, codebooks))
+    right = np.empty((n_codebooks, n_words, n_components))
+    for s in range(n_codebooks):
+        right[s] = sum_by_word(residuals, codes[:, s], n_words)
+    used = np.diag(gram)
+    gram[np.diag_indices_from(gram)] += np.where(used > 0, PROXIMITY * used, 1.0)
+    return codebooks + solve_spd(gram, right.reshape(len(gram), -1)).reshape(codebooks.shape)
+
+
+def sum_by_word(rows: Floats, words: Ints, n_words: int) -> Floats:
+    """Return the sum of the rows of each word; (n_words, n_components) float64."""
+    sums = np.empty((n_words, rows.shape[1]))
+    for k in range(rows.shape[1]):
+        sums[:, k] = np.bincount(words, rows[:, k], n_words)
+    return sums
+
+
+def _word_gram(codes: Ints, weights: Floats, n_words: int) -> Floats:
+    """Return ``A^T W A``: the weight of the items that use both words of a pair."""
+    n_codebooks = codes.shape[1]
+    gram = np.empty((n_codebooks, n_words, n_codebooks, n_words))
+    words = codes.astype(np.int64)
+    for s in range(n_codebooks):
+        for t in range(s, n_codebooks):
+            both = np.bincount(words[:, s] * n_words + words[:, t], weights, n_words * n_words)
+            gram[s, :, t] = both.reshape(n_words, n_words)
+            gram[t, :, s] = gram[s, :, t].T
+    return gram.reshape(n_codebooks * n_words, n_codebooks * n_words)

@@ -1,0 +1,282 @@
+"""Compiled code search and distances; `tests/quantize` holds the NumPy twins.
+
+With ``linear[s, j]`` the cost of word j of codebook s for an item on its own, and
+``pairs[s, j, t, k]`` twice the inner product of two words, a code costs
+
+    sum_s linear[s, a_s]  +  sum_{s < t} pairs[s, a_s, t, a_t].
+
+So one more word costs one row of `pairs` for each word chosen before: additions, no products.
+
+Costs are compared as the integers that their bits make, since compilers turn minima of integers
+into vector instructions, but not minima of floats. `_ordered` makes bits order as their floats
+do, and undoes it. `keys` is the memory of `costs` seen as integers; `top`, the largest of these
+integers, lies above every cost and marks a word as taken; `sign` is the place of the sign bit.
+"""
+
+import numpy as np
+from numba import njit
+
+from acqh._core.arrays import Floats, Ints
+
+# Distances of this many points at a time stay in the nearest cache.
+_DISTANCE_BLOCK = 1024
+
+
+@njit(cache=True, nogil=True)
+def search(
+    targets: Floats,
+    products: Floats,
+    norms: Floats,
+    pairs: Floats,
+    codes: Ints,
+    beam_width: int,
+    max_sweeps: int,
+    costs: Floats,
+    keys: Ints,
+    top: int,
+    sign: int,
+) -> None:
+    """Search a code for each item: by beam, then word by word from where that led.
+
+    Parameters
+    ----------
+    targets : (n_items, n_components)
+    products : (n_components, n_codebooks * codebook_size)
+        Words times minus two, components first.
+    norms : (n_codebooks * codebook_size,)
+        Squared norms of the words.
+    pairs : (n_codebooks, codebook_size, n_codebooks, codebook_size)
+    codes : (n_items, n_codebooks) uint8
+        Overwritten; the start of the search word by word if `beam_width` is 0.
+    beam_width : int
+        Codes kept from codebook to codebook; 1 is greedy, 0 is no beam search.
+    max_sweeps : int
+        Most rounds over the codebooks word by word; 0 is none.
+    costs, keys : (max(beam_width, 1), codebook_size)
+        Working memory, as floats and as integers.
+    top, sign : int
+        Of the dtype of `keys`.
+    """
+    n_codebooks, n_words = pairs.shape[:2]
+    flat = np.empty(len(norms), dtype=norms.dtype)
+    linear = flat.reshape(n_codebooks, n_words)
+    beams = np.zeros((len(costs), n_codebooks), dtype=np.int64)
+    grown = np.zeros((len(costs), n_codebooks), dtype=np.int64)
+    beam_costs = np.empty(len(costs), dtype=costs.dtype)
+    lows = np.empty(len(costs), dtype=keys.dtype)
+    for i in range(len(targets)):
+        _fill_linear(targets, i, products, norms, flat)
+        if beam_width > 0:
+            beams, grown = _beam(
+                linear, pairs, beam_width, beams, grown, beam_costs, lows, costs, keys, top, sign
+            )
+            for s in range(n_codebooks):
+                codes[i, s] = beams[0, s]
+        if max_sweeps > 0:
+            _conditional_modes(linear, pairs, codes, i, max_sweeps, costs, keys, top, sign)
+
+
+@njit(cache=True, nogil=True)
+def _fill_linear(
+    targets: Floats, item: int, products: Floats, norms: Floats, linear: Floats
+) -> None:
+    n_components, n_words = products.shape
+    for j in range(n_words):
+        linear[j] = norms[j]
+    # Four components at a time: a quarter of the traffic to `linear`.
+    whole = n_components - n_components % 4
+    for k in range(0, whole, 4):
+        a, b = targets[item, k], targets[item, k + 1]
+        c, d = targets[item, k + 2], targets[item, k + 3]
+        for j in range(n_words):
+            linear[j] += (
+                a * products[k, j]
+                + b * products[k + 1, j]
+                + c * products[k + 2, j]
+                + d * products[k + 3, j]
+            )
+    for k in range(whole, n_components):
+        a = targets[item, k]
+        for j in range(n_words):
+            linear[j] += a * products[k, j]
+
+
+@njit(cache=True, nogil=True)
+def _beam(
+    linear: Floats,
+    pairs: Floats,
+    beam_width: int,
+    beams: Ints,
+    grown: Ints,
+    beam_costs: Floats,
+    lows: Ints,
+    costs: Floats,
+    keys: Ints,
+    top: int,
+    sign: int,
+) -> tuple[Ints, Ints]:
+    """Return the beams, best first, and the other buffer; ties go to beam, then to word."""
+    n_codebooks, n_words = linear.shape
+    live = 1
+    beam_costs[0] = 0
+    for s in range(n_codebooks):
+        for b in range(live):
+            base = beam_costs[b]
+            for j in range(n_words):
+                costs[b, j] = linear[s, j] + base
+            for t in range(s):
+                word = beams[b, t]
+                for j in range(n_words):
+                    costs[b, j] += pairs[t, word, s, j]
+            lows[b] = _order_row(keys, b, top, sign)
+        # Of the last codebook only the best word is wanted.
+        kept = 1 if s == n_codebooks - 1 else min(beam_width, live * n_words)
+        for rank in range(kept):
+            b = 0
+            for other in range(1, live):
+                if lows[other] < lows[b]:
+                    b = other
+            j = _position(keys, b, lows[b])
+            for t in range(s):
+                grown[rank, t] = beams[b, t]
+            grown[rank, s] = j
+            keys[b, j] = _ordered(keys[b, j], top, sign)
+            beam_costs[rank] = costs[b, j]
+            keys[b, j] = top
+            lows[b] = _lowest(keys, b, top)
+        beams, grown = grown, beams
+        live = kept
+    return beams, grown
+
+
+@njit(cache=True, nogil=True)
+def _conditional_modes(
+    linear: Floats,
+    pairs: Floats,
+    codes: Ints,
+    item: int,
+    max_sweeps: int,
+    costs: Floats,
+    keys: Ints,
+    top: int,
+    sign: int,
+) -> None:
+    """Give each codebook in turn its best word, the others held, until none changes."""
+    n_codebooks, n_words = linear.shape
+    unchanged = 0
+    step = 0
+    while unchanged < n_codebooks and step < max_sweeps * n_codebooks:
+        s = step % n_codebooks
+        for j in range(n_words):
+            costs[0, j] = linear[s, j]
+        for t in range(n_codebooks):
+            if t != s:
+                word = codes[item, t]
+                for j in range(n_words):
+                    costs[0, j] += pairs[t, word, s, j]
+        low = _order_row(keys, 0, top, sign)
+        if low < keys[0, codes[item, s]]:
+            codes[item, s] = _position(keys, 0, low)
+            unchanged = 0
+        unchanged += 1
+        step += 1
+
+
+@njit(cache=True, nogil=True)
+def _ordered(bits: int, top: int, sign: int) -> int:
+    """Map the bits of a float to an integer of the same order, or back."""
+    return bits ^ ((bits >> sign) & top)
+
+
+@njit(cache=True, nogil=True)
+def _order_row(keys: Ints, row: int, top: int, sign: int) -> int:
+    """Turn a row of costs into ordered keys; return the lowest."""
+    low = top
+    for j in range(keys.shape[1]):
+        key = _ordered(keys[row, j], top, sign)
+        keys[row, j] = key
+        low = min(low, key)
+    return low
+
+
+@njit(cache=True, nogil=True)
+def _lowest(keys: Ints, row: int, top: int) -> int:
+    low = top
+    for j in range(keys.shape[1]):
+        low = min(low, keys[row, j])
+    return low
+
+
+@njit(cache=True, nogil=True)
+def _position(keys: Ints, row: int, key: int) -> int:
+    """Return the first place of a key; a minimum of places, so that it too is vectorised."""
+    n_words: int = keys.shape[1]
+    first = n_words
+    for j in range(n_words):
+        first = min(first, j if keys[row, j] == key else n_words)
+    return first
+
+
+@njit(cache=True, nogil=True)
+def seed(columns: Floats, weights: Floats, draws: Floats, chosen: Ints) -> int:
+    """Choose points to start k-means from, the best of several draws each (greedy k-means++).
+
+    Parameters
+    ----------
+    columns : (n_components, n_items)
+        The points, components first, so that inner loops run along memory.
+    weights : (n_items,)
+    draws : (n_words, n_trials)
+        Uniform in [0, 1). A draw falls on a point with probability proportional to its weight
+        times its squared distance from the points chosen before.
+    chosen : (n_words,)
+        Overwritten with the points of the draws that leave the lowest error.
+
+    Returns
+    -------
+    int
+        How many were chosen before no error was left.
+    """
+    n_words, n_trials = draws.shape
+    n_items = len(weights)
+    closest = np.full(n_items, np.inf)
+    tried = np.empty(n_items)
+    best = np.empty(n_items)
+    mass = np.cumsum(weights)
+    for word in range(n_words):
+        if not mass[-1] > 0:
+            return word
+        lowest = np.inf
+        for trial in range(n_trials):
+            place = np.searchsorted(mass, draws[word, trial] * mass[-1], side="right")
+            point = min(place, n_items - 1)  # rounding could reach the end
+            error = _shrink(columns, point, weights, closest, tried)
+            if error < lowest:
+                lowest = error
+                chosen[word] = point
+                best, tried = tried, best
+        closest, best = best, closest
+        mass = np.cumsum(weights * closest)
+    return len(chosen)
+
+
+@njit(cache=True, nogil=True)
+def _shrink(
+    columns: Floats, centre: int, weights: Floats, closest: Floats, shrunk: Floats
+) -> float:
+    """Write squared distances with one more centre; return their weighted sum."""
+    n_components, n_items = columns.shape
+    error = 0.0
+    for start in range(0, n_items, _DISTANCE_BLOCK):
+        stop = min(start + _DISTANCE_BLOCK, n_items)
+        for i in range(start, stop):
+            shrunk[i] = 0.0
+        for k in range(n_components):
+            value = columns[k, centre]
+            for i in range(start, stop):
+                difference = columns[k, i] - value
+                shrunk[i] += difference * difference
+        for i in range(start, stop):
+            shrunk[i] = min(shrunk[i], closest[i])
+            error += weights[i] * shrunk[i]
+    return error

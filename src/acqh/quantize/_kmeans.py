@@ -1,0 +1,141 @@
+"""The start: weighted k-means, and k-means of what is left, codebook after codebook."""
+
+import numpy as np
+
+from acqh._core.arrays import Floats, Ints
+from acqh.quantize import _kernels
+from acqh.quantize._codebooks import sum_by_word
+from acqh.quantize._search import search_codes
+
+MAX_LLOYD = 10
+
+
+def weighted_kmeans(
+    points: Floats,
+    weights: Floats,
+    n_words: int,
+    rng: np.random.Generator,
+    *,
+    max_iter: int = MAX_LLOYD,
+) -> tuple[Floats, Ints]:
+    """Cluster weighted points: seeds by greedy k-means++, then Lloyd's steps.
+
+    Parameters
+    ----------
+    points : (n_items, n_components)
+    weights : (n_items,)
+        Not negative, some positive. A point of weight w counts as w copies of it.
+    n_words : int
+        From 1 to 256.
+    rng : Generator
+    max_iter : int, default 10
+        Few steps are enough where least squares follows.
+
+    Returns
+    -------
+    words : (n_words, n_components) float64
+    codes : (n_items,) uint8
+        The nearest word of each point.
+
+    Notes
+    -----
+    A word that loses all its points moves to the point with the largest weighted error, each
+    such word to another point. Where fewer distinct points than words have weight, the words
+    that are left over are zero vectors.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [1.0], [9.0]])
+    >>> words, codes = weighted_kmeans(points, np.ones(3), 2, np.random.default_rng(0))
+    >>> sorted(words.ravel().tolist())
+    [0.5, 9.0]
+    """
+    points = np.ascontiguousarray(points, dtype=np.float64)
+    weights = np.asarray(weights, dtype=np.float64)
+    words = _seed(points, weights, n_words, rng)
+    codes = _nearest(points, words)
+    for _ in range(max_iter):
+        words = _means(points, weights, codes, words)
+        moved = _nearest(points, words)
+        if np.array_equal(moved, codes):
+            break
+        codes = moved
+    return words, codes
+
+
+def residual_kmeans(
+    targets: Floats,
+    weights: Floats,
+    n_codebooks: int,
+    codebook_size: int,
+    rng: np.random.Generator,
+    *,
+    max_iter: int = MAX_LLOYD,
+) -> tuple[Floats, Ints]:
+    """Learn codebooks one after the other, each by k-means of what the ones before leave over.
+
+    Parameters
+    ----------
+    targets : (n_items, n_components)
+    weights : (n_items,)
+        Not negative, some positive.
+    n_codebooks, codebook_size : int
+    rng : Generator
+    max_iter : int, default 10
+        Lloyd's steps for each codebook.
+
+    Returns
+    -------
+    codebooks : (n_codebooks, codebook_size, n_components) float64
+    codes : (n_items, n_codebooks) uint8
+        The greedy codes.
+
+    Examples
+    --------
+    >>> targets = np.array([[0.0], [1.0], [8.0], [9.0]])
+    >>> codebooks, codes = residual_kmeans(targets, np.ones(4), 2, 2, np.random.default_rng(0))
+    >>> codebooks[0][codes[:, 0]] + codebooks[1][codes[:, 1]]
+    array([[0.],
+           [1.],
+           [8.],
+           [9.]])
+    """
+    residuals = np.array(targets, dtype=np.float64)
+    codebooks = np.empty((n_codebooks, codebook_size, residuals.shape[1]))
+    codes = np.empty((len(residuals), n_codebooks), dtype=np.uint8)
+    for s in range(n_codebooks):
+        codebooks[s], codes[:, s] = weighted_kmeans(
+            residuals, weights, codebook_size, rng, max_iter=max_iter
+        )
+        residuals -= codebooks[s][codes[:, s]]
+    return codebooks, codes
+
+
+def _seed(points: Floats, weights: Floats, n_words: int, rng: np.random.Generator) -> Floats:
+    draws = rng.random((n_words, 2 + int(np.log(n_words))))
+    chosen = np.zeros(n_words, dtype=np.int64)
+    n_chosen = _kernels.seed(np.ascontiguousarray(points.T), weights, draws, chosen)
+    words = np.zeros((n_words, points.shape[1]))
+    words[:n_chosen] = points[chosen[:n_chosen]]
+    return words
+
+
+def _nearest(points: Floats, words: Floats) -> Ints:
+    return search_codes(points, words[np.newaxis], search="greedy")[:, 0]
+
+
+def _means(points: Floats, weights: Floats, codes: Ints, words: Floats) -> Floats:
+    """Move each word to the weighted mean of its points; give words without any a new place."""
+    n_words = len(words)
+    mass = np.bincount(codes, weights, n_words)
+    used = mass > 0
+    sums = sum_by_word(points * weights[:, np.newaxis], codes, n_words)
+    words = np.zeros_like(words)
+    words[used] = sums[used] / mass[used, np.newaxis]
+    empty = np.flatnonzero(~used)
+    if empty.size:
+        errors = weights * np.square(points - words[codes]).sum(axis=1)
+        worst = np.argsort(-errors, kind="stable")[: empty.size]
+        worst = worst[errors[worst] > 0]
+        words[empty[: worst.size]] = points[worst]
+    return words

@@ -1,0 +1,177 @@
+"""Code search: which word of each codebook stands best for each item."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+
+from acqh._core.arrays import Floats, Ints
+from acqh._core.errors import InvalidInputError
+from acqh.quantize import _kernels
+from acqh.quantize._codebooks import decode, quantization_errors
+
+Search: TypeAlias = Literal["greedy", "beam", "icm", "beam+icm"]
+SEARCHES: tuple[str, ...] = get_args(Search)
+
+# Rounds of the search word by word; two or three are usual, ties in rounding could go on.
+_MAX_SWEEPS = 10
+# Items that a thread takes at a time.
+_BLOCK_ROWS = 2048
+
+
+def search_codes(
+    targets: Floats,
+    codebooks: Floats,
+    *,
+    search: Search = "beam+icm",
+    beam_width: int = 8,
+    start: Ints | None = None,
+    metric: Floats | None = None,
+    n_threads: int | None = None,
+) -> Ints:
+    """Return for each item the code that stands for its target, as well as the search finds it.
+
+    Minimises ``b^T G b - 2 b^T z`` over codes, with b what the code stands for: the squared
+    distance ``||z - b||^2``, up to a constant, where G is the identity.
+
+    Parameters
+    ----------
+    targets : (n_items, n_components)
+        z: points, or the linear term where a `metric` is given. Finite.
+    codebooks : (n_codebooks, codebook_size, n_components)
+        float32 or float64, which is the precision of the search.
+    search : {"greedy", "beam", "icm", "beam+icm"}
+        ``greedy`` takes the best word of one codebook after the other, as the paper does.
+        ``beam`` keeps the `beam_width` best beginnings on the way; a width of 1 is greedy.
+        ``icm`` gives each codebook in turn the best word, the others held, until none changes
+        (iterated conditional modes), from `start` or else from the greedy code; ``beam+icm``
+        does so from what the beam found.
+    beam_width : int, default 8
+    start : (n_items, n_codebooks) uint8, optional
+        Codes to improve on: an item keeps its code unless another is strictly better, judged in
+        float64.
+    metric : (n_components, n_components), optional
+        G: symmetric, positive semi-definite; it may be singular.
+    n_threads : int, optional
+        At most this many; None takes every core there is. The codes do not depend on it.
+
+    Returns
+    -------
+    (n_items, n_codebooks) uint8
+
+    Raises
+    ------
+    InvalidInputError
+        `search` is not one of the four.
+
+    Notes
+    -----
+    The metric needs neither a root nor an inverse: words enter the search through ``C G C^T``
+    and ``C z`` only, so a singular G is nothing special.
+
+    Examples
+    --------
+    >>> codebooks = np.array([[[0.0], [4.0]], [[0.0], [1.0]]])
+    >>> search_codes(np.array([[5.2], [0.9]]), codebooks)
+    array([[1, 1],
+           [0, 1]], dtype=uint8)
+    """
+    if search not in SEARCHES:
+        raise InvalidInputError(f"search must be one of {', '.join(SEARCHES)}, got {search!r}")
+    codes = np.empty((len(targets), len(codebooks)), dtype=np.uint8)
+    width = beam_width if "beam" in search else 1
+    if search == "icm" and start is not None:
+        codes[:] = start
+        width = 0
+    sweeps = _MAX_SWEEPS if "icm" in search else 0
+    tables = _tables(codebooks, metric)
+
+    def search_block(rows: slice) -> None:
+        tables.search(targets[rows], codes[rows], width, sweeps)
+        if start is not None:
+            _keep_unless_better(targets[rows], codebooks, metric, start[rows], codes[rows])
+
+    _run_blocks(search_block, len(targets), n_threads)
+    return codes
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """What a search needs to know of the codebooks, in their own precision."""
+
+    offset: Floats  # (n_components,)
+    products: Floats  # (n_components, n_codebooks * codebook_size)
+    norms: Floats  # (n_codebooks * codebook_size,)
+    pairs: Floats  # (n_codebooks, codebook_size, n_codebooks, codebook_size)
+
+    def search(self, targets: Floats, codes: Ints, beam_width: int, max_sweeps: int) -> None:
+        """Overwrite the codes with what the kernel finds."""
+        shifted = np.ascontiguousarray(targets - self.offset, dtype=self.norms.dtype)
+        costs = np.empty((max(beam_width, 1), self.pairs.shape[1]), dtype=self.norms.dtype)
+        key = np.dtype(f"i{costs.itemsize}").type
+        _kernels.search(
+            shifted,
+            self.products,
+            self.norms,
+            self.pairs,
+            codes,
+            beam_width,
+            max_sweeps,
+            costs,
+            costs.view(key),
+            key(np.iinfo(key).max),
+            key(8 * costs.itemsize - 1),
+        )
+
+
+def _tables(codebooks: Floats, metric: Floats | None) -> _Tables:
+    n_codebooks, n_words, n_components = codebooks.shape
+    words = codebooks.astype(np.float64)
+    # Every code has one word of the first codebook, so its mean can move to the targets. No cost
+    # changes but by a constant, and data far from the origin keep their digits in float32.
+    mean = words[0].mean(axis=0)
+    words[0] -= mean
+    words = words.reshape(n_codebooks * n_words, n_components)
+    images = words if metric is None else words @ metric
+    pairs = words.astype(codebooks.dtype) @ (2 * images.T).astype(codebooks.dtype)
+    return _Tables(
+        offset=mean if metric is None else metric @ mean,
+        products=np.ascontiguousarray(-2 * words.T, dtype=codebooks.dtype),
+        norms=np.einsum("jk,jk->j", words, images).astype(codebooks.dtype),
+        pairs=pairs.reshape(n_codebooks, n_words, n_codebooks, n_words),
+    )
+
+
+def _keep_unless_better(
+    targets: Floats, codebooks: Floats, metric: Floats | None, start: Ints, codes: Ints
+) -> None:
+    """Put back the start where the code found is not strictly better."""
+    old = _exact_costs(targets, codebooks, metric, start)
+    new = _exact_costs(targets, codebooks, metric, codes)
+    keep = ~(new < old)
+    codes[keep] = start[keep]
+
+
+def _exact_costs(targets: Floats, codebooks: Floats, metric: Floats | None, codes: Ints) -> Floats:
+    codebooks = codebooks.astype(np.float64, copy=False)
+    if metric is None:
+        return quantization_errors(targets, codes, codebooks)
+    vectors = decode(codes, codebooks)
+    return np.asarray(np.einsum("ik,ik->i", vectors, vectors @ metric - 2 * targets))
+
+
+def _run_blocks(search_block: Callable[[slice], None], n_rows: int, n_threads: int | None) -> None:
+    blocks = [slice(i, i + _BLOCK_ROWS) for i in range(0, n_rows, _BLOCK_ROWS)]
+    if n_threads is None:
+        has_affinity = hasattr(os, "sched_getaffinity")
+        n_threads = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    if n_threads == 1 or len(blocks) <= 1:
+        for block in blocks:
+            search_block(block)
+        return
+    with ThreadPoolExecutor(n_threads) as pool:
+        for _ in pool.map(search_block, blocks):
+            pass

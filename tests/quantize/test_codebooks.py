@@ -1,0 +1,132 @@
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acqh.quantize import (
+    decode,
+    least_squares_codebooks,
+    lookup_tables,
+    quantization_errors,
+    refill_unused_words,
+    table_scores,
+)
+
+shapes = given(
+    seed=st.integers(0, 2**32 - 1),
+    n_items=st.integers(1, 40),
+    n_codebooks=st.integers(1, 4),
+    n_words=st.integers(1, 9),
+    n_components=st.integers(1, 4),
+)
+
+
+def make_problem(seed, n_items, n_codebooks, n_words, n_components):
+    rng = np.random.default_rng(seed)
+    targets = rng.normal(size=(n_items, n_components)) + 3
+    weights = rng.integers(0, 4, n_items).astype(float) * rng.choice([1e-3, 1.0, 50.0], n_items)
+    weights[0] = 1.0
+    codes = rng.integers(0, n_words, (n_items, n_codebooks)).astype(np.uint8)
+    return targets, weights, codes, rng.normal(size=(n_codebooks, n_words, n_components))
+
+
+def indicator(codes, n_words):
+    """Return the 0/1 matrix A of chosen words, (n_items, n_codebooks * n_words)."""
+    blocks = [np.eye(n_words)[codes[:, s]] for s in range(codes.shape[1])]
+    return np.concatenate(blocks, axis=1)
+
+
+def weighted_error(targets, weights, codes, codebooks):
+    return float(weights @ quantization_errors(targets, codes, codebooks))
+
+
+@settings(max_examples=50, deadline=None)
+@shapes
+def test_decoding_is_the_sum_of_chosen_words(seed, n_items, n_codebooks, n_words, n_components):
+    _, _, codes, codebooks = make_problem(seed, n_items, n_codebooks, n_words, n_components)
+    expected = indicator(codes, n_words) @ codebooks.reshape(-1, n_components)
+    np.testing.assert_allclose(decode(codes, codebooks), expected, atol=1e-12)
+
+
+@settings(max_examples=50, deadline=None)
+@shapes
+def test_table_scores_are_inner_products(seed, n_items, n_codebooks, n_words, n_components):
+    queries, _, codes, codebooks = make_problem(seed, n_items, n_codebooks, n_words, n_components)
+    tables = lookup_tables(queries, codebooks)
+    assert tables.shape == (n_items, n_codebooks, n_words)
+    expected = queries @ decode(codes, codebooks).T
+    np.testing.assert_allclose(table_scores(tables, codes), expected, atol=1e-10)
+
+
+@settings(max_examples=80, deadline=None)
+@shapes
+def test_least_squares_codebooks_reach_the_lowest_error(
+    seed, n_items, n_codebooks, n_words, n_components
+):
+    targets, weights, codes, codebooks = make_problem(
+        seed, n_items, n_codebooks, n_words, n_components
+    )
+    before = weighted_error(targets, weights, codes, codebooks)
+    found = least_squares_codebooks(targets, weights, codes, codebooks)
+    after = weighted_error(targets, weights, codes, found)
+    root = np.sqrt(weights)[:, np.newaxis]
+    design = root * indicator(codes, n_words)
+    best = np.linalg.lstsq(design, root * targets, rcond=None)[0]
+    lowest = np.square(root * targets - design @ best).sum()
+    assert after <= before * (1 + 1e-12)
+    assert after <= lowest + 1e-6 * before
+
+
+@settings(max_examples=50, deadline=None)
+@shapes
+def test_words_without_weight_keep_their_value(seed, n_items, n_codebooks, n_words, n_components):
+    targets, weights, codes, codebooks = make_problem(
+        seed, n_items, n_codebooks, n_words, n_components
+    )
+    found = least_squares_codebooks(targets, weights, codes, codebooks)
+    used = (weights @ indicator(codes, n_words) > 0).reshape(n_codebooks, n_words)
+    np.testing.assert_array_equal(found[~used], codebooks[~used])
+
+
+@settings(max_examples=50, deadline=None)
+@shapes
+def test_a_weight_is_as_many_copies(seed, n_items, n_codebooks, n_words, n_components):
+    targets, _, codes, codebooks = make_problem(seed, n_items, n_codebooks, n_words, n_components)
+    counts = np.random.default_rng(seed).integers(1, 4, n_items)
+    rows = np.repeat(np.arange(n_items), counts)
+    weighted = least_squares_codebooks(targets, counts.astype(float), codes, codebooks)
+    copied = least_squares_codebooks(targets[rows], np.ones(len(rows)), codes[rows], codebooks)
+    np.testing.assert_allclose(weighted, copied, atol=1e-6)
+
+
+def test_least_squares_stays_where_it_is_once_it_is_solved():
+    problem = make_problem(0, 40, 3, 5, 2)
+    targets, weights, codes, codebooks = problem
+    solved = least_squares_codebooks(targets, weights, codes, codebooks)
+    again = least_squares_codebooks(targets, weights, codes, solved)
+    np.testing.assert_allclose(again, solved, atol=1e-4)
+
+
+@settings(max_examples=80, deadline=None)
+@shapes
+def test_refilling_makes_the_worst_targets_exact_and_none_with_weight_worse(
+    seed, n_items, n_codebooks, n_words, n_components
+):
+    targets, weights, codes, codebooks = make_problem(
+        seed, n_items, n_codebooks, n_words, n_components
+    )
+    filled, moved = refill_unused_words(targets, weights, codes, codebooks)
+    before = quantization_errors(targets, codes, codebooks)
+    after = quantization_errors(targets, moved, filled)
+    changed = np.any(moved != codes, axis=1)
+    assert np.all(after[changed] < 1e-20)
+    # A target without weight may lose the word it has.
+    others = ~changed & (weights > 0)
+    np.testing.assert_array_equal(after[others], before[others])
+    unused = n_words - len(np.unique(codes[weights > 0, 0]))
+    if unused:
+        assert changed.sum() >= min(unused, np.sum(weights * before > 0))
+
+
+def test_float32_codebooks_decode_to_float32():
+    _, _, codes, codebooks = make_problem(0, 5, 2, 3, 2)
+    assert decode(codes, codebooks.astype(np.float32)).dtype == np.float32
