@@ -1,6 +1,5 @@
 """The command line, one file a command."""
 
+from acqh.cli._app import app, main
 
-def main() -> None:
-    """Run the command line."""
-    raise SystemExit(0)
+__all__ = ["app", "main"]

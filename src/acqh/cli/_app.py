@@ -1,0 +1,47 @@
+"""The program `acqh`: its commands, and how errors reach a person."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from acqh import __version__
+from acqh._core.errors import AcqhError
+from acqh.cli import _datasets, _demo
+
+app = typer.Typer(
+    help="Find texts for a picture and pictures for a text, from a few bytes an item.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("datasets")(_datasets.datasets)
+app.command("demo")(_demo.demo)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"acqh {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Say the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line: 0 if all went well, 1 if it failed, 2 for a wrong call."""
+    try:
+        app()
+    except (AcqhError, OSError) as error:
+        # A user's mistake or a full disk: the message says it all, a traceback would hide it.
+        print(f"acqh: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except BrokenPipeError:
+        raise SystemExit(1) from None

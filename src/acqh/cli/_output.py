@@ -1,0 +1,56 @@
+"""Results to stdout, progress to stderr, and JSON where it is asked for."""
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON."""
+    print(json.dumps(value, indent=2))
+
+
+def print_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str = ""
+) -> None:
+    """Print a table; columns after the first whose cells are all numbers are set to the right."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(
+        title=title,
+        caption=caption or None,
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    for position, column in enumerate(columns):
+        digits = [row[position].replace(",", "").replace(".", "", 1) for row in rows]
+        is_number = bool(position) and all(cell.isdigit() for cell in digits)
+        table.add_column(column, justify="right" if is_number else "left")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def progress() -> Any:
+    """Return a progress display on stderr that shows only on a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+        transient=True,
+    )
