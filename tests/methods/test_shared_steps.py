@@ -111,6 +111,10 @@ def test_label_products_equal_those_with_the_whole_matrix(seed, is_sparse, kind)
     np.testing.assert_allclose(found.between(X, M), X.T @ S[kind] @ M, atol=1e-12)
     np.testing.assert_allclose(found.between(sp.csr_array(X), M), X.T @ S[kind] @ M, atol=1e-12)
     assert found.squared_norm() == pytest.approx(np.square(S[kind]).sum())
+    A = rng.normal(size=M.shape)
+    assert found.distance_to_product(3.0, A, M) == pytest.approx(
+        np.square(3.0 * S[kind] - A @ M.T).sum()
+    )
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])

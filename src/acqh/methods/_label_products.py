@@ -70,6 +70,12 @@ class LabelSimilarity:
         total += 2.0 * self.scale * self.shift * squared_norm(column_sums)
         return total + (self.shift * n_items) ** 2
 
+    def distance_to_product(self, scale: float, left: Floats, right: Floats) -> float:
+        """Return ``||scale S - left rightᵀ||²`` for sides of shape (n_items, n_columns)."""
+        inner = np.vdot(left, self @ right)
+        product = np.vdot(left.T @ left, right.T @ right)
+        return scale**2 * self.squared_norm() - 2.0 * scale * float(inner) + float(product)
+
 
 def unit_label_rows(labels: Matrix) -> Matrix:
     """Return labels as float64 with rows of unit norm; rows of zeros stay zero.
