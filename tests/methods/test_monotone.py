@@ -5,7 +5,7 @@ import pytest
 
 import acqh
 
-MONOTONE = ["dch"]
+MONOTONE = ["adch", "dch", "dcmh-discrete", "fdch"]
 
 
 @pytest.mark.parametrize("single_label", [True, False])
