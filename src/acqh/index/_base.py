@@ -193,6 +193,8 @@ class BaseIndex(ABC, Generic[S]):
         if ids is None:
             if self._snapshot.kind == "text":
                 raise InvalidInputError("the ids of this index are texts; give the new ones too")
+            if self._snapshot.next_number + n > 2**63:
+                raise InvalidInputError("running numbers are used up; give ids")
             return RunningIds(self._snapshot.next_number, n)
         values = read_ids(ids)
         if len(values) != n:

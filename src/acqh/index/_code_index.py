@@ -1,12 +1,13 @@
 """CodeIndex: exact search over additive codes."""
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, check_positive_int
 from acqh.index._base import BaseIndex
 from acqh.index._checks import as_codebooks, as_codes, as_queries, as_thread_count
+from acqh.index._faiss import from_faiss, to_faiss
 from acqh.index._filters import rows_allowed
 from acqh.index._result import SearchResult
 from acqh.index._search import Target, search_targets
@@ -121,6 +122,40 @@ class CodeIndex(BaseIndex[CodeSegment]):
         for words, word in zip(self._codebooks, part.segment.code_of(row), strict=True):
             vector += words[word]
         return vector
+
+    def to_faiss(self) -> Any:
+        """Return a ``faiss.IndexResidualQuantizer`` that gives the same answers.
+
+        Inner product, by look-up tables. Faiss numbers items from 0 in order of insertion: its
+        item i has the id ``index.ids[i]``.
+
+        Raises
+        ------
+        MissingExtraError
+            Faiss is not installed.
+        """
+        return to_faiss(self._codebooks, self.codes)
+
+    @classmethod
+    def from_faiss(cls, index: Any, ids: Any = None) -> Self:
+        """Make an index of the codebooks and codes of a Faiss index of additive codes.
+
+        Parameters
+        ----------
+        index : faiss.IndexResidualQuantizer
+            Or another trained ``faiss.IndexAdditiveQuantizer``, with inner product as its metric.
+        ids : iterable of whole numbers or of str, optional
+            Ids of its items, which Faiss numbers from 0.
+
+        Raises
+        ------
+        InvalidInputError
+            Another kind of index, metric or code, or ids that do not fit it.
+        MissingExtraError
+            Faiss is not installed.
+        """
+        codebooks, codes = from_faiss(index)
+        return cls(codebooks).add(codes, ids)
 
     def _check_codes(self, codes: Any) -> Array:
         m, n, _ = self._codebooks.shape

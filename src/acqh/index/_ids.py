@@ -5,7 +5,7 @@ Numbers that simply count up are not stored at all; other numbers take 8 bytes e
 where they are not in rising order; texts take their UTF-8 bytes and 12 more.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self, TypeAlias
@@ -13,8 +13,9 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Ints
-from acqh._core.errors import DuplicateIdError, InvalidInputError
+from acqh._core.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh.index._kernels import find_numbers, find_texts
+from acqh.index._stored import check_rising, frozen, read_array, require
 
 IdKind: TypeAlias = Literal["number", "text"]
 # What results carry where there is no item, so no item may have it.
@@ -113,12 +114,14 @@ class RunningIds:
     def find(self, ids: Array) -> Ints:
         """Return the row of each id, -1 where there is none."""
         # Compared before subtracting, because the difference of two int64 may overflow.
-        inside = (ids >= self.first) & (ids <= self.first + (self.n - 1))
-        return np.where(inside, ids, self.first - 1) - self.first
+        inside = (ids >= self.first) & (ids <= self.largest())
+        rows = np.full(len(ids), -1, dtype=np.int64)
+        rows[inside] = ids[inside] - self.first
+        return rows
 
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return what a file needs: named arrays, and a dictionary that JSON can hold."""
-        return {}, {"ids": "running", "first": self.first, "n": self.n}
+        return {}, {"ids": "running", "first": self.first}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,13 +142,13 @@ class NumberIds:
     def of(cls, values: Ints) -> Self:
         """Make the table; raise DuplicateIdError where a number repeats."""
         if np.all(values[1:] > values[:-1]):
-            return cls(_frozen(values), _frozen(np.empty(0, dtype=np.uint32)))
+            return cls(frozen(values), frozen(np.empty(0, dtype=np.uint32)))
         order = np.argsort(values, kind="stable")
         rising = values[order]
         repeats = np.flatnonzero(rising[1:] == rising[:-1])
         if repeats.size:
             raise DuplicateIdError(_repeat_message(int(rising[repeats[0]])))
-        return cls(_frozen(values), _frozen(order.astype(np.uint32)))
+        return cls(frozen(values), frozen(order.astype(np.uint32)))
 
     def __len__(self) -> int:
         return len(self.values)
@@ -168,8 +171,9 @@ class NumberIds:
         if self.order.size:
             return np.asarray(find_numbers(self.values, self.order, ids))
         rows = np.searchsorted(self.values, ids)
-        rows[rows == len(self.values)] = 0
-        return np.where(self.values[rows] == ids, rows, -1)
+        there = rows < len(self.values)
+        there[there] = self.values[rows[there]] == ids[there]
+        return np.where(there, rows, -1)
 
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return what a file needs: named arrays, and a dictionary that JSON can hold."""
@@ -200,7 +204,7 @@ class TextIds:
             if ids[before] == ids[after]:
                 raise DuplicateIdError(_repeat_message(ids[before]))
         text, starts = _pack_texts(ids)
-        return cls(text, starts, _frozen(np.array(order, dtype=np.uint32)))
+        return cls(text, starts, frozen(np.array(order, dtype=np.uint32)))
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -215,7 +219,7 @@ class TextIds:
         ids = np.empty(rows.shape, dtype=object)
         begins, ends = self.starts[rows].ravel(), self.starts[rows + 1].ravel()
         ids.ravel()[:] = [
-            self.text[begin:end].tobytes().decode()
+            _decode(self.text[begin:end])
             for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
         ]
         return ids
@@ -259,6 +263,58 @@ def join_tables(tables: Sequence[IdTable], keep: Sequence[Bools]) -> IdTable:
     return table_of(np.concatenate(parts))
 
 
+def table_from_arrays(arrays: Mapping[str, Array], info: Mapping[str, Any], n: int) -> IdTable:
+    """Take back what a table's `to_arrays` gave; arrays may be memory-mapped and are not copied.
+
+    Checks types and shapes, and where texts begin; `verify` reads the rest.
+
+    Raises
+    ------
+    CorruptBundleError
+        The arrays cannot be those of a table of n ids.
+    """
+    kind = info.get("ids")
+    if kind == "running":
+        first = info.get("first")
+        if not isinstance(first, int) or isinstance(first, bool):
+            raise CorruptBundleError(f"stored 'first' must be a whole number, got {first!r}")
+        require(-(2**63) <= first <= 2**63 - n, "first")
+        return RunningIds(first, n)
+    if kind not in ("numbers", "texts"):
+        raise CorruptBundleError(f"stored ids are of the unknown kind {kind!r}")
+    order = read_array(arrays, "id_order", np.uint32)
+    if kind == "numbers":
+        values = read_array(arrays, "id_values", np.int64)
+        require(values.shape == (n,), "id_values")
+        require(order.shape in ((0,), (n,)), "id_order")
+        return NumberIds(values, order)
+    text = read_array(arrays, "id_text", np.uint8)
+    starts = read_array(arrays, "id_starts", np.int64)
+    require(text.ndim == 1, "id_text")
+    require(order.shape == (n,), "id_order")
+    check_rising(starts, "id_starts", n, len(text))
+    return TextIds(text, starts, order)
+
+
+def verify_table(table: IdTable) -> None:
+    """Read every id and refuse a table that `table_of` cannot have made.
+
+    Raises
+    ------
+    CorruptBundleError
+        Ids repeat, are not valid texts, or are not in the order given for look-up.
+    """
+    if isinstance(table, RunningIds):
+        return
+    n = len(table)
+    order = table.order if table.order.size else np.arange(n)
+    if not np.array_equal(np.sort(order), np.arange(n)):
+        raise CorruptBundleError("the order of ids is not one of their rows")
+    ids = table.take(order)
+    if not np.all(ids[1:] > ids[:-1]):
+        raise CorruptBundleError("ids are not in the order given for look-up, or repeat")
+
+
 def _pack_texts(ids: Sequence[str] | Array) -> tuple[Array, Array]:
     try:
         encoded = [text.encode() for text in ids]
@@ -266,13 +322,15 @@ def _pack_texts(ids: Sequence[str] | Array) -> tuple[Array, Array]:
         raise InvalidInputError(f"id {error.object!r} is not valid text: {error.reason}") from error
     starts = np.zeros(len(encoded) + 1, dtype=np.int64)
     np.cumsum([len(text) for text in encoded], out=starts[1:])
-    return _frozen(np.frombuffer(b"".join(encoded), dtype=np.uint8)), _frozen(starts)
+    return frozen(np.frombuffer(b"".join(encoded), dtype=np.uint8)), frozen(starts)
+
+
+def _decode(text: Array) -> str:
+    try:
+        return text.tobytes().decode()
+    except UnicodeDecodeError as error:
+        raise CorruptBundleError(f"a stored id is not valid text: {error.reason}") from error
 
 
 def _repeat_message(identifier: Any) -> str:
     return f"id {identifier!r} is given more than once; ids must differ from one another"
-
-
-def _frozen(array: Array) -> Array:
-    array.setflags(write=False)
-    return array

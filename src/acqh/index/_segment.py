@@ -1,8 +1,8 @@
 """An immutable block of codes, laid out for pruned search.
 
-This is also the seam to files: ``CodeSegment.to_arrays`` gives named arrays and a small dictionary
-that JSON can hold, ``CodeSegment.from_arrays`` takes them back, from memory or memory-mapped, and
-checks all that the kernels rely on. ``CodeSegment.verify`` reads every value.
+``CodeSegment.to_arrays`` gives named arrays and a small dictionary that JSON can hold;
+``CodeSegment.from_arrays`` takes them back, from memory or memory-mapped, and checks all that the
+kernels rely on; ``CodeSegment.verify`` reads every value.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +16,7 @@ from acqh._core.errors import CorruptBundleError
 from acqh.index._checks import MAX_CODEBOOK_SIZE, MAX_CODEBOOKS
 from acqh.index._row_lists import pack_lists, unpack_lists
 from acqh.index._search._kernels import Runs
+from acqh.index._stored import check_rising, frozen, read_array, read_count, require
 
 # Codes are grouped where at least this many items share one, on average.
 _GROUPED_FROM = 2
@@ -133,11 +134,11 @@ class CodeSegment:
             n_rows,
             digits_a,
             digits_b,
-            starts=_frozen(np.concatenate([[0], np.cumsum(sizes)]), np.uint32),
-            tails=_frozen(codes[:, n_head:], np.uint8),
-            rows=_frozen(rows, np.uint32),
-            gap_starts=_frozen(gap_starts, np.uint32),
-            gaps=_frozen(gaps, np.uint8),
+            starts=frozen(np.concatenate([[0], np.cumsum(sizes)]), np.uint32),
+            tails=frozen(codes[:, n_head:], np.uint8),
+            rows=frozen(rows, np.uint32),
+            gap_starts=frozen(gap_starts, np.uint32),
+            gaps=frozen(gaps, np.uint8),
         )
 
     @property
@@ -209,7 +210,7 @@ class CodeSegment:
         return arrays, {name: getattr(self, name) for name in _COUNTS}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array], counts: Mapping[str, Any]) -> Self:
+    def from_arrays(cls, arrays: Mapping[str, Array], info: Mapping[str, Any]) -> Self:
         """Take back what `to_arrays` gave; arrays may be memory-mapped and are not copied.
 
         Checks types, shapes and where runs and lists begin, so that no search can read outside an
@@ -220,32 +221,30 @@ class CodeSegment:
         CorruptBundleError
             The arrays cannot be those of a segment.
         """
-        values: dict[str, Any] = {name: _read_count(counts, name) for name in _COUNTS}
-        values |= {name: _read_array(arrays, name) for name in _DTYPES}
+        values: dict[str, Any] = {name: read_count(info, name) for name in _COUNTS}
+        values |= {name: read_array(arrays, name, dtype) for name, dtype in _DTYPES.items()}
         segment = cls(**values)
-        segment._check_shapes()
-        _check_rising(segment.starts, "starts", len(segment.tails))
-        if segment.is_grouped:
-            _check_rising(segment.gap_starts, "gap_starts", len(segment.gaps))
+        segment._check_layout()
         return segment
 
-    def _check_shapes(self) -> None:
-        """Refuse counts and shapes that contradict each other."""
+    def _check_layout(self) -> None:
+        """Refuse counts, shapes and starts that contradict each other."""
         n_head = self.digits_a + self.digits_b
-        n_entries = len(self.tails)
-        _require(1 <= self.n_codebooks <= MAX_CODEBOOKS, "n_codebooks")
-        _require(1 <= self.codebook_size <= MAX_CODEBOOK_SIZE, "codebook_size")
-        _require(self.digits_a <= 8 and self.digits_b <= 8, "digits_a")
-        _require(n_head <= self.n_codebooks, "digits_b")
-        _require(self.starts.shape == (self.codebook_size**n_head + 1,), "starts")
-        _require(self.tails.shape == (n_entries, self.n_codebooks - n_head), "tails")
-        if self.gap_starts.size:
-            _require(self.gap_starts.shape == (n_entries + 1,), "gap_starts")
-            _require(self.rows.shape == (0,), "rows")
-            _require(self.gaps.ndim == 1 and len(self.gaps) >= self.n_rows, "gaps")
+        n_entries = len(self.tails) if self.tails.ndim == 2 else -1
+        require(1 <= self.n_codebooks <= MAX_CODEBOOKS, "n_codebooks")
+        require(1 <= self.codebook_size <= MAX_CODEBOOK_SIZE, "codebook_size")
+        side = _digits_a_side(self.codebook_size)
+        require(self.digits_a <= side and self.digits_b <= side, "digits_a")
+        require(n_head <= self.n_codebooks, "digits_b")
+        require(self.tails.shape == (n_entries, self.n_codebooks - n_head), "tails")
+        check_rising(self.starts, "starts", self.codebook_size**n_head, n_entries)
+        if self.is_grouped:
+            require(self.rows.shape == (0,), "rows")
+            require(self.gaps.ndim == 1 and len(self.gaps) >= self.n_rows, "gaps")
+            check_rising(self.gap_starts, "gap_starts", n_entries, len(self.gaps))
         else:
-            _require(self.rows.shape == (n_entries,) and n_entries == self.n_rows, "rows")
-            _require(self.gap_starts.shape == self.gaps.shape == (0,), "gaps")
+            require(self.rows.shape == (n_entries,) and n_entries == self.n_rows, "rows")
+            require(self.gap_starts.shape == self.gaps.shape == (0,), "gaps")
 
     def verify(self) -> None:
         """Read every value and refuse what `of` and `join` cannot have made.
@@ -283,39 +282,3 @@ def _choose_digits(n_entries: int, n_codebooks: int, codebook_size: int) -> tupl
         if digits_a + digits_b <= n_codebooks and n_entries >= n_runs * _CODES_A_RUN:
             return digits_a, digits_b
     return 0, 0
-
-
-def _frozen(array: Array, dtype: type[np.generic]) -> Array:
-    frozen = np.ascontiguousarray(array, dtype=dtype)
-    frozen.setflags(write=False)
-    return frozen
-
-
-def _require(condition: bool, name: str) -> None:
-    if not condition:
-        raise CorruptBundleError(f"a segment's {name!r} contradicts its other parts")
-
-
-def _read_count(counts: Mapping[str, Any], name: str) -> int:
-    value = counts.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise CorruptBundleError(f"a segment's {name!r} must be a count, got {value!r}")
-    return value
-
-
-def _read_array(arrays: Mapping[str, Array], name: str) -> Array:
-    if name not in arrays:
-        raise CorruptBundleError(f"a segment lacks the array {name!r}")
-    # A plain view, because compiled code takes neither subclasses nor unaligned arrays.
-    array = np.require(arrays[name], requirements=("C", "A")).view(np.ndarray)
-    if array.dtype != _DTYPES[name]:
-        raise CorruptBundleError(
-            f"a segment's {name!r} must be {np.dtype(_DTYPES[name])}, got {array.dtype}"
-        )
-    array.setflags(write=False)
-    return array
-
-
-def _check_rising(starts: Array, name: str, end: int) -> None:
-    if starts[0] != 0 or starts[-1] != end or (starts[1:] < starts[:-1]).any():
-        raise CorruptBundleError(f"a segment's {name!r} must rise from 0 to {end}")

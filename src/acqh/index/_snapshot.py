@@ -7,9 +7,13 @@ Parts are joined so that each is at least twice as large as the next: there are 
 ``log2(n)`` of them, and an item is moved at most that many times, so adding n items in any number
 of calls costs ``O(n log n)`` in all. A part is also written anew once half of its rows are gone,
 which costs a constant for each removal.
+
+This is the seam to files: a snapshot is its parts, its kind of ids and its next number, and
+``Part.to_arrays`` and ``Part.from_arrays`` turn a part into named arrays and a small dictionary
+that JSON can hold, and back. Arrays may be read-only memory maps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, Protocol, Self, TypeVar
@@ -17,8 +21,18 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Ints
-from acqh._core.errors import CorruptBundleError
-from acqh.index._ids import NO_NUMBER, IdKind, IdTable, join_tables, kind_of, read_ids
+from acqh._core.errors import CorruptBundleError, InvalidInputError
+from acqh.index._ids import (
+    NO_NUMBER,
+    IdKind,
+    IdTable,
+    join_tables,
+    kind_of,
+    read_ids,
+    table_from_arrays,
+    verify_table,
+)
+from acqh.index._stored import read_array, read_count, require
 
 _GROWTH = 2
 # No bits at all: every row is there.
@@ -43,6 +57,16 @@ class Segment(Protocol):
     @classmethod
     def join(cls, segments: Sequence[Self], keep: Sequence[Bools]) -> Self:
         """Make one segment of the rows to keep of several; rows are numbered anew, in order."""
+
+    def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Return what a file needs: named arrays, and a dictionary that JSON can hold."""
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array], info: Mapping[str, Any]) -> Self:
+        """Take back what `to_arrays` gave, checked so that no search can leave the arrays."""
+
+    def verify(self) -> None:
+        """Read every value; raise CorruptBundleError where they contradict each other."""
 
 
 S = TypeVar("S", bound=Segment)
@@ -82,6 +106,44 @@ class Part(Generic[S]):
     def nbytes(self) -> int:
         """Bytes of codes, rows and the marks of removed rows, without ids."""
         return self.segment.nbytes + self.live.nbytes
+
+    def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Return what a file needs: named arrays, and a dictionary that JSON can hold."""
+        segment_arrays, segment_info = self.segment.to_arrays()
+        id_arrays, id_info = self.ids.to_arrays()
+        arrays = {**segment_arrays, **id_arrays, "live": self.live}
+        return arrays, {"segment": segment_info, "ids": id_info, "n_live": self.n_live}
+
+    @classmethod
+    def from_arrays(
+        cls, segment_type: type[S], arrays: Mapping[str, Array], info: Mapping[str, Any]
+    ) -> Self:
+        """Take back what `to_arrays` gave; arrays may be memory-mapped and are not copied.
+
+        Checks what searches rely on to stay within the arrays; `verify` reads every value.
+
+        Raises
+        ------
+        CorruptBundleError
+            The arrays cannot be those of a part.
+        """
+        for name in ("segment", "ids"):
+            if not isinstance(info.get(name), Mapping):
+                raise CorruptBundleError(f"stored {name!r} must be a dictionary")
+        segment = segment_type.from_arrays(arrays, info["segment"])
+        ids = table_from_arrays(arrays, info["ids"], segment.n_rows)
+        live = read_array(arrays, "live", np.uint8)
+        n_live = read_count(info, "n_live")
+        require(live.shape in ((0,), (-(-segment.n_rows // 8),)), "live")
+        require(0 < n_live <= segment.n_rows, "n_live")
+        return cls(segment, ids, live, n_live)
+
+    def verify(self) -> None:
+        """Read every value; raise CorruptBundleError where they contradict each other."""
+        self.segment.verify()
+        verify_table(self.ids)
+        n_live = np.unpackbits(self.live).sum() if self.live.size else self.segment.n_rows
+        require(n_live == self.n_live == np.count_nonzero(self.live_rows()), "live")
 
     def live_rows(self) -> Bools:
         """Return for each row whether it is still there."""
@@ -173,8 +235,11 @@ class Snapshot(Generic[S]):
         return rows
 
     def row_of(self, identifier: Any) -> int:
-        """Return the row of one id, -1 where it is not there."""
-        wanted = read_ids([identifier])
+        """Return the row of one id, -1 where it is not there or cannot be an id."""
+        try:
+            wanted = read_ids([identifier])
+        except InvalidInputError:
+            return -1
         return int(self.find(wanted)[0]) if kind_of(wanted) == self.kind else -1
 
     def split_rows(self, rows: Ints) -> list[Ints]:

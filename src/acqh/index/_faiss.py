@@ -1,0 +1,101 @@
+"""To and from Faiss's index of additive codes."""
+
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Array, Floats
+from acqh._core.errors import InvalidInputError
+from acqh._core.optional import require
+
+
+def to_faiss(codebooks: Floats, codes: Array) -> Any:
+    """Return a ``faiss.IndexResidualQuantizer`` with the same codebooks and codes.
+
+    Parameters
+    ----------
+    codebooks : (n_codebooks, codebook_size, n_components) float32
+    codes : (n_items, n_codebooks) uint8
+    """
+    faiss = require("faiss")
+    n_codebooks, codebook_size, n_components = codebooks.shape
+    n_bits = max(1, int(codebook_size - 1).bit_length())
+    index = faiss.IndexResidualQuantizer(
+        n_components,
+        n_codebooks,
+        n_bits,
+        faiss.METRIC_INNER_PRODUCT,
+        faiss.AdditiveQuantizer.ST_LUT_nonorm,
+    )
+    # Faiss has codebooks of a power of two; no code names the words that fill them up.
+    words = np.zeros((n_codebooks, 1 << n_bits, n_components), dtype=np.float32)
+    words[:, :codebook_size] = codebooks
+    faiss.copy_array_to_vector(words.ravel(), index.rq.codebooks)
+    faiss.copy_array_to_vector(_pack(codes, [n_bits] * n_codebooks).ravel(), index.codes)
+    index.ntotal = len(codes)
+    index.rq.is_trained = index.is_trained = True
+    return index
+
+
+def from_faiss(index: Any) -> tuple[Floats, Array]:
+    """Return the codebooks and codes of a Faiss index of additive codes.
+
+    Parameters
+    ----------
+    index : faiss.IndexAdditiveQuantizer
+        Trained, with inner product as its metric, such as ``IndexResidualQuantizer`` or
+        ``IndexLocalSearchQuantizer``.
+
+    Returns
+    -------
+    codebooks : (n_codebooks, codebook_size, n_components) float32
+        The largest codebook gives the size; smaller ones are filled up with zeros.
+    codes : (n_items, n_codebooks) uint8
+
+    Raises
+    ------
+    InvalidInputError
+        Another kind of index, metric or code.
+    """
+    faiss = require("faiss")
+    index = faiss.downcast_index(index)
+    if not isinstance(index, faiss.IndexAdditiveQuantizer) or not index.is_trained:
+        raise InvalidInputError(
+            f"give a trained faiss.IndexResidualQuantizer, got {type(index).__name__}"
+        )
+    if index.metric_type != faiss.METRIC_INNER_PRODUCT:
+        raise InvalidInputError("the Faiss index must use METRIC_INNER_PRODUCT")
+    quantizer = index.aq
+    n_bits = [quantizer.nbits.at(s) for s in range(quantizer.M)]
+    if max(n_bits) > 8:
+        raise InvalidInputError(f"codebooks of {2 ** max(n_bits)} words; at most 256 can be used")
+    words = faiss.vector_to_array(quantizer.codebooks).reshape(-1, index.d)
+    codebooks = np.zeros((len(n_bits), 1 << max(n_bits), index.d), dtype=np.float32)
+    first = 0
+    for codebook, bits in zip(codebooks, n_bits, strict=True):
+        codebook[: 1 << bits] = words[first : first + (1 << bits)]
+        first += 1 << bits
+    packed = faiss.vector_to_array(index.codes).reshape(index.ntotal, -1)
+    return codebooks, _unpack(packed, n_bits)
+
+
+def _pack(codes: Array, n_bits: list[int]) -> Array:
+    """Put the words of each code one after another, each with its bits, lowest bit first."""
+    if set(n_bits) == {8}:
+        return codes
+    bits = [
+        np.unpackbits(codes[:, s : s + 1], axis=1, count=width, bitorder="little")
+        for s, width in enumerate(n_bits)
+    ]
+    return np.packbits(np.concatenate(bits, axis=1), axis=1, bitorder="little")
+
+
+def _unpack(packed: Array, n_bits: list[int]) -> Array:
+    """Read what `_pack` wrote; bits after the words are left out."""
+    bits = np.unpackbits(packed, axis=1, count=sum(n_bits), bitorder="little")
+    ends = np.cumsum(n_bits)
+    words = [
+        np.packbits(bits[:, end - width : end], axis=1, bitorder="little")
+        for end, width in zip(ends, n_bits, strict=True)
+    ]
+    return np.concatenate(words, axis=1)

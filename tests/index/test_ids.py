@@ -1,0 +1,145 @@
+"""Ids of both kinds, in every form, found again and refused where they cannot be used."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acqh._core.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
+from acqh.index._ids import (
+    NumberIds,
+    RunningIds,
+    TextIds,
+    join_tables,
+    read_ids,
+    table_from_arrays,
+    table_of,
+    verify_table,
+)
+
+numbers = st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, min_size=1, max_size=20)
+texts = st.lists(st.text(max_size=6), unique=True, min_size=1, max_size=20)
+running = st.builds(
+    lambda first, n: list(range(first, first + n)), st.integers(-50, 50), st.integers(1, 20)
+)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [3, 1],
+        (3, 1),
+        np.array([3, 1], dtype=np.uint8),
+        np.array([3, 1], dtype=object),
+        range(3, 0, -2),
+    ],
+)
+def test_numbers_are_read_in_every_form(ids):
+    found = read_ids(ids)
+    assert found.dtype == np.int64
+    assert found.tolist() == [3, 1]
+
+
+@pytest.mark.parametrize("ids", [["b", "a"], np.array(["b", "a"]), {"b": 1, "a": 2}])
+def test_texts_are_read_in_every_form(ids):
+    found = read_ids(ids)
+    assert found.dtype == object
+    assert found.tolist() == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        "ab",
+        b"ab",
+        3,
+        None,
+        [1.0],
+        [1, "a"],
+        [True],
+        [None],
+        [[1, 2]],
+        np.ones((2, 2), dtype=int),
+        [2**63],
+        np.array([2**63], dtype=np.uint64),
+    ],
+)
+def test_what_is_neither_numbers_nor_texts_is_refused(ids):
+    with pytest.raises(InvalidInputError):
+        read_ids(ids)
+
+
+def test_half_a_surrogate_pair_is_refused():
+    with pytest.raises(InvalidInputError, match="not valid text"):
+        table_of(read_ids(["\ud800"]))
+
+
+@pytest.mark.parametrize(
+    ("ids", "kind"),
+    [
+        ([4, 5, 6], RunningIds),
+        ([7], RunningIds),
+        ([4, 6], NumberIds),
+        ([6, 5], NumberIds),
+        (["4", "5"], TextIds),
+    ],
+)
+def test_the_smallest_table_is_chosen(ids, kind):
+    assert isinstance(table_of(read_ids(ids)), kind)
+
+
+@pytest.mark.parametrize("ids", [[1, 2, 1], [5, 5], ["a", "b", "a"]])
+def test_repeated_ids_are_refused(ids):
+    with pytest.raises(DuplicateIdError, match="given more than once"):
+        table_of(read_ids(ids))
+
+
+@given(ids=st.one_of(numbers, texts, running))
+@settings(max_examples=100, deadline=None)
+def test_every_id_is_found_in_its_row_and_comes_back(ids):
+    values = read_ids(ids)
+    table = table_of(values)
+    np.testing.assert_array_equal(table.find(values), np.arange(len(ids)))
+    assert table.take(np.arange(len(ids))).tolist() == ids
+    stored = table_from_arrays(*table.to_arrays(), n=len(ids))
+    verify_table(stored)
+    assert stored.take(np.arange(len(ids))).tolist() == ids
+
+
+@given(ids=st.one_of(numbers, texts, running), data=st.data())
+@settings(max_examples=50, deadline=None)
+def test_joined_tables_hold_the_rows_kept(ids, data):
+    cut = data.draw(st.integers(0, len(ids)))
+    keep = np.array(data.draw(st.lists(st.booleans(), min_size=len(ids), max_size=len(ids))))
+    halves = [table_of(read_ids(ids[:cut])), table_of(read_ids(ids[cut:]))]
+    halves = [half for half in halves if len(half)]
+    kept = [keep] if len(halves) == 1 else [keep[:cut], keep[cut:]]
+    joined = join_tables(halves, kept)
+    expected = [value for value, kept in zip(ids, keep, strict=True) if kept]
+    assert joined.take(np.arange(len(joined))).tolist() == expected
+
+
+@pytest.mark.parametrize("ids", [[5, 3, 9], [3, 5, 9], ["b", "a", "c"]])
+def test_damaged_tables_are_refused(ids):
+    arrays, info = table_of(read_ids(ids)).to_arrays()
+    with pytest.raises(CorruptBundleError):
+        table_from_arrays(arrays, info, n=4)
+    with pytest.raises(CorruptBundleError, match="unknown kind"):
+        table_from_arrays(arrays, {"ids": "other"}, n=3)
+    for name, array in arrays.items():
+        with pytest.raises(CorruptBundleError):
+            table_from_arrays({**arrays, name: array.astype(np.float64)}, info, n=3)
+
+
+def test_verify_finds_tables_out_of_order():
+    arrays, info = table_of(read_ids(["b", "a", "c"])).to_arrays()
+    for order in ([0, 1, 2], [1, 1, 2], [1, 0, 7]):
+        wrong = table_from_arrays({**arrays, "id_order": np.array(order, dtype=np.uint32)}, info, 3)
+        wrong.find(read_ids(["a", "z"]))
+        with pytest.raises(CorruptBundleError):
+            verify_table(wrong)
+    broken = table_from_arrays(
+        {**arrays, "id_text": np.array([98, 255, 99], dtype=np.uint8)}, info, 3
+    )
+    with pytest.raises(CorruptBundleError, match="not valid text"):
+        verify_table(broken)

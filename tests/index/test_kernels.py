@@ -1,0 +1,101 @@
+"""Compiled kernels and their NumPy twins give the same bits."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acqh.index import _kernels, _twins
+from acqh.index._ids import NumberIds, TextIds
+from acqh.index._search import _kernels as search_kernels
+from acqh.index._segment import CodeSegment
+
+seeds = st.integers(0, 2**32)
+
+
+@given(seed=seeds, m=st.integers(1, 4), n=st.sampled_from([1, 3, 256]), dim=st.integers(1, 40))
+@settings(max_examples=30, deadline=None)
+def test_fill_tables_agrees_with_its_twin(seed, m, n, dim):
+    rng = np.random.default_rng(seed)
+    words = rng.standard_normal((m, dim, n), dtype=np.float32)
+    queries = rng.standard_normal((3, dim), dtype=np.float32)
+    tables = np.zeros((3, m, _kernels.TABLE_WIDTH), dtype=np.float32)
+    tops = np.empty((3, m), dtype=np.float32)
+    scales = _kernels.fill_tables(words, queries, tables, tops)
+    expected = _twins.fill_tables(words, queries)
+    np.testing.assert_array_equal(tables[:, :, :n], expected)
+    np.testing.assert_array_equal(tops, expected.max(axis=2))
+    np.testing.assert_allclose(scales, np.abs(expected).max(axis=2).sum(axis=1), rtol=1e-6)
+
+
+@given(seed=seeds, n=st.integers(1, 200), data=st.data())
+@settings(max_examples=50, deadline=None)
+def test_select_smallest_agrees_with_partition(seed, n, data):
+    k = data.draw(st.integers(1, n))
+    keys = np.random.default_rng(seed).integers(data.draw(st.sampled_from([3, 2**60])), size=n)
+    chosen = keys.astype(np.uint64)
+    search_kernels.select_smallest(chosen, n, k)
+    expected = np.partition(keys, k - 1)[:k]
+    np.testing.assert_array_equal(np.sort(chosen[:k]), np.sort(expected))
+
+
+@given(seed=seeds, counts=st.lists(st.integers(0, 150), min_size=1, max_size=4))
+@settings(max_examples=30, deadline=None)
+def test_sort_keys_agrees_with_sort(seed, counts):
+    keys = np.random.default_rng(seed).integers(2**63, size=(len(counts), 160)).astype(np.uint64)
+    keys >>= np.uint64(seed % 60)
+    expected = [np.sort(row[:count]) for row, count in zip(keys, counts, strict=True)]
+    ordered = np.zeros((len(counts), 150), dtype=np.uint64)
+    _kernels.sort_keys(keys, np.array(counts), ordered)
+    for row, best in zip(ordered, expected, strict=True):
+        np.testing.assert_array_equal(row[: len(best)], best)
+
+
+@given(
+    known=st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, max_size=30),
+    others=st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5),
+)
+@settings(max_examples=50, deadline=None)
+def test_find_numbers_agrees_with_its_twin(known, others):
+    values = np.array(known, dtype=np.int64)
+    wanted = np.array(known + others, dtype=np.int64)
+    np.testing.assert_array_equal(NumberIds.of(values).find(wanted), _twins.find(values, wanted))
+
+
+@given(
+    known=st.lists(st.text(max_size=4), unique=True, max_size=30),
+    others=st.lists(st.text(max_size=4), max_size=5),
+)
+@settings(max_examples=50, deadline=None)
+def test_find_texts_agrees_with_its_twin(known, others):
+    values = np.array(known, dtype=object)
+    wanted = np.array(known + others, dtype=object)
+    np.testing.assert_array_equal(TextIds.of(known).find(wanted), _twins.find(values, wanted))
+
+
+@given(seed=seeds, k=st.integers(1, 40), grouped=st.booleans(), first_row=st.integers(0, 2**31))
+@settings(max_examples=40, deadline=None)
+def test_search_runs_agrees_with_scoring_every_allowed_row(seed, k, grouped, first_row):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(8, size=(300, 3)).astype(np.uint8)
+    if grouped:
+        codes = codes[rng.integers(20, size=300)]
+    segment = CodeSegment.of(codes, codebook_size=8)
+    words = np.round(rng.standard_normal((3, 2, 8)) * 2).astype(np.float32)
+    queries = rng.standard_normal((2, 2), dtype=np.float32)
+    allowed = rng.random(300) < 0.5
+    tables = np.zeros((2, 3, _kernels.TABLE_WIDTH), dtype=np.float32)
+    tops = np.empty((2, 3), dtype=np.float32)
+    scales = _kernels.fill_tables(words, queries, tables, tops)
+    keys = np.empty((2, 2 * k + 1), dtype=np.uint64)
+    counts = np.zeros(2, dtype=np.int64)
+    thresholds = np.full(2, -np.inf, dtype=np.float32)
+    bits = np.packbits(allowed, bitorder="little")
+    bits.setflags(write=False)
+    search_kernels.search_runs(
+        tables, tops, scales, segment.runs, (first_row, bits), k, keys, counts, thresholds
+    )
+    scores = _twins.score_codes(_twins.fill_tables(words, queries), codes)
+    for found, count, one in zip(keys, counts, scores, strict=True):
+        best = np.flatnonzero(allowed)[_twins.best_rows(one[allowed], k)]
+        rows = (np.sort(found[:count]) & np.uint64(2**32 - 1)).astype(np.int64) - first_row
+        np.testing.assert_array_equal(rows, best)

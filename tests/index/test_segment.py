@@ -1,0 +1,140 @@
+"""Segments keep every code and row, in few bytes, through files and joins."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acqh._core.errors import CorruptBundleError
+from acqh.index._row_lists import pack_lists, unpack_lists
+from acqh.index._segment import CodeSegment
+
+seeds = st.integers(0, 2**32)
+
+
+@st.composite
+def code_arrays(draw, max_items=300):
+    m = draw(st.integers(1, 6))
+    n = draw(st.sampled_from([1, 2, 16, 256]))
+    n_items = draw(st.integers(0, max_items))
+    rng = np.random.default_rng(draw(seeds))
+    codes = rng.integers(draw(st.integers(1, n)), size=(n_items, m)).astype(np.uint8)
+    return codes, n
+
+
+@given(lists=st.lists(st.sets(st.integers(0, 2**32 - 1), min_size=1, max_size=20), max_size=8))
+@settings(max_examples=100, deadline=None)
+def test_row_lists_come_back(lists):
+    rows = np.array([row for one in lists for row in sorted(one)], dtype=np.int64)
+    sizes = np.array([len(one) for one in lists], dtype=np.int64)
+    starts = np.cumsum(sizes) - sizes
+    found_rows, found_sizes = unpack_lists(*pack_lists(rows, starts))
+    np.testing.assert_array_equal(found_rows, rows)
+    np.testing.assert_array_equal(found_sizes, sizes)
+
+
+@given(case=code_arrays())
+@settings(max_examples=50, deadline=None)
+def test_codes_come_back_in_order_of_insertion(case):
+    codes, n = case
+    segment = CodeSegment.of(codes, n)
+    segment.verify()
+    np.testing.assert_array_equal(segment.codes(), codes)
+    for row in range(0, len(codes), 37):
+        np.testing.assert_array_equal(segment.code_of(row), codes[row])
+
+
+@given(case=code_arrays(), other=seeds)
+@settings(max_examples=50, deadline=None)
+def test_join_keeps_the_chosen_rows_in_order(case, other):
+    codes, n = case
+    rng = np.random.default_rng(other)
+    parts = np.array_split(codes, 3)
+    keep = [rng.random(len(part)) < 0.6 for part in parts]
+    joined = CodeSegment.join([CodeSegment.of(part, n) for part in parts], keep)
+    joined.verify()
+    np.testing.assert_array_equal(joined.codes(), codes[np.concatenate(keep)])
+
+
+@given(case=code_arrays())
+@settings(max_examples=50, deadline=None)
+def test_a_segment_comes_back_from_its_arrays(case):
+    codes, n = case
+    back = CodeSegment.from_arrays(*CodeSegment.of(codes, n).to_arrays())
+    np.testing.assert_array_equal(back.codes(), codes)
+
+
+def test_distinct_codes_of_four_words_take_at_most_six_and_a_half_bytes():
+    rng = np.random.default_rng(0)
+    segment = CodeSegment.of(rng.integers(256, size=(600_000, 4)).astype(np.uint8), 256)
+    assert not segment.is_grouped
+    assert segment.nbytes / segment.n_rows <= 6.5
+
+
+def test_repeated_codes_take_about_two_bytes_an_item():
+    rng = np.random.default_rng(0)
+    distinct = rng.integers(256, size=(2000, 4)).astype(np.uint8)
+    segment = CodeSegment.of(distinct[rng.integers(2000, size=200_000)], 256)
+    assert segment.is_grouped
+    assert segment.nbytes / segment.n_rows <= 2.2
+
+
+@pytest.fixture(params=["flat", "grouped"])
+def stored(request):
+    rng = np.random.default_rng(0)
+    codes = rng.integers(16, size=(200, 4)).astype(np.uint8)
+    if request.param == "grouped":
+        codes = codes[rng.integers(40, size=200)]
+    arrays, info = CodeSegment.of(codes, 16).to_arrays()
+    return {name: array.copy() for name, array in arrays.items()}, dict(info)
+
+
+def test_arrays_that_lack_one_are_refused(stored):
+    arrays, info = stored
+    for name in arrays:
+        others = {key: value for key, value in arrays.items() if key != name}
+        with pytest.raises(CorruptBundleError, match=f"'{name}' is missing"):
+            CodeSegment.from_arrays(others, info)
+
+
+def test_arrays_of_another_type_or_shape_are_refused(stored):
+    arrays, info = stored
+    for name, array in arrays.items():
+        for wrong in (array.astype(np.int16), np.concatenate([array, array[:1]]), array[None]):
+            if wrong.shape == array.shape and wrong.dtype == array.dtype:
+                continue
+            with pytest.raises(CorruptBundleError):
+                CodeSegment.from_arrays({**arrays, name: wrong}, info)
+
+
+@pytest.mark.parametrize("value", [-1, 300, 2**70, 1.0, True, None, "4"])
+@pytest.mark.parametrize("name", ["n_codebooks", "codebook_size", "digits_a", "digits_b", "n_rows"])
+def test_counts_that_contradict_the_arrays_are_refused(stored, name, value):
+    arrays, info = stored
+    with pytest.raises(CorruptBundleError):
+        CodeSegment.from_arrays(arrays, {**info, name: value})
+
+
+def test_starts_that_fall_are_refused(stored):
+    arrays, info = stored
+    for name in ("starts", "gap_starts"):
+        if len(arrays[name]):
+            wrong = arrays[name].copy()
+            wrong[-2] = 2**31
+            with pytest.raises(CorruptBundleError, match="must rise"):
+                CodeSegment.from_arrays({**arrays, name: wrong}, info)
+
+
+def test_verify_finds_every_changed_byte_of_codes_and_rows(stored):
+    arrays, info = stored
+    for name in ("tails", "rows", "gaps"):
+        for place in range(arrays[name].size):
+            changed = arrays[name].copy()
+            changed.reshape(-1)[place] ^= 1
+            segment = CodeSegment.from_arrays({**arrays, name: changed}, info)
+            if name == "tails":
+                # Another word may leave the codes sorted: only a checksum can tell.
+                assert segment.codes().shape == (200, 4)
+            else:
+                with pytest.raises(CorruptBundleError):
+                    segment.verify()
