@@ -8,7 +8,7 @@ import pytest
 import acqh
 from acqh._core.errors import FewerBitsWarning
 
-MONOTONE = ["cmfh", "qch"]
+MONOTONE = ["cmfh", "cre", "qch"]
 
 
 @pytest.mark.parametrize("seed", range(3))

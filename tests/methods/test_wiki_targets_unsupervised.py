@@ -72,6 +72,8 @@ def test_qch_at_eight_bits_and_at_the_nine_that_ten_classes_give(measure):
         ("cmfh", 16, "unified", (0.226, 0.515)),
         ("cmfh", 32, "unified", (0.243, 0.520)),
         ("cmfh", 32, "hashed", (0.247, 0.237)),
+        ("cre", 16, "learnt", (0.240, 0.524)),
+        ("cre", 32, "learnt", (0.250, 0.542)),
     ],
 )
 def test_a_method_scores_what_its_prototype_did(measure, method, n_bits, database, expected):

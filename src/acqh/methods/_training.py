@@ -20,6 +20,8 @@ class Training:
     ----------
     features : dict of str to (n_items, n_features) float64, dense or CSR
         Every view through its feature map.
+    views : mapping of str to (n_items, n_raw_features), dense or CSR
+        As they were given.
     labels : (n_items, n_labels) float64, dense or CSR
         0/1, at least one a row; of no columns where the method needs no labels.
     feature_maps : dict of str to transformer
@@ -30,6 +32,7 @@ class Training:
     """
 
     features: dict[str, Matrix]
+    views: Mapping[str, Matrix]
     labels: Matrix
     feature_maps: dict[str, Any]
     widths: dict[str, int]
@@ -91,6 +94,7 @@ def read_training(
             view: map_features(maps, raw, view).astype(np.float64)
             for view, raw in data.views.items()
         },
+        views=data.views,
         labels=matrix,
         feature_maps=maps,
         widths={view: raw.shape[1] for view, raw in data.views.items()},
