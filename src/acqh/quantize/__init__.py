@@ -8,10 +8,12 @@ from acqh.quantize._codebooks import (
     table_scores,
 )
 from acqh.quantize._kmeans import residual_kmeans, weighted_kmeans
+from acqh.quantize._quantizer import AdditiveQuantizer
 from acqh.quantize._search import search_codes
 from acqh.quantize._train import QuantizerFit, fit_codebooks, refill_unused_words
 
 __all__ = [
+    "AdditiveQuantizer",
     "QuantizerFit",
     "decode",
     "fit_codebooks",

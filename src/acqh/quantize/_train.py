@@ -139,7 +139,11 @@ def _steps(
     for s in range(n_codebooks):
         residuals = targets - decode(codes, codebooks)
         codebooks[s], codes[:, s] = weighted_kmeans(residuals, weights, n_words, rng)
-        error = float(weights @ quantization_errors(targets, codes, codebooks))
+        new_error = float(weights @ quantization_errors(targets, codes, codebooks))
+        if new_error < error:
+            error = new_error
+        else:  # nothing left to add but rounding
+            codebooks[s], codes[:, s] = 0, 0
         yield error
         for _ in range(max_iter if s == n_codebooks - 1 else _GROWTH_SWEEPS):
             new_codebooks, new_codes = sweep(codebooks[: s + 1], codes[:, : s + 1])

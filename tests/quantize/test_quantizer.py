@@ -1,0 +1,147 @@
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from acqh._core.errors import InvalidInputError, NotFittedError
+from acqh.quantize import AdditiveQuantizer, quantization_errors, search_codes
+
+
+def make_rows(n_items=300, n_components=5, seed=0):
+    return np.random.default_rng(seed).normal(size=(n_items, n_components))
+
+
+def make_quantizer(**settings):
+    return AdditiveQuantizer(**{"n_codebooks": 3, "codebook_size": 8, "random_state": 0} | settings)
+
+
+@parametrize_with_checks([AdditiveQuantizer(2, 4, random_state=0)])
+def test_scikit_learn_contract_holds(estimator, check):
+    check(estimator)
+
+
+def test_encode_is_the_code_search_with_the_fitted_codebooks():
+    rows = make_rows()
+    quantizer = make_quantizer(search="beam", beam_width=3).fit(rows)
+    expected = search_codes(rows, quantizer.codebooks_, search="beam", beam_width=3)
+    np.testing.assert_array_equal(quantizer.encode(rows), expected)
+    np.testing.assert_array_equal(quantizer.transform(rows), expected)
+    np.testing.assert_array_equal(quantizer.inverse_transform(expected), quantizer.decode(expected))
+
+
+def test_codes_given_as_start_only_get_better():
+    rows = make_rows()
+    quantizer = make_quantizer(search="greedy").fit(rows)
+    start = make_quantizer(search="beam+icm").fit(rows).encode(rows)
+    codes = quantizer.encode(rows, start=start)
+    before = quantization_errors(rows, start, quantizer.codebooks_)
+    assert np.all(quantization_errors(rows, codes, quantizer.codebooks_) <= before)
+
+
+def test_weights_are_copies_in_any_order():
+    rows = make_rows(80)
+    counts = np.random.default_rng(1).integers(0, 4, 80)
+    copies = np.random.default_rng(2).permutation(np.repeat(np.arange(80), counts))
+    weighted = make_quantizer().fit(rows, sample_weight=counts)
+    copied = make_quantizer().fit(rows[copies])
+    np.testing.assert_array_equal(weighted.codebooks_, copied.codebooks_)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_codebooks_have_the_dtype_of_the_rows(dtype):
+    quantizer = make_quantizer().fit(make_rows().astype(dtype))
+    assert quantizer.codebooks_.dtype == dtype
+    assert quantizer.decode(quantizer.encode(make_rows())).dtype == dtype
+
+
+def test_float32_codes_are_as_good_as_float64_codes():
+    rows = make_rows(2000)
+    errors = []
+    for dtype in (np.float32, np.float64):
+        quantizer = make_quantizer(codebook_size=64).fit(rows.astype(dtype))
+        errors.append(np.square(rows - quantizer.decode(quantizer.encode(rows))).mean())
+    assert errors[0] == pytest.approx(errors[1], rel=1e-4)
+
+
+@pytest.mark.parametrize("n_codebooks", [1, 16])
+@pytest.mark.parametrize("codebook_size", [2, 16, 256])
+@pytest.mark.parametrize("n_components", [1, 3])
+def test_every_size_in_range_works_with_fewer_rows_than_words(
+    n_codebooks, codebook_size, n_components
+):
+    rows = make_rows(12, n_components)
+    quantizer = AdditiveQuantizer(n_codebooks, codebook_size, random_state=0).fit(rows)
+    assert quantizer.codebooks_.shape == (n_codebooks, codebook_size, n_components)
+    decoded = quantizer.decode(quantizer.encode(rows))
+    assert np.isfinite(decoded).all()
+    if codebook_size >= 12:
+        np.testing.assert_allclose(decoded, rows, atol=1e-10)
+
+
+def test_it_can_be_cloned_and_put_in_a_pipeline():
+    quantizer = clone(make_quantizer(beam_width=3))
+    assert quantizer.get_params()["beam_width"] == 3
+    pipeline = make_pipeline(StandardScaler(), quantizer).fit(make_rows())
+    assert pipeline.transform(make_rows()).shape == (300, 3)
+    assert list(quantizer.get_feature_names_out()) == [f"additivequantizer{i}" for i in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_codebooks": 17}, "n_codebooks"),
+        ({"codebook_size": 257}, "codebook_size"),
+        ({"codebook_size": 1}, "codebook_size"),
+        ({"search": "best"}, "search"),
+        ({"beam_width": 0}, "beam_width"),
+        ({"tol": -1.0}, "tol"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings, message):
+    with pytest.raises(InvalidInputError, match=message):
+        make_quantizer(**settings).fit(make_rows())
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.zeros(300), "zero for every row"),
+        (np.full(300, -1.0), "negative"),
+        (np.full(300, np.nan), "NaN"),
+        (np.ones(299), "one weight for each of 300 rows"),
+    ],
+)
+def test_weights_that_cannot_be_used_are_refused(weights, message):
+    with pytest.raises(InvalidInputError, match=message):
+        make_quantizer().fit(make_rows(), sample_weight=weights)
+
+
+def test_a_row_that_is_not_finite_is_named():
+    rows = make_rows()
+    rows[7, 2] = np.nan
+    with pytest.raises(InvalidInputError, match="row 7"):
+        make_quantizer().fit(rows)
+    with pytest.raises(InvalidInputError, match="row 7"):
+        make_quantizer().fit(make_rows()).encode(rows)
+
+
+@pytest.mark.parametrize(
+    ("codes", "message"),
+    [
+        (np.zeros((2, 2), dtype=np.uint8), "shape"),
+        (np.full((2, 3), 8), "from 0 to 7, got 8"),
+        (np.full((2, 3), -1), "got -1"),
+        (np.zeros((2, 3)), "whole numbers"),
+    ],
+)
+def test_codes_that_cannot_be_decoded_are_refused(codes, message):
+    quantizer = make_quantizer().fit(make_rows())
+    with pytest.raises(InvalidInputError, match=message):
+        quantizer.decode(codes)
+
+
+def test_an_unfitted_quantizer_says_so():
+    with pytest.raises(NotFittedError, match="call fit first"):
+        make_quantizer().decode([[0, 0, 0]])
