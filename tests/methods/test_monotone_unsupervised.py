@@ -8,7 +8,7 @@ import pytest
 import acqh
 from acqh._core.errors import FewerBitsWarning
 
-MONOTONE = ["cmfh", "cre", "qch"]
+MONOTONE = ["cmfh", "cre", "fsh", "qch"]
 
 
 @pytest.mark.parametrize("seed", range(3))
