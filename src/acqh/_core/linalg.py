@@ -127,3 +127,20 @@ def mean_diagonal(gram: Floats) -> float:
     2.0
     """
     return float(np.trace(gram) / len(gram))
+
+
+def fix_signs(vectors: Floats) -> Floats:
+    """Return eigenvectors, one a column, with the entry of largest size positive.
+
+    The sign of an eigenvector is arbitrary; this makes it depend on the matrix alone, not on
+    rounding.
+
+    Examples
+    --------
+    >>> fix_signs(np.array([[0.6, 0.8], [-0.8, 0.6]]))
+    array([[-0.6,  0.8],
+           [ 0.8,  0.6]])
+    """
+    largest = np.argmax(np.abs(vectors), axis=0)
+    signs = np.sign(vectors[largest, np.arange(vectors.shape[1])])
+    return np.asarray(vectors * np.where(signs == 0, 1.0, signs))

@@ -106,7 +106,8 @@ def _cross_validate(
     values = np.maximum(values, 0.0)
     rotated = vectors.T @ cross
     explained = np.sum(rotated**2, axis=1)
-    scale = max(mean_diagonal(gram), np.finfo(float).tiny)
+    # Features that are all constant have nothing to scale, and nothing to predict with.
+    scale = max(mean_diagonal(gram), 0.0) or 1.0
     denominators = values[None, :] + (AUTO_RIDGES * scale)[:, None]
     freedoms = np.sum(values / denominators, axis=1)
     residuals = power - np.sum(explained * (2.0 / denominators - values / denominators**2), axis=1)

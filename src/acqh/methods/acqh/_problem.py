@@ -1,0 +1,140 @@
+"""ACQH as a problem on weighted label sets: its objective and what every solver shares."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from acqh._core.arrays import Floats
+from acqh._core.linalg import RANK_TOLERANCE, fix_signs, solve_spd
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is left of the data when similarities are inner products of label embeddings.
+
+    Attributes
+    ----------
+    embeddings : (n_sets, n_dimensions)
+        F: one vector a distinct label set; its inner products are the similarities.
+    labels : (n_sets, n_labels) float64
+        L: the label sets as 0/1 rows.
+    counts : (n_sets,)
+        How many items carry each set.
+    agreement : (n_dimensions, n_dimensions)
+        H: summed over views, embedding times prediction; see `acqh.stats.regress`.
+    constant : float
+        The sum over views of ``||S_p||^2``.
+    label_weight, label_ridge : float
+        The paper's lambda and mu.
+    """
+
+    embeddings: Floats
+    labels: Floats
+    counts: Floats
+    agreement: Floats
+    constant: float
+    label_weight: float
+    label_ridge: float
+
+
+def objective(
+    problem: Problem, query_map: Floats, codes: Floats, label_map: Floats, drift: Floats
+) -> float:
+    """Return the paper's objective (6), every term of it, from sums alone.
+
+    Parameters
+    ----------
+    problem : Problem
+    query_map : (n_dimensions, n_components)
+        J: ``W_p = P_p J`` for the label predictor P_p of every view.
+    codes : (n_sets, n_components)
+        B: the code vector of each label set.
+    label_map : (n_labels, n_components)
+        M.
+    drift : (n_sets,)
+        t.
+
+    Notes
+    -----
+    With a ridge on the regressions, the penalty ``rho ||W_p B^T||^2`` of each view is part of
+    the value; without one the value is (6) itself.
+    """
+    weighted = codes.T * problem.counts
+    overlap = weighted @ codes
+    cross = weighted @ problem.embeddings
+    reached = problem.agreement @ query_map
+    pairs = np.sum((query_map.T @ reached) * overlap) - 2.0 * np.sum(reached * cross.T)
+    misfit = codes - problem.labels @ label_map - drift[:, None]
+    points = problem.counts @ np.sum(misfit**2, axis=1)
+    return float(
+        pairs
+        + problem.constant
+        + problem.label_weight * points
+        + problem.label_ridge * np.sum(label_map**2)
+    )
+
+
+def lower_bound(problem: Problem, n_components: int) -> float:
+    """Return the least value of (6) over all code vectors of that many components.
+
+    Without the discrete constraint the codes are a weighted principal component analysis, so
+    the least value is the constant minus the leading eigenvalues; the label terms are never
+    negative.
+    """
+    return problem.constant - float(np.sum(spectrum(problem)[0][:n_components]))
+
+
+def spectrum(problem: Problem) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the principal components of the vectors ``H^(1/2) f_u``, weighted by counts.
+
+    Returns
+    -------
+    values : (rank,)
+        Eigenvalues, falling; those that are zero are left out.
+    vectors : (n_dimensions, rank)
+    root : (n_dimensions, n_dimensions)
+        H^(1/2).
+    inverse_root : (n_dimensions, n_dimensions)
+        Its pseudo-inverse.
+    """
+    strengths, axes = scipy.linalg.eigh(problem.agreement, check_finite=False)
+    strengths = np.maximum(strengths, 0.0)
+    keep = strengths > RANK_TOLERANCE * strengths[-1]
+    roots = np.sqrt(np.where(keep, strengths, 0.0))
+    root = (axes * roots) @ axes.T
+    inverse_root = (axes[:, keep] / roots[keep]) @ axes[:, keep].T
+    points = problem.embeddings @ root
+    values, vectors = scipy.linalg.eigh((points.T * problem.counts) @ points, check_finite=False)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    positive = values > RANK_TOLERANCE * max(values[0], np.finfo(float).tiny)
+    return values[positive], fix_signs(vectors[:, positive]), root, inverse_root
+
+
+def fit_label_terms(problem: Problem, codes: Floats) -> tuple[Floats, Floats]:
+    """Return the label map M and drift t that are best together for given code vectors.
+
+    The best drift of an item is the mean of its misfit, which takes the direction of ones out
+    of the codes; what is left is a ridge regression.
+
+    Returns
+    -------
+    label_map : (n_labels, n_components)
+    drift : (n_sets,)
+    """
+    level = codes - codes.mean(axis=1, keepdims=True)
+    label_map = solve_label_map(problem, level)
+    return label_map, np.asarray(np.mean(codes - problem.labels @ label_map, axis=1))
+
+
+def solve_label_map(problem: Problem, targets: Floats) -> Floats:
+    """Minimise ``lam ||targets - L M||^2 + mu ||M||^2`` over M, with the counts as weights.
+
+    Without a label weight, M has no part in the objective but its penalty, so it is zero.
+    """
+    n_labels = problem.labels.shape[1]
+    if problem.label_weight == 0.0:
+        return np.zeros((n_labels, targets.shape[1]))
+    weighted = problem.labels.T * problem.counts
+    ridge = problem.label_ridge / problem.label_weight
+    return solve_spd(weighted @ problem.labels + ridge * np.eye(n_labels), weighted @ targets)

@@ -1,0 +1,197 @@
+"""Label similarities, and vectors whose inner products are those similarities."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse.linalg
+
+from acqh._core.arrays import Array, Floats, Matrix, is_sparse
+from acqh._core.errors import InvalidInputError
+from acqh._core.linalg import fix_signs
+
+# From two 0/1 matrices (n, n_labels) and (m, n_labels) to similarities (n, m).
+Similarity: TypeAlias = Callable[[Array, Array], Array]
+
+# More embedding dimensions than this have never changed a figure.
+MAX_DIMENSIONS = 64
+# Directions with less than this share of the strongest one's eigenvalue are rounding noise.
+_EIGENVALUE_TOLERANCE = 1e-6
+# With more label sets than this the embedding is learnt from a sample of them.
+MAX_LANDMARKS = 4096
+# Above this many labels the label vectors themselves are too long to be the embedding.
+_MAX_LABELS = 2048
+# Label sets are compared with the landmarks in blocks of this many.
+_BLOCK_SETS = 8192
+_DENSE_EIGEN_SETS = 512
+
+
+def dot(a: Array, b: Array) -> Array:
+    """Count the shared labels: the paper's ``S = L L^T``."""
+    return np.asarray(a, dtype=np.float64) @ np.asarray(b, dtype=np.float64).T
+
+
+def cosine(a: Array, b: Array) -> Array:
+    """Shared labels over the geometric mean of the numbers of labels."""
+    return dot(_unit_rows(a), _unit_rows(b))
+
+
+def jaccard(a: Array, b: Array) -> Array:
+    """Shared labels over all labels of either."""
+    common = dot(a, b)
+    either = a.sum(axis=1, dtype=np.float64)[:, None] + b.sum(axis=1, dtype=np.float64) - common
+    return np.asarray(common / np.maximum(either, 1.0))
+
+
+def shared(a: Array, b: Array) -> Array:
+    """1 if a label is shared, otherwise 0: what an evaluation calls relevant."""
+    return (dot(a, b) > 0).astype(np.float64)
+
+
+SIMILARITIES: dict[str, Similarity] = {
+    "cosine": cosine,
+    "dot": dot,
+    "jaccard": jaccard,
+    "shared": shared,
+}
+
+
+@dataclass(frozen=True)
+class LabelEmbedding:
+    """Vectors of label sets whose inner products are close to their similarities.
+
+    Attributes
+    ----------
+    similarity : str or callable
+    landmarks : uint8 (n_landmarks, n_labels)
+        The label sets that any other is compared with; none where the vectors are the labels.
+    map : (n_landmarks, n_dimensions)
+        From similarities with the landmarks to the vector: the Nyström extension.
+    """
+
+    similarity: str | Similarity
+    landmarks: Array
+    map: Floats
+
+    def transform(self, labels: Matrix) -> Floats:
+        """Return the vectors of label sets, also of sets never seen.
+
+        Parameters
+        ----------
+        labels : 0/1 (n_items, n_labels), dense or CSR
+
+        Returns
+        -------
+        (n_items, n_dimensions) float64
+        """
+        compare = _callable(self.similarity)
+        blocks: list[Floats] = [np.zeros((0, self.n_dimensions(labels.shape[1])))]
+        for start in range(0, labels.shape[0], _BLOCK_SETS):
+            part = labels[start : start + _BLOCK_SETS]
+            block = np.asarray(part.toarray() if is_sparse(part) else part, dtype=np.float64)
+            if len(self.landmarks):
+                blocks.append(_compare(compare, block, self.landmarks) @ self.map)
+            else:
+                blocks.append(_unit_rows(block) if self.similarity == "cosine" else block)
+        return np.concatenate(blocks)
+
+    def n_dimensions(self, n_labels: int) -> int:
+        """Length of the vectors."""
+        return int(self.map.shape[1]) if len(self.landmarks) else n_labels
+
+
+def embed(
+    similarity: str | Similarity, sets: Array, counts: Floats, rng: np.random.Generator
+) -> LabelEmbedding:
+    """Find vectors of label sets whose inner products are close to their similarities.
+
+    The label vectors themselves for ``"dot"``, their unit vectors for ``"cosine"``. Otherwise
+    the leading positive eigenpairs of the similarity matrix weighted by how many items carry
+    each set, which is the best embedding of that many dimensions over the items. The matrix
+    has one row a distinct set, or a sample of `MAX_LANDMARKS` of them where there are more:
+    half of them the most frequent, the others drawn evenly.
+
+    Parameters
+    ----------
+    similarity : {"cosine", "dot", "jaccard", "shared"} or callable
+        A callable gets two 0/1 matrices and returns the matrix of similarities.
+    sets : uint8 (n_sets, n_labels)
+        Distinct label sets.
+    counts : (n_sets,)
+        How many items carry each.
+    rng : Generator
+
+    Returns
+    -------
+    LabelEmbedding
+
+    Examples
+    --------
+    >>> sets = np.array([[1, 0], [0, 1], [1, 1]], dtype=np.uint8)
+    >>> found = embed("jaccard", sets, np.ones(3), np.random.default_rng(0)).transform(sets)
+    >>> np.round(found @ found.T, 2)
+    array([[1. , 0. , 0.5],
+           [0. , 1. , 0.5],
+           [0.5, 0.5, 1. ]])
+    """
+    n_labels = sets.shape[1]
+    if similarity in ("dot", "cosine") and n_labels <= _MAX_LABELS:
+        return LabelEmbedding(similarity, np.zeros((0, n_labels), np.uint8), np.zeros((0, 0)))
+    landmarks, weights = _choose_landmarks(sets, counts, rng)
+    root = np.sqrt(weights)
+    matrix = _compare(_callable(similarity), landmarks.astype(np.float64), landmarks)
+    if not np.allclose(matrix, matrix.T, atol=1e-8):
+        raise InvalidInputError("the similarity is not symmetric: s(a, b) must equal s(b, a)")
+    values, vectors = _leading_eigenpairs(root[:, None] * matrix * root)
+    return LabelEmbedding(similarity, landmarks, root[:, None] * vectors / np.sqrt(values))
+
+
+def _callable(similarity: str | Similarity) -> Similarity:
+    return SIMILARITIES[similarity] if isinstance(similarity, str) else similarity
+
+
+def _compare(compare: Similarity, block: Array, landmarks: Array) -> Floats:
+    found = np.asarray(compare(block, landmarks.astype(np.float64)), dtype=np.float64)
+    if found.shape != (len(block), len(landmarks)) or not np.isfinite(found).all():
+        raise InvalidInputError(
+            f"the similarity must give finite numbers of shape {(len(block), len(landmarks))}, "
+            f"got shape {found.shape}"
+        )
+    return found
+
+
+def _choose_landmarks(
+    sets: Array, counts: Floats, rng: np.random.Generator
+) -> tuple[Array, Floats]:
+    if len(sets) <= MAX_LANDMARKS:
+        return sets, counts
+    order = np.argsort(-counts, kind="stable")
+    frequent, rest = np.split(order, [MAX_LANDMARKS // 2])
+    drawn = np.sort(rng.choice(rest, MAX_LANDMARKS - len(frequent), replace=False))
+    # Those drawn stand for all the rest.
+    scale = counts[rest].sum() / counts[drawn].sum()
+    chosen = np.concatenate([frequent, drawn])
+    return sets[chosen], np.concatenate([counts[frequent], scale * counts[drawn]])
+
+
+def _leading_eigenpairs(matrix: Floats) -> tuple[Floats, Floats]:
+    size = len(matrix)
+    if size <= _DENSE_EIGEN_SETS:
+        values, vectors = scipy.linalg.eigh(matrix, check_finite=False)
+    else:
+        start = np.full(size, 1.0 / np.sqrt(size))
+        values, vectors = scipy.sparse.linalg.eigsh(matrix, MAX_DIMENSIONS, which="LA", v0=start)
+    order = np.argsort(-values, kind="stable")[:MAX_DIMENSIONS]
+    values, vectors = values[order], vectors[:, order]
+    keep = values > _EIGENVALUE_TOLERANCE * max(values[0], 0.0)
+    if not keep.any():
+        raise InvalidInputError("the similarity of every label set with itself must be positive")
+    return values[keep], fix_signs(vectors[:, keep])
+
+
+def _unit_rows(matrix: Any) -> Floats:
+    matrix = np.asarray(matrix, dtype=np.float64)
+    norms = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
+    return np.asarray(matrix / np.where(norms > 0, norms, 1.0)[:, None])

@@ -1,0 +1,218 @@
+"""From a problem to maps, codebooks and codes, by either solver."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import scipy.linalg
+from sklearn.exceptions import ConvergenceWarning
+
+from acqh._core.arrays import Array, Floats
+from acqh._core.linalg import solve_spd
+from acqh.methods.acqh import _alternating
+from acqh.methods.acqh._predictions import Predictor, draw_predictions, make_predictor
+from acqh.methods.acqh._problem import Problem, fit_label_terms, lower_bound, objective
+from acqh.methods.acqh._spectral import solve_spectral
+from acqh.quantize import decode, fit_codebooks
+from acqh.stats import Regression, ViewStatistics
+
+# Predicted code vectors that are drawn for each way of seeing an item.
+_DRAWS = 2048
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a solver is asked for; see `ACQH` for the meaning of each."""
+
+    n_components: int
+    n_codebooks: int
+    codebook_size: int
+    codebooks_from: Literal["both", "labels", "predictions"]
+    max_iter: int
+    tol: float
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A fitted model without names and types.
+
+    Attributes
+    ----------
+    projections : dict of str to (n_features, n_components)
+    intercepts : dict of str to (n_components,)
+        From features to query vectors.
+    predictors : dict of str to Predictor
+        From features to code vectors.
+    target_map : (n_dimensions, n_components)
+        From label embeddings to code vectors.
+    codebooks : (n_codebooks, codebook_size, n_components)
+    label_codes : uint8 (n_sets, n_codebooks)
+    metric : (n_components, n_components)
+        The metric in which a code vector is to be near its target.
+    objective : list of float
+        At the start and after each sweep.
+    lower_bound : float
+    """
+
+    projections: dict[str, Floats]
+    intercepts: dict[str, Floats]
+    predictors: dict[str, Predictor]
+    target_map: Floats
+    codebooks: Floats
+    label_codes: Array
+    metric: Floats
+    objective: list[float]
+    lower_bound: float
+
+    def padded(self, n_components: int) -> "Solution":
+        """Return the solution with zero components after its own, up to the number given."""
+        extra = n_components - self.codebooks.shape[2]
+
+        def columns(array: Floats) -> Floats:
+            return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, extra)])
+
+        def square(array: Floats) -> Floats:
+            return np.asarray(scipy.linalg.block_diag(array, np.eye(extra)))
+
+        return replace(
+            self,
+            projections={name: columns(it) for name, it in self.projections.items()},
+            intercepts={name: columns(it) for name, it in self.intercepts.items()},
+            predictors={
+                name: Predictor(
+                    columns(it.coefficients), columns(it.intercept), square(it.precision)
+                )
+                for name, it in self.predictors.items()
+            },
+            target_map=columns(self.target_map),
+            codebooks=columns(self.codebooks),
+            metric=square(self.metric),
+        )
+
+
+def solve(
+    solver: Literal["spectral", "alternating"],
+    problem: Problem,
+    views: Mapping[str, ViewStatistics],
+    regressions: Mapping[str, Regression],
+    settings: Settings,
+    rng: np.random.Generator,
+) -> Solution:
+    """Solve for maps, codebooks and codes.
+
+    Parameters
+    ----------
+    solver : {"spectral", "alternating"}
+    problem : Problem
+    views : mapping of str to ViewStatistics
+    regressions : mapping of str to Regression
+        Of label embeddings on each view.
+    settings : Settings
+    rng : Generator
+
+    Returns
+    -------
+    Solution
+    """
+    if solver == "spectral":
+        return _solve_spectral(problem, views, regressions, settings, rng)
+    return _solve_alternating(problem, regressions, settings, rng)
+
+
+def _solve_spectral(
+    problem: Problem,
+    views: Mapping[str, ViewStatistics],
+    regressions: Mapping[str, Regression],
+    settings: Settings,
+    rng: np.random.Generator,
+) -> Solution:
+    maps = solve_spectral(problem, settings.n_components)
+    predictors = {name: make_predictor(it, maps.target_map) for name, it in regressions.items()}
+    targets = problem.embeddings @ maps.target_map
+    points: list[Floats] = [targets]
+    weights: list[Floats] = [problem.counts]
+    if settings.codebooks_from == "predictions":
+        # The label sets are coded along, but have no say.
+        weights = [np.zeros(len(targets))]
+    if settings.codebooks_from != "labels":
+        drawn = draw_predictions(views, predictors, _DRAWS, rng)
+        points.append(drawn)
+        # As much weight as all labelled items together.
+        weights.append(np.full(len(drawn), problem.counts.sum() / len(drawn)))
+    values: list[float] = []
+
+    def record(codebooks: Floats, codes: Array) -> None:
+        vectors = decode(codes[: len(targets)], codebooks)
+        label_map, drift = fit_label_terms(problem, vectors)
+        values.append(objective(problem, maps.query_map, vectors, label_map, drift))
+
+    trained = fit_codebooks(
+        np.concatenate(points),
+        np.concatenate(weights),
+        settings.n_codebooks,
+        settings.codebook_size,
+        max_iter=settings.max_iter,
+        tol=settings.tol,
+        rng=rng,
+        callback=record,
+    )
+    return Solution(
+        **_query_maps(regressions, maps.query_map),
+        predictors=predictors,
+        target_map=maps.target_map,
+        codebooks=trained.codebooks,
+        label_codes=trained.codes[: len(targets)],
+        metric=np.eye(maps.target_map.shape[1]),
+        objective=values,
+        lower_bound=lower_bound(problem, settings.n_components),
+    ).padded(settings.n_components)
+
+
+def _solve_alternating(
+    problem: Problem,
+    regressions: Mapping[str, Regression],
+    settings: Settings,
+    rng: np.random.Generator,
+) -> Solution:
+    state = _alternating.random_start(
+        problem, settings.n_components, settings.n_codebooks, settings.codebook_size, rng
+    )
+    values = [_alternating.state_objective(problem, state)]
+    for _ in range(settings.max_iter):
+        state = _alternating.sweep(problem, state)
+        values.append(_alternating.state_objective(problem, state))
+        if values[-2] - values[-1] <= settings.tol * abs(values[-2]):
+            break
+    else:
+        warnings.warn(
+            f"Algorithm 1 was stopped after {settings.max_iter} sweeps, the last of which lowered "
+            f"the objective by {1 - values[-1] / values[-2]:.1e}; raise max_iter or tol",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    reached = state.query_map.T @ problem.agreement
+    metric = reached @ state.query_map
+    # The label terms weigh next to nothing against the similarities, and items without labels
+    # have none, so new items are placed by the similarities alone.
+    target_map = solve_spd(metric, reached).T
+    return Solution(
+        **_query_maps(regressions, state.query_map),
+        predictors={name: make_predictor(it, target_map) for name, it in regressions.items()},
+        target_map=target_map,
+        codebooks=state.codebooks,
+        label_codes=state.codes,
+        metric=metric,
+        objective=values,
+        lower_bound=lower_bound(problem, settings.n_components),
+    )
+
+
+def _query_maps(
+    regressions: Mapping[str, Regression], query_map: Floats
+) -> dict[str, dict[str, Floats]]:
+    return {
+        "projections": {name: it.coefficients @ query_map for name, it in regressions.items()},
+        "intercepts": {name: it.intercept @ query_map for name, it in regressions.items()},
+    }

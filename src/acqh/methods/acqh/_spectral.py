@@ -1,0 +1,52 @@
+"""ACQH in closed form, up to the quantization: principal components of label vectors."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from acqh._core.arrays import Floats
+from acqh.methods.acqh._problem import Problem, spectrum
+
+
+@dataclass(frozen=True)
+class SpectralMaps:
+    """The best maps without quantization.
+
+    Attributes
+    ----------
+    query_map : (n_dimensions, n_components)
+        J: from predicted label embeddings to query vectors.
+    target_map : (n_dimensions, n_components)
+        From label embeddings to code vectors.
+    """
+
+    query_map: Floats
+    target_map: Floats
+
+
+def solve_spectral(problem: Problem, n_components: int) -> SpectralMaps:
+    """Return the global optimum of the objective without its discrete constraint.
+
+    The objective is ``sum_u n_u ||H^(1/2) (J b_u - f_u)||^2`` up to a constant and the label
+    terms, so the code vectors are the principal components of ``H^(1/2) f_u``. Multiplying
+    codes and dividing queries by a number changes nothing in it: the scale is fixed by a mean
+    squared length of one, where the label terms are negligible.
+
+    Parameters
+    ----------
+    problem : Problem
+    n_components : int
+        At most so many; components beyond the rank could hold nothing, so there are none.
+
+    Returns
+    -------
+    SpectralMaps
+        With at least one component, which is zero if nothing can be predicted.
+    """
+    values, vectors, root, inverse_root = spectrum(problem)
+    if len(values) == 0:
+        nothing = np.zeros((len(root), 1))
+        return SpectralMaps(nothing, nothing)
+    axes = vectors[:, :n_components]
+    scale = np.sqrt(problem.counts.sum() / np.sum(values[:n_components]))
+    return SpectralMaps(inverse_root @ axes / scale, root @ axes * scale)

@@ -1,0 +1,83 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acqh.methods.acqh import _similarity
+from acqh.methods.acqh._similarity import SIMILARITIES, embed
+
+
+def slow(name, a, b):
+    """Return one similarity, straight from its definition on sets."""
+    a, b = set(np.flatnonzero(a)), set(np.flatnonzero(b))
+    return {
+        "dot": len(a & b),
+        "cosine": len(a & b) / np.sqrt(len(a) * len(b)),
+        "jaccard": len(a & b) / len(a | b),
+        "shared": float(bool(a & b)),
+    }[name]
+
+
+def distinct_sets(seed, n_labels=6, n_sets=20):
+    rng = np.random.default_rng(seed)
+    drawn = rng.choice(np.arange(1, 2**n_labels), n_sets, replace=False)
+    return ((drawn[:, None] >> np.arange(n_labels)) & 1).astype(np.uint8)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(sorted(SIMILARITIES)))
+def test_similarities_are_their_definitions(seed, name):
+    sets = distinct_sets(seed)
+    found = SIMILARITIES[name](sets, sets[:5])
+    expected = [[slow(name, a, b) for b in sets[:5]] for a in sets]
+    np.testing.assert_allclose(found, expected)
+
+
+@pytest.mark.parametrize("name", ["dot", "cosine", "jaccard"])
+def test_inner_products_of_embeddings_are_the_similarities(name):
+    sets = distinct_sets(1)
+    counts = np.random.default_rng(1).integers(1, 50, len(sets)).astype(float)
+    F = embed(name, sets, counts, np.random.default_rng(0)).transform(sets)
+    np.testing.assert_allclose(F @ F.T, SIMILARITIES[name](sets, sets), atol=1e-4)
+
+
+def test_an_indefinite_similarity_is_embedded_as_well_as_its_positive_part_allows():
+    sets = distinct_sets(2)
+    counts = np.ones(len(sets))
+    F = embed("shared", sets, counts, np.random.default_rng(0)).transform(sets)
+    S = SIMILARITIES["shared"](sets, sets)
+    values, vectors = np.linalg.eigh(S)
+    positive = (vectors * np.maximum(values, 0)) @ vectors.T
+    np.testing.assert_allclose(F @ F.T, positive, atol=1e-6)
+
+
+def test_unseen_sets_are_extended_consistently():
+    sets = distinct_sets(3, n_sets=40)
+    embedding = embed("jaccard", sets[:30], np.ones(30), np.random.default_rng(0))
+    F, new = embedding.transform(sets[:30]), embedding.transform(sets[30:])
+    wanted = SIMILARITIES["jaccard"](sets[30:], sets[:30])
+    assert np.abs(new @ F.T - wanted).mean() < 0.05
+
+
+def test_many_sets_are_embedded_from_a_sample_without_a_large_matrix(monkeypatch):
+    sets = distinct_sets(4, n_labels=10, n_sets=900)
+    counts = np.random.default_rng(0).zipf(1.5, 900).clip(max=1000).astype(float)
+    exact = embed("shared", sets, counts, np.random.default_rng(0)).transform(sets)
+    monkeypatch.setattr(_similarity, "MAX_LANDMARKS", 300)
+    sampled = embed("shared", sets, counts, np.random.default_rng(0))
+    assert len(sampled.landmarks) == 300
+    found = sampled.transform(sets)
+    W = counts[:, None] * counts
+    S = SIMILARITIES["shared"](sets, sets)
+    lost = np.sum(W * (exact @ exact.T - S) ** 2) / np.sum(W * S**2)
+    assert np.sum(W * (found @ found.T - S) ** 2) / np.sum(W * S**2) < lost + 0.02
+
+
+def test_more_labels_than_a_vector_should_have_are_embedded_too():
+    rng = np.random.default_rng(0)
+    sets = np.unique((rng.random((60, 3000)) < 0.002).astype(np.uint8), axis=0)
+    sets = sets[sets.any(axis=1)]
+    embedding = embed("dot", sets, np.ones(len(sets)), rng)
+    assert embedding.map.shape[1] <= _similarity.MAX_DIMENSIONS
+    F = embedding.transform(sets)
+    np.testing.assert_allclose(F @ F.T, SIMILARITIES["dot"](sets, sets), atol=0.2)
