@@ -96,6 +96,13 @@ def test_constant_targets_are_exact(value):
     assert len(found.history) >= 1
 
 
+def test_targets_far_from_the_origin_are_coded_as_well_as_others():
+    targets, counts = label_targets(n_sets=400)
+    near = fit(targets, counts, n_codebooks=3, codebook_size=16)
+    far = fit(targets + 1e6, counts, n_codebooks=3, codebook_size=16)
+    assert far.history[-1] < 1.5 * near.history[-1]
+
+
 def test_more_components_than_rank_change_nothing():
     targets, counts = label_targets(n_sets=300, n_components=4)
     wide = np.concatenate([targets, np.zeros((len(targets), 3))], axis=1)

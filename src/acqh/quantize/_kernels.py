@@ -268,15 +268,17 @@ def _shrink(
     n_components, n_items = columns.shape
     error = 0.0
     for start in range(0, n_items, _DISTANCE_BLOCK):
-        stop = min(start + _DISTANCE_BLOCK, n_items)
-        for i in range(start, stop):
-            shrunk[i] = 0.0
+        # Loops over whole slices are vectorised; loops from start to stop are not.
+        rows = slice(start, min(start + _DISTANCE_BLOCK, n_items))
+        block, nearest, weight = shrunk[rows], closest[rows], weights[rows]
+        block[:] = 0.0
         for k in range(n_components):
+            column = columns[k, rows]
             value = columns[k, centre]
-            for i in range(start, stop):
-                difference = columns[k, i] - value
-                shrunk[i] += difference * difference
-        for i in range(start, stop):
-            shrunk[i] = min(shrunk[i], closest[i])
-            error += weights[i] * shrunk[i]
+            for i in range(len(block)):
+                difference = column[i] - value
+                block[i] += difference * difference
+        for i in range(len(block)):
+            block[i] = min(block[i], nearest[i])
+            error += weight[i] * block[i]
     return error
