@@ -17,6 +17,7 @@ _HOMES: dict[str, str] = {
     "MultiViewData": "acqh.data",
     "SearchResult": "acqh.index",
     "list_datasets": "acqh.data",
+    "load": "acqh._load",
     "load_dataset": "acqh.data",
     "make_like": "acqh.data",
     "make_multiview": "acqh.data",

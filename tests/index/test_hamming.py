@@ -159,9 +159,9 @@ def test_an_empty_index_finds_nothing():
 @pytest.mark.parametrize(
     ("queries", "k", "message"),
     [
-        (np.zeros((1, 3), np.uint8), 1, "10 bits are packed in rows of 2 uint8"),
+        (np.zeros((1, 3), np.uint8), 1, "10 bits are packed in rows of 2 bytes"),
         (np.zeros((1, 10), np.uint8), 1, "np.packbits"),
-        (np.zeros((1, 2), np.int64), 1, "got int64"),
+        (np.full((1, 2), 256), 1, "got int64"),
         (np.zeros((1, 10), bool), 1, "np.packbits"),
         (np.zeros(2, np.uint8), 1, "shape"),
         (np.full((1, 2), 255, np.uint8), 1, "beyond its 10 bits"),

@@ -2,17 +2,18 @@
 
 import threading
 from abc import ABC, abstractmethod
-from typing import Any, Generic, Self
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any, ClassVar, Generic, Self
 
 import numpy as np
 
 from acqh._core.arrays import Array
 from acqh._core.errors import DuplicateIdError, InvalidInputError, UnknownIdError
 from acqh.index._ids import NO_NUMBER, IdTable, RunningIds, kind_of, read_ids, table_of
-from acqh.index._snapshot import Part, S, Snapshot
-
-# Rows are numbered in four bytes.
-MAX_ROWS = 2**32
+from acqh.index._saved import read_settings, read_snapshot, verify_snapshot, write_snapshot
+from acqh.index._snapshot import MAX_ROWS, Part, S, Snapshot
+from acqh.io import read_bundle
 
 
 class BaseIndex(ABC, Generic[S]):
@@ -22,6 +23,9 @@ class BaseIndex(ABC, Generic[S]):
     lock, make a new snapshot and put it in place in one step. Readers take the snapshot that is in
     place when they start, and wait for nobody.
     """
+
+    _kind: ClassVar[str]  # of the bundles it is saved as
+    _segment_type: ClassVar[type[Any]]
 
     def __init__(self) -> None:
         self._snapshot: Snapshot[S] = Snapshot()
@@ -38,6 +42,19 @@ class BaseIndex(ABC, Generic[S]):
     @abstractmethod
     def _segment_of(self, codes: Array) -> S:
         """Lay out checked codes, one a row."""
+
+    @abstractmethod
+    def _settings(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Return what the index is made with: named arrays, and values that JSON can hold."""
+
+    @classmethod
+    @abstractmethod
+    def _of_settings(cls, arrays: Mapping[str, Array], info: Mapping[str, Any]) -> Self:
+        """Make an empty index of what `_settings` gave; raise CorruptBundleError."""
+
+    @abstractmethod
+    def _check_segment(self, segment: S) -> None:
+        """Raise CorruptBundleError where a segment from a file does not fit the settings."""
 
     def __len__(self) -> int:
         return len(self._snapshot)
@@ -167,6 +184,60 @@ class BaseIndex(ABC, Generic[S]):
         with self._change:
             self._snapshot = self._snapshot.joined()
         return self
+
+    def save(self, path: str | PathLike[str], *, name: str = "") -> None:
+        """Save the index, in place of the bundle the path held before.
+
+        Whatever happens meanwhile, the old or the new bundle is there whole. Searches and changes
+        go on; what is saved is the state at the start. An index that was loaded from the same
+        path, by this process or another, stays as it is.
+
+        Parameters
+        ----------
+        path : path-like
+            A directory; made if it is not there. Its parent must exist.
+        name : str, default ""
+            A title for people.
+
+        Raises
+        ------
+        FileExistsError
+            The path is a file, or a directory with something other than a bundle in it.
+        OSError
+            Writing failed.
+        """
+        settings = self._settings()
+        write_snapshot(path, self._snapshot, kind=self._kind, name=name, settings=settings)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, mmap: bool = True, verify: bool = False) -> Self:
+        """Open a saved index.
+
+        Parameters
+        ----------
+        path : path-like
+            The bundle's directory.
+        mmap : bool, default True
+            Map the files and read them as they are searched, instead of reading them now.
+        verify : bool, default False
+            Read every byte: check the sha256 of each file, and that all values agree.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no bundle at the path.
+        CorruptBundleError
+            The bundle is damaged or of a newer version.
+        InvalidInputError
+            It holds something other than such an index.
+        """
+        bundle = read_bundle(path, kind=cls._kind, mmap=mmap, verify=verify)
+        index = cls._of_settings(*read_settings(bundle))
+        snapshot = read_snapshot(bundle, cls._segment_type, index._check_segment)
+        if verify:
+            verify_snapshot(snapshot)
+        index._snapshot = snapshot
+        return index
 
     def _locate(self, identifier: Any) -> tuple[Part[S], int]:
         """Return the part and the row within it of one item, or raise UnknownIdError."""

@@ -1,10 +1,12 @@
 """CodeIndex: exact search over additive codes."""
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, check_positive_int
+from acqh._core.errors import CorruptBundleError, InvalidInputError
 from acqh.index._base import BaseIndex
 from acqh.index._checks import as_codebooks, as_codes, as_queries, as_thread_count
 from acqh.index._faiss import from_faiss, to_faiss
@@ -13,6 +15,7 @@ from acqh.index._result import SearchResult
 from acqh.index._search import Target, search_targets
 from acqh.index._segment import CodeSegment
 from acqh.index._snapshot import ALL_ROWS, Snapshot, pack_bits
+from acqh.index._stored import read_array, require
 
 # Where a filter leaves at most one row in this many, they are copied out before the search.
 _RESTRICT_PART = 16
@@ -50,6 +53,9 @@ class CodeIndex(BaseIndex[CodeSegment]):
     >>> result.ids, result.scores
     (array([['b', 'a']], dtype=object), array([[1.5, 1. ]], dtype=float32))
     """
+
+    _kind = "code-index"
+    _segment_type = CodeSegment
 
     def __init__(self, codebooks: Any) -> None:
         super().__init__()
@@ -166,6 +172,21 @@ class CodeIndex(BaseIndex[CodeSegment]):
 
     def _segment_of(self, codes: Array) -> CodeSegment:
         return CodeSegment.of(codes, self._codebooks.shape[1])
+
+    def _settings(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        return {"codebooks": self._codebooks}, {}
+
+    @classmethod
+    def _of_settings(cls, arrays: Mapping[str, Array], info: Mapping[str, Any]) -> Self:  # noqa: ARG003
+        try:
+            return cls(read_array(arrays, "codebooks", np.float32))
+        except InvalidInputError as error:
+            raise CorruptBundleError(f"stored {error}") from error
+
+    def _check_segment(self, segment: CodeSegment) -> None:
+        m, n, _ = self._codebooks.shape
+        require(segment.n_codebooks == m, "n_codebooks")
+        require(segment.codebook_size == n, "codebook_size")
 
 
 def _targets(snapshot: Snapshot[CodeSegment], filter_: Any) -> list[Target]:

@@ -266,7 +266,7 @@ def join_tables(tables: Sequence[IdTable], keep: Sequence[Bools]) -> IdTable:
 def table_from_arrays(arrays: Mapping[str, Array], info: Mapping[str, Any], n: int) -> IdTable:
     """Take back what a table's `to_arrays` gave; arrays may be memory-mapped and are not copied.
 
-    Checks types and shapes, and where texts begin; `verify` reads the rest.
+    Checks types and shapes; `verify_table` reads every value.
 
     Raises
     ------
@@ -292,7 +292,7 @@ def table_from_arrays(arrays: Mapping[str, Array], info: Mapping[str, Any], n: i
     starts = read_array(arrays, "id_starts", np.int64)
     require(text.ndim == 1, "id_text")
     require(order.shape == (n,), "id_order")
-    check_rising(starts, "id_starts", n, len(text))
+    require(starts.shape == (n + 1,), "id_starts")
     return TextIds(text, starts, order)
 
 
@@ -307,6 +307,8 @@ def verify_table(table: IdTable) -> None:
     if isinstance(table, RunningIds):
         return
     n = len(table)
+    if isinstance(table, TextIds):
+        check_rising(table.starts, "id_starts", n, len(table.text))
     order = table.order if table.order.size else np.arange(n)
     if not np.array_equal(np.sort(order), np.arange(n)):
         raise CorruptBundleError("the order of ids is not one of their rows")

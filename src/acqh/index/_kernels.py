@@ -158,7 +158,7 @@ def find_texts(
     text : (n_bytes,) uint8
         All texts, one after another.
     starts : (n + 1,) int64
-        Where each begins, and the end of the last; checked to rise within `text`.
+        Where each begins, and the end of the last; slices that leave `text` are cut short.
     order : (n,) uint32
         Puts them in rising order of their bytes; places outside are taken as not found.
     wanted_text, wanted_starts

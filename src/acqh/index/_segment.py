@@ -169,7 +169,7 @@ class CodeSegment:
     def codes(self) -> Array:
         """Return the code of every row, (n_rows, n_codebooks) uint8."""
         codes, rows = self._items(np.ones(self.n_rows, dtype=bool))
-        by_row = np.empty_like(codes)
+        by_row = np.zeros_like(codes)
         by_row[rows] = codes
         return by_row
 
@@ -182,6 +182,8 @@ class CodeSegment:
         keep = np.zeros(self.n_rows, dtype=bool)
         keep[row] = True
         codes, _ = self._items(keep)
+        if len(codes) == 0:
+            raise CorruptBundleError("the index lacks the code of an item; verify its file")
         return np.asarray(codes[0])
 
     def _items(self, keep: Bools) -> tuple[Array, Array]:
@@ -191,6 +193,8 @@ class CodeSegment:
             entries = np.repeat(np.arange(len(sizes)), sizes)
         else:
             rows, entries = self.rows, np.arange(len(self.rows))
+        if len(rows) != self.n_rows or (rows >= self.n_rows).any():
+            raise CorruptBundleError(f"rows are not those of {self.n_rows} items; verify the file")
         chosen = keep[rows]
         return self._codes_at(entries[chosen]), rows[chosen]
 
@@ -256,14 +260,17 @@ class CodeSegment:
         """
         if self.tails.size and self.tails.max() >= self.codebook_size:
             raise CorruptBundleError(f"a code has a word outside codebooks of {self.codebook_size}")
-        rows = unpack_lists(self.gaps, self.gap_starts)[0] if self.is_grouped else self.rows
-        if len(rows) != self.n_rows or (rows >= self.n_rows).any():
-            raise CorruptBundleError(f"rows are not those of {self.n_rows} items")
         codes, rows = self._items(np.ones(self.n_rows, dtype=bool))
-        if not np.array_equal(np.sort(rows), np.arange(self.n_rows)):
+        found = np.zeros(self.n_rows, dtype=bool)
+        found[rows] = True
+        if not found.all():
             raise CorruptBundleError("a row is missing or occurs twice")
-        if not np.array_equal(np.lexsort([rows, *codes.T[::-1]]), np.arange(self.n_rows)):
-            raise CorruptBundleError("codes are not in sorted order")
+        # Each code compared with the one before it, of equal ones the rows.
+        equal = np.ones(max(self.n_rows - 1, 0), dtype=bool)
+        for column in (*codes.T, rows):
+            if (equal & (column[1:] < column[:-1])).any():
+                raise CorruptBundleError("codes are not in sorted order")
+            equal &= column[1:] == column[:-1]
 
 
 def _digits_a_side(codebook_size: int) -> int:

@@ -1,11 +1,12 @@
 """HammingIndex: exact search over binary codes."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self
 
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, check_positive_int
-from acqh._core.errors import InvalidInputError
+from acqh._core.errors import CorruptBundleError, InvalidInputError
 from acqh.index._base import BaseIndex
 from acqh.index._checks import as_queries, as_thread_count
 from acqh.index._filters import rows_allowed
@@ -13,6 +14,7 @@ from acqh.index._hamming._search import Target, search_bits, search_real
 from acqh.index._hamming._segment import HammingSegment, spare_bits
 from acqh.index._result import SearchResult
 from acqh.index._snapshot import Snapshot, pack_bits
+from acqh.index._stored import read_count, require
 
 # Distances are counted in two bytes, and one value stands for "too far".
 MAX_BITS = 65_528
@@ -49,6 +51,9 @@ class HammingIndex(BaseIndex[HammingSegment]):
     >>> index.search([[0.5, -1.0, -1.0, 0.1]], k=1).ids
     array([['a']], dtype=object)
     """
+
+    _kind = "hamming-index"
+    _segment_type = HammingSegment
 
     def __init__(self, n_bits: int) -> None:
         super().__init__()
@@ -147,18 +152,31 @@ class HammingIndex(BaseIndex[HammingSegment]):
     def _segment_of(self, codes: Array) -> HammingSegment:
         return HammingSegment.of(codes, self._n_bits)
 
+    def _settings(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        return {}, {"n_bits": self._n_bits}
+
+    @classmethod
+    def _of_settings(cls, arrays: Mapping[str, Array], info: Mapping[str, Any]) -> Self:  # noqa: ARG003
+        try:
+            return cls(read_count(info, "n_bits"))
+        except InvalidInputError as error:
+            raise CorruptBundleError(f"stored {error}") from error
+
+    def _check_segment(self, segment: HammingSegment) -> None:
+        require(segment.n_bits == self._n_bits, "n_bits")
+
     def _as_packed(self, codes: Array) -> Array:
         n_bytes = -(-self._n_bits // 8)
-        if codes.size == 0 and codes.ndim == 2 and codes.shape[1] == n_bytes:
-            return self._no_codes()
-        if codes.dtype != np.uint8 or codes.ndim != 2 or codes.shape[1] != n_bytes:
+        is_empty = codes.size == 0
+        if codes.ndim != 2 or codes.shape[1] != n_bytes or not (is_empty or _are_bytes(codes)):
             raise InvalidInputError(
-                f"{self._n_bits} bits are packed in rows of {n_bytes} uint8, got {codes.dtype} of "
+                f"{self._n_bits} bits are packed in rows of {n_bytes} bytes, got {codes.dtype} of "
                 f"shape {codes.shape}; pack with np.packbits(bits, axis=1)"
             )
+        codes = np.ascontiguousarray(codes, dtype=np.uint8)
         if (codes[:, -1] & spare_bits(self._n_bits)).any():
             raise InvalidInputError(f"a code has a bit set beyond its {self._n_bits} bits")
-        return np.ascontiguousarray(codes)
+        return codes
 
     def _as_real(self, queries: Array) -> Floats:
         queries = as_queries(queries, self._n_bits)
@@ -169,6 +187,13 @@ class HammingIndex(BaseIndex[HammingSegment]):
                 f"query {number} is too large: its scores overflow; scale it down"
             )
         return queries
+
+
+def _are_bytes(codes: Array) -> bool:
+    """Whether these are whole numbers from 0 to 255; not read where the type says so."""
+    if codes.dtype.kind not in "iu":
+        return False
+    return codes.dtype == np.uint8 or bool(codes.min() >= 0 and codes.max() <= 255)
 
 
 def _targets(snapshot: Snapshot[HammingSegment], filter_: Any) -> list[Target]:

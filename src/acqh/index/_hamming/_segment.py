@@ -8,6 +8,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, Bools
 from acqh._core.errors import CorruptBundleError
+from acqh.index._stored import frozen, read_array, read_count, require
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,18 +35,13 @@ class HammingSegment:
     @classmethod
     def of(cls, codes: Array, n_bits: int) -> Self:
         """Lay out the codes of new rows, (n_rows, n_bytes) uint8."""
-        return cls._frozen(n_bits, np.array(codes.T, dtype=np.uint8, order="C"))
+        return cls(n_bits, frozen(np.array(codes.T, dtype=np.uint8, order="C")))
 
     @classmethod
     def join(cls, segments: Sequence[Self], keep: Sequence[Bools]) -> Self:
         """Make one segment of the rows to keep of several; rows are numbered anew, in order."""
         planes = [segment.planes[:, kept] for segment, kept in zip(segments, keep, strict=True)]
-        return cls._frozen(segments[0].n_bits, np.concatenate(planes, axis=1))
-
-    @classmethod
-    def _frozen(cls, n_bits: int, planes: Array) -> Self:
-        planes.setflags(write=False)
-        return cls(n_bits, planes)
+        return cls(segments[0].n_bits, frozen(np.concatenate(planes, axis=1)))
 
     @property
     def n_rows(self) -> int:
@@ -78,13 +74,8 @@ class HammingSegment:
         CorruptBundleError
             The arrays cannot be those of a segment.
         """
-        n_bits, planes = info.get("n_bits"), arrays.get("planes")
-        if type(n_bits) is not int or planes is None:
-            raise CorruptBundleError("a segment lacks 'n_bits' or 'planes'")
-        if planes.dtype != np.uint8 or planes.ndim != 2 or len(planes) != -(-n_bits // 8):
-            raise CorruptBundleError(
-                f"a segment of {n_bits} bits has planes of {planes.dtype} of shape {planes.shape}"
-            )
+        n_bits, planes = read_count(info, "n_bits"), read_array(arrays, "planes", np.uint8)
+        require(n_bits >= 1 and planes.ndim == 2 and len(planes) == -(-n_bits // 8), "planes")
         return cls(n_bits, planes)
 
     def verify(self) -> None:

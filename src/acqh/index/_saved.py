@@ -1,0 +1,133 @@
+"""Indexes as bundles: what an index is made of, and its parts, a member each."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Array
+from acqh._core.errors import CorruptBundleError
+from acqh.index._snapshot import MAX_ROWS, Part, S, Snapshot
+from acqh.index._stored import read_count, require
+from acqh.io import Bundle, write_bundle
+
+# Counts up when parts are stored in another way; older ways stay readable.
+_LAYOUT = 1
+SETTINGS = "settings"
+
+
+def write_snapshot(
+    path: str | os.PathLike[str],
+    snapshot: Snapshot[S],
+    *,
+    kind: str,
+    name: str,
+    settings: tuple[Mapping[str, Array], Mapping[str, Any]],
+) -> None:
+    """Save one state of an index in place of the bundle at the path.
+
+    Parameters
+    ----------
+    path : path-like
+    snapshot : Snapshot
+    kind, name : str
+        Of the bundle.
+    settings : (arrays, info)
+        What the index is made with: named arrays, and values that JSON can hold.
+    """
+    members: dict[str, Mapping[str, Array]] = {SETTINGS: settings[0]}
+    parts = []
+    for number, part in enumerate(snapshot.parts):
+        members[_member(number)], info = part.to_arrays()
+        parts.append(info)
+    info = {
+        "layout": _LAYOUT,
+        "settings": dict(settings[1]),
+        "n_items": len(snapshot),
+        "id_kind": snapshot.kind,
+        "next_number": snapshot.next_number,
+        "parts": parts,
+    }
+    write_bundle(path, kind=kind, name=name, info=info, arrays=members)
+
+
+def read_settings(bundle: Bundle) -> tuple[dict[str, Array], Mapping[str, Any]]:
+    """Return what the index is made with, as given to `write_snapshot`.
+
+    Raises
+    ------
+    CorruptBundleError
+        The bundle holds no index, or one of a layout that is not known.
+    """
+    layout = read_count(bundle.info, "layout")
+    if layout > _LAYOUT:
+        raise CorruptBundleError(
+            f"{bundle.path} has layout {layout}; this acqh reads layouts up to {_LAYOUT}: install "
+            "a newer acqh"
+        )
+    info = bundle.info.get("settings")
+    if layout < 1 or not isinstance(info, Mapping):
+        raise CorruptBundleError(f"{bundle.path} lacks the settings of an index")
+    return bundle.arrays(SETTINGS), info
+
+
+def read_snapshot(
+    bundle: Bundle, segment_type: type[S], check_segment: Callable[[S], None]
+) -> Snapshot[S]:
+    """Return the saved state; its arrays are those of the bundle, not copies.
+
+    Checks what searches rely on to stay within the arrays; `verify_snapshot` reads the rest.
+
+    Parameters
+    ----------
+    bundle : Bundle
+    segment_type : type
+    check_segment : callable
+        Refuses a segment that does not fit the settings.
+
+    Raises
+    ------
+    CorruptBundleError
+        The bundle contradicts itself.
+    """
+    id_kind, stored = bundle.info.get("id_kind"), bundle.info.get("parts")
+    if not isinstance(stored, list) or bundle.members != (
+        SETTINGS,
+        *map(_member, range(len(stored))),
+    ):
+        raise CorruptBundleError(f"{bundle.path} lacks the parts of an index")
+    parts = []
+    for number, info in enumerate(stored):
+        if not isinstance(info, Mapping):
+            raise CorruptBundleError(f"{bundle.path} describes part {number} wrongly")
+        part: Part[S] = Part.from_arrays(segment_type, bundle.arrays(_member(number)), info)
+        check_segment(part.segment)
+        require(part.ids.kind == id_kind, "id_kind")
+        parts.append(part)
+    require(id_kind in (None, "number", "text"), "id_kind")
+    snapshot = Snapshot(tuple(parts), id_kind, read_count(bundle.info, "next_number"))
+    require(len(snapshot) == read_count(bundle.info, "n_items"), "n_items")
+    require(int(snapshot.first_rows[-1]) <= MAX_ROWS, "n_rows")
+    return snapshot
+
+
+def verify_snapshot(snapshot: Snapshot[S]) -> None:
+    """Read every value of a saved state.
+
+    Raises
+    ------
+    CorruptBundleError
+        Values contradict each other: no index can have been in this state.
+    """
+    for part in snapshot.parts:
+        part.verify()
+    ids = snapshot.ids()
+    # An id in two parts is found in the later one both times.
+    require(bool(np.all(np.diff(snapshot.find(ids)) > 0)), "ids")
+    if snapshot.kind == "number" and len(ids):
+        require(int(ids.max()) < snapshot.next_number, "next_number")
+
+
+def _member(number: int) -> str:
+    return f"part {number}"
