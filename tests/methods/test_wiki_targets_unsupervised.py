@@ -74,6 +74,7 @@ def test_qch_at_eight_bits_and_at_the_nine_that_ten_classes_give(measure):
         ("cmfh", 32, "hashed", (0.247, 0.237)),
         ("cre", 16, "learnt", (0.240, 0.524)),
         ("cre", 32, "learnt", (0.250, 0.542)),
+        ("ksh", 16, "learnt", (0.263, 0.591)),
         ("fsh", 16, "hashed", (0.243, 0.242)),
         ("fsh", 32, "hashed", (0.248, 0.254)),
         ("fsh", 32, "unified", (0.233, 0.487)),

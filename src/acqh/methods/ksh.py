@@ -1,0 +1,243 @@
+"""Kernel-based supervised hashing of one view, its codes predicted from the others."""
+
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.linalg
+import scipy.optimize
+import scipy.sparse as sp
+
+from acqh._core.arrays import Floats, Matrix
+from acqh._core.errors import InvalidInputError, ViewError
+from acqh._core.linalg import whiten
+from acqh._core.random import RandomState, check_rng
+from acqh._core.validation import Interval
+from acqh.methods._binary import LinearBinaryMethod, pack_signs
+from acqh.methods._ridge import dense, gram_matrix, ridge
+from acqh.methods._training import Training, read_training
+from acqh.methods.registry import register
+from acqh.stats import LabelSets
+
+# Added to the diagonal of the kernel's Gram matrix.
+_GRAM_RIDGE = 1e-8
+
+
+@dataclass(frozen=True)
+class Residual:
+    """What the bits so far leave of ``n_bits S``, as its parts: ``n_bits G P Gᵀ - Y Yᵀ``.
+
+    S is one where two items share a label and minus one elsewhere, which depends on their label
+    sets alone.
+
+    Attributes
+    ----------
+    members : (n_items, n_sets) CSR
+        G: which label set an item has.
+    similarity : (n_sets, n_sets)
+        ``n_bits P``: of label sets, of plus and minus ``n_bits``.
+    signs : (n_items, n_learnt)
+        Y: the bits so far.
+    """
+
+    members: Matrix
+    similarity: Floats
+    signs: Floats
+
+    @classmethod
+    def of(cls, labels: Matrix, n_bits: int) -> "Residual":
+        """Return the whole of ``n_bits S``, before the first bit."""
+        sets = LabelSets(labels.shape[1])
+        numbers = sets.number(labels)
+        n_items = len(numbers)
+        members = sp.csr_array(
+            (np.ones(n_items), (np.arange(n_items), numbers)), shape=(n_items, len(sets))
+        )
+        distinct = sets.matrix().astype(np.float64)
+        similarity = np.where(distinct @ distinct.T > 0, 1.0, -1.0)
+        return cls(members, n_bits * similarity, np.zeros((n_items, 0)))
+
+    def __matmul__(self, right: Floats) -> Floats:
+        """Return the residual times (n_items, k) or (n_items,)."""
+        whole = self.members @ (self.similarity @ (self.members.T @ right))
+        return np.asarray(whole - self.signs @ (self.signs.T @ right))
+
+    def less(self, signs: Floats) -> "Residual":
+        """Return what is left after one more bit, (n_items,)."""
+        return Residual(self.members, self.similarity, np.column_stack([self.signs, signs]))
+
+
+def start_bit(features: Floats, residual: Residual) -> Floats:
+    """Maximise ``wᵀ Fᵀ R F w`` over w of squared norm N: the bit without its sign.
+
+    Parameters
+    ----------
+    features : (n_items, n_features)
+        F, whitened: ``Fᵀ F`` is the identity.
+    residual : Residual
+        R.
+    """
+    quadratic = features.T @ (residual @ features)
+    last = len(quadratic) - 1
+    _, vectors = scipy.linalg.eigh(quadratic, subset_by_index=(last, last), check_finite=False)
+    return np.asarray(np.sqrt(len(features)) * vectors[:, 0])
+
+
+def smooth_loss(w: Floats, features: Floats, residual: Residual) -> tuple[float, Floats]:
+    """Return ``-φᵀ R φ`` for ``φ = 2 σ(F w) - 1`` in place of signs, and its gradient.
+
+    The gradient is ``-Fᵀ ((R φ) ⊙ (1 - φ²))``: the derivative of φ is ``(1 - φ²) / 2``.
+    """
+    phi = np.tanh(features @ w / 2.0)
+    image = residual @ phi
+    return -float(phi @ image), -features.T @ (image * (1.0 - phi**2))
+
+
+def learn_bit(features: Floats, residual: Residual, max_iter: int) -> tuple[Floats, Floats]:
+    """Return the weights of one bit and its signs: the better of the start and its refinement."""
+    start = start_bit(features, residual)
+    found = scipy.optimize.minimize(
+        smooth_loss,
+        start,
+        args=(features, residual),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": max_iter},
+    )
+    candidates = [(w, np.where(features @ w >= 0, 1.0, -1.0)) for w in (found.x, start)]
+    return max(candidates, key=lambda each: float(each[1] @ (residual @ each[1])))
+
+
+@register(
+    name="ksh",
+    title="Kernel-based supervised hashing",
+    reference="Liu, Wang, Ji, Jiang and Chang, Supervised hashing with kernels, CVPR 2012",
+    year=2012,
+    supervised=True,
+    code="binary",
+    modes=("hashed", "learnt", "unified"),
+    reconstruction="The method is for one view; predicting its codes from the other views is "
+    "ours, as are modes 'learnt' and 'unified'.",
+)
+class KSH(LinearBinaryMethod):
+    """Bits of one view whose agreement tells whether items share a label.
+
+    Learns bits of one view, each from what the bits before leave of
+    ``||(1/K) H Hᵀ - S||²``, where S is one for items that share a label and minus one
+    elsewhere. The method is for a single view; its use across views is ours: hash functions of
+    the other views are regressed on the codes of that one.
+
+    Parameters
+    ----------
+    n_bits : int
+    feature_maps : mapping of str to feature map, feature map, or None
+        For some views or, not as a mapping, for all of them.
+    n_anchors : int
+        Anchors of a feature map that is given by the name of an RBF variant.
+    base_view : str, optional
+        The view whose bits are learnt; by default the last one given.
+    n_labelled : int
+        Training items whose labels are used, drawn at random where there are more.
+    feature_ridge : float
+        Penalty of the regression from the other views.
+    max_iter : int
+        Quasi-Newton steps a bit.
+    random_state : int, Generator, SeedSequence or None
+        Draws the anchors and the labelled items.
+
+    Attributes
+    ----------
+    training_codes_ : uint8 (n_train, ceil(n_bits / 8))
+        Of the base view.
+    projections_ : dict of str to (n_mapped_features, n_bits)
+    base_view_ : str
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
+    >>> model = acqh.methods.get("ksh")(8, base_view="text", random_state=0)
+    >>> model.fit(data.views, data.labels).hash(data.views["image"], view="image").shape
+    (200, 1)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **LinearBinaryMethod._parameter_constraints,
+        "base_view": [str, None],
+        "n_labelled": [Interval(Integral, 1, None, closed="left")],
+        "feature_ridge": [Interval(Real, 0, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        n_bits: int = 32,
+        *,
+        feature_maps: Any = "rbf_mean2",
+        n_anchors: int = 300,
+        base_view: str | None = None,
+        n_labelled: int = 1000,
+        feature_ridge: float = 0.01,
+        max_iter: int = 500,
+        random_state: RandomState = None,
+    ) -> None:
+        self.n_bits = n_bits
+        self.feature_maps = feature_maps
+        self.n_anchors = n_anchors
+        self.base_view = base_view
+        self.n_labelled = n_labelled
+        self.feature_ridge = feature_ridge
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def fit(self, views: Any, labels: Any = None) -> Self:
+        """Learn the bits of the base view and the hash functions of all views.
+
+        Parameters
+        ----------
+        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
+        labels : optional
+            With a mapping of views only; of every item.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInputError, LabelError, ViewError
+        """
+        self._check_parameters()
+        rng = check_rng(self.random_state)
+        training = read_training(self, views, labels, rng)
+        base = self._choose_base(training)
+        n_labelled = min(self.n_labelled, training.n_items)
+        chosen = np.sort(rng.choice(training.n_items, n_labelled, replace=False))
+        kernel = training.features[base][chosen]
+        white = whiten(gram_matrix(kernel), _GRAM_RIDGE)
+        if white.shape[1] == 0:
+            raise InvalidInputError(f"all features of view {base!r} are zero or constant")
+        whitened = dense(kernel @ white)
+        residual = Residual.of(training.labels[chosen], self.n_bits)
+        weights = []
+        for _ in range(self.n_bits):
+            w, signs = learn_bit(whitened, residual, self.max_iter)
+            residual = residual.less(signs)
+            weights.append(w)
+        projection = white @ np.stack(weights, axis=1)
+        B = np.where(dense(training.features[base] @ projection) >= 0, 1.0, -1.0)
+        training.keep_in(self)
+        self.n_bits_ = self.n_bits
+        self.base_view_ = base
+        self.projections_ = {
+            view: projection if view == base else ridge(features, B, self.feature_ridge)
+            for view, features in training.features.items()
+        }
+        self.training_codes_ = pack_signs(B)
+        return self
+
+    def _choose_base(self, training: Training) -> str:
+        names = list(training.features)
+        if self.base_view is not None and self.base_view not in names:
+            raise ViewError(f"base_view is {self.base_view!r}, but the views are {sorted(names)}")
+        return names[-1] if self.base_view is None else self.base_view
