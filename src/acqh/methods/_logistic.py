@@ -1,5 +1,6 @@
 """Logistic regression of bits: with the kernel of anchors, or linear."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import whiten
 from acqh.features import RBFAnchors
 from acqh.methods._ridge import dense, gram_matrix
+from acqh.methods._training import Training
 
 # Largest entry of the gradient, in the scale where the Hessian is at most one, that is left.
 _GRADIENT_TOLERANCE = 1e-4
@@ -59,6 +61,29 @@ def fit_logistic(features: Matrix, signs: Floats, penalty: Floats) -> Floats:
         loss, np.zeros(shape[0] * shape[1]), jac=True, method="L-BFGS-B", options=options
     )
     return np.asarray(scaling @ found.x.reshape(shape))
+
+
+def fit_logistic_views(
+    training: Training, codes: Mapping[str, Floats], strength: float
+) -> dict[str, Floats]:
+    """Fit the hash functions of all views to their codes, (n_mapped_features, n_bits) each.
+
+    Parameters
+    ----------
+    training : Training
+    codes : mapping of str to (n_items, n_bits)
+        Of -1 and 1, for each view.
+    strength : float
+        Of the penalty; see `logistic_penalty`.
+    """
+    return {
+        view: fit_logistic(
+            F,
+            codes[view],
+            logistic_penalty(training.feature_maps.get(view), F.shape[1], strength),
+        )
+        for view, F in training.features.items()
+    }
 
 
 def logistic_penalty(feature_map: Any, n_features: int, strength: float) -> Floats:
