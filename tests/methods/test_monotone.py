@@ -5,7 +5,7 @@ import pytest
 
 import acqh
 
-MONOTONE = ["adch", "dch", "dcmh-discrete", "fdch"]
+MONOTONE = ["adch", "dch", "dcmh-discrete", "fdch", "gsph"]
 
 
 @pytest.mark.parametrize("single_label", [True, False])

@@ -55,6 +55,12 @@ TARGETS = [
     Target("dcmh-discrete", 32, "learnt", 0.341, 0.722, (0.051, 0.042)),
     Target("adch", 16, "learnt", 0.284, 0.614, (0.087, 0.255), (0, 1)),
     Target("adch", 32, "learnt", 0.320, 0.715, (0.051, 0.054)),
+    # Ours lie above these for text queries, since our logistic regressions reach their minimum;
+    # the figures that the paper of SePH gives (0.632, 0.658) do so as well.
+    Target("gsph", 16, "unified", 0.259, 0.609, (0.03, 0.06)),
+    Target("gsph", 32, "unified", 0.270, 0.626, (0.03, 0.06)),
+    Target("seph", 16, "unified", 0.272, 0.596, (0.03, 0.06)),
+    Target("seph", 32, "unified", 0.278, 0.596, (0.04, 0.07)),
 ]
 
 

@@ -57,6 +57,7 @@ def read_training(
     rng: np.random.Generator,
     *,
     needs_labels: bool | None = None,
+    max_items: int | None = None,
 ) -> Training:
     """Read what was given to ``fit`` and map it; chunks are put under one another.
 
@@ -72,6 +73,8 @@ def read_training(
         Seeds the feature maps that have no seed of their own.
     needs_labels : bool, optional
         By default as the method's info says; labels that are not needed are ignored.
+    max_items : int, optional
+        Where there are more items, as many are drawn, and only those are seen by the maps.
 
     Raises
     ------
@@ -85,6 +88,9 @@ def read_training(
     data = _as_one(views, labels if needs_labels else None)
     _check_views(method, data)
     matrix = _check_all_labelled(method, data) if needs_labels else np.zeros((len(data), 0))
+    if max_items is not None and len(data) > max_items:
+        rows = np.sort(rng.choice(len(data), max_items, replace=False))
+        data, matrix = data.subset(rows), matrix[rows]
     params = method.get_params(deep=False)
     maps = fit_feature_maps(
         params["feature_maps"], data, rng=rng, n_anchors=params.get("n_anchors")
