@@ -1,5 +1,6 @@
 """What every registered method must do; methods are found through the registry."""
 
+import re
 import warnings
 from pathlib import Path
 
@@ -86,8 +87,10 @@ def test_there_is_a_page_that_names_the_reference_and_the_cost(name):
 def test_the_class_is_documented_with_all_its_parameters(name):
     cls = acqh.methods.get(name)
     assert "Examples" in cls.__doc__
+    documented = "\n".join(base.__doc__ or "" for base in cls.__mro__)
     for parameter in cls().get_params(deep=False):
-        assert f"{parameter} :" in cls.__doc__, parameter
+        entry = rf"^    (\w+, )*{parameter}(, \w+)* :"
+        assert re.search(entry, documented, re.MULTILINE), parameter
 
 
 @every_method
