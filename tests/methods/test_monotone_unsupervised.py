@@ -8,7 +8,11 @@ import pytest
 import acqh
 from acqh._core.errors import FewerBitsWarning
 
-MONOTONE = ["cmfh", "cre", "fsh", "qch"]
+MONOTONE = ["ccq", "cmfh", "cre", "fsh", "qch", "stacked"]
+SIZES = [
+    {"n_bits": 3, "n_anchors": 30, "n_codebooks": 2, "codebook_size": 8},
+    {"n_bits": 17, "n_anchors": 30, "n_codebooks": 4, "codebook_size": 4},
+]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -18,9 +22,9 @@ def test_the_objective_never_rises(name, seed):
         90, {"image": 12, "text": 8}, n_labels=5, single_label=seed > 0, random_state=seed
     )
     cls = acqh.methods.get(name)
-    sizes = {"n_anchors": 30} if "n_anchors" in cls().get_params() else {}
-    for n_bits in (3, 17):
-        method = cls(n_bits, random_state=seed, **sizes)
+    known = cls().get_params()
+    for sizes in SIZES:
+        method = cls(**{key: sizes[key] for key in sizes if key in known}, random_state=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FewerBitsWarning)
             method.fit(data.views, data.labels)

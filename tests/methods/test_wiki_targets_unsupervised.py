@@ -67,8 +67,11 @@ def test_qch_at_eight_bits_and_at_the_nine_that_ten_classes_give(measure):
 
 
 @pytest.mark.parametrize(
-    ("method", "n_bits", "database", "expected"),
+    ("method", "size", "database", "expected"),
     [
+        ("ccq", 2, "unified", (0.165, 0.300)),
+        ("ccq", 4, "unified", (0.171, 0.343)),
+        ("ccq", 4, "hashed", (0.224, 0.159)),
         ("cmfh", 16, "unified", (0.226, 0.515)),
         ("cmfh", 32, "unified", (0.243, 0.520)),
         ("cmfh", 32, "hashed", (0.247, 0.237)),
@@ -80,6 +83,6 @@ def test_qch_at_eight_bits_and_at_the_nine_that_ten_classes_give(measure):
         ("fsh", 32, "unified", (0.233, 0.487)),
     ],
 )
-def test_a_method_scores_what_its_prototype_did(measure, method, n_bits, database, expected):
-    found = measure(method, n_bits, database=database, random_state=0)
+def test_a_method_scores_what_its_prototype_did(measure, method, size, database, expected):
+    found = measure(method, size, database=database, random_state=0)
     assert found == pytest.approx(expected, abs=0.03)

@@ -5,6 +5,9 @@ import numpy as np
 from acqh._core.arrays import Floats, Matrix, is_sparse
 from acqh.methods._ridge import dense, squared_norm
 
+# Share of the mean square below which a variance is what rounding leaves of none.
+_ROUNDING = 1e-13
+
 
 class CentredRows:
     """A matrix minus its column means; one that is sparse stays so.
@@ -59,6 +62,14 @@ class CentredRows:
         """Return the sum over items of a row times itself, (n_features, n_features)."""
         product = self.cross(self)
         return np.asarray((product + product.T) / 2.0)
+
+    def variances(self) -> Floats:
+        """Return the variance of every column; exactly zero where it is only rounding."""
+        squares = self._rows.multiply(self._rows) if is_sparse(self._rows) else self._rows**2
+        mean_squares = np.asarray(squares.sum(axis=0)).ravel() / self.n_items
+        found = mean_squares - self._offset**2
+        rounding = _ROUNDING * (mean_squares + self.mean**2)
+        return np.where(found > rounding, found, 0.0)
 
     def residual_norm(self, left: Floats, right: Floats) -> float:
         """Return ``||F - left right||²``, never forming the difference."""

@@ -1,0 +1,227 @@
+"""Composite correlation quantization: one code for all views, each rotated onto it."""
+
+from collections.abc import Mapping
+from numbers import Integral
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import scipy.linalg
+
+from acqh._core.arrays import Floats, Ints
+from acqh._core.random import RandomState, check_rng
+from acqh._core.validation import Interval
+from acqh.methods._additive import AdditiveMethod, StandardRows, regress_views
+from acqh.methods._training import read_training, share_weights
+from acqh.methods.registry import register
+from acqh.quantize import decode, least_squares_codebooks, refill_unused_words, search_codes
+
+
+def update_rotation(rows: StandardRows, Z: Floats) -> Floats:
+    """Minimise ``||X - Z Rᵀ||²`` over R with orthonormal columns, (n_features, n_components).
+
+    ``||Z Rᵀ||`` does not depend on R, so what is left is ``tr(Rᵀ Xᵀ Z)``, largest at the polar
+    factor.
+    """
+    u, _, vt = scipy.linalg.svd(rows.transpose_times(Z), full_matrices=False, check_finite=False)
+    return np.asarray(u @ vt)
+
+
+def update_codebooks(mean: Floats, codes: Ints, codebooks: Floats) -> tuple[Floats, Ints]:
+    """Minimise ``||mean - Z||²`` over the codebooks, for fixed codes but those of unused words.
+
+    Parameters
+    ----------
+    mean : (n_items, n_components)
+        ``Σ_v λ_v X_v R_v``, with weights that sum to one. Orthonormal rotations make
+        ``Σ_v λ_v ||X_v - Z R_vᵀ||²`` this up to a constant.
+    codes : (n_items, n_codebooks) uint8
+    codebooks : (n_codebooks, codebook_size, n_components)
+    """
+    weights = np.ones(len(mean))
+    codebooks, codes = refill_unused_words(mean, weights, codes, codebooks)
+    return least_squares_codebooks(mean, weights, codes, codebooks), codes
+
+
+def objective(
+    rows: Mapping[str, StandardRows],
+    rotations: Mapping[str, Floats],
+    weights: Mapping[str, float],
+    Z: Floats,
+) -> float:
+    """Return ``Σ_v λ_v ||X_v - Z R_vᵀ||²``."""
+    norm = float(np.vdot(Z, Z))
+    return sum(
+        weights[view]
+        * (each.squared_norm - 2.0 * float(np.vdot(each.transpose_times(Z), R)) + norm)
+        for (view, each), R in zip(rows.items(), rotations.values(), strict=True)
+    )
+
+
+@register(
+    name="ccq",
+    title="Composite correlation quantization",
+    reference="Long, Cao, Wang and Yu, Composite correlation quantization for efficient "
+    "multimodal retrieval, SIGIR 2016",
+    year=2016,
+    supervised=False,
+    code="additive",
+    modes=("unified", "hashed", "learnt"),
+    reconstruction="The starting codebooks, the number of components where a view is narrow, and "
+    "the byte for an item's squared norm are ours.",
+)
+class CCQ(AdditiveMethod):
+    """One additive code for all views of an item, each view rotated onto it.
+
+    Minimises ``Σ_v λ_v ||X_v - Z R_vᵀ||²`` over rotations R_v with orthonormal columns and over
+    codes and codebooks, whose sums of words are Z; X_v are standardised features. Then the
+    rotations are replaced by ridge regressions from the views to Z, which do better on new
+    items. Items are ranked by their distance from what a query predicts.
+
+    Parameters
+    ----------
+    n_codebooks : int
+        From 1 to 15. An item takes as many bytes and one more, for its squared norm.
+    codebook_size : int
+        Words a codebook, from 2 to 256.
+    n_components : int, optional
+        Length of the words, at most the width of the narrowest view; by default 8 a codebook.
+    feature_maps : mapping of str to feature map, feature map, or None
+        For some views or, not as a mapping, for all of them.
+    view_weights : mapping of str to float, or None
+        λ_v, scaled to sum to one; None: all the same.
+    search : {"greedy", "beam", "icm", "beam+icm"}
+        How codes are searched; the original's way is greedy.
+    feature_ridge : float
+        Penalty of the regressions.
+    max_iter : int
+        Sweeps over rotations, codebooks and codes.
+    tol : float
+        Stop when a sweep lowers the objective by no more than this share of it.
+    random_state : int, Generator, SeedSequence or None
+        Draws the first words and seeds feature maps.
+
+    Attributes
+    ----------
+    codebooks_ : (n_codebooks + 1, codebook_size, n_components_ + 1) float32
+        The last is that of squared norms.
+    training_codes_ : uint8 (n_train, n_codebooks + 1)
+    projections_ : dict of str to (n_mapped_features, n_components_)
+        The regressions.
+    intercepts_ : dict of str to (n_components_,)
+    view_weights_ : dict of str to float
+        λ_v.
+    n_components_ : int
+    objective_ : list of float
+        After each sweep; never rises.
+    n_iter_ : int
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(300, random_state=0)
+    >>> model = acqh.methods.get("ccq")(2, 16, random_state=0).fit(data.views)
+    >>> codes = model.encode(data.views, mode="unified")
+    >>> index = acqh.index.CodeIndex(model.codebooks_).add(codes)
+    >>> index.search(model.project(data.views["text"][:1], view="text"), k=3).counts
+    array([3])
+    """
+
+    view_range: ClassVar = (2, None)
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **AdditiveMethod._parameter_constraints,
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "view_weights": [Mapping, None],
+    }
+
+    def __init__(
+        self,
+        n_codebooks: int = 4,
+        codebook_size: int = 256,
+        *,
+        n_components: int | None = None,
+        feature_maps: Any = None,
+        view_weights: Mapping[str, float] | None = None,
+        search: Literal["greedy", "beam", "icm", "beam+icm"] = "greedy",
+        feature_ridge: float = 1e-3,
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        random_state: RandomState = None,
+    ) -> None:
+        self.n_codebooks = n_codebooks
+        self.codebook_size = codebook_size
+        self.n_components = n_components
+        self.feature_maps = feature_maps
+        self.view_weights = view_weights
+        self.search = search
+        self.feature_ridge = feature_ridge
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(self, views: Any, labels: Any = None) -> Self:
+        """Learn the codebooks and what predicts an item's vector from each view.
+
+        Parameters
+        ----------
+        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
+            At least two views.
+        labels : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInputError, ViewError
+        """
+        self._check_parameters()
+        rng = check_rng(self.random_state)
+        training = read_training(self, views, labels, rng)
+        weights = share_weights(self.view_weights, training.features)
+        rows = {view: StandardRows(matrix) for view, matrix in training.features.items()}
+        codebooks, codes, history = self._alternate(rows, weights, rng)
+        projections, intercepts = regress_views(rows, decode(codes, codebooks), self.feature_ridge)
+        training.keep_in(self)
+        self._keep_codebooks(codebooks, codes, rng)
+        self.projections_, self.intercepts_ = projections, intercepts
+        self.view_weights_ = weights
+        self.n_components_ = int(codebooks.shape[2])
+        self.objective_ = history
+        self.n_iter_ = len(history)
+        return self
+
+    def _alternate(
+        self,
+        rows: Mapping[str, StandardRows],
+        weights: Mapping[str, float],
+        rng: np.random.Generator,
+    ) -> tuple[Floats, Ints, list[float]]:
+        """Return codebooks, codes and the objective after each sweep."""
+        widths = [each.n_features for each in rows.values()]
+        n_components = min(self.n_components or 8 * self.n_codebooks, *widths)
+        R: dict[str, Floats] = {
+            view: np.eye(each.n_features, n_components) for view, each in rows.items()
+        }
+        mean = _mean_of_views(rows, R, weights)
+        drawn = rng.integers(len(mean), size=(self.n_codebooks, self.codebook_size))
+        codebooks: Floats = mean[drawn] / self.n_codebooks
+        codes = search_codes(mean, codebooks, search=self.search)
+        history: list[float] = []
+        for _ in range(self.max_iter):
+            Z = decode(codes, codebooks)
+            R = {view: update_rotation(each, Z) for view, each in rows.items()}
+            mean = _mean_of_views(rows, R, weights)
+            codebooks, codes = update_codebooks(mean, codes, codebooks)
+            codes = search_codes(mean, codebooks, search=self.search, start=codes)
+            history.append(objective(rows, R, weights, decode(codes, codebooks)))
+            if len(history) > 1 and history[-2] - history[-1] <= self.tol * history[-1]:
+                break
+        return codebooks, codes, history
+
+
+def _mean_of_views(
+    rows: Mapping[str, StandardRows], R: Mapping[str, Floats], weights: Mapping[str, float]
+) -> Floats:
+    rotated = [weights[view] * each.times(R[view]) for view, each in rows.items()]
+    return np.asarray(np.sum(rotated, axis=0))

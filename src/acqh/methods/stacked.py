@@ -1,0 +1,164 @@
+"""Stacked quantizers: each codebook refines what the ones before leave over."""
+
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from acqh._core.arrays import Floats
+from acqh._core.errors import ViewError
+from acqh._core.random import RandomState, check_rng
+from acqh.methods._additive import AdditiveMethod, StandardRows, regress_views
+from acqh.methods._training import read_training, share_weights
+from acqh.methods.registry import register
+from acqh.quantize import decode, fit_codebooks
+
+
+@register(
+    name="stacked",
+    title="Stacked quantizers",
+    reference="Martinez, Hoos and Little, Stacked quantizers for compositional vector compression, "
+    "arXiv 2014",
+    year=2014,
+    supervised=False,
+    code="additive",
+    modes=("learnt", "unified", "hashed"),
+    reconstruction="The method is for one view; quantizing the views side by side and predicting "
+    "the result from each is ours, as are modes 'unified' and 'hashed'. Codebooks are solved "
+    "together rather than one by one.",
+)
+class Stacked(AdditiveMethod):
+    """Sums of words of which each refines what the ones before leave over.
+
+    Minimises ``||X - Z||²`` over codes and codebooks, whose sums of words are Z, with codes
+    found greedily from the first codebook to the last. The method is for a single view; its use
+    across views is ours: X is one view, or all views side by side, standardised and weighted
+    the same, and each view predicts Z by ridge regression. Items are ranked by their distance
+    from what a query predicts.
+
+    Parameters
+    ----------
+    n_codebooks : int
+        From 1 to 15. An item takes as many bytes and one more, for its squared norm.
+    codebook_size : int
+        Words a codebook, from 2 to 256.
+    feature_maps : mapping of str to feature map, feature map, or None
+        For some views or, not as a mapping, for all of them.
+    base_view : str, optional
+        The view that is quantized; by default all of them, side by side.
+    search : {"greedy", "beam", "icm", "beam+icm"}
+        How codes are searched; the original's way is greedy.
+    feature_ridge : float
+        Penalty of the regressions.
+    max_iter : int
+        Sweeps over codebooks and codes, once all codebooks are there.
+    tol : float
+        Stop when a sweep lowers the error by no more than this share of it.
+    random_state : int, Generator, SeedSequence or None
+        Draws the seeds of k-means and seeds feature maps.
+
+    Attributes
+    ----------
+    codebooks_ : (n_codebooks + 1, codebook_size, n_components_ + 1) float32
+        The last is that of squared norms.
+    training_codes_ : uint8 (n_train, n_codebooks + 1)
+    projections_ : dict of str to (n_mapped_features, n_components_)
+        The regressions.
+    intercepts_ : dict of str to (n_components_,)
+    view_weights_ : dict of str to float
+        All the same.
+    n_components_ : int
+        Columns that are quantized.
+    objective_ : list of float
+        The error after each codebook that was added and each sweep; never rises.
+    n_iter_ : int
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(300, random_state=0)
+    >>> model = acqh.methods.get("stacked")(2, 16, random_state=0).fit(data.views)
+    >>> model.training_codes_.shape
+    (300, 3)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **AdditiveMethod._parameter_constraints,
+        "base_view": [str, None],
+    }
+
+    def __init__(
+        self,
+        n_codebooks: int = 4,
+        codebook_size: int = 256,
+        *,
+        feature_maps: Any = None,
+        base_view: str | None = None,
+        search: Literal["greedy", "beam", "icm", "beam+icm"] = "greedy",
+        feature_ridge: float = 1e-3,
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        random_state: RandomState = None,
+    ) -> None:
+        self.n_codebooks = n_codebooks
+        self.codebook_size = codebook_size
+        self.feature_maps = feature_maps
+        self.base_view = base_view
+        self.search = search
+        self.feature_ridge = feature_ridge
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(self, views: Any, labels: Any = None) -> Self:
+        """Learn the codebooks and what predicts an item's vector from each view.
+
+        Parameters
+        ----------
+        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
+        labels : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInputError, ViewError
+        """
+        self._check_parameters()
+        rng = check_rng(self.random_state)
+        training = read_training(self, views, labels, rng)
+        rows = {
+            # Every view has the same total variance, however wide it is.
+            view: StandardRows(matrix, 1.0 / np.sqrt(matrix.shape[1]))
+            for view, matrix in training.features.items()
+        }
+        found = fit_codebooks(
+            self._side_by_side(rows),
+            np.ones(training.n_items),
+            self.n_codebooks,
+            self.codebook_size,
+            search=self.search,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            rng=rng,
+        )
+        Z = decode(found.codes, found.codebooks)
+        projections, intercepts = regress_views(rows, Z, self.feature_ridge)
+        training.keep_in(self)
+        self._keep_codebooks(found.codebooks, found.codes, rng)
+        self.projections_, self.intercepts_ = projections, intercepts
+        self.view_weights_ = share_weights(None, rows)
+        self.n_components_ = int(Z.shape[1])
+        self.objective_ = found.history.tolist()
+        self.n_iter_ = len(self.objective_)
+        return self
+
+    def _side_by_side(self, rows: dict[str, StandardRows]) -> Floats:
+        if self.base_view is not None:
+            if self.base_view not in rows:
+                raise ViewError(
+                    f"base_view is {self.base_view!r}, but the views are {sorted(rows)}"
+                )
+            rows = {self.base_view: rows[self.base_view]}
+        return np.hstack([each.times(np.eye(each.n_features)) for each in rows.values()])
