@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from acqh._core.errors import CorruptBundleError
-from acqh.io import read_bundle, verify_bundle, write_bundle
+from acqh.io import _read, read_bundle, verify_bundle, write_bundle
 from acqh.io._members import member_arrays
 
 ARRAYS = {
@@ -68,7 +68,8 @@ def test_every_flipped_bit_of_a_manifest_is_detected_on_opening_or_harmless(path
     assert detected > 4000
 
 
-def test_every_flipped_bit_of_a_member_is_detected_by_verifying(path):
+def test_every_flipped_bit_of_a_member_is_detected_by_verifying(path, monkeypatch):
+    monkeypatch.setattr(_read, "_ALWAYS_VERIFIED_BYTES", 0)
     for file in path.glob("*.safetensors"):
         for bit in flipped_bits(file):
             with pytest.raises(CorruptBundleError):
@@ -77,6 +78,20 @@ def test_every_flipped_bit_of_a_member_is_detected_by_verifying(path):
                 read_bundle(path)
             if bit == 0:
                 assert len(verify_bundle(path).problems) == 1
+
+
+def test_small_members_are_verified_on_every_opening(tmp_path):
+    arrays = {"small": {"x": np.zeros(100, np.uint8)}, "large": {"x": np.zeros(300_000, np.uint8)}}
+    write_bundle(tmp_path / "b", kind="test", arrays=arrays)
+    for file in (tmp_path / "b").glob("*.safetensors"):
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-1] + b"x")
+        if len(whole) < 1000:
+            with pytest.raises(CorruptBundleError, match="sha256"):
+                read_bundle(tmp_path / "b")
+        else:
+            assert read_bundle(tmp_path / "b").arrays("large")["x"][-1] == ord("x")
+        file.write_bytes(whole)
 
 
 @pytest.mark.parametrize("which", ["manifest.json", "*.safetensors"])

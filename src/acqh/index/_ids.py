@@ -258,9 +258,18 @@ def table_of(ids: Array) -> IdTable:
 
 
 def join_tables(tables: Sequence[IdTable], keep: Sequence[Bools]) -> IdTable:
-    """Make one table of the rows to keep of several, in order."""
+    """Make one table of the rows to keep of several, in order.
+
+    Raises
+    ------
+    CorruptBundleError
+        An id occurs twice, which only a damaged file can bring about.
+    """
     parts = [table.take(np.flatnonzero(rows)) for table, rows in zip(tables, keep, strict=True)]
-    return table_of(np.concatenate(parts))
+    try:
+        return table_of(np.concatenate(parts))
+    except DuplicateIdError as error:
+        raise CorruptBundleError("the index has an id twice; verify its file") from error
 
 
 def table_from_arrays(arrays: Mapping[str, Array], info: Mapping[str, Any], n: int) -> IdTable:

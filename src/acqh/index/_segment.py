@@ -203,6 +203,10 @@ class CodeSegment:
         n_head = self.digits_a + self.digits_b
         codes = np.empty((len(entries), self.n_codebooks), dtype=np.uint8)
         codes[:, n_head:] = self.tails[entries]
+        if codes[:, n_head:].max(initial=0) >= self.codebook_size:
+            raise CorruptBundleError(
+                f"a code has a word outside codebooks of {self.codebook_size}; verify the file"
+            )
         run = np.searchsorted(self.starts, entries, side="right") - 1
         for column in range(n_head - 1, -1, -1):
             run, codes[:, column] = np.divmod(run, self.codebook_size)
@@ -258,8 +262,6 @@ class CodeSegment:
         CorruptBundleError
             A word is outside its codebook, codes are not sorted, or rows are not each there once.
         """
-        if self.tails.size and self.tails.max() >= self.codebook_size:
-            raise CorruptBundleError(f"a code has a word outside codebooks of {self.codebook_size}")
         codes, rows = self._items(np.ones(self.n_rows, dtype=bool))
         found = np.zeros(self.n_rows, dtype=bool)
         found[rows] = True
