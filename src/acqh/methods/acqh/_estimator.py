@@ -84,12 +84,15 @@ class ACQH(BaseMethod):
         `fit_stats`.
     solver : {"spectral", "alternating"}
         The closed form, or the paper's Algorithm 1 (corrected).
-    label_weight, label_ridge : float
-        The paper's lambda and mu, the weight of the label regression and its ridge.
+    label_weight : float
+        The paper's lambda: weight of the label regression.
+    label_ridge : float
+        The paper's mu: ridge of the label regression.
     ridge : float or "auto"
         Strength of the penalty on the maps from features, relative to the mean diagonal of
         the Gram matrix; ``"auto"`` chooses one a view by generalised cross-validation.
     fit_intercept : bool
+        Whether the maps from features have an intercept, which no ridge touches.
     feature_maps : mapping of str to feature map, one feature map, or None
         For some views, or for all; fitted on the training rows (of an iterable, on its first
         chunk). Any scikit-learn transformer, or a name of `acqh.features`.
@@ -551,7 +554,24 @@ class ACQH(BaseMethod):
 class ACQHPaper(ACQH):
     """ACQH with the paper's own settings: `ACQH` with `paper_settings`.
 
-    Takes every argument of `ACQH`; only the defaults differ.
+    Parameters
+    ----------
+    n_components : int
+        The paper's K.
+    n_codebooks : int
+        The paper's m: bytes an item.
+    codebook_size : int
+        The paper's n.
+    label_weight : float
+        The paper's lambda.
+    label_ridge : float
+        The paper's mu.
+    feature_maps : mapping of str to feature map, one feature map, or None
+    max_iter : int
+        The paper's T.
+    tol : float
+        Stop when a sweep lowers the objective by less than this share.
+    random_state : int, Generator or None
 
     Examples
     --------
@@ -560,37 +580,31 @@ class ACQHPaper(ACQH):
     'dot'
     """
 
+    similarity = "dot"
+    solver = "alternating"
+    ridge = 0.0
+    fit_intercept = False
+    codebooks_from = "labels"
+
     def __init__(
         self,
         n_components: int = 32,
         *,
         n_codebooks: int = 4,
         codebook_size: int = 256,
-        similarity: str | Similarity = "dot",
-        solver: Literal["spectral", "alternating"] = "alternating",
         label_weight: float = 1e-4,
         label_ridge: float = 1e-2,
-        ridge: float | Literal["auto"] = 0.0,
-        fit_intercept: bool = False,
         feature_maps: Any = None,
-        codebooks_from: Literal["both", "labels", "predictions"] = "labels",
-        max_iter: int | None = None,
-        tol: float | None = None,
+        max_iter: int = 40,
+        tol: float = 1e-5,
         random_state: RandomState = None,
     ) -> None:
-        super().__init__(
-            n_components,
-            n_codebooks=n_codebooks,
-            codebook_size=codebook_size,
-            similarity=similarity,
-            solver=solver,
-            label_weight=label_weight,
-            label_ridge=label_ridge,
-            ridge=ridge,
-            fit_intercept=fit_intercept,
-            feature_maps=feature_maps,
-            codebooks_from=codebooks_from,
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-        )
+        self.n_components = n_components
+        self.n_codebooks = n_codebooks
+        self.codebook_size = codebook_size
+        self.label_weight = label_weight
+        self.label_ridge = label_ridge
+        self.feature_maps = feature_maps
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
