@@ -17,6 +17,7 @@ from acqh.features import (
     Bias,
     Center,
     RBFAnchors,
+    SignedRoot,
     Standardize,
     TagSVD,
     Tfidf,
@@ -31,6 +32,7 @@ SPARSE_MAPS = [
     Standardize(with_mean=False),
     TagSVD(n_components=3),
     Tfidf(),
+    SignedRoot(),
     UnitNorm(),
     *(RBFAnchors(n_anchors=6, variant=name, random_state=0) for name in RBF_VARIANTS),
 ]

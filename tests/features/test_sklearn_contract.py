@@ -4,7 +4,7 @@ from typing import Any
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from acqh.features import Bias, Center, RBFAnchors, Standardize, TagSVD, Tfidf, UnitNorm
+from acqh.features import Bias, Center, RBFAnchors, SignedRoot, Standardize, TagSVD, Tfidf, UnitNorm
 
 MAPS = [
     Bias(),
@@ -15,6 +15,7 @@ MAPS = [
     Standardize(with_mean=False),
     TagSVD(n_components=2),
     Tfidf(),
+    SignedRoot(),
     UnitNorm(),
 ]
 

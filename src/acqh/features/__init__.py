@@ -3,7 +3,7 @@
 from acqh.features._base import FeatureMap, StateMixin
 from acqh.features._counts import TagSVD, Tfidf
 from acqh.features._hog import HogColour
-from acqh.features._linear import Bias, Center, Standardize, UnitNorm
+from acqh.features._linear import Bias, Center, SignedRoot, Standardize, UnitNorm
 from acqh.features._rbf import RBFAnchors
 from acqh.features._registry import (
     describe_feature_map,
@@ -21,6 +21,7 @@ __all__ = [
     "FeatureMap",
     "HogColour",
     "RBFAnchors",
+    "SignedRoot",
     "Standardize",
     "StateMixin",
     "TagSVD",

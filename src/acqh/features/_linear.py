@@ -1,4 +1,4 @@
-"""Maps of single columns and rows: bias, centring, standardisation, unit norm."""
+"""Maps of single columns and rows: bias, root, centring, standardisation, unit norm."""
 
 from typing import Any, ClassVar, Self
 
@@ -60,6 +60,51 @@ class Bias(OneToOneFeatureMixin, FeatureMap):
         """Return the names of the input columns, then ``"bias"``."""
         names = super().get_feature_names_out(input_features)
         return np.append(names, "bias").astype(object)
+
+
+class SignedRoot(OneToOneFeatureMixin, FeatureMap):
+    """Take the square root of every value's size, and keep its sign.
+
+    Euclidean distances of rooted histograms are Hellinger distances, which suit counts and
+    proportions. Sparse input stays sparse.
+
+    Examples
+    --------
+    >>> from acqh.features import SignedRoot
+    >>> SignedRoot().fit_transform([[4.0, -9.0]])
+    array([[ 2., -3.]])
+    """
+
+    def fit(self, X: Matrix, y: Any = None) -> Self:  # noqa: ARG002
+        """Remember the width.
+
+        Parameters
+        ----------
+        X : (n_items, n_features)
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        self._check_fit(X)
+        return self
+
+    def transform(self, X: Matrix) -> Matrix:
+        """Return the roots.
+
+        Parameters
+        ----------
+        X : (n_items, n_features)
+
+        Returns
+        -------
+        (n_items, n_features)
+        """
+        X = self._check_transform(X)
+        if is_sparse(X):
+            return with_data(X, np.sign(X.data) * np.sqrt(np.abs(X.data)))
+        return np.sign(X) * np.sqrt(np.abs(X))
 
 
 class UnitNorm(OneToOneFeatureMixin, FeatureMap):

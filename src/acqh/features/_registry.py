@@ -12,13 +12,14 @@ from acqh._core.errors import InvalidInputError
 from acqh.features._base import StateMixin
 from acqh.features._counts import TagSVD, Tfidf
 from acqh.features._hog import HogColour
-from acqh.features._linear import Bias, Center, Standardize, UnitNorm
+from acqh.features._linear import Bias, Center, SignedRoot, Standardize, UnitNorm
 from acqh.features._rbf import RBF_VARIANTS, RBFAnchors
 from acqh.features._text import TfidfText
 
 _NAMED: dict[str, Callable[..., Any]] = {
     "bias": Bias,
     "center": Center,
+    "signed_root": SignedRoot,
     "standardize": Standardize,
     "svd": TagSVD,
     "tfidf": Tfidf,
@@ -32,6 +33,7 @@ _STORABLE: dict[str, Any] = {
         Center,
         HogColour,
         RBFAnchors,
+        SignedRoot,
         Standardize,
         TagSVD,
         Tfidf,

@@ -100,7 +100,7 @@ class ACQH(BaseMethod):
         What the codebooks of the spectral solver are learnt from: the code vectors of label
         sets, those that will be predicted for items without labels, or both.
     max_iter : int, optional
-        Sweeps at most; by default 40 of Algorithm 1, or 10 over the spectral solver's codes.
+        Sweeps at most; by default 40 of Algorithm 1, or 4 over the spectral solver's codes.
     tol : float, optional
         Stop when a sweep lowers what it minimises by less than this share: by default 1e-5 of
         the objective (alternating), 1e-3 of the quantization error (spectral).
@@ -306,7 +306,7 @@ class ACQH(BaseMethod):
             for name, view in stats.views.items()
         }
         problem = self._pose(stats, sets, vectors, regressions)
-        max_iter, tol = (10, 1e-3) if self.solver == "spectral" else (40, 1e-5)
+        max_iter, tol = (4, 1e-3) if self.solver == "spectral" else (40, 1e-5)
         settings = Settings(
             self.n_components,
             self.n_codebooks,

@@ -19,7 +19,7 @@ from acqh.quantize import decode, fit_codebooks
 from acqh.stats import Regression, ViewStatistics
 
 # Predicted code vectors that are drawn for each way of seeing an item.
-_DRAWS = 2048
+_DRAWS = 1024
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,147 @@
+"""Time and memory of a whole ACQH fit against the bare Gram products of the same arrays.
+
+Synthetic data of the shape of NUS-WIDE (500-d dense, 1,000-d sparse 0/1, 10 labels). Prints one
+JSON line: ``ratio`` is the fit over the products in double precision, which the fit needs;
+``ratio_float32`` over products in the precision of the arrays, whose error would be a million
+times that of the sums we keep. ``alternating_ratio`` is Algorithm 1 run item by item, as the
+paper has it, over the fit.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import acqh
+from acqh.methods.acqh import _alternating
+from acqh.methods.acqh._problem import Problem
+from acqh.stats import Statistics, regress
+
+N_ITEMS = 184_577
+SETTINGS = {"n_codebooks": 4, "random_state": 0}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--items", type=int, default=N_ITEMS)
+    arguments = parser.parse_args()
+    print(json.dumps(measure(arguments.items)))
+
+
+def measure(n_items: int) -> dict[str, object]:
+    data = acqh.make_like("nuswide10", n=n_items, random_state=0)
+    views, labels = dict(data.views), data.labels
+    image, text = views["image"], views["text"]
+    wide = text.astype(np.float64)
+    acqh.ACQH(32, **SETTINGS).fit({k: v[:500] for k, v in views.items()}, labels[:500])
+    fits, products, narrow = [], [], []
+    for _ in range(3):
+        fits.append(seconds(lambda: acqh.ACQH(32, **SETTINGS).fit(views, labels)))
+        narrow.append(seconds(lambda: (image.T @ image, wide.T @ wide)))
+        products.append(seconds(lambda: (gram64(image), wide.T @ wide)))
+    peak = peak_bytes(lambda: acqh.ACQH(32, **SETTINGS).fit(views, labels))
+    stats = Statistics.of(views, labels)
+    by_items = time_alternating(stats, labels)
+    sizes = [n_items // 8, n_items // 4, n_items // 2, n_items]
+    fit = min(fits)
+    return {
+        "benchmark": "fit",
+        "data": data.name,
+        "n_items": n_items,
+        "n_label_sets": len(stats.label_sets),
+        "seconds": round(fit, 3),
+        "gram_seconds": round(min(products), 3),
+        "ratio": round(fit / min(products), 3),
+        "ratio_float32": round(fit / min(narrow), 3),
+        "peak_megabytes_over_input": round(peak / 2**20, 1),
+        **by_items,
+        "alternating_ratio": round(by_items["alternating_seconds"] / fit, 1),
+        "seconds_by_items": {
+            n: round(
+                best(
+                    lambda n=n: acqh.ACQH(32, **SETTINGS).fit(
+                        {k: v[:n] for k, v in views.items()}, labels[:n]
+                    )
+                ),
+                3,
+            )
+            for n in sizes
+        },
+        "peak_megabytes_by_items": {
+            n: round(
+                peak_bytes(
+                    lambda n=n: acqh.ACQH(32, **SETTINGS).fit(
+                        {k: v[:n] for k, v in views.items()}, labels[:n]
+                    )
+                )
+                / 2**20,
+                1,
+            )
+            for n in sizes
+        },
+        "seconds_by_components": {
+            k: round(best(lambda k=k: acqh.ACQH(k, **SETTINGS).fit(views, labels)), 3)
+            for k in (8, 32, 128)
+        },
+    }
+
+
+def gram64(matrix: np.ndarray) -> np.ndarray:
+    """Return X^T X in double precision, as plain NumPy would, without a copy of the whole."""
+    total = np.zeros((matrix.shape[1],) * 2)
+    for start in range(0, len(matrix), 16_384):
+        block = matrix[start : start + 16_384].astype(np.float64)
+        total += block.T @ block
+    return total
+
+
+def time_alternating(stats: Statistics, labels: np.ndarray) -> dict[str, float]:
+    """Time sweeps of Algorithm 1 with one row an item; the number of sweeps is that of a fit."""
+    n_sweeps = acqh.ACQH(32, n_codebooks=4, random_state=0, **acqh.paper_settings())
+    sweeps = n_sweeps.set_params(max_iter=100, tol=1e-5).fit_stats(stats).n_iter_
+    L = labels.astype(np.float64)
+    sets = stats.label_sets.matrix().astype(np.float64)
+    found = [regress(view, sets, 0.0, fit_intercept=False) for view in stats.views.values()]
+    gram = L.T @ L
+    problem = Problem(
+        L, L, np.ones(len(L)), sum(f.agreement for f in found), 2 * np.sum(gram**2), 1e-4, 1e-2
+    )
+    state = _alternating.random_start(problem, 32, 4, 256, np.random.default_rng(0))
+    once = best(lambda: _alternating.sweep(problem, state), repeats=2)
+    return {
+        "alternating_sweep_seconds": round(once, 3),
+        "alternating_sweeps": sweeps,
+        "alternating_seconds": round(once * sweeps, 2),
+    }
+
+
+def seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def best(work: Callable[[], object], repeats: int = 2) -> float:
+    return min(seconds(work) for _ in range(repeats))
+
+
+def peak_bytes(work: Callable[[], object]) -> int:
+    """Return by how much resident memory rose at most; the kernel keeps the high-water mark."""
+    Path("/proc/self/clear_refs").write_text("5")
+    before = resident("VmRSS")
+    work()
+    return resident("VmHWM") - before
+
+
+def resident(field: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"{field} is not in /proc/self/status: this benchmark needs Linux")
+
+
+if __name__ == "__main__":
+    main()
