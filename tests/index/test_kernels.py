@@ -24,7 +24,15 @@ def test_fill_tables_agrees_with_its_twin(seed, m, n, dim):
     expected = _twins.fill_tables(words, queries)
     np.testing.assert_array_equal(tables[:, :, :n], expected)
     np.testing.assert_array_equal(tops, expected.max(axis=2))
-    np.testing.assert_allclose(scales, np.abs(expected).max(axis=2).sum(axis=1), rtol=1e-6)
+    assert (scales >= np.abs(expected).max(axis=2).sum(axis=1)).all()
+
+
+def test_scales_tell_where_tables_overflow():
+    words = np.array([[[3e38, -3e38], [3e38, 3e38]]], dtype=np.float32)
+    queries = np.array([[1, 1], [10, -10], [1, 0]], dtype=np.float32)
+    tables = np.zeros((3, 1, _kernels.TABLE_WIDTH), dtype=np.float32)
+    scales = _kernels.fill_tables(words, queries, tables, np.empty((3, 1), dtype=np.float32))
+    assert not np.isfinite(scales).any()
 
 
 @given(seed=seeds, n=st.integers(1, 200), data=st.data())
@@ -88,11 +96,11 @@ def test_search_runs_agrees_with_scoring_every_allowed_row(seed, k, grouped, fir
     scales = _kernels.fill_tables(words, queries, tables, tops)
     keys = np.empty((2, 2 * k + 1), dtype=np.uint64)
     counts = np.zeros(2, dtype=np.int64)
-    thresholds = np.full(2, -np.inf, dtype=np.float32)
+    worsts = np.full(2, search_kernels.NO_KEY)
     bits = np.packbits(allowed, bitorder="little")
     bits.setflags(write=False)
     search_kernels.search_runs(
-        tables, tops, scales, segment.runs, (first_row, bits), k, keys, counts, thresholds
+        tables, tops, scales, segment.runs, (first_row, bits), k, keys, counts, worsts
     )
     scores = _twins.score_codes(_twins.fill_tables(words, queries), codes)
     for found, count, one in zip(keys, counts, scores, strict=True):

@@ -38,22 +38,51 @@ def fill_tables(codebooks: Array, queries: Array, tables: Array, tops: Array) ->
     (n_queries,) float32
         A bound of the magnitude of any score; not finite where scores may overflow.
     """
-    n_codebooks, n_components, size = codebooks.shape
+    n_codebooks, _, size = codebooks.shape
     scales = np.zeros(queries.shape[0], dtype=np.float32)
-    for i in range(queries.shape[0]):
-        for s in range(n_codebooks):
-            table, words = tables[i, s], codebooks[s]
-            for d in range(n_components):
-                x = queries[i, d]
-                for j in range(size):
-                    table[j] += words[d, j] * x
-            high, low = table[0], table[0]
-            for j in range(size):
-                high = max(high, table[j])
-                low = min(low, table[j])
-            tops[i, s] = high
-            scales[i] += max(high, -low)
+    for s in range(n_codebooks):
+        for i in range(queries.shape[0]):
+            table = tables[i, s]
+            _add_products(codebooks[s], queries[i], table)
+            tops[i, s], low = _extent(table[:size])
+            # A sum, not the larger, so that NaN is passed on.
+            scales[i] += abs(tops[i, s]) + abs(low)
     return scales
+
+
+@njit(**_COMPILE)
+def _ordinal(bits: Any) -> Any:
+    """Turn the bits of a float32 into an integer of the same order, and back."""
+    return np.int32(bits ^ ((bits >> np.int32(31)) & np.int32(0x7FFFFFFF)))
+
+
+@njit(**_COMPILE)
+def _extent(values: Array) -> Any:
+    """Return the largest and the smallest value, NaN being larger or smaller than all others.
+
+    Compared as integers, which compilers do many at a time.
+    """
+    bits = values.view(np.int32)
+    high = low = _ordinal(bits[0])
+    for j in range(bits.shape[0]):
+        high = max(high, _ordinal(bits[j]))
+        low = min(low, _ordinal(bits[j]))
+    return np.int32(_ordinal(high)).view(np.float32), np.int32(_ordinal(low)).view(np.float32)
+
+
+@njit(**_COMPILE)
+def _add_products(words: Array, query: Array, table: Array) -> None:
+    """Add the products of a query with the words of a codebook, four components at a time."""
+    n_components, size = words.shape
+    whole = n_components - n_components % 4
+    for d in range(0, whole, 4):
+        w0, w1, w2, w3 = words[d], words[d + 1], words[d + 2], words[d + 3]
+        x0, x1, x2, x3 = query[d], query[d + 1], query[d + 2], query[d + 3]
+        for j in range(size):
+            table[j] = (((table[j] + w0[j] * x0) + w1[j] * x1) + w2[j] * x2) + w3[j] * x3
+    for d in range(whole, n_components):
+        for j in range(size):
+            table[j] += words[d, j] * query[d]
 
 
 @njit(**_COMPILE)
@@ -68,12 +97,15 @@ def _sort(keys: Array, spare: Array) -> Any:
                 j -= 1
             keys[j] = key
         return keys
+    varying = np.uint64(0)
+    for i in range(n):
+        varying |= keys[i] ^ keys[0]
     for shift in range(np.uint64(0), np.uint64(64), np.uint64(8)):
+        if (varying >> shift) & _BYTE == 0:
+            continue
         starts = np.zeros(257, dtype=np.int64)
         for i in range(n):
             starts[((keys[i] >> shift) & _BYTE) + np.uint64(1)] += 1
-        if starts[((keys[0] >> shift) & _BYTE) + np.uint64(1)] == n:
-            continue  # one byte for all: nothing to sort by
         for byte in range(256):
             starts[byte + 1] += starts[byte]
         for i in range(n):

@@ -15,7 +15,7 @@ from acqh._core.arrays import Array, Bools, Ints
 from acqh._core.errors import CorruptBundleError
 from acqh.index._checks import MAX_CODEBOOK_SIZE, MAX_CODEBOOKS
 from acqh.index._row_lists import pack_lists, unpack_lists
-from acqh.index._search._kernels import Runs
+from acqh.index._search._types import Runs
 from acqh.index._stored import check_rising, frozen, read_array, read_count, require
 
 # Codes are grouped where at least this many items share one, on average.

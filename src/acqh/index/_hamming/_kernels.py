@@ -14,7 +14,7 @@ from numba import njit
 from numba.extending import intrinsic
 
 from acqh._core.arrays import Array
-from acqh.index._search._kernels import is_allowed, keep_best, keep_key, pack_key
+from acqh.index._search._kernels import NO_KEY, is_allowed, keep_best, keep_key, key_score, pack_key
 
 _COMPILE: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 # Items compared with all queries before the next; 8 bytes of each fit level-1 cache.
@@ -159,7 +159,7 @@ def take_best(
                     _push(group, first_row, start + first, allowed, k, i, best)
     for i in range(tables.shape[0]):
         if best.counts[i] > k:
-            best.thresholds[i] = keep_best(best.keys[i], best.counts[i], k)
+            best.thresholds[i] = key_score(keep_best(best.keys[i], best.counts[i], k))
             best.counts[i] = k
 
 
@@ -173,7 +173,9 @@ def _push(
         place = first + j
         if group[j] > threshold and is_allowed(allowed, place):
             key = pack_key(group[j], first_row + place)
-            count, threshold = keep_key(keys, k, key, count, threshold)
+            count, worst = keep_key(keys, k, key, count, NO_KEY)
+            if worst < NO_KEY:
+                threshold = key_score(worst)
     best.counts[i], best.thresholds[i] = count, threshold
 
 

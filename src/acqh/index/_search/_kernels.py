@@ -9,20 +9,25 @@ list bounds are checked when a segment is made, row numbers before they are used
 may give wrong answers, never a read outside an array.
 
 What belongs together travels in named tuples, but arrays are taken out of them before the loops
-over runs and items: numba counts references each time, which costs more than the work.
+over runs and items: numba counts references each time, which costs more than the work. Helpers
+without an underscore are also compiled into ``_hamming._kernels``; numba's cache does not see such
+changes across files, so a change here has to touch that file as well.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
 
 from acqh._core.arrays import Array
+from acqh.index._search._types import Heads, Query, Runs
 
 # Runs are visited in this many waves of falling bound: more waves order them better but cost more.
 N_WAVES = 32
 # Once one part in this many was looked at, a pass in storage order is cheaper than going on.
-PLAIN_PASS_PART = 8
+PLAIN_PASS_PART = 4
+# Larger than the key of any item: that of a score of minus infinity in the last row.
+NO_KEY = np.uint64(0xFF800000FFFFFFFF)
 
 _COMPILE: dict[str, Any] = {"cache": True, "nogil": True}
 _INLINE: dict[str, Any] = {"inline": "always", **_COMPILE}
@@ -37,45 +42,6 @@ _SIGN = np.uint32(31)
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 
 
-class Runs(NamedTuple):
-    """The arrays of one segment as the kernels take them; ``CodeSegment`` says what they hold."""
-
-    codebook_size: int
-    digits_a: int
-    digits_b: int
-    n_rows: int
-    starts: Array
-    tails: Array
-    rows: Array
-    gap_starts: Array
-    gaps: Array
-
-
-class _Query(NamedTuple):
-    """One query over one segment: its tables, the rows it may find, its best keys so far."""
-
-    table: Array
-    runs: Runs
-    allowed: Array
-    first_row: int
-    k: int
-    keys: Array
-
-
-class _Heads(NamedTuple):
-    """Both halves of the heads of all runs, in falling order, and how far each was visited."""
-
-    values_a: Array
-    values_b: Array
-    order_a: Array
-    order_b: Array
-    bounds_a: Array
-    bounds_b: Array
-    visited: Array
-    buckets: Array
-    bucket_starts: Array
-
-
 @njit(**_INLINE)
 def pack_key(score: Any, row: Any) -> Any:
     """Pack score and row so that smaller keys rank first: higher score, then lower row."""
@@ -86,7 +52,7 @@ def pack_key(score: Any, row: Any) -> Any:
 
 
 @njit(**_INLINE)
-def _key_score(key: Any) -> Any:
+def key_score(key: Any) -> Any:
     bits = np.uint32(key >> _HALF)
     if bits >> _SIGN == 0:
         bits = np.uint32(_MAGNITUDE - bits)
@@ -120,16 +86,17 @@ def select_smallest(keys: Array, count: int, k: int) -> None:
 
 @njit(**_COMPILE)
 def keep_best(keys: Array, count: int, k: int) -> Any:
-    """Keep the k best keys in front and return the score of the worst of them."""
-    select_smallest(keys, count, k)
+    """Keep the k best keys in front and return the worst of them."""
+    if count > k:
+        select_smallest(keys, count, k)
     worst = keys[0]
     for i in range(1, k):
         worst = max(worst, keys[i])
-    return _key_score(worst)
+    return worst
 
 
 @njit(**_COMPILE)
-def _forget_rows(query: _Query, count: int) -> Any:
+def _forget_rows(query: Query, count: int) -> Any:
     """Drop the keys that came from this segment; return how many are left."""
     left = 0
     for i in range(count):
@@ -142,7 +109,8 @@ def _forget_rows(query: _Query, count: int) -> Any:
 
 @njit(**_COMPILE)
 def _new_heads(n_a: int, n_b: int) -> Any:
-    return _Heads(
+    n = max(n_a, n_b)
+    return Heads(
         np.empty(n_a, dtype=np.float32),
         np.empty(n_b, dtype=np.float32),
         np.empty(n_a, dtype=np.uint32),
@@ -150,8 +118,8 @@ def _new_heads(n_a: int, n_b: int) -> Any:
         np.empty(n_a + 1, dtype=np.float32),
         np.empty(n_b + 1, dtype=np.float32),
         np.empty(n_a, dtype=np.int64),
-        np.empty(max(n_a, n_b), dtype=np.uint32),
-        np.empty(max(n_a, n_b) + 1, dtype=np.uint32),
+        np.empty(n, dtype=np.uint32),
+        np.empty(n + 1, dtype=np.uint32),
     )
 
 
@@ -192,11 +160,10 @@ def _bucket_sort(values: Array, order: Array, buckets: Array, starts: Array) -> 
 
 
 @njit(**_COMPILE)
-def _order_heads(heads: _Heads, as_stored: bool) -> None:
+def _order_heads(heads: Heads, as_stored: bool) -> None:
     """Order both halves, nearly, and bound the values at each place and later ones.
 
-    The bounds make it harmless that the order is not quite falling, or is that of storage. They
-    end with minus infinity.
+    The bounds make it harmless that the order is not quite falling, or is that of storage.
     """
     heads.visited[:] = 0
     for values, order, bounds in (
@@ -239,18 +206,19 @@ def is_allowed(allowed: Array, row: Any) -> Any:
 
 
 @njit(**_INLINE)
-def keep_key(keys: Array, k: int, key: Any, count: Any, threshold: Any) -> Any:
-    """Add a candidate; when the keys are full, keep the best k and raise the threshold."""
-    keys[count] = key
-    count += 1
-    if count == keys.shape[0]:
-        threshold = keep_best(keys, count, k)
-        count = k
-    return count, threshold
+def keep_key(keys: Array, k: int, key: Any, count: Any, worst: Any) -> Any:
+    """Add a candidate better than the worst; when there is no room left, keep the best k."""
+    if key < worst:
+        keys[count] = key
+        count += 1
+        if count == keys.shape[0]:
+            worst = keep_best(keys, count, k)
+            count = k
+    return count, worst
 
 
 @njit(**_COMPILE)
-def _visit_rows(query: _Query, entry: Any, score: Any, count: Any, threshold: Any) -> Any:
+def _visit_rows(query: Query, entry: Any, score: Any, count: Any, worst: Any) -> Any:
     """Keep the first k allowed rows of one code; the others cannot be among the best."""
     starts, gaps = query.runs.gap_starts, query.runs.gaps
     allowed, keys = query.allowed, query.keys
@@ -264,29 +232,31 @@ def _visit_rows(query: _Query, entry: Any, score: Any, count: Any, threshold: An
         row += gap
         if is_allowed(allowed, row):
             key = pack_key(score, query.first_row + np.int64(row))
-            count, threshold = keep_key(keys, query.k, key, count, threshold)
+            count, worst = keep_key(keys, query.k, key, count, worst)
             kept += 1
-            if kept == query.k or threshold > score:
-                break
+            if kept == query.k:
+                worst = min(worst, key)
+            if key >= worst:
+                break  # later rows have larger keys
         row += _ONE
         gap, shift = np.uint64(0), np.uint64(0)
-    return count, threshold
+    return count, worst
 
 
 @njit(**_INLINE)
 def _tail_score(tables: Array, tails: Array, entry: Any, score: Any) -> Any:
     """Add the table entries of the words that are not part of the head."""
-    if tails.shape[1] == 2:  # unrolled: the usual four codebooks
-        return (score + tables[0, tails[entry, 0]]) + tables[1, tails[entry, 1]]
-    for c in range(tails.shape[1]):
+    start = 0
+    if tails.shape[1] >= 2:  # unrolled, because the usual four codebooks leave two
+        score = (score + tables[0, tails[entry, 0]]) + tables[1, tails[entry, 1]]
+        start = 2
+    for c in range(start, tails.shape[1]):
         score += tables[c, tails[entry, c]]
     return score
 
 
 @njit(**_COMPILE)
-def _visit_above(
-    query: _Query, heads: _Heads, floor: Any, rest: Any, count: Any, threshold: Any
-) -> Any:
+def _visit_above(query: Query, heads: Heads, floor: Any, rest: Any, count: Any, worst: Any) -> Any:
     """Visit the runs not yet visited whose head reaches the floor and can reach the threshold."""
     runs, allowed, keys, k = query.runs, query.allowed, query.keys, query.k
     starts, tails, rows = runs.starts, runs.tails, runs.rows
@@ -296,6 +266,7 @@ def _visit_above(
     grouped = runs.gap_starts.shape[0] > 0
     n_b = order_b.shape[0]
     seen = np.int64(0)
+    threshold = key_score(worst)
     low = max(floor, threshold - rest)
     for place in range(order_a.shape[0]):
         if bounds_a[place] + bounds_b[0] < low:
@@ -313,20 +284,21 @@ def _visit_above(
             head = _head_score(query.table, runs, values_a[a], b)
             for entry in range(start, stop):
                 score = _tail_score(tables, tails, entry, head)
-                if not score >= threshold:
+                if score < threshold:
                     continue
                 if grouped:
-                    count, threshold = _visit_rows(query, entry, score, count, threshold)
+                    count, worst = _visit_rows(query, entry, score, count, worst)
                 elif is_allowed(allowed, rows[entry]):
                     key = pack_key(score, query.first_row + np.int64(rows[entry]))
-                    count, threshold = keep_key(keys, k, key, count, threshold)
+                    count, worst = keep_key(keys, k, key, count, worst)
+                threshold = key_score(worst)
             low = max(floor, threshold - rest)
         visited[place] = next_b
-    return count, threshold, seen
+    return count, worst, seen
 
 
 @njit(**_COMPILE)
-def _search_one(query: _Query, heads: _Heads, rest: Any, count: Any, threshold: Any) -> Any:
+def _search_one(query: Query, heads: Heads, rest: Any, count: Any, worst: Any) -> Any:
     """Visit runs in waves of falling head score until no other run can hold one of the best."""
     plain = query.k * PLAIN_PASS_PART > query.runs.n_rows
     _order_heads(heads, plain)
@@ -337,19 +309,18 @@ def _search_one(query: _Query, heads: _Heads, rest: Any, count: Any, threshold: 
         floor = _LOWEST
         if wave <= N_WAVES and not plain:
             floor = best - spread * np.float32(wave / N_WAVES)
-        count, threshold, looked_at = _visit_above(query, heads, floor, rest, count, threshold)
-        if floor == _LOWEST or threshold - rest >= floor:
-            break
+        count, worst, looked_at = _visit_above(query, heads, floor, rest, count, worst)
         if count >= query.k:
-            threshold = keep_best(query.keys, count, query.k)
-            count = query.k
+            count, worst = query.k, keep_best(query.keys, count, query.k)
+        if floor == _LOWEST or key_score(worst) - rest >= floor:
+            break
         seen += looked_at
         plain = seen * PLAIN_PASS_PART > query.runs.tails.shape[0]
         if plain:
-            # Start again, in storage order; the threshold found stays true.
-            count = _forget_rows(query, count)
+            # Start again, in storage order, for all that is no worse than the worst found.
+            count, worst = _forget_rows(query, count), worst + _ONE
             _order_heads(heads, plain)
-    return count, threshold
+    return count, worst
 
 
 @njit(**_COMPILE)
@@ -362,7 +333,7 @@ def search_runs(
     k: int,
     keys: Array,
     counts: Array,
-    thresholds: Array,
+    worsts: Array,
 ) -> None:
     """Add what one segment holds of each query's k best.
 
@@ -373,15 +344,15 @@ def search_runs(
     runs : Runs
         The segment.
     rows : (int, (n_bytes,) uint8)
-        What to add to its row numbers, and a bit for each row that may be found, lowest bit
-        first; an empty array allows all.
+        What to add to row numbers, and a bit for each row that may be found, lowest bit first;
+        an empty array allows all.
     k : int
     keys : (n_queries, capacity) uint64
         The best so far, in any order; see `pack_key`. Capacity is above k.
     counts : (n_queries,) int64
         How many keys each query has, at most k.
-    thresholds : (n_queries,) float32
-        A score that each query's k-th best is known to reach.
+    worsts : (n_queries,) uint64
+        A key that each query's k-th best is known not to exceed; `NO_KEY` at first.
     """
     size = runs.codebook_size
     first_row, allowed = rows
@@ -393,8 +364,5 @@ def search_runs(
             rest += tops[i, s]
         _fill_head(tables[i], 0, runs.digits_a, size, heads.values_a)
         _fill_head(tables[i], runs.digits_a, runs.digits_b, size, heads.values_b)
-        query = _Query(tables[i], runs, allowed, first_row, k, keys[i])
-        count, threshold = _search_one(query, heads, rest, counts[i], thresholds[i])
-        if count >= k:
-            count, threshold = k, keep_best(keys[i], count, k)
-        counts[i], thresholds[i] = count, threshold
+        query = Query(tables[i], runs, allowed, first_row, k, keys[i])
+        counts[i], worsts[i] = _search_one(query, heads, rest, counts[i], worsts[i])

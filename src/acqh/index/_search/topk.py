@@ -9,7 +9,8 @@ import numpy as np
 from acqh._core.arrays import Array, Floats, Ints
 from acqh._core.errors import InvalidInputError
 from acqh.index._kernels import TABLE_WIDTH, fill_tables, sort_keys
-from acqh.index._search._kernels import Runs, search_runs
+from acqh.index._search._kernels import NO_KEY, search_runs
+from acqh.index._search._types import Runs
 
 # Scores of larger magnitude could overflow float32 when bounds are added to them.
 _MAX_SCALE = 2.0**124
@@ -100,10 +101,10 @@ def search_targets(
         mine = top.part(block)
         n_queries = len(mine.counts)
         keys = np.empty((n_queries, capacity), dtype=np.uint64)
-        thresholds = np.full(n_queries, -np.inf, dtype=np.float32)
+        worsts = np.full(n_queries, NO_KEY)
         for runs, first_row, allowed in targets:
             rows = (first_row, allowed)
-            search_runs(tables, tops, scales, runs, rows, k, keys, mine.counts, thresholds)
+            search_runs(tables, tops, scales, runs, rows, k, keys, mine.counts, worsts)
         unpack_keys(keys, mine, k)
 
     in_blocks(search, len(queries), capacity, n_threads)
