@@ -1,17 +1,18 @@
-"""Open anything acqh has saved."""
+"""Open or check anything acqh has saved."""
 
 import os
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from acqh._core.errors import InvalidInputError
-from acqh.io import kind_of
+from acqh._core.errors import CorruptBundleError, InvalidInputError
+from acqh.io import BundleReport, kind_of, verify_bundle
 
-# Kind of bundle -> the room that reads it, and how.
-_READERS = {
-    "code-index": ("acqh.index", "CodeIndex.load"),
-    "hamming-index": ("acqh.index", "HammingIndex.load"),
-    "method": ("acqh.methods", "load_method"),
+# Kind of bundle -> the room that reads it, how, and how to have it check every value.
+_READERS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "code-index": ("acqh.index", "CodeIndex.load", {"verify": True}),
+    "hamming-index": ("acqh.index", "HammingIndex.load", {"verify": True}),
+    "method": ("acqh.methods", "load_method", {}),
 }
 
 
@@ -52,8 +53,50 @@ def load(path: str | os.PathLike[str]) -> Any:
         raise InvalidInputError(
             f"{os.fspath(path)} holds a {kind!r}, not one of {', '.join(sorted(_READERS))}"
         )
-    room, name = _READERS[kind]
+    return _reader(kind)(path)
+
+
+def verify(path: str | os.PathLike[str]) -> BundleReport:
+    """Check every byte of a bundle, and that what it holds makes sense.
+
+    Parameters
+    ----------
+    path : path-like
+        The bundle's directory.
+
+    Returns
+    -------
+    BundleReport
+        Its `problems` name all that is damaged. What a bundle of unknown kind holds is not
+        looked at, only its bytes.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no bundle at the path.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import acqh
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     acqh.HammingIndex(8).add([[7], [9]]).save(folder + "/bits.acqh")
+    ...     verify(folder + "/bits.acqh").problems
+    ()
+    """
+    report = verify_bundle(path)
+    if not report.ok or report.kind not in _READERS:
+        return report
+    try:
+        _reader(report.kind)(path, **_READERS[report.kind][2])
+    except CorruptBundleError as error:
+        return replace(report, problems=(str(error),))
+    return report
+
+
+def _reader(kind: str) -> Any:
+    room, name, _ = _READERS[kind]
     reader: Any = import_module(room)
     for attribute in name.split("."):
         reader = getattr(reader, attribute)
-    return reader(path)
+    return reader

@@ -8,6 +8,7 @@ import pytest
 import acqh
 from acqh import CodeIndex, HammingIndex
 from acqh._core.errors import CorruptBundleError, InvalidInputError
+from acqh._load import verify
 from acqh.io import read_bundle, verify_bundle, write_bundle
 
 CODEBOOKS = np.random.default_rng(0).standard_normal((3, 5, 4))
@@ -52,8 +53,8 @@ def test_a_loaded_index_is_the_one_that_was_saved(tmp_path, make, ids, mmap):
     index.remove(index.ids[3:9])
     index.upsert(index.codes[:4], index.ids[10:14])
     index.save(tmp_path / "i.acqh", name="mine")
-    for verify in (False, True):
-        assert_same(type(index).load(tmp_path / "i.acqh", mmap=mmap, verify=verify), index)
+    for checked in (False, True):
+        assert_same(type(index).load(tmp_path / "i.acqh", mmap=mmap, verify=checked), index)
     assert_same(acqh.load(tmp_path / "i.acqh"), index)
     assert read_bundle(tmp_path / "i.acqh").name == "mine"
 
@@ -116,3 +117,20 @@ def test_a_newer_layout_says_so(tmp_path):
     write_bundle(tmp_path / "i", kind="code-index", info=info, arrays=members)
     with pytest.raises(CorruptBundleError, match=r"layout 2.*up to 1.*newer acqh"):
         acqh.load(tmp_path / "i")
+
+
+def test_verifying_looks_at_what_a_bundle_holds_not_only_at_its_bytes(tmp_path):
+    code_index().save(tmp_path / "i")
+    assert verify(tmp_path / "i").ok
+    bundle = read_bundle(tmp_path / "i", mmap=False)
+    members = {member: bundle.arrays(member) for member in bundle.members}
+    members["part 0"]["rows"] = np.zeros_like(members["part 0"]["rows"])
+    write_bundle(tmp_path / "i", kind="code-index", info=bundle.info, arrays=members)
+    assert verify_bundle(tmp_path / "i").ok
+    assert verify(tmp_path / "i").problems == (
+        f"{tmp_path / 'i'}: a row is missing or occurs twice",
+    )
+    (tmp_path / "i" / "manifest.json").write_text("{}")
+    assert len(verify(tmp_path / "i").problems) == 1
+    write_bundle(tmp_path / "other", kind="recipe", arrays={})
+    assert verify(tmp_path / "other").ok

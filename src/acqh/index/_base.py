@@ -9,7 +9,12 @@ from typing import Any, ClassVar, Generic, Self
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.errors import DuplicateIdError, InvalidInputError, UnknownIdError
+from acqh._core.errors import (
+    CorruptBundleError,
+    DuplicateIdError,
+    InvalidInputError,
+    UnknownIdError,
+)
 from acqh.index._ids import NO_NUMBER, IdTable, RunningIds, kind_of, read_ids, table_of
 from acqh.index._saved import read_settings, read_snapshot, verify_snapshot, write_snapshot
 from acqh.index._snapshot import MAX_ROWS, Part, S, Snapshot
@@ -232,11 +237,13 @@ class BaseIndex(ABC, Generic[S]):
             It holds something other than such an index.
         """
         bundle = read_bundle(path, kind=cls._kind, mmap=mmap, verify=verify)
-        index = cls._of_settings(*read_settings(bundle))
-        snapshot = read_snapshot(bundle, cls._segment_type, index._check_segment)
-        if verify:
-            verify_snapshot(snapshot)
-        index._snapshot = snapshot
+        try:
+            index = cls._of_settings(*read_settings(bundle))
+            index._snapshot = read_snapshot(bundle, cls._segment_type, index._check_segment)
+            if verify:
+                verify_snapshot(index._snapshot)
+        except CorruptBundleError as error:
+            raise CorruptBundleError(f"{bundle.path}: {error}") from error
         return index
 
     def _locate(self, identifier: Any) -> tuple[Part[S], int]:

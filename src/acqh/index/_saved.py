@@ -63,12 +63,12 @@ def read_settings(bundle: Bundle) -> tuple[dict[str, Array], Mapping[str, Any]]:
     layout = read_count(bundle.info, "layout")
     if layout > _LAYOUT:
         raise CorruptBundleError(
-            f"{bundle.path} has layout {layout}; this acqh reads layouts up to {_LAYOUT}: install "
-            "a newer acqh"
+            f"the index has layout {layout}; this acqh reads layouts up to {_LAYOUT}: install a "
+            "newer acqh"
         )
     info = bundle.info.get("settings")
     if layout < 1 or not isinstance(info, Mapping):
-        raise CorruptBundleError(f"{bundle.path} lacks the settings of an index")
+        raise CorruptBundleError("the settings of an index are missing")
     return bundle.arrays(SETTINGS), info
 
 
@@ -96,11 +96,11 @@ def read_snapshot(
         SETTINGS,
         *map(_member, range(len(stored))),
     ):
-        raise CorruptBundleError(f"{bundle.path} lacks the parts of an index")
+        raise CorruptBundleError("the parts of an index are missing")
     parts = []
     for number, info in enumerate(stored):
         if not isinstance(info, Mapping):
-            raise CorruptBundleError(f"{bundle.path} describes part {number} wrongly")
+            raise CorruptBundleError(f"part {number} is described wrongly")
         part: Part[S] = Part.from_arrays(segment_type, bundle.arrays(_member(number)), info)
         check_segment(part.segment)
         require(part.ids.kind == id_kind, "id_kind")
