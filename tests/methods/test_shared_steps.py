@@ -129,8 +129,8 @@ def test_logistic_regression_reaches_the_minimum_of_each_bit(is_sparse):
             return np.logaddexp(0, -signs[:, k] * (features @ w)).sum() + w @ penalty @ w
 
         best = scipy.optimize.minimize(loss, np.zeros(4), tol=1e-10)
-        assert loss(found[:, k]) == pytest.approx(best.fun, rel=1e-8)
-        np.testing.assert_allclose(found[:, k], best.x, atol=1e-3)
+        assert loss(found[:, k]) == pytest.approx(best.fun, rel=1e-6)
+        np.testing.assert_allclose(found[:, k], best.x, atol=1e-2)
 
 
 def test_logistic_regression_of_a_nearly_singular_kernel_reaches_a_stationary_point():

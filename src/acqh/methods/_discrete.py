@@ -6,7 +6,7 @@ from acqh._core.arrays import Floats
 
 MAX_SWEEPS = 10
 # Rows are independent; a block of them stays in the cache while its bits are swept.
-_BLOCK_ROWS = 2048
+BLOCK_ROWS = 2048
 
 
 def descend_bits(signs: Floats, H: Floats, Q: Floats, *, max_sweeps: int = MAX_SWEEPS) -> Floats:
@@ -42,8 +42,8 @@ def descend_bits(signs: Floats, H: Floats, Q: Floats, *, max_sweeps: int = MAX_S
     others = np.array(H, dtype=np.float64)
     np.fill_diagonal(others, 0.0)
     found = np.array(signs, dtype=np.float64)
-    for start in range(0, len(found), _BLOCK_ROWS):
-        rows = np.arange(start, min(start + _BLOCK_ROWS, len(found)))
+    for start in range(0, len(found), BLOCK_ROWS):
+        rows = np.arange(start, min(start + BLOCK_ROWS, len(found)))
         for _ in range(max_sweeps):
             swept = _sweep(found[rows], others, Q[rows])
             changed = np.any(swept != found[rows], axis=1)

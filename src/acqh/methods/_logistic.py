@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import scipy.optimize
-from scipy.special import expit
 
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import whiten
@@ -14,7 +13,7 @@ from acqh.methods._ridge import dense, gram_matrix
 from acqh.methods._training import Training
 
 # Largest entry of the gradient, in the scale where the Hessian is at most one, that is left.
-_GRADIENT_TOLERANCE = 1e-4
+_GRADIENT_TOLERANCE = 1e-3
 _MAX_ITER = 500
 
 
@@ -51,16 +50,33 @@ def fit_logistic(features: Matrix, signs: Floats, penalty: Floats) -> Floats:
         weights = flat.reshape(shape)
         margins = signs * dense(features @ (scaling @ weights))
         shrunk = scaled_penalty @ weights
-        value = np.logaddexp(0.0, -margins).sum() + np.vdot(weights, shrunk)
-        slope = features.T @ (-signs * expit(-margins))
-        gradient = scaling.T @ dense(slope) + 2.0 * shrunk
-        return float(value), gradient.ravel()
+        losses, slopes = log_loss(margins)
+        slopes *= signs
+        gradient = scaling.T @ dense(features.T @ slopes) + 2.0 * shrunk
+        return float(losses.sum() + np.vdot(weights, shrunk)), gradient.ravel()
 
     options: dict[str, Any] = {"maxiter": _MAX_ITER, "gtol": _GRADIENT_TOLERANCE, "ftol": 0.0}
     found = scipy.optimize.minimize(
         loss, np.zeros(shape[0] * shape[1]), jac=True, method="L-BFGS-B", options=options
     )
     return np.asarray(scaling @ found.x.reshape(shape))
+
+
+def log_loss(margins: Floats) -> tuple[Floats, Floats]:
+    """Return ``log(1 + exp(-margin))`` and its derivative, both from one exponential.
+
+    Examples
+    --------
+    >>> losses, slopes = log_loss(np.array([0.0, -1000.0]))
+    >>> losses.round(3), slopes
+    (array([6.93e-01, 1.00e+03]), array([-0.5, -1. ]))
+    """
+    small = np.exp(-np.abs(margins))
+    losses = np.log1p(small)
+    losses -= np.minimum(margins, 0.0)
+    slopes = np.where(margins >= 0.0, -small, -1.0)
+    slopes /= 1.0 + small
+    return losses, slopes
 
 
 def fit_logistic_views(

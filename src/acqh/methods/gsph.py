@@ -10,7 +10,7 @@ from acqh._core.arrays import Floats, Matrix
 from acqh._core.random import RandomState, check_rng
 from acqh._core.validation import Interval
 from acqh.methods._binary import LinearBinaryMethod, pack_signs
-from acqh.methods._discrete import random_signs
+from acqh.methods._discrete import BLOCK_ROWS, random_signs
 from acqh.methods._label_products import LabelSimilarity
 from acqh.methods._logistic import fit_logistic_views
 from acqh.methods._training import read_training
@@ -31,11 +31,15 @@ def update_factor(A: Floats, other: Floats, target: Floats) -> Floats:
         ``K S O``.
     """
     gram = other.T @ other
-    updated = np.array(A, order="F")
-    for k in np.flatnonzero(np.diag(gram) > 0):
-        others = gram[:, k].copy()
-        others[k] = 0.0
-        updated[:, k] = np.clip((target[:, k] - updated @ others) / gram[k, k], -1.0, 1.0)
+    squares = np.diag(gram).copy()
+    np.fill_diagonal(gram, 0.0)
+    updated = np.array(A)
+    for start in range(0, len(A), BLOCK_ROWS):
+        rows = slice(start, start + BLOCK_ROWS)
+        block, goal = np.array(A[rows], order="F"), target[rows]
+        for k in np.flatnonzero(squares > 0):
+            block[:, k] = np.clip((goal[:, k] - block @ gram[:, k]) / squares[k], -1.0, 1.0)
+        updated[rows] = block
     return updated
 
 
