@@ -86,3 +86,11 @@ def test_qch_at_eight_bits_and_at_the_nine_that_ten_classes_give(measure):
 def test_a_method_scores_what_its_prototype_did(measure, method, size, database, expected):
     found = measure(method, size, database=database, random_state=0)
     assert found == pytest.approx(expected, abs=0.03)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_bits", [16, 32])
+def test_lssh_scores_within_the_known_range(measure, n_bits):
+    image, text = measure("lssh", n_bits, database="unified", random_state=0)
+    assert image == pytest.approx(0.20, abs=0.02)
+    assert text == pytest.approx(0.50, abs=0.02)
