@@ -1,6 +1,7 @@
 """Saved indexes come back the same, and stay usable while they are saved over."""
 
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -96,6 +97,20 @@ def test_saving_over_what_is_open_leaves_it_as_it_was(tmp_path, make):
         third.save(tmp_path / "i")
     assert_same(type(index).load(tmp_path / "i", verify=True), second)
     assert verify_bundle(tmp_path / "i").ok
+
+
+@MAKERS
+def test_what_is_saved_during_changes_is_one_published_state(tmp_path, make):
+    index = make(n=1)
+    codes = make(n=300).codes
+    changes = threading.Thread(target=lambda: [index.add(codes[i : i + 1]) for i in range(1, 300)])
+    changes.start()
+    for _ in range(5):
+        index.save(tmp_path / "i")
+        saved = type(index).load(tmp_path / "i", verify=True)
+        np.testing.assert_array_equal(saved.ids, np.arange(len(saved)))
+        np.testing.assert_array_equal(saved.codes, codes[: len(saved)])
+    changes.join()
 
 
 def test_loading_as_another_kind_is_refused(tmp_path):
