@@ -1,14 +1,17 @@
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 
+import acqh
+
 
 def run(*arguments, **environment):
     return subprocess.run(
         [sys.executable, "-m", "acqh", *arguments], capture_output=True, text=True, check=False,
-        env={**__import__("os").environ, **environment},
+        env={**os.environ, **environment},
     )  # fmt: skip
 
 
@@ -40,6 +43,30 @@ def test_the_demo_prints_both_directions_and_both_protocols():
     rows = json.loads(done.stdout)
     assert {row["protocol"] for row in rows} == {"labelled", "unlabelled"}
     assert {row["direction"] for row in rows} == {"image->text", "text->image"}
+    assert {row["method"]: row["bytes_per_item"] for row in rows} == {"acqh": 4, "label-ridge": 36}
     for row in rows:
         # Chance is 0.13.
-        assert row["map_all"] > 0.4 if row["protocol"] == "labelled" else 0.2
+        assert row["map_all"] > (0.65 if row["protocol"] == "labelled" else 0.4)
+
+
+def test_verify_tells_whole_bundles_from_damaged_ones(tmp_path):
+    path = tmp_path / "index.acqh"
+    acqh.HammingIndex(8).add([[7], [9]]).save(path)
+    done = run("verify", str(path))
+    assert done.returncode == 0, done.stderr
+    assert "whole. hamming-index" in done.stdout
+    member = next(path.glob("*.safetensors"))
+    content = bytearray(member.read_bytes())
+    content[-1] ^= 1
+    member.write_bytes(content)
+    done = run("verify", str(path), "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["problems"]
+    assert "Traceback" not in done.stderr
+
+
+def test_verify_says_what_is_missing_without_a_traceback(tmp_path):
+    done = run("verify", str(tmp_path / "nothing.acqh"))
+    assert done.returncode == 1
+    assert "nothing.acqh" in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr

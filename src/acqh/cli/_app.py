@@ -7,7 +7,7 @@ import typer
 
 from acqh import __version__
 from acqh._core.errors import AcqhError
-from acqh.cli import _datasets, _demo
+from acqh.cli import _datasets, _demo, _verify
 
 app = typer.Typer(
     help="Find texts for a picture and pictures for a text, from a few bytes an item.",
@@ -17,6 +17,7 @@ app = typer.Typer(
 )
 app.command("datasets")(_datasets.datasets)
 app.command("demo")(_demo.demo)
+app.command("verify")(_verify.verify)
 
 
 def _print_version(wanted: bool) -> None:

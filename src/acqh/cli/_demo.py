@@ -42,6 +42,7 @@ def _emoji_with_features(say: Any) -> Any:
 
 
 def _evaluate(data: Any, seed: int, say: Any) -> Iterator[Any]:
+    from sklearn.base import clone
     from sklearn.pipeline import make_pipeline
 
     from acqh.bench import evaluate, make_split
@@ -49,21 +50,25 @@ def _evaluate(data: Any, seed: int, say: Any) -> Iterator[Any]:
     from acqh.methods import get
     from acqh.methods.registry import DatabaseMode
 
+    maps = {"text": make_pipeline(Tfidf(), TagSVD(400, random_state=seed))}
+    methods = [
+        get("acqh")(32, n_codebooks=4, feature_maps=maps, random_state=seed),
+        get("label-ridge")(ridge="auto", feature_maps=maps),
+    ]
     runs: list[tuple[str, DatabaseMode]] = [
         ("labelled", "learnt"),
         ("unlabelled", "hashed"),
         ("unlabelled", "unified"),
     ]
-    for protocol, database in runs:
-        split = make_split(data, protocol, seed=seed, groups="family")
-        say(f"label-ridge, {protocol} database")
-        maps = {"text": make_pipeline(Tfidf(), TagSVD(400, random_state=seed))}
-        method = get("label-ridge")(ridge="auto", feature_maps=maps)
-        yield from evaluate(method, data, split, database=database)
+    for method in methods:
+        for protocol, database in runs:
+            split = make_split(data, protocol, seed=seed, groups="family")
+            say(f"{method.info.name}, {protocol} database")
+            yield from evaluate(clone(method), data, split, database=database)
 
 
 def _print(data: Any, rows: list[Any], seconds: float) -> None:
-    columns = ["method", "bytes", "database", "coded from", "query", "MAP@all", "@50", "@100"]
+    columns = ["method", "bytes", "database", "coded by", "query", "MAP@all", "@50", "@100"]
     cells = []
     for row in rows:
         query, searched = row.direction.split("->")
