@@ -20,6 +20,8 @@ from acqh.index._stored import check_rising, frozen, read_array, read_count, req
 
 # Codes are grouped where at least this many items share one, on average.
 _GROUPED_FROM = 2
+# Lists of more rows might not fit what a 32-bit number can point into.
+_MAX_GROUPED = 2**32 // 5
 # Heads take as many words as leave this many codes a run, on average.
 _CODES_A_RUN = 1 / 2
 
@@ -118,7 +120,8 @@ class CodeSegment:
         gap_starts = gaps = np.empty(0, dtype=np.uint8)
         is_first = np.ones(len(codes), dtype=bool)
         is_first[1:] = (codes[1:] != codes[:-1]).any(axis=1)
-        if np.count_nonzero(is_first) * _GROUPED_FROM <= len(codes) > 0:
+        n_distinct = np.count_nonzero(is_first)
+        if n_distinct * _GROUPED_FROM <= len(codes) <= _MAX_GROUPED and n_distinct:
             list_starts = np.flatnonzero(is_first)
             gaps, gap_starts = pack_lists(rows, list_starts)
             codes, rows = codes[list_starts], rows[:0]

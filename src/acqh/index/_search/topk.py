@@ -17,8 +17,8 @@ _MAX_SCALE = 2.0**124
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 # Room for candidates beyond twice k; more room means sorting out the best less often.
 _SPARE_KEYS = 32
-# Candidates of all queries that are searched at once, 8 bytes each.
-_MAX_KEYS = 4_000_000
+# Numbers of 8 bytes kept for all queries that are searched at once.
+_MAX_NUMBERS = 4_000_000
 
 
 class Target(NamedTuple):
@@ -107,12 +107,13 @@ def search_targets(
             search_runs(tables, tops, scales, runs, rows, k, keys, mine.counts, worsts)
         unpack_keys(keys, mine, k)
 
-    in_blocks(search, len(queries), capacity, n_threads)
+    # Tables have single precision, two entries to a number.
+    in_blocks(search, len(queries), capacity + len(words) * TABLE_WIDTH // 2, n_threads)
     return top
 
 
 def in_blocks(
-    search: Callable[[slice], None], n_queries: int, n_candidates: int, n_threads: int
+    search: Callable[[slice], None], n_queries: int, n_numbers: int, n_threads: int
 ) -> None:
     """Search a batch in blocks, so that all threads have a share and memory is bounded.
 
@@ -121,11 +122,11 @@ def in_blocks(
     search : callable
         Searches one block of queries.
     n_queries : int
-    n_candidates : int
-        How many numbers a search keeps for each query.
+    n_numbers : int
+        How many numbers of 8 bytes a search keeps for each query.
     n_threads : int
     """
-    step = max(1, min(-(-n_queries // n_threads), _MAX_KEYS // n_candidates))
+    step = max(1, min(-(-n_queries // n_threads), _MAX_NUMBERS // n_numbers))
     blocks = [slice(start, min(start + step, n_queries)) for start in range(0, n_queries, step)]
     if n_threads == 1:
         for block in blocks:
