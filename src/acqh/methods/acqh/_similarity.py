@@ -6,7 +6,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse.linalg
 
 from acqh._core.arrays import Array, Floats, Matrix, is_sparse
 from acqh._core.errors import InvalidInputError
@@ -25,7 +24,10 @@ MAX_LANDMARKS = 4096
 _MAX_LABELS = 2048
 # Label sets are compared with the landmarks in blocks of this many.
 _BLOCK_SETS = 8192
+# Up to this many sets all eigenpairs are computed, above by subspace iteration.
 _DENSE_EIGEN_SETS = 512
+_SUBSPACE = 2 * MAX_DIMENSIONS
+_SUBSPACE_STEPS = 5
 
 
 def dot(a: Array, b: Array) -> Array:
@@ -142,7 +144,7 @@ def embed(
     landmarks, weights = _choose_landmarks(sets, counts, rng)
     root = np.sqrt(weights)
     matrix = _compare(_callable(similarity), landmarks.astype(np.float64), landmarks)
-    if not np.allclose(matrix, matrix.T, atol=1e-8):
+    if callable(similarity) and not np.allclose(matrix, matrix.T, atol=1e-8):
         raise InvalidInputError("the similarity is not symmetric: s(a, b) must equal s(b, a)")
     values, vectors = _leading_eigenpairs(root[:, None] * matrix * root)
     return LabelEmbedding(similarity, landmarks, root[:, None] * vectors / np.sqrt(values))
@@ -177,18 +179,26 @@ def _choose_landmarks(
 
 
 def _leading_eigenpairs(matrix: Floats) -> tuple[Floats, Floats]:
-    size = len(matrix)
-    if size <= _DENSE_EIGEN_SETS:
-        values, vectors = scipy.linalg.eigh(matrix, check_finite=False)
-    else:
-        start = np.full(size, 1.0 / np.sqrt(size))
-        values, vectors = scipy.sparse.linalg.eigsh(matrix, MAX_DIMENSIONS, which="LA", v0=start)
-    order = np.argsort(-values, kind="stable")[:MAX_DIMENSIONS]
-    values, vectors = values[order], vectors[:, order]
+    """Return the leading positive eigenvalues, falling, and their vectors.
+
+    Large matrices by subspace iteration: a few products with a block of vectors, which settle
+    the strong directions to rounding and the weakest ones to what they matter.
+    """
+    basis = None
+    if len(matrix) > _DENSE_EIGEN_SETS:
+        start = np.random.default_rng(0).standard_normal((len(matrix), _SUBSPACE))
+        basis = np.linalg.qr(matrix @ start)[0]
+        for _ in range(_SUBSPACE_STEPS):
+            basis = np.linalg.qr(matrix @ basis)[0]
+        matrix = basis.T @ (matrix @ basis)
+    values, vectors = scipy.linalg.eigh(matrix, check_finite=False)
+    values = values[::-1][:MAX_DIMENSIONS]
+    vectors = vectors[:, ::-1][:, :MAX_DIMENSIONS]
     keep = values > _EIGENVALUE_TOLERANCE * max(values[0], 0.0)
     if not keep.any():
         raise InvalidInputError("the similarity of every label set with itself must be positive")
-    return values[keep], fix_signs(vectors[:, keep])
+    vectors = vectors[:, keep] if basis is None else basis @ vectors[:, keep]
+    return values[keep], fix_signs(vectors)
 
 
 def _unit_rows(matrix: Any) -> Floats:
