@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +26,22 @@ MODES = ("learnt", "hashed", "unified")
 # Parameters that make a fit quick, given to the methods that have them.
 SMALL = {"n_bits": 8, "n_components": 8, "n_anchors": 20, "codebook_size": 4, "n_codebooks": 2}
 SMALL |= {"max_iter": 5, "n_atoms": 12, "random_state": 0}
+SMALL |= {"hidden": 16, "max_epochs": 3, "batch_size": 16}
 
-every_method = pytest.mark.parametrize("name", NAMES)
+
+def can_fit(name):
+    """Return whether what a method trains with is installed: a device asks for torch."""
+    return find_spec("torch") is not None or "device" not in acqh.methods.get(name)().get_params()
+
+
+NO_TORCH = "torch is not installed: pip install 'acqh[torch]'"
+every_method = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.skipif(not can_fit(name), reason=NO_TORCH))
+        for name in NAMES
+    ],
+)
 
 
 def make(name, **changes):
@@ -57,7 +72,8 @@ def data():
 @pytest.fixture(scope="module")
 def fitted(data):
     """Return every method by name, fitted on the same data; do not fit these again."""
-    return {name: fit_quietly(make(name), data.views, data.labels) for name in NAMES}
+    names = filter(can_fit, NAMES)
+    return {name: fit_quietly(make(name), data.views, data.labels) for name in names}
 
 
 @every_method
@@ -365,7 +381,8 @@ def test_an_unfitted_method_cannot_be_saved(name, tmp_path):
 def test_every_method_finds_related_items_better_than_chance(name):
     widths = {"image": 16, "text": 16}
     data = acqh.make_multiview(240, widths, n_labels=3, noise=0.2, random_state=3)
-    method = make(name, n_bits=16, n_components=16, codebook_size=16, n_anchors=60, max_iter=20)
+    larger = {"n_bits": 16, "n_components": 16, "codebook_size": 16, "n_anchors": 60}
+    method = make(name, **larger, max_iter=20, max_epochs=20)
     split = make_split(data, "labelled", n_query=60)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

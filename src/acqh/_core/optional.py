@@ -13,6 +13,7 @@ _EXTRAS = {
     "pyarrow": "parquet",
     "h5py": "mat",
     "faiss": "faiss",
+    "torch": "torch",
 }
 
 

@@ -1,0 +1,205 @@
+"""Small networks as hash functions: trained with torch, used with NumPy alone."""
+
+from collections.abc import Iterator, Mapping
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+
+from acqh._core.arrays import Floats, Matrix, is_sparse
+from acqh._core.errors import InvalidInputError
+from acqh._core.optional import require
+from acqh._core.validation import Interval
+from acqh.methods._binary import BinaryMethod
+from acqh.methods._ridge import dense
+
+
+def find_device(name: str) -> Any:
+    """Return the torch device of a name; never another one in its place.
+
+    Raises
+    ------
+    InvalidInputError
+        The name is of no CPU or CUDA device, or there is no such device here.
+    MissingExtraError
+        torch is not installed.
+    """
+    torch = require("torch")
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError):
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise InvalidInputError(f"device must be 'cpu', 'cuda' or 'cuda:<number>', got {name!r}")
+    n_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if device.type == "cuda" and (device.index or 0) >= n_devices:
+        raise InvalidInputError(
+            f"device is {name!r}, but torch finds {n_devices} CUDA devices; give device='cpu' or "
+            "install a build of torch that supports the device"
+        )
+    return device
+
+
+class Network:
+    """A view's rows, standardised, through one layer of rectified units to one output a bit.
+
+    Features are centred and divided by one number, the root of the sum of their variances, so
+    that a row's squared norm is one on average; rows are made dense a batch at a time.
+
+    Parameters
+    ----------
+    features : (n_items, n_features), dense or CSR
+    n_hidden, n_outputs : int
+    rng : Generator
+        Draws the first weights: normal, of variance ``2 / n_hidden``, which gives the hidden
+        units a squared norm of about one as well, and ``1 / n_hidden``.
+    device : torch.device
+    """
+
+    def __init__(
+        self,
+        features: Matrix,
+        n_hidden: int,
+        n_outputs: int,
+        rng: np.random.Generator,
+        device: Any,
+    ) -> None:
+        self.features = features
+        self.device = device
+        self.mean, self.scale = standardisation(features)
+        n_features = features.shape[1]
+        self.parameters = [
+            self.to_tensor(start, requires_grad=True)
+            for start in (
+                rng.normal(0.0, np.sqrt(2.0 / n_hidden), (n_features, n_hidden)),
+                np.zeros(n_hidden),
+                rng.normal(0.0, np.sqrt(1.0 / n_hidden), (n_hidden, n_outputs)),
+                np.zeros(n_outputs),
+            )
+        ]
+        self._optimiser = require("torch").optim.Adam(self.parameters)
+
+    def to_tensor(self, values: Floats, *, requires_grad: bool = False) -> Any:
+        """Return an array as a float32 tensor on the network's device."""
+        torch = require("torch")
+        return torch.tensor(
+            values, dtype=torch.float32, device=self.device, requires_grad=requires_grad
+        )
+
+    def outputs(self, rows: Any) -> Any:
+        """Return the outputs for some rows, (n_rows, n_outputs), as a tensor with gradients."""
+        batch = self.to_tensor((dense(self.features[rows]) - self.mean) / self.scale)
+        W, b, V, c = self.parameters
+        return (batch @ W + b).relu() @ V + c
+
+    def all_outputs(self, n_rows: int) -> Any:
+        """Return the outputs for all rows, found `n_rows` at a time, without gradients."""
+        torch = require("torch")
+        n_items = self.features.shape[0]
+        with torch.no_grad():
+            parts = [self.outputs(slice(i, i + n_rows)) for i in range(0, n_items, n_rows)]
+            return torch.cat(parts)
+
+    def descend(self, loss: Any, learning_rate: float) -> float:
+        """Take one step of Adam; return the loss before it."""
+        self._optimiser.param_groups[0]["lr"] = learning_rate
+        self._optimiser.zero_grad()
+        loss.backward()
+        self._optimiser.step()
+        return float(loss.detach())
+
+    def weights(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return both layers' weights and biases for raw features, as float64 arrays."""
+        W, b, V, c = (
+            parameter.detach().cpu().numpy().astype(np.float64) for parameter in self.parameters
+        )
+        W = W / self.scale
+        return W, b - self.mean @ W, V, c
+
+
+def standardisation(features: Matrix) -> tuple[Floats, float]:
+    """Return the mean of each feature, and the root of the sum of their variances.
+
+    Parameters
+    ----------
+    features : (n_items, n_features), dense or CSR
+        CSR is not made dense.
+
+    Examples
+    --------
+    >>> standardisation(np.array([[1.0, 5.0], [3.0, 5.0]]))[0]
+    array([2., 5.])
+    """
+    mean = np.asarray(features.mean(axis=0)).ravel()
+    if is_sparse(features):
+        squares = features.multiply(features).mean(axis=0)
+        variance = float(np.sum(np.asarray(squares).ravel() - mean**2))
+    else:
+        variance = float(np.sum(np.var(features, axis=0)))
+    return mean, float(np.sqrt(variance)) if variance > 0 else 1.0
+
+
+def shuffled_batches(
+    rng: np.random.Generator, n_items: int, batch_size: int
+) -> Iterator[np.ndarray[Any, Any]]:
+    """Yield every item's number once, in random order, so many at a time."""
+    order = rng.permutation(n_items)
+    for start in range(0, n_items, batch_size):
+        yield order[start : start + batch_size]
+
+
+class NetworkMethod(BinaryMethod):
+    """A binary method of two views whose bits are the signs of a network's outputs.
+
+    Training needs torch; a fitted method does not.
+
+    Attributes
+    ----------
+    hidden_weights_ : dict of str to (n_mapped_features, hidden)
+    hidden_biases_ : dict of str to (hidden,)
+    output_weights_ : dict of str to (hidden, n_bits_)
+    output_biases_ : dict of str to (n_bits_,)
+    """
+
+    view_range: ClassVar[tuple[int, int | None]] = (2, 2)
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_bits": BinaryMethod._parameter_constraints["n_bits"],
+        "hidden": [Interval(Integral, 1, None, closed="left")],
+        "max_epochs": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "final_learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "device": [str],
+    }
+
+    hidden_weights_: dict[str, Floats]
+    hidden_biases_: dict[str, Floats]
+    output_weights_: dict[str, Floats]
+    output_biases_: dict[str, Floats]
+
+    def project(self, X: Matrix, *, view: str) -> Floats:
+        """Return the network's outputs, whose signs are the bits.
+
+        Parameters
+        ----------
+        X : (n_items, n_features)
+        view : str
+
+        Returns
+        -------
+        (n_items, n_bits_) float64
+        """
+        self._check_fitted()
+        outputs = [np.empty((0, self.n_bits_))]
+        for _, block in self._mapped_blocks(X, view):
+            hidden = np.asarray(block @ self.hidden_weights_[view]) + self.hidden_biases_[view]
+            np.maximum(hidden, 0.0, out=hidden)
+            outputs.append(hidden @ self.output_weights_[view] + self.output_biases_[view])
+        return np.concatenate(outputs)
+
+    def _keep_networks(self, networks: Mapping[str, Network]) -> None:
+        weights = {view: network.weights() for view, network in networks.items()}
+        self.hidden_weights_ = {view: each[0] for view, each in weights.items()}
+        self.hidden_biases_ = {view: each[1] for view, each in weights.items()}
+        self.output_weights_ = {view: each[2] for view, each in weights.items()}
+        self.output_biases_ = {view: each[3] for view, each in weights.items()}

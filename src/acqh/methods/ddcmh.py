@@ -1,0 +1,199 @@
+"""Dual networks: codes of one view teach the other's network, whose codes teach the first's."""
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from acqh._core.arrays import Floats
+from acqh._core.errors import ViewError
+from acqh._core.optional import require
+from acqh._core.random import RandomState, check_rng
+from acqh.methods._binary import pack_signs
+from acqh.methods._network import Network, NetworkMethod, find_device, shuffled_batches
+from acqh.methods._training import Training, read_training
+from acqh.methods.dch import DCH
+from acqh.methods.registry import register
+
+
+def bit_loss(outputs: Any, codes: Any) -> Any:
+    """Return the mean of ``log(1 + exp(-b o))`` over items and bits.
+
+    Parameters
+    ----------
+    outputs : tensor (n_batch, n_bits)
+    codes : tensor (n_batch, n_bits)
+        Of -1 and 1.
+    """
+    return require("torch").nn.functional.softplus(-codes * outputs).sum(1).mean()
+
+
+def reconstruct_codes(outputs: Floats, codes: Floats) -> Floats:
+    """Return ``sgn(outputs / 2 + codes / 2)``: a bit turns where an output is beyond its minus.
+
+    Parameters
+    ----------
+    outputs : (n_items, n_bits)
+        Of the network that was taught these codes.
+    codes : (n_items, n_bits)
+        Of -1 and 1.
+
+    Examples
+    --------
+    >>> reconstruct_codes(np.array([[0.5, -0.5, -3.0]]), np.array([[1.0, 1.0, 1.0]]))
+    array([[ 1.,  1., -1.]])
+    """
+    return np.where(outputs + codes >= 0, 1.0, -1.0)
+
+
+@register(
+    name="ddcmh",
+    title="Dual deep neural networks cross-modal hashing (DDCMH)",
+    reference="Chen and others, Dual deep neural networks cross-modal hashing, AAAI 2018",
+    year=2018,
+    supervised=True,
+    code="binary",
+    modes=("hashed", "learnt", "unified"),
+    reconstruction="All but the three stages: the first codes are those of dch on one view, "
+    "networks see features and are taught by a logistic loss a bit, and the rule that "
+    "reconstructs codes is ours, as are all settings and modes 'learnt' and 'unified'.",
+)
+class DDCMH(NetworkMethod):
+    """Two networks that teach each other codes in three stages, without pairs of items.
+
+    First, codes of one view are learnt from its features and labels. Second, they teach the
+    other view's network, one logistic loss a bit. Third, codes reconstructed from both teach
+    the network of the first view. No code or exact description of the method was found: the
+    three stages are the paper's, all else is our reconstruction.
+
+    Parameters
+    ----------
+    n_bits : int
+    feature_maps : mapping of str to feature map, feature map, or None
+        Before the networks, for some views or, not as a mapping, for all of them. Networks
+        standardise what they see in any case.
+    base_view : str, optional
+        The view whose codes come first, text in the paper; by default the last one given.
+    hidden : int
+        Rectified units between features and bits.
+    max_epochs : int
+        Times that each network sees every item.
+    batch_size : int
+    learning_rate, final_learning_rate : float
+        Of the first and of the last epoch; between them it falls by the same factor each time.
+    device : str
+        Where to train: ``"cpu"``, ``"cuda"`` or ``"cuda:1"`` and so on; a device that is not
+        there is an error.
+    random_state : int, Generator, SeedSequence or None
+        Draws the first codes and weights, and the batches. One seed gives one fit on a CPU; a
+        GPU sums in an order of its own.
+
+    Attributes
+    ----------
+    training_codes_ : uint8 (n_train, ceil(n_bits / 8))
+        Those of the third stage.
+    hidden_weights_, output_weights_, hidden_biases_, output_biases_ : dict of str to array
+        The networks, for features that are not standardised.
+    loss_ : list of float
+        The mean of the batches' losses in each epoch, of the one network and then the other.
+    base_view_ : str
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
+    >>> model = acqh.methods.get("ddcmh")(16, hidden=32, max_epochs=2, random_state=0)
+    >>> model.fit(data.views, data.labels).hash(data.views["text"], view="text").shape
+    (200, 2)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **NetworkMethod._parameter_constraints,
+        "base_view": [str, None],
+    }
+
+    def __init__(
+        self,
+        n_bits: int = 32,
+        *,
+        feature_maps: Any = None,
+        base_view: str | None = None,
+        hidden: int = 512,
+        max_epochs: int = 50,
+        batch_size: int = 128,
+        learning_rate: float = 1e-2,
+        final_learning_rate: float = 1e-3,
+        device: str = "cpu",
+        random_state: RandomState = None,
+    ) -> None:
+        self.n_bits = n_bits
+        self.feature_maps = feature_maps
+        self.base_view = base_view
+        self.hidden = hidden
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.final_learning_rate = final_learning_rate
+        self.device = device
+        self.random_state = random_state
+
+    def fit(self, views: Any, labels: Any = None) -> Self:
+        """Learn codes of the base view, the other view's network, and that of the base view.
+
+        Parameters
+        ----------
+        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
+            Two views.
+        labels : optional
+            With a mapping of views only; of every item.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInputError, LabelError, MissingExtraError, ViewError
+        """
+        self._check_parameters()
+        rng = check_rng(self.random_state)
+        device = find_device(self.device)
+        training = read_training(self, views, labels, rng)
+        base = self._choose_base(training)
+        (other,) = training.features.keys() - {base}
+        first = DCH(self.n_bits, random_state=rng).fit(
+            {base: training.views[base]}, training.labels
+        )
+        codes = first.decode(first.encode(mode="learnt"))
+        networks = {
+            view: Network(features, self.hidden, self.n_bits, rng, device)
+            for view, features in training.features.items()
+        }
+        losses = self._teach(networks[other], codes, rng)
+        outputs = networks[other].all_outputs(self.batch_size).cpu().numpy()
+        codes = reconstruct_codes(outputs, codes)
+        losses += self._teach(networks[base], codes, rng)
+        training.keep_in(self)
+        self.n_bits_ = self.n_bits
+        self.base_view_ = base
+        self._keep_networks(networks)
+        self.training_codes_ = pack_signs(codes)
+        self.loss_ = losses
+        return self
+
+    def _teach(self, network: Network, codes: Floats, rng: np.random.Generator) -> list[float]:
+        """Train a network to give codes out; return the mean loss of each epoch."""
+        targets = network.to_tensor(codes)
+        losses = []
+        for rate in np.geomspace(self.learning_rate, self.final_learning_rate, self.max_epochs):
+            epoch = []
+            for rows in shuffled_batches(rng, len(codes), self.batch_size):
+                loss = bit_loss(network.outputs(rows), targets[rows])
+                epoch.append(network.descend(loss, rate))
+            losses.append(float(np.mean(epoch)))
+        return losses
+
+    def _choose_base(self, training: Training) -> str:
+        names = list(training.features)
+        if self.base_view is not None and self.base_view not in names:
+            raise ViewError(f"base_view is {self.base_view!r}, but the views are {sorted(names)}")
+        return names[-1] if self.base_view is None else self.base_view
