@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh._core.linalg import solve_spd, whiten
+from acqh._core.linalg import principal_directions, solve_spd, whiten
 
 
 @settings(max_examples=50, deadline=None)
@@ -35,3 +35,10 @@ def test_whitening_makes_the_identity_of_all_that_the_matrix_spans(n, rank, seed
     )
     outside = np.eye(n) - factor @ np.linalg.pinv(factor)
     np.testing.assert_allclose(outside @ found, 0, atol=1e-6)
+
+
+def test_principal_directions_are_leading_and_no_more_than_the_matrix_spans():
+    gram = np.diag([1.0, 0.0, 5.0, 3.0])
+    np.testing.assert_allclose(np.abs(principal_directions(gram, 2)), np.eye(4)[:, [2, 3]])
+    assert principal_directions(gram, 9).shape == (4, 3)
+    assert principal_directions(np.zeros((2, 2)), 1).shape == (2, 0)

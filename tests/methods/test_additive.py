@@ -107,6 +107,10 @@ def test_stacked_quantizes_one_view_or_all_and_says_where_there_is_no_such_view(
     assert Stacked(2, 8, random_state=0).fit(data.views).n_components_ == 20
     one = Stacked(2, 8, base_view="text", random_state=0).fit(data.views)
     assert one.n_components_ == 8
+    few = Stacked(2, 8, n_components=5, random_state=0).fit(data.views)
+    assert few.codebooks_.shape == (3, 8, 6)
+    with pytest.raises(InvalidInputError, match="nothing to quantize"):
+        Stacked(2, 8).fit({"text": np.ones((20, 3))})
     with pytest.raises(ViewError, match="base_view is 'sound'"):
         Stacked(base_view="sound").fit(data.views)
     alone = Stacked(2, 8, random_state=0).fit({"text": data.views["text"]})
@@ -124,3 +128,12 @@ def test_unpaired_views_and_several_for_one_are_refused(data):
         model.encode({"image": data.views["image"][:3], "text": data.views["text"]})
     with pytest.raises(InvalidInputError, match="takes one view"):
         model.encode(data.views, mode="hashed")
+
+
+def test_all_principal_components_lose_nothing_of_the_standardised_views(data):
+    model = Stacked(1, 8, n_components=None, random_state=0).fit(data.views)
+    # One word for all would leave the variance, which is one a view.
+    assert model.objective_[0] < 2 * len(data)
+    whole = Stacked(1, 2, n_components=None, max_iter=1, random_state=0).fit(data.views)
+    few = Stacked(1, 2, n_components=2, max_iter=1, random_state=0).fit(data.views)
+    assert few.objective_[-1] < whole.objective_[-1]

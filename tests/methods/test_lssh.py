@@ -14,7 +14,6 @@ from acqh.methods.lssh import (
     LSSH,
     code_sparsely,
     inverse_distances,
-    principal_directions,
     update_basis,
     update_factors,
 )
@@ -118,10 +117,6 @@ def test_inverse_distances_of_dense_and_sparse_rows_are_zero_only_at_the_centre(
         np.testing.assert_allclose(
             inverse_distances(matrix, np.array([1.0, 2.0])), [[0], [5**-0.5], [0.2]]
         )
-
-
-def test_no_more_principal_directions_than_the_data_span():
-    assert principal_directions(np.diag([1.0, 0.0, 5.0]), 3).shape == (3, 2)
 
 
 def test_either_view_can_be_the_sparse_one_and_a_part_can_be_enough():

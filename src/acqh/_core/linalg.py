@@ -118,6 +118,37 @@ def whiten(gram: Floats, ridge: float = 0.0, *, floor: float = 0.0) -> Floats:
     return np.asarray((vectors[:, keep] / np.sqrt(values[keep] + ridge))[:, ::-1])
 
 
+def principal_directions(gram: Floats, n_directions: int) -> Floats:
+    """Return the eigenvectors of the largest eigenvalues of a symmetric matrix.
+
+    Parameters
+    ----------
+    gram : (n, n)
+        Symmetric, positive semi-definite up to rounding.
+    n_directions : int
+
+    Returns
+    -------
+    (n, n_found) float64
+        By falling eigenvalue; fewer than asked for where the others are zero.
+
+    Examples
+    --------
+    >>> np.abs(principal_directions(np.diag([1.0, 4.0, 0.0]), 3))
+    array([[0., 1.],
+           [1., 0.],
+           [0., 0.]])
+    """
+    first = max(len(gram) - n_directions, 0)
+    values, vectors = scipy.linalg.eigh(
+        np.asarray(gram, dtype=np.float64),
+        subset_by_index=(first, len(gram) - 1),
+        check_finite=False,
+    )
+    keep = values > RANK_TOLERANCE * max(values[-1], 0.0)
+    return np.ascontiguousarray(vectors[:, keep][:, ::-1])
+
+
 def mean_diagonal(gram: Floats) -> float:
     """Return the mean diagonal entry, the scale that relative ridge strengths refer to.
 

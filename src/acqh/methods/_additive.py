@@ -201,12 +201,16 @@ class StandardRows:
         """Return the transpose times (n_items, k)."""
         return np.asarray(self.factors * self.centred.transpose_times(right))
 
+    def cross(self, other: "StandardRows") -> Floats:
+        """Return the sum over items of this row times the other's, (n_features, n_others)."""
+        return np.asarray(self.factors * self.centred.cross(other.centred) * other.factors.T)
+
     def regress(self, targets: Floats, ridge: float) -> tuple[Floats, Floats]:
         """Return what predicts targets from rows as they were given: coefficients, intercept.
 
         Ridge regression on the standardised columns, without intercept of its own.
         """
-        gram = self.factors * self.centred.gram() * self.factors.T
+        gram = self.cross(self)
         found = self.factors * solve_spd(
             gram + ridge * np.eye(len(gram)), self.transpose_times(targets)
         )

@@ -5,11 +5,10 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.linalg
 
 from acqh._core.arrays import Floats, Matrix, is_sparse
 from acqh._core.errors import InvalidInputError, ViewError
-from acqh._core.linalg import RANK_TOLERANCE, factor_spd
+from acqh._core.linalg import factor_spd, principal_directions
 from acqh._core.random import RandomState, check_rng
 from acqh._core.validation import Interval
 from acqh.methods import _kernels
@@ -101,13 +100,6 @@ def update_factors(correlations: Floats, linked: Floats, basis: Floats, ratio: f
     """
     solve = factor_spd(basis @ basis.T + ratio * np.eye(len(basis)))
     return solve((correlations + ratio * linked).T).T
-
-
-def principal_directions(gram: Floats, n_directions: int) -> Floats:
-    """Return the eigenvectors of the largest eigenvalues, as far as those are not zero."""
-    values, vectors = scipy.linalg.eigh(gram, check_finite=False)
-    rank = int(np.sum(values > RANK_TOLERANCE * max(values[-1], 0.0)))
-    return np.ascontiguousarray(vectors[:, ::-1][:, : min(n_directions, rank)])
 
 
 def inverse_distances(rows: Matrix, centre: Floats) -> Floats:

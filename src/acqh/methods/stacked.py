@@ -1,12 +1,15 @@
 """Stacked quantizers: each codebook refines what the ones before leave over."""
 
+from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from acqh._core.arrays import Floats
-from acqh._core.errors import ViewError
+from acqh._core.errors import InvalidInputError, ViewError
+from acqh._core.linalg import principal_directions
 from acqh._core.random import RandomState, check_rng
+from acqh._core.validation import Interval
 from acqh.methods._additive import AdditiveMethod, StandardRows, regress_views
 from acqh.methods._training import read_training, share_weights
 from acqh.methods.registry import register
@@ -31,9 +34,9 @@ class Stacked(AdditiveMethod):
 
     Minimises ``||X - Z||²`` over codes and codebooks, whose sums of words are Z, with codes
     found greedily from the first codebook to the last. The method is for a single view; its use
-    across views is ours: X is one view, or all views side by side, standardised and weighted
-    the same, and each view predicts Z by ridge regression. Items are ranked by their distance
-    from what a query predicts.
+    across views is ours: X are the principal components of one view, or of all views side by
+    side, standardised and weighted the same, and each view predicts Z by ridge regression.
+    Items are ranked by their distance from what a query predicts.
 
     Parameters
     ----------
@@ -41,6 +44,8 @@ class Stacked(AdditiveMethod):
         From 1 to 15. An item takes as many bytes and one more, for its squared norm.
     codebook_size : int
         Words a codebook, from 2 to 256.
+    n_components : int, optional
+        Principal components that are quantized; None: all.
     feature_maps : mapping of str to feature map, feature map, or None
         For some views or, not as a mapping, for all of them.
     base_view : str, optional
@@ -67,7 +72,7 @@ class Stacked(AdditiveMethod):
     view_weights_ : dict of str to float
         All the same.
     n_components_ : int
-        Columns that are quantized.
+        As many as asked for, or as the features span.
     objective_ : list of float
         The error after each codebook that was added and each sweep; never rises.
     n_iter_ : int
@@ -83,6 +88,7 @@ class Stacked(AdditiveMethod):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **AdditiveMethod._parameter_constraints,
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "base_view": [str, None],
     }
 
@@ -91,6 +97,7 @@ class Stacked(AdditiveMethod):
         n_codebooks: int = 4,
         codebook_size: int = 256,
         *,
+        n_components: int | None = 64,
         feature_maps: Any = None,
         base_view: str | None = None,
         search: Literal["greedy", "beam", "icm", "beam+icm"] = "greedy",
@@ -101,6 +108,7 @@ class Stacked(AdditiveMethod):
     ) -> None:
         self.n_codebooks = n_codebooks
         self.codebook_size = codebook_size
+        self.n_components = n_components
         self.feature_maps = feature_maps
         self.base_view = base_view
         self.search = search
@@ -134,7 +142,7 @@ class Stacked(AdditiveMethod):
             for view, matrix in training.features.items()
         }
         found = fit_codebooks(
-            self._side_by_side(rows),
+            self._principal_components(rows),
             np.ones(training.n_items),
             self.n_codebooks,
             self.codebook_size,
@@ -154,11 +162,19 @@ class Stacked(AdditiveMethod):
         self.n_iter_ = len(self.objective_)
         return self
 
-    def _side_by_side(self, rows: dict[str, StandardRows]) -> Floats:
+    def _principal_components(self, rows: dict[str, StandardRows]) -> Floats:
+        """Return the leading components of the base view, or of all views side by side."""
         if self.base_view is not None:
             if self.base_view not in rows:
                 raise ViewError(
                     f"base_view is {self.base_view!r}, but the views are {sorted(rows)}"
                 )
             rows = {self.base_view: rows[self.base_view]}
-        return np.hstack([each.times(np.eye(each.n_features)) for each in rows.values()])
+        each = list(rows.values())
+        gram = np.block([[left.cross(right) for right in each] for left in each])
+        directions = principal_directions(gram, self.n_components or len(gram))
+        if directions.shape[1] == 0:
+            raise InvalidInputError("all features are constant, so there is nothing to quantize")
+        ends = np.cumsum([view.n_features for view in each])[:-1]
+        parts = zip(each, np.split(directions, ends), strict=True)
+        return np.asarray(np.sum([view.times(part) for view, part in parts], axis=0))
