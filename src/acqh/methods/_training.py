@@ -91,6 +91,16 @@ def read_training(
     if max_items is not None and len(data) > max_items:
         rows = np.sort(rng.choice(len(data), max_items, replace=False))
         data, matrix = data.subset(rows), matrix[rows]
+    return _map_views(method, data, matrix, data.label_names if needs_labels else (), rng)
+
+
+def _map_views(
+    method: BaseMethod,
+    data: MultiViewData,
+    labels: Matrix,
+    label_names: tuple[str, ...],
+    rng: np.random.Generator,
+) -> Training:
     params = method.get_params(deep=False)
     maps = fit_feature_maps(
         params["feature_maps"], data, rng=rng, n_anchors=params.get("n_anchors")
@@ -101,10 +111,10 @@ def read_training(
             for view, raw in data.views.items()
         },
         views=data.views,
-        labels=matrix,
+        labels=labels,
         feature_maps=maps,
         widths={view: raw.shape[1] for view, raw in data.views.items()},
-        label_names=data.label_names if needs_labels else (),
+        label_names=label_names,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
-from acqh._core.linalg import solve_spd
+from acqh._core.linalg import factor_spd, solve_spd
 from acqh._core.random import RandomState, check_rng
 from acqh._core.validation import Interval
 from acqh.methods._binary import LinearBinaryMethod, pack_signs
@@ -20,11 +20,6 @@ from acqh.methods.registry import register
 def update_basis(rows: CentredRows, V: Floats, ridge: float) -> Floats:
     """Minimise ``||F - V U||² + ridge ||U||²`` for U, (n_bits, n_features)."""
     return solve_spd(V.T @ V + ridge * np.eye(V.shape[1]), rows.transpose_times(V).T)
-
-
-def update_projection(gram: Floats, rows: CentredRows, V: Floats, ridge: float) -> Floats:
-    """Minimise ``||V - F P||² + ridge ||P||²`` for P, (n_features, n_bits)."""
-    return solve_spd(gram + ridge * np.eye(len(gram)), rows.transpose_times(V))
 
 
 def mix_views(
@@ -167,7 +162,13 @@ class CMFH(LinearBinaryMethod):
         training = read_training(self, views, labels, rng)
         weights = share_weights(self.view_weights, training.features)
         rows = {view: CentredRows(matrix) for view, matrix in training.features.items()}
-        grams = {view: each.gram() for view, each in rows.items()}
+        # F and the ridge stay, so what solves for P does.
+        solvers = {
+            view: factor_spd(
+                each.gram() + self.ridge / self.projection_weight * np.eye(each.n_features)
+            )
+            for view, each in rows.items()
+        }
         V = rng.random((training.n_items, self.n_bits))
         history = []
         for _ in range(self.max_iter):
@@ -175,10 +176,7 @@ class CMFH(LinearBinaryMethod):
                 view: update_basis(each, V, self.ridge / weights[view])
                 for view, each in rows.items()
             }
-            P = {
-                view: update_projection(grams[view], each, V, self.ridge / self.projection_weight)
-                for view, each in rows.items()
-            }
+            P = {view: solvers[view](each.transpose_times(V)) for view, each in rows.items()}
             mixes = mix_views(U, P, weights, self.projection_weight, self.ridge)
             V = np.sum([each.times(mixes[view]) for view, each in rows.items()], axis=0)
             history.append(self._objective(rows, U, P, V, weights))
