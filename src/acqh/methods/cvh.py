@@ -52,8 +52,8 @@ def couple_labels(views: Sequence[CentredRows], labels: Matrix) -> list[list[Flo
     supervised=False,
     code="binary",
     modes=("hashed", "unified"),
-    reconstruction="the relaxed problem of the label graph, and leaving out directions that the "
-    "features do not span",
+    reconstruction="The relaxed problem of the label graph, and leaving out directions that the "
+    "features do not span, are ours.",
 )
 class CVH(LinearBinaryMethod):
     """Cross-view hashing: the directions in which the views agree best.
