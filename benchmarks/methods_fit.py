@@ -6,8 +6,9 @@ bits; a method without codes does the same at both lengths. A number of bits tha
 carry is answered with fewer, as the method warns. All other settings are the defaults: methods
 that are quadratic in the items thus draw their own documented subset.
 
-Every method is fitted in turn, and `acqh` again before each, so that a ratio compares two fits of
-the same moment. Whatever torch or BLAS would run in threads is kept to one.
+Seconds are those that all threads of the process spent computing, which other work on the machine
+disturbs less than the time on the clock; BLAS and torch are kept to one thread. Of a quick fit the
+best of two counts, of `acqh` the best of those before, between and after the others.
 """
 
 import argparse
@@ -23,35 +24,41 @@ import acqh
 
 N_ITEMS = 5000
 BITS = (16, 64)
+# A fit that takes less is done twice.
+QUICK_SECONDS = 5.0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=N_ITEMS)
     parser.add_argument("--full", action="store_true", help="as many items as MIRFlickr has")
-    parser.add_argument("--methods", nargs="*", default=acqh.methods.list())
+    parser.add_argument("--bits", nargs="+", type=int, default=BITS)
+    parser.add_argument("--methods", nargs="+", default=acqh.methods.list())
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     data = acqh.make_like(
         "mirflickr25k", None if arguments.full else arguments.items, random_state=0
     )
     with threadpool_limits(1):
-        results = {bits: measure(data, bits, arguments.methods) for bits in BITS}
+        results = {bits: measure(data, bits, arguments.methods) for bits in arguments.bits}
     print(json.dumps({"benchmark": "methods_fit", "n_items": len(data), "bits": results}))
 
 
 def measure(data: Any, n_bits: int, names: list[str]) -> dict[str, Any]:
-    small = data.subset(range(500))
-    make("acqh", n_bits).fit(small)  # compile and warm up
-    found = {}
-    for name in names:
-        base = min(fit_seconds("acqh", n_bits, data) for _ in range(2))
-        seconds = fit_seconds(name, n_bits, data)
-        if seconds < 5.0:
-            seconds = min(seconds, fit_seconds(name, n_bits, data))
-        found[name] = {"seconds": round(seconds, 3), "ratio": round(seconds / base, 2)}
-        print(n_bits, name, found[name], file=sys.stderr)
-    return found
+    make("acqh", n_bits).fit(data.subset(range(500)))  # compiles what is to be compiled
+    others = [name for name in names if name != "acqh"]
+    middle = len(others) // 2
+    seconds: dict[str, float] = {}
+    for name in ["acqh", *others[:middle], "acqh", *others[middle:], "acqh"]:
+        best = min(seconds.get(name, float("inf")), fit_seconds(name, n_bits, data))
+        if best < QUICK_SECONDS:
+            best = min(best, fit_seconds(name, n_bits, data))
+        seconds[name] = best
+        print(f"{n_bits} bits: {name} {best:.2f} s", file=sys.stderr)
+    return {
+        name: {"seconds": round(spent, 3), "ratio": round(spent / seconds["acqh"], 2)}
+        for name, spent in seconds.items()
+    }
 
 
 def make(name: str, n_bits: int) -> Any:
@@ -69,9 +76,9 @@ def make(name: str, n_bits: int) -> Any:
 
 def fit_seconds(name: str, n_bits: int, data: Any) -> float:
     method = make(name, n_bits)
-    started = time.perf_counter()
+    started = time.process_time()
     method.fit(data)
-    return time.perf_counter() - started
+    return time.process_time() - started
 
 
 if __name__ == "__main__":
