@@ -39,7 +39,8 @@ check: $(VENV)/.dev  ## formatter, linter, strict types, layer rules, docs
 	$(BIN)/sphinx-build --fail-on-warning --quiet docs docs/_build/html
 
 bench: $(VENV)/.bench  ## every benchmark, one JSON line each
-	@for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+	@failed=; for script in benchmarks/*.py; do $(BIN)/python $$script || failed="$$failed $$script"; done; \
+	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
 docs: $(VENV)/.dev  ## the documentation, in docs/_build/html
 	$(BIN)/sphinx-build --fail-on-warning docs docs/_build/html

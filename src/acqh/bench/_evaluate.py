@@ -75,8 +75,8 @@ def evaluate(
     split : Split
         Of these data.
     database : {"learnt", "hashed", "unified"}, optional
-        What database items are coded from; by default their labels where the protocol gives
-        them, and the searched view alone where it does not.
+        What database items are coded from. By default, where the protocol gives their labels,
+        the way of the method's own paper; elsewhere the searched view alone.
 
     Returns
     -------
@@ -99,7 +99,7 @@ def evaluate(
     """
     parts = split.parts(data)
     if database is None:
-        database = "learnt" if parts.database.labels is not None else "hashed"
+        database = method.info.modes[0] if parts.database.labels is not None else "hashed"
     if database not in get_args(DatabaseMode):
         raise InvalidInputError(f"database must be learnt, hashed or unified, not {database!r}")
     if database == "learnt" and parts.database.labels is None:

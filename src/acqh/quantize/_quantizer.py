@@ -52,7 +52,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     codebooks_ : (n_codebooks, codebook_size, n_components)
         float32 if trained on float32, else float64, which is also the precision of `encode`.
         Training itself is done in float64.
-    history_ : (n_iter_,) float64
+    history_ : (n_steps,) float64
         Weighted error after each codebook that was added and each sweep; never rises.
     n_iter_ : int
     n_features_in_ : int
