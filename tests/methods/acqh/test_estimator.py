@@ -1,3 +1,4 @@
+import tracemalloc
 import warnings
 from itertools import pairwise
 
@@ -369,3 +370,31 @@ def test_a_failed_fit_leaves_the_model_as_it_was(data, model):
         before.partial_fit({"image": data.views["image"]}, data.labels)
     np.testing.assert_array_equal(before.codebooks_, kept)
     assert before.stats_.n_items == len(data)
+
+
+def test_codebooks_learnt_from_the_most_frequent_sets_code_all_of_them(data, monkeypatch):
+    from acqh.methods.acqh import _solve
+
+    whole = acqh.ACQH(5, **SMALL).fit(data)
+    monkeypatch.setattr(_solve, "MAX_TRAINED_SETS", len(whole.label_codes_) // 2)
+    half = acqh.ACQH(5, **SMALL).fit(data)
+    assert half.label_codes_.shape == whole.label_codes_.shape
+    assert half.lower_bound_ == pytest.approx(whole.lower_bound_)
+    assert half.lower_bound_ <= half.objective_[-1] < 1.01 * whole.objective_[-1]
+    assert half.n_iter_ == 0
+
+
+@pytest.mark.slow
+def test_tens_of_thousands_of_label_sets_are_fitted_in_bounded_memory():
+    rng = np.random.default_rng(0)
+    labels = (rng.random((40_000, 40)) < 0.15).astype(np.uint8)
+    X = (labels @ rng.normal(size=(40, 12)) + rng.normal(size=(40_000, 12))).astype(np.float32)
+    model = acqh.ACQH(8, n_codebooks=1, codebook_size=32, max_iter=1, random_state=0)
+    tracemalloc.start()
+    model.fit({"image": X}, labels)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    n_sets = len(model.label_codes_)
+    assert n_sets > 30_000
+    assert peak < 0.2 * n_sets**2 * 8
+    assert np.isfinite(model.objective_).all()

@@ -9,17 +9,19 @@ import numpy as np
 import scipy.linalg
 from sklearn.exceptions import ConvergenceWarning
 
-from acqh._core.arrays import Array, Floats
+from acqh._core.arrays import Array, Floats, Ints
 from acqh._core.linalg import solve_spd
 from acqh.methods.acqh import _alternating
 from acqh.methods.acqh._predictions import Predictor, draw_predictions, make_predictor
 from acqh.methods.acqh._problem import Problem, fit_label_terms, lower_bound, objective
 from acqh.methods.acqh._spectral import solve_spectral
-from acqh.quantize import decode, fit_codebooks
+from acqh.quantize import decode, fit_codebooks, search_codes
 from acqh.stats import Regression, ViewStatistics
 
 # Predicted code vectors that are drawn for each way of seeing an item.
 _DRAWS = 1024
+# Codebooks are learnt from at most so many label sets, the most frequent; all of them are coded.
+MAX_TRAINED_SETS = 16_384
 
 
 @dataclass(frozen=True)
@@ -131,11 +133,12 @@ def _solve_spectral(
     maps = solve_spectral(problem, settings.n_components)
     predictors = {name: make_predictor(it, maps.target_map) for name, it in regressions.items()}
     targets = problem.embeddings @ maps.target_map
-    points: list[Floats] = [targets]
-    weights: list[Floats] = [problem.counts]
+    trained_on = _most_frequent(problem.counts)
+    points: list[Floats] = [targets[trained_on]]
+    weights: list[Floats] = [problem.counts[trained_on]]
     if settings.codebooks_from == "predictions":
         # The label sets are coded along, but have no say.
-        weights = [np.zeros(len(targets))]
+        weights = [np.zeros(len(trained_on))]
     if settings.codebooks_from != "labels":
         drawn = draw_predictions(views, predictors, _DRAWS, rng)
         points.append(drawn)
@@ -144,9 +147,10 @@ def _solve_spectral(
     values: list[float] = []
 
     def record(codebooks: Floats, codes: Array) -> None:
-        vectors = decode(codes[: len(targets)], codebooks)
-        label_map, drift = fit_label_terms(problem, vectors)
-        values.append(objective(problem, maps.query_map, vectors, label_map, drift))
+        if len(codes) >= len(targets):
+            vectors = decode(codes[: len(targets)], codebooks)
+            label_map, drift = fit_label_terms(problem, vectors)
+            values.append(objective(problem, maps.query_map, vectors, label_map, drift))
 
     trained = fit_codebooks(
         np.concatenate(points),
@@ -158,16 +162,31 @@ def _solve_spectral(
         rng=rng,
         callback=record,
     )
+    codes = trained.codes[: len(trained_on)]
+    if len(trained_on) < len(targets):
+        # The codes found in training may be better than those of a search.
+        start = search_codes(targets, trained.codebooks, n_threads=None)
+        start[trained_on] = codes
+        codes = start
+        values.clear()
+        record(trained.codebooks, codes)
     return Solution(
         **_query_maps(regressions, maps.query_map),
         predictors=predictors,
         target_map=maps.target_map,
         codebooks=trained.codebooks,
-        label_codes=trained.codes[: len(targets)],
+        label_codes=codes,
         metric=np.eye(maps.target_map.shape[1]),
         objective=values,
         lower_bound=lower_bound(problem, settings.n_components),
     ).padded(settings.n_components)
+
+
+def _most_frequent(counts: Floats) -> Ints:
+    """Return the label sets that codebooks are learnt from: all, or the most frequent."""
+    if len(counts) <= MAX_TRAINED_SETS:
+        return np.arange(len(counts))
+    return np.sort(np.argsort(-counts, kind="stable")[:MAX_TRAINED_SETS])
 
 
 def _solve_alternating(
