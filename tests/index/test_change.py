@@ -248,6 +248,13 @@ def test_a_filter_may_leave_nothing():
         assert index.search([[1.0, 0.0]], 2, filter=filter_).counts.tolist() == [0]
 
 
+def test_a_search_does_not_wait_for_a_change():
+    index = CodeIndex(CODEBOOKS).add(random_codes(3))
+    with index._change:
+        assert index.search([[1.0, 0.0]], 2).counts.tolist() == [2]
+        assert len(index) == 3
+
+
 def test_searches_during_changes_are_exact_for_a_published_state():
     """Every answer must be that of one of the states, and never of an earlier one than before."""
     rng = np.random.default_rng(0)

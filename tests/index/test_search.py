@@ -50,6 +50,10 @@ def cases(draw):
     queries = rng.standard_normal((draw(st.integers(0, 4)), n_components))
     if draw(st.booleans()):
         codebooks, queries = np.round(2 * codebooks), np.round(queries)
+    # Large parts that cancel, and magnitudes near both ends of float32, make rounding matter.
+    codebooks[::2] += draw(st.sampled_from([0, 1e3, 1e7]))
+    codebooks[1::2] -= draw(st.sampled_from([0, 1e3, 1e7]))
+    codebooks *= draw(st.sampled_from([1, 1e-42, 1e-20, 1e20]))
     return codebooks, codes, queries, draw(st.integers(1, n_items + 3))
 
 

@@ -83,7 +83,8 @@ def as_queries(queries: Any, n_components: int) -> Floats:
             f"queries have shape {array.shape}; give a row of {n_components} components for each"
         )
     with np.errstate(over="ignore"):
-        single = np.ascontiguousarray(array, dtype=np.float32)
+        # A copy, so that what the caller does with the array during the search does not matter.
+        single = np.array(array, dtype=np.float32, order="C")
     row = first_bad_row(single)
     if row is not None:
         raise InvalidInputError(f"query {row} has a value that is NaN, infinite or beyond float32")

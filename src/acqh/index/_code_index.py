@@ -15,7 +15,7 @@ from acqh.index._result import SearchResult
 from acqh.index._search import Target, search_targets
 from acqh.index._segment import CodeSegment
 from acqh.index._snapshot import ALL_ROWS, Snapshot, pack_bits
-from acqh.index._stored import read_array, require
+from acqh.index._stored import frozen, read_array, require
 
 # Where a filter leaves at most one row in this many, they are copied out before the search.
 _RESTRICT_PART = 16
@@ -61,7 +61,7 @@ class CodeIndex(BaseIndex[CodeSegment]):
         super().__init__()
         self._codebooks = as_codebooks(codebooks)
         # Words last, so that a table is filled along contiguous memory.
-        self._words = np.ascontiguousarray(self._codebooks.transpose(0, 2, 1))
+        self._words = frozen(self._codebooks.transpose(0, 2, 1))
 
     def __repr__(self) -> str:
         m, n, dim = self._codebooks.shape
