@@ -2,6 +2,7 @@
 
 import threading
 from itertools import pairwise
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from hypothesis.stateful import (
 
 from acqh import CodeIndex
 from acqh._core.errors import DuplicateIdError, InvalidInputError, UnknownIdError
-from acqh.index import _twins
+from acqh.index import _snapshot, _twins
 
 CODEBOOKS = np.round(np.random.default_rng(0).standard_normal((3, 5, 2)) * 2)
 WORDS = CODEBOOKS.astype(np.float32).transpose(0, 2, 1)
@@ -45,12 +46,17 @@ queries = st.lists(st.integers(-3, 3), min_size=2, max_size=2)
 class IndexMachine(RuleBasedStateMachine):
     """An index and a dictionary go through the same changes; searches must agree."""
 
-    @initialize(texts=st.booleans())
-    def start(self, texts):
+    @initialize(texts=st.booleans(), small=st.sampled_from([1, 8, 1024]))
+    def start(self, texts, small):
+        self.few_parts = mock.patch.object(_snapshot, "_SMALL", small)
+        self.few_parts.start()
         self.texts = texts
         self.index = CodeIndex(CODEBOOKS)
         self.items = {}
         self.gone = set()
+
+    def teardown(self):
+        self.few_parts.stop()
 
     def name(self, number):
         return f"item {number}" if self.texts else number
@@ -168,12 +174,20 @@ def test_membership_and_reconstruction():
         index.reconstruct("c")
 
 
-def test_parts_shrink_by_half_however_items_are_added():
+def test_parts_shrink_by_half_however_items_are_added(monkeypatch):
+    monkeypatch.setattr(_snapshot, "_SMALL", 1)
     index = CodeIndex(CODEBOOKS)
     for start in range(200):
         index.add(random_codes(1 + start % 3, seed=start))
         sizes = [part.n_live for part in index._snapshot.parts]
         assert all(2 * after <= before for before, after in pairwise(sizes))
+
+
+def test_items_added_one_by_one_lie_in_one_small_part():
+    index = CodeIndex(CODEBOOKS)
+    for number in range(50):
+        index.add(random_codes(1, seed=number))
+    assert [part.n_live for part in index._snapshot.parts] == [50]
 
 
 def test_removed_items_give_back_their_memory():
@@ -255,8 +269,10 @@ def test_a_search_does_not_wait_for_a_change():
         assert len(index) == 3
 
 
-def test_searches_during_changes_are_exact_for_a_published_state():
+@pytest.mark.parametrize("small", [1, 1024])
+def test_searches_during_changes_are_exact_for_a_published_state(small, monkeypatch):
     """Every answer must be that of one of the states, and never of an earlier one than before."""
+    monkeypatch.setattr(_snapshot, "_SMALL", small)
     rng = np.random.default_rng(0)
     index = CodeIndex(CODEBOOKS)
     items, states = {}, [{}]

@@ -3,10 +3,11 @@
 A change makes a new snapshot that shares all untouched parts with the one before. Rows are numbered
 through all parts, in order of insertion, removed ones included until their part is written anew.
 
-Parts are joined so that each is at least twice as large as the next: there are at most about
-``log2(n)`` of them, and an item is moved at most that many times, so adding n items in any number
-of calls costs ``O(n log n)`` in all. A part is also written anew once half of its rows are gone,
-which costs a constant for each removal.
+Parts are joined so that each is at least twice as large as the next, and none but the last has
+fewer than 1,024 items. So there are at most about ``log2(n / 1024)`` of them, and an item is moved
+at most that many times after the first joins of small parts, which move fewer than 1,024 items a
+call. A part is also written anew once half of its rows are gone, which costs a constant for each
+removal.
 
 This is the seam to files: a snapshot is its parts, its kind of ids and its next number, and
 ``Part.to_arrays`` and ``Part.from_arrays`` turn a part into named arrays and a small dictionary
@@ -37,6 +38,8 @@ from acqh.index._stored import read_array, read_count, require
 # Rows are numbered in four bytes.
 MAX_ROWS = 2**32
 _GROWTH = 2
+# Smaller parts are joined with the next whatever its size: they cost a search more than a join.
+_SMALL = 1024
 # No bits at all: every row is there.
 ALL_ROWS = np.empty(0, dtype=np.uint8)
 ALL_ROWS.setflags(write=False)
@@ -281,7 +284,7 @@ def _settled(parts: Sequence[Part[S]]) -> tuple[Part[S], ...]:
             continue
         settled.append(part)
         tail = [settled.pop()]
-        while settled and settled[-1].n_live < _GROWTH * sum(p.n_live for p in tail):
+        while settled and settled[-1].n_live < max(_GROWTH * sum(p.n_live for p in tail), _SMALL):
             tail.insert(0, settled.pop())
         if len(tail) > 1 or 2 * tail[0].n_live <= tail[0].segment.n_rows:
             tail = [Part.join(tail)]

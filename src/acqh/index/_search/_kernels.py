@@ -53,6 +53,7 @@ def pack_key(score: Any, row: Any) -> Any:
 
 @njit(**_INLINE)
 def key_score(key: Any) -> Any:
+    """Return the score that was packed into a key."""
     bits = np.uint32(key >> _HALF)
     if bits >> _SIGN == 0:
         bits = np.uint32(_MAGNITUDE - bits)
@@ -199,6 +200,7 @@ def _head_score(table: Array, runs: Runs, score: Any, b: Any) -> Any:
 
 @njit(**_INLINE)
 def is_allowed(allowed: Array, row: Any) -> Any:
+    """Whether a row's bit is set; no bits at all allow every row."""
     byte = np.uint64(row) >> np.uint64(3)
     if byte >= np.uint64(allowed.shape[0]):
         return allowed.shape[0] == 0
