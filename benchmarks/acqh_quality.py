@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 import acqh
@@ -31,7 +32,11 @@ def main() -> None:
 
 
 def labelled(
-    model: acqh.ACQH, data: acqh.MultiViewData, split: Any, what: str, goal: tuple[float, float]
+    model: acqh.ACQH,
+    data: acqh.MultiViewData,
+    split: Any,
+    what: str,
+    goal: tuple[float, float] | None = None,
 ) -> dict[str, Any]:
     rows = {row.direction: row for row in evaluate(model, data, split)}
     found = [rows[direction].map_all for direction in DIRECTIONS]
@@ -42,7 +47,7 @@ def labelled(
         "bytes_per_item": model.bytes_per_item,
         "map_all": [round(value, 4) for value in found],
         "goal": goal,
-        "reached": all(value >= limit for value, limit in zip(found, goal, strict=True)),
+        "reached": None if goal is None else bool(np.all(np.asarray(found) >= goal)),
         "n_codes": rows[DIRECTIONS[0]].n_codes,
         "optimality_gap_percent": round(100 * model.optimality_gap_, 5),
     }
@@ -84,13 +89,27 @@ def mirflickr(data_dir: str | None) -> Iterator[dict[str, Any]]:
     data = acqh.load_dataset("mirflickr25k", data_dir)
     maps = {"text": TagSVD(500, random_state=0)}
     split = make_split(data, "labelled", seed=0)
-    for n_components in (32, 8):
+    for n_components, goal in ((32, (0.755, 0.83)), (8, None)):
         model = acqh.ACQH(n_components, similarity="dot", feature_maps=maps, random_state=0)
         what = f"linear, dot, K={n_components}, m=4"
-        yield labelled(model, data, split, what, (0.755, 0.83))
+        yield labelled(model, data, split, what, goal)
+    control = acqh.methods.get("label-ridge")(ridge="auto", feature_maps=maps)
+    yield from of_control(control, data)
     one = acqh.ACQH(16, n_codebooks=1, similarity="shared", feature_maps=maps, random_state=0)
     yield labelled(one, data, split, "linear, shared, K=16, m=1", (0.78, 0.865))
     yield from unlabelled(data, maps)
+
+
+def of_control(control: Any, data: acqh.MultiViewData) -> Iterator[dict[str, Any]]:
+    for protocol, database in (("labelled", "learnt"), ("unlabelled", "unified")):
+        rows = evaluate(clone(control), data, make_split(data, protocol, seed=0), database=database)
+        yield {
+            "data": data.name,
+            "protocol": protocol,
+            "setting": f"label-ridge (control), ridge auto, database {database}",
+            "bytes_per_item": rows[0].bytes_per_item,
+            "map_all": [round(row.map_all, 4) for row in rows],
+        }
 
 
 def unlabelled(data: acqh.MultiViewData, maps: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -115,8 +134,8 @@ def unlabelled(data: acqh.MultiViewData, maps: dict[str, Any]) -> Iterator[dict[
             "setting": f"linear, shared, K=32, m={n_codebooks}, both views of the database",
             "bytes_per_item": n_codebooks,
             **record,
-            "goal": "within 0.002 of real-valued at 4 bytes",
-            "reached": bool(lost.max() <= 0.002),
+            "goal": "within 0.002 of real-valued" if n_codebooks == 4 else None,
+            "reached": bool(lost.max() <= 0.002) if n_codebooks == 4 else None,
         }
 
 

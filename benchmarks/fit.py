@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from acqh.methods.acqh._problem import Problem
 from acqh.stats import Statistics, regress
 
 N_ITEMS = 184_577
+# The paper stops "under 40 iterations".
+PAPER_SWEEPS = 40
 SETTINGS = {"n_codebooks": 4, "random_state": 0}
 
 
@@ -37,14 +40,15 @@ def measure(n_items: int) -> dict[str, object]:
     image, text = views["image"], views["text"]
     wide = text.astype(np.float64)
     acqh.ACQH(32, **SETTINGS).fit({k: v[:500] for k, v in views.items()}, labels[:500])
+    # First of all: later fits reuse memory that earlier ones have freed.
+    peak = peak_bytes(lambda: acqh.ACQH(32, **SETTINGS).fit(views, labels))
     fits, products, narrow = [], [], []
     for _ in range(3):
         fits.append(seconds(lambda: acqh.ACQH(32, **SETTINGS).fit(views, labels)))
         narrow.append(seconds(lambda: (image.T @ image, wide.T @ wide)))
         products.append(seconds(lambda: (gram64(image), wide.T @ wide)))
-    peak = peak_bytes(lambda: acqh.ACQH(32, **SETTINGS).fit(views, labels))
     stats = Statistics.of(views, labels)
-    by_items = time_alternating(stats, labels)
+    by_items = time_alternating(stats, views, labels)
     sizes = [n_items // 8, n_items // 4, n_items // 2, n_items]
     fit = min(fits)
     return {
@@ -98,10 +102,16 @@ def gram64(matrix: np.ndarray) -> np.ndarray:
     return total
 
 
-def time_alternating(stats: Statistics, labels: np.ndarray) -> dict[str, float]:
-    """Time sweeps of Algorithm 1 with one row an item; the number of sweeps is that of a fit."""
-    n_sweeps = acqh.ACQH(32, n_codebooks=4, random_state=0, **acqh.paper_settings())
-    sweeps = n_sweeps.set_params(max_iter=100, tol=1e-5).fit_stats(stats).n_iter_
+def time_alternating(
+    stats: Statistics, views: dict[str, Any], labels: np.ndarray
+) -> dict[str, float]:
+    """Time sweeps of Algorithm 1 with one row an item, and the paper's 40 of them.
+
+    Each sweep projects all items anew, as eqs. 13 and 16 have it; the code search is our
+    compiled one, so a plain transcription would take longer.
+    """
+    model = acqh.ACQH(32, n_codebooks=4, random_state=0, **acqh.paper_settings())
+    needed = model.set_params(max_iter=100).fit_stats(stats).n_iter_
     L = labels.astype(np.float64)
     sets = stats.label_sets.matrix().astype(np.float64)
     found = [regress(view, sets, 0.0, fit_intercept=False) for view in stats.views.values()]
@@ -110,11 +120,17 @@ def time_alternating(stats: Statistics, labels: np.ndarray) -> dict[str, float]:
         L, L, np.ones(len(L)), sum(f.agreement for f in found), 2 * np.sum(gram**2), 1e-4, 1e-2
     )
     state = _alternating.random_start(problem, 32, 4, 256, np.random.default_rng(0))
-    once = best(lambda: _alternating.sweep(problem, state), repeats=2)
+
+    def sweep() -> None:
+        for view, regression in zip(views.values(), found, strict=True):
+            labels.T @ (view @ (regression.coefficients @ state.query_map).astype(np.float32))
+        _alternating.sweep(problem, state)
+
+    once = best(sweep)
     return {
         "alternating_sweep_seconds": round(once, 3),
-        "alternating_sweeps": sweeps,
-        "alternating_seconds": round(once * sweeps, 2),
+        "alternating_sweeps_needed": needed,
+        "alternating_seconds": round(once * PAPER_SWEEPS, 2),
     }
 
 
