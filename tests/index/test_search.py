@@ -79,10 +79,10 @@ def test_search_equals_brute_force_for_every_shape(case):
 def test_search_equals_brute_force_for_every_layout(case, data):
     codebooks, codes, queries, k = case
     digits = data.draw(layouts(codebooks.shape[0], codebooks.shape[1]))
-    grouped_from = data.draw(st.sampled_from([1, 10**6]))
+    grouped = data.draw(st.booleans())
     with (
         mock.patch.object(_segment, "_choose_digits", return_value=digits),
-        mock.patch.object(_segment, "_GROUPED_FROM", grouped_from),
+        mock.patch.object(_segment, "_grouping_pays", return_value=grouped),
     ):
         result = CodeIndex(codebooks).add(codes).search(queries, k)
     assert_exact(result, codebooks, codes, queries, k)

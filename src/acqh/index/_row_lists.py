@@ -15,6 +15,17 @@ _MORE = 1 << _BITS
 _MAX_BYTES = 5
 
 
+def gap_size(gap: int) -> int:
+    """Return how many bytes a gap takes.
+
+    Examples
+    --------
+    >>> gap_size(127), gap_size(128)
+    (1, 2)
+    """
+    return max(1, -(-int(gap).bit_length() // _BITS))
+
+
 def pack_lists(rows: Ints, list_starts: Ints) -> tuple[Array, Array]:
     """Store lists of rows as gaps.
 

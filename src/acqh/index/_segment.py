@@ -14,11 +14,12 @@ import numpy as np
 from acqh._core.arrays import Array, Bools, Ints
 from acqh._core.errors import CorruptBundleError
 from acqh.index._checks import MAX_CODEBOOK_SIZE, MAX_CODEBOOKS
-from acqh.index._row_lists import pack_lists, unpack_lists
+from acqh.index._row_lists import gap_size, pack_lists, unpack_lists
 from acqh.index._search._types import Runs
 from acqh.index._stored import check_rising, frozen, read_array, read_count, require
 
-# Codes are grouped where at least this many items share one, on average.
+_ROW_BYTES = 4
+# Reading lists is worth it where at least this many items share a code, on average.
 _GROUPED_FROM = 2
 # Lists of more rows might not fit what a 32-bit number can point into.
 _MAX_GROUPED = 2**32 // 5
@@ -120,8 +121,8 @@ class CodeSegment:
         gap_starts = gaps = np.empty(0, dtype=np.uint8)
         is_first = np.ones(len(codes), dtype=bool)
         is_first[1:] = (codes[1:] != codes[:-1]).any(axis=1)
-        n_distinct = np.count_nonzero(is_first)
-        if n_distinct * _GROUPED_FROM <= len(codes) <= _MAX_GROUPED and n_distinct:
+        n_distinct = int(np.count_nonzero(is_first))
+        if len(codes) > 0 and _grouping_pays(len(codes), n_distinct, n_codebooks, codebook_size):
             list_starts = np.flatnonzero(is_first)
             gaps, gap_starts = pack_lists(rows, list_starts)
             codes, rows = codes[list_starts], rows[:0]
@@ -284,6 +285,20 @@ def _digits_a_side(codebook_size: int) -> int:
     while 1 < codebook_size ** (digits + 1) <= MAX_CODEBOOK_SIZE:
         digits += 1
     return digits
+
+
+def _grouping_pays(n_items: int, n_distinct: int, n_codebooks: int, codebook_size: int) -> bool:
+    """Whether to keep each code once, with a list of rows: many share one, and it takes less."""
+
+    def entry_bytes(n_entries: int) -> int:
+        digits = _choose_digits(n_entries, n_codebooks, codebook_size)
+        return n_entries * (n_codebooks - sum(digits) + _ROW_BYTES)
+
+    if n_distinct * _GROUPED_FROM > n_items or n_items > _MAX_GROUPED:
+        return False
+    # The mean gap between rows of one code is about the number of codes.
+    gap_bytes = n_items * gap_size(n_distinct)
+    return entry_bytes(n_distinct) + gap_bytes < entry_bytes(n_items)
 
 
 def _choose_digits(n_entries: int, n_codebooks: int, codebook_size: int) -> tuple[int, int]:
