@@ -1,7 +1,10 @@
 """Fixtures every room's tests may use."""
 
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,3 +18,25 @@ def data_dir() -> Path:
         if candidate and (Path(candidate) / "wiki.npz").is_file():
             return Path(candidate)
     pytest.skip("real data not found: set ACQH_DATA to the folder that holds wiki.npz")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """Give Playwright's browser object on the system's Chromium; skip where there is none.
+
+    Where ``CI`` is set its absence is a failure. One browser serves a module, no longer: while it
+    runs, this thread has a running event loop, so tests beside it cannot call ``asyncio.run``.
+    """
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        message = "no chromium on the PATH: pages are not checked in a browser"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # Chromium refuses its sandbox to root, and containers often are; pages are our own.
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
