@@ -1,9 +1,11 @@
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acqh.quantize import (
     decode,
+    improve_codebooks,
     least_squares_codebooks,
     lookup_tables,
     quantization_errors,
@@ -76,13 +78,48 @@ def test_least_squares_codebooks_reach_the_lowest_error(
     assert after <= lowest + 1e-6 * before
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=80, deadline=None)
 @shapes
-def test_words_without_weight_keep_their_value(seed, n_items, n_codebooks, n_words, n_components):
+def test_every_step_towards_least_squares_lowers_the_error(
+    seed, n_items, n_codebooks, n_words, n_components
+):
     targets, weights, codes, codebooks = make_problem(
         seed, n_items, n_codebooks, n_words, n_components
     )
-    found = least_squares_codebooks(targets, weights, codes, codebooks)
+    start = weighted_error(targets, weights, codes, codebooks)
+    errors = [
+        weighted_error(
+            targets,
+            weights,
+            codes,
+            improve_codebooks(targets, weights, codes, codebooks, n_steps=n),
+        )
+        for n in range(5)
+    ]
+    assert errors[0] == start
+    assert np.all(np.diff(errors) <= 1e-12 * start)
+
+
+@settings(max_examples=50, deadline=None)
+@shapes
+def test_enough_steps_reach_least_squares(seed, n_items, n_codebooks, n_words, n_components):
+    targets, _, codes, codebooks = make_problem(seed, n_items, n_codebooks, n_words, n_components)
+    weights = np.ones(n_items)
+    improved = improve_codebooks(targets, weights, codes, codebooks, n_steps=100)
+    solved = least_squares_codebooks(targets, weights, codes, codebooks)
+    np.testing.assert_allclose(decode(codes, improved), decode(codes, solved), atol=1e-5)
+
+
+@pytest.mark.parametrize("solve", [least_squares_codebooks, improve_codebooks])
+@settings(max_examples=50, deadline=None)
+@shapes
+def test_words_without_weight_keep_their_value(
+    solve, seed, n_items, n_codebooks, n_words, n_components
+):
+    targets, weights, codes, codebooks = make_problem(
+        seed, n_items, n_codebooks, n_words, n_components
+    )
+    found = solve(targets, weights, codes, codebooks)
     used = (weights @ indicator(codes, n_words) > 0).reshape(n_codebooks, n_words)
     np.testing.assert_array_equal(found[~used], codebooks[~used])
 

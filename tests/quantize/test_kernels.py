@@ -148,3 +148,25 @@ def test_ordered_bits_order_as_their_floats(dtype):
     assert keys == sorted(keys)
     assert keys[-1] < top
     assert [_kernels._ordered(key(value), top, sign) for value in keys] == bits.tolist()
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n_items=st.integers(1, 20),
+    n_codebooks=st.integers(1, 4),
+    n_words=st.integers(1, 6),
+    n_components=st.integers(1, 5),
+)
+def test_the_normal_product_is_that_of_the_indicator_matrix(
+    seed, n_items, n_codebooks, n_words, n_components
+):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, n_words, (n_items, n_codebooks)).astype(np.uint8)
+    weights = rng.random(n_items)
+    words = rng.normal(size=(n_codebooks, n_words, n_components))
+    product = np.full_like(words, np.nan)
+    _kernels.normal_product(codes, weights, words, product)
+    chosen = np.concatenate([np.eye(n_words)[column] for column in codes.T], axis=1)
+    twin = chosen.T @ (weights[:, None] * (chosen @ words.reshape(-1, n_components)))
+    np.testing.assert_allclose(product, twin.reshape(words.shape), atol=1e-12)

@@ -2,6 +2,7 @@
 
 from acqh.quantize._codebooks import (
     decode,
+    improve_codebooks,
     least_squares_codebooks,
     lookup_tables,
     quantization_errors,
@@ -17,6 +18,7 @@ __all__ = [
     "QuantizerFit",
     "decode",
     "fit_codebooks",
+    "improve_codebooks",
     "least_squares_codebooks",
     "lookup_tables",
     "quantization_errors",

@@ -282,3 +282,32 @@ def _shrink(
             block[i] = min(block[i], nearest[i])
             error += weight[i] * block[i]
     return error
+
+
+@njit(cache=True, nogil=True)
+def normal_product(codes: Ints, weights: Floats, words: Floats, product: Floats) -> None:
+    """Write ``A^T W A`` times words, with A the 0/1 matrix of chosen words.
+
+    Parameters
+    ----------
+    codes : (n_items, n_codebooks)
+    weights : (n_items,)
+    words, product : (n_codebooks, codebook_size, n_components)
+    """
+    n_items, n_codebooks = codes.shape
+    n_components = words.shape[2]
+    vector = np.empty(n_components)
+    product[:] = 0.0
+    for i in range(n_items):
+        vector[:] = 0.0
+        for s in range(n_codebooks):
+            word = words[s, codes[i, s]]
+            for k in range(n_components):
+                vector[k] += word[k]
+        weight = weights[i]
+        for k in range(n_components):
+            vector[k] *= weight
+        for s in range(n_codebooks):
+            total = product[s, codes[i, s]]
+            for k in range(n_components):
+                total[k] += vector[k]

@@ -5,9 +5,12 @@ import numpy as np
 from acqh._core.arrays import Floats, Ints
 from acqh.quantize import _kernels
 from acqh.quantize._codebooks import sum_by_word
-from acqh.quantize._search import search_codes
 
-MAX_LLOYD = 10
+MAX_LLOYD = 5
+# Points tried for each seed; more make a better start, which sweeps over all codebooks soon forget.
+_TRIALS = 3
+# Distances from all words are kept for so many points at a time.
+_BLOCK_ROWS = 4096
 
 
 def weighted_kmeans(
@@ -28,7 +31,7 @@ def weighted_kmeans(
     n_words : int
         From 1 to 256.
     rng : Generator
-    max_iter : int, default 10
+    max_iter : int, default 5
         Few steps are enough where least squares follows.
 
     Returns
@@ -81,7 +84,7 @@ def residual_kmeans(
         Not negative, some positive.
     n_codebooks, codebook_size : int
     rng : Generator
-    max_iter : int, default 10
+    max_iter : int, default 5
         Lloyd's steps for each codebook.
 
     Returns
@@ -112,7 +115,7 @@ def residual_kmeans(
 
 
 def _seed(points: Floats, weights: Floats, n_words: int, rng: np.random.Generator) -> Floats:
-    draws = rng.random((n_words, 2 + int(np.log(n_words))))
+    draws = rng.random((n_words, _TRIALS))
     chosen = np.zeros(n_words, dtype=np.int64)
     n_chosen = _kernels.seed(np.ascontiguousarray(points.T), weights, draws, chosen)
     words = np.zeros((n_words, points.shape[1]))
@@ -121,7 +124,12 @@ def _seed(points: Floats, weights: Floats, n_words: int, rng: np.random.Generato
 
 
 def _nearest(points: Floats, words: Floats) -> Ints:
-    return search_codes(points, words[np.newaxis], search="greedy")[:, 0]
+    norms = np.einsum("jk,jk->j", words, words)
+    codes = np.empty(len(points), dtype=np.uint8)
+    for start in range(0, len(points), _BLOCK_ROWS):
+        rows = slice(start, start + _BLOCK_ROWS)
+        codes[rows] = np.argmin(norms - 2.0 * (points[rows] @ words.T), axis=1)
+    return codes
 
 
 def _means(points: Floats, weights: Floats, codes: Ints, words: Floats) -> Floats:

@@ -4,9 +4,10 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from acqh._core.arrays import Floats, Ints
 from acqh._core.errors import InvalidInputError
@@ -30,6 +31,7 @@ def search_codes(
     beam_width: int = 8,
     start: Ints | None = None,
     metric: Floats | None = None,
+    dtype: type[np.floating[Any]] | None = None,
     n_threads: int | None = None,
 ) -> Ints:
     """Return for each item the code that stands for its target, as well as the search finds it.
@@ -42,7 +44,7 @@ def search_codes(
     targets : (n_items, n_components)
         z: points, or the linear term where a `metric` is given. Finite.
     codebooks : (n_codebooks, codebook_size, n_components)
-        float32 or float64, which is the precision of the search.
+        float32 or float64.
     search : {"greedy", "beam", "icm", "beam+icm"}
         ``greedy`` takes the best word of one codebook after the other, as the paper does.
         ``beam`` keeps the `beam_width` best beginnings on the way; a width of 1 is greedy.
@@ -55,6 +57,8 @@ def search_codes(
         float64.
     metric : (n_components, n_components), optional
         G: symmetric, positive semi-definite; it may be singular.
+    dtype : float32 or float64, optional
+        Precision of the search; by default that of the codebooks.
     n_threads : int, optional
         At most this many; None takes every core there is. The codes do not depend on it.
 
@@ -87,7 +91,7 @@ def search_codes(
         codes[:] = start
         width = 0
     sweeps = _MAX_SWEEPS if "icm" in search else 0
-    tables = _tables(codebooks, metric)
+    tables = _tables(codebooks, metric, dtype or codebooks.dtype)
 
     def search_block(rows: slice) -> None:
         tables.search(targets[rows], codes[rows], width, sweeps)
@@ -100,7 +104,7 @@ def search_codes(
 
 @dataclass(frozen=True)
 class _Tables:
-    """What a search needs to know of the codebooks, in their own precision."""
+    """What a search needs to know of the codebooks, in the precision of the search."""
 
     offset: Floats  # (n_components,)
     products: Floats  # (n_components, n_codebooks * codebook_size)
@@ -127,7 +131,7 @@ class _Tables:
         )
 
 
-def _tables(codebooks: Floats, metric: Floats | None) -> _Tables:
+def _tables(codebooks: Floats, metric: Floats | None, dtype: DTypeLike) -> _Tables:
     n_codebooks, n_words, n_components = codebooks.shape
     words = codebooks.astype(np.float64)
     # Every code has one word of the first codebook, so its mean can move to the targets. No cost
@@ -136,11 +140,11 @@ def _tables(codebooks: Floats, metric: Floats | None) -> _Tables:
     words[0] -= mean
     words = words.reshape(n_codebooks * n_words, n_components)
     images = words if metric is None else words @ metric
-    pairs = words.astype(codebooks.dtype) @ (2 * images.T).astype(codebooks.dtype)
+    pairs = words.astype(dtype) @ (2 * images.T).astype(dtype)
     return _Tables(
         offset=mean if metric is None else metric @ mean,
-        products=np.ascontiguousarray(-2 * words.T, dtype=codebooks.dtype),
-        norms=np.einsum("jk,jk->j", words, images).astype(codebooks.dtype),
+        products=np.ascontiguousarray(-2 * words.T, dtype=dtype),
+        norms=np.einsum("jk,jk->j", words, images).astype(dtype),
         pairs=pairs.reshape(n_codebooks, n_words, n_codebooks, n_words),
     )
 
