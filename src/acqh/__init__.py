@@ -13,6 +13,7 @@ _HOMES: dict[str, str] = {
     "ACQH": "acqh.methods.acqh",
     "paper_settings": "acqh.methods.acqh",
     "CodeIndex": "acqh.index",
+    "Collection": "acqh.collection",
     "HammingIndex": "acqh.index",
     "MultiViewData": "acqh.data",
     "SearchResult": "acqh.index",
@@ -23,7 +24,18 @@ _HOMES: dict[str, str] = {
     "make_multiview": "acqh.data",
 }
 _ROOMS = frozenset(
-    {"bench", "data", "features", "index", "io", "methods", "metrics", "quantize", "stats"}
+    {
+        "bench",
+        "collection",
+        "data",
+        "features",
+        "index",
+        "io",
+        "methods",
+        "metrics",
+        "quantize",
+        "stats",
+    }
 )
 
 __all__ = ["__version__", *sorted(_HOMES), *sorted(_ROOMS)]

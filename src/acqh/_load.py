@@ -10,6 +10,7 @@ from acqh.io import BundleReport, kind_of, verify_bundle
 
 # Kind of bundle -> the room that reads it, how, and how to have it check every value.
 _READERS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "collection": ("acqh.collection", "Collection.open", {"verify": True}),
     "code-index": ("acqh.index", "CodeIndex.load", {"verify": True}),
     "hamming-index": ("acqh.index", "HammingIndex.load", {"verify": True}),
     "method": ("acqh.methods", "load_method", {}),
@@ -28,7 +29,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    CodeIndex, HammingIndex, or a fitted method
+    CodeIndex, HammingIndex, Collection, or a fitted method
 
     Raises
     ------

@@ -47,6 +47,20 @@ class CorruptBundleError(AcqhError, ValueError):
     """A file or bundle is damaged, or is not what its manifest says."""
 
 
+class CollectionError(AcqhError, ValueError):
+    """A collection, or what was asked of it, cannot be used."""
+
+
+class MissingItemError(CollectionError, KeyError):
+    """A collection has no item of this id.
+
+    ``KeyError`` shows its argument's repr; this shows the message itself.
+    """
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
 class MissingExtraError(AcqhError, ImportError):
     """An optional dependency is not installed."""
 

@@ -8,6 +8,7 @@ from acqh.data._readers import (
     read_chunks,
     read_manifest,
     read_manifest_chunks,
+    read_records,
     save_npz,
 )
 from acqh.data._splits import split_rows
@@ -25,6 +26,7 @@ __all__ = [
     "read_chunks",
     "read_manifest",
     "read_manifest_chunks",
+    "read_records",
     "save_npz",
     "split_rows",
 ]

@@ -2,8 +2,10 @@
 
 from acqh.features._base import FeatureMap, StateMixin
 from acqh.features._counts import TagSVD, Tfidf
+from acqh.features._encoders import make_encoder
 from acqh.features._hog import HogColour
 from acqh.features._linear import Bias, Center, SignedRoot, Standardize, UnitNorm
+from acqh.features._pictures import Picture, read_picture
 from acqh.features._rbf import RBFAnchors
 from acqh.features._registry import (
     describe_feature_map,
@@ -20,6 +22,7 @@ __all__ = [
     "Center",
     "FeatureMap",
     "HogColour",
+    "Picture",
     "RBFAnchors",
     "SignedRoot",
     "Standardize",
@@ -33,5 +36,7 @@ __all__ = [
     "feature_map_from_state",
     "feature_map_state",
     "list_feature_maps",
+    "make_encoder",
     "make_feature_map",
+    "read_picture",
 ]

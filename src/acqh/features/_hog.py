@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from acqh._core.arrays import Array, Floats, check_positive_int
 from acqh._core.errors import InvalidInputError
 from acqh._core.optional import require
-from acqh.features._pictures import Picture, read_picture
+from acqh.features._pictures import MAX_PIXELS, Picture, read_picture
 
 _BLOCK_CELLS = 2
 
@@ -50,7 +50,7 @@ class HogColour(TransformerMixin, BaseEstimator):
         cells: int = 4,
         orientations: int = 8,
         hsv_bins: Sequence[int] = (16, 4, 4),
-        max_pixels: int = 64_000_000,
+        max_pixels: int = MAX_PIXELS,
     ) -> None:
         self.size = size
         self.cells = cells

@@ -10,11 +10,15 @@ from acqh._core.optional import require
 # A path, the bytes of a picture file, or a Pillow image.
 Picture: TypeAlias = Any
 
+# Larger pictures are refused before they are decoded, unless the caller says otherwise.
+MAX_PIXELS = 64_000_000
 # Only formats whose decoders are part of Pillow: others may start outside programs.
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 
 
-def read_picture(picture: Picture, position: int, max_pixels: int) -> Any:
+def read_picture(
+    picture: Picture, position: int = 0, max_pixels: int = MAX_PIXELS, *, name: str = ""
+) -> Any:
     """Read one picture as an opaque RGB image.
 
     Transparent parts become white, a photograph is turned upright as its EXIF data says, and of
@@ -25,8 +29,10 @@ def read_picture(picture: Picture, position: int, max_pixels: int) -> Any:
     picture : path, bytes or PIL.Image.Image
     position : int
         Its place among the pictures, for errors.
-    max_pixels : int
+    max_pixels : int, default 64,000,000
         Larger pictures are refused before they are decoded.
+    name : str, optional
+        What to call it in errors, instead of its place.
 
     Returns
     -------
@@ -37,12 +43,20 @@ def read_picture(picture: Picture, position: int, max_pixels: int) -> Any:
     ------
     PictureError
         It cannot be read, or has more than `max_pixels` pixels; the message names it.
+
+    Examples
+    --------
+    >>> from PIL import Image
+    >>> read_picture(Image.new("L", (3, 2))).mode
+    'RGB'
     """
     image_module = require("PIL.Image")
-    name = f"picture {position}"
-    if isinstance(picture, str | PathLike):
-        name = f"{name} ({fspath(picture)})"
-    elif not isinstance(picture, bytes | bytearray | memoryview | image_module.Image):
+    if not name:
+        name = f"picture {position}"
+        if isinstance(picture, str | PathLike):
+            name = f"{name} ({fspath(picture)})"
+    accepted = str | PathLike | bytes | bytearray | memoryview | image_module.Image
+    if not isinstance(picture, accepted):
         raise PictureError(
             f"{name} is a {type(picture).__name__}; give a path, bytes or a Pillow image"
         )

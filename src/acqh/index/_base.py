@@ -16,7 +16,13 @@ from acqh._core.errors import (
     UnknownIdError,
 )
 from acqh.index._ids import NO_NUMBER, IdTable, RunningIds, kind_of, read_ids, table_of
-from acqh.index._saved import read_settings, read_snapshot, verify_snapshot, write_snapshot
+from acqh.index._saved import (
+    read_caller,
+    read_settings,
+    read_snapshot,
+    verify_snapshot,
+    write_snapshot,
+)
 from acqh.index._snapshot import MAX_ROWS, Part, S, Snapshot
 from acqh.io import read_bundle
 
@@ -34,6 +40,7 @@ class BaseIndex(ABC, Generic[S]):
 
     def __init__(self) -> None:
         self._snapshot: Snapshot[S] = Snapshot()
+        self._info: dict[str, Any] = {}
         self._change = threading.Lock()
 
     @abstractmethod
@@ -190,7 +197,18 @@ class BaseIndex(ABC, Generic[S]):
             self._snapshot = self._snapshot.joined()
         return self
 
-    def save(self, path: str | PathLike[str], *, name: str = "") -> None:
+    @property
+    def info(self) -> dict[str, Any]:
+        """What was saved along with the index that this one was loaded from."""
+        return dict(self._info)
+
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        name: str = "",
+        info: Mapping[str, Any] | None = None,
+    ) -> None:
         """Save the index, in place of the bundle the path held before.
 
         Whatever happens meanwhile, the old or the new bundle is there whole. Searches and changes
@@ -203,6 +221,8 @@ class BaseIndex(ABC, Generic[S]):
             A directory; made if it is not there. Its parent must exist.
         name : str, default ""
             A title for people.
+        info : mapping, optional
+            JSON values to keep along with it; `load` brings them back as `info`.
 
         Raises
         ------
@@ -211,8 +231,14 @@ class BaseIndex(ABC, Generic[S]):
         OSError
             Writing failed.
         """
-        settings = self._settings()
-        write_snapshot(path, self._snapshot, kind=self._kind, name=name, settings=settings)
+        write_snapshot(
+            path,
+            self._snapshot,
+            kind=self._kind,
+            name=name,
+            settings=self._settings(),
+            caller=dict(info or {}),
+        )
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, mmap: bool = True, verify: bool = False) -> Self:
@@ -240,6 +266,7 @@ class BaseIndex(ABC, Generic[S]):
         try:
             index = cls._of_settings(*read_settings(bundle))
             index._snapshot = read_snapshot(bundle, cls._segment_type, index._check_segment)
+            index._info = read_caller(bundle)
             if verify:
                 verify_snapshot(index._snapshot)
         except CorruptBundleError as error:

@@ -24,6 +24,7 @@ def write_snapshot(
     kind: str,
     name: str,
     settings: tuple[Mapping[str, Array], Mapping[str, Any]],
+    caller: Mapping[str, Any],
 ) -> None:
     """Save one state of an index in place of the bundle at the path.
 
@@ -35,6 +36,8 @@ def write_snapshot(
         Of the bundle.
     settings : (arrays, info)
         What the index is made with: named arrays, and values that JSON can hold.
+    caller : mapping
+        What whoever saves it keeps along with it; values that JSON can hold.
     """
     members: dict[str, Mapping[str, Array]] = {SETTINGS: settings[0]}
     parts = []
@@ -48,8 +51,17 @@ def write_snapshot(
         "id_kind": snapshot.kind,
         "next_number": snapshot.next_number,
         "parts": parts,
+        "caller": dict(caller),
     }
     write_bundle(path, kind=kind, name=name, info=info, arrays=members)
+
+
+def read_caller(bundle: Bundle) -> dict[str, Any]:
+    """Return what was saved along with an index; nothing in bundles from before there was any."""
+    caller = bundle.info.get("caller", {})
+    if not isinstance(caller, dict):
+        raise CorruptBundleError("what was saved along with the index is no dictionary")
+    return caller
 
 
 def read_settings(bundle: Bundle) -> tuple[dict[str, Array], Mapping[str, Any]]:

@@ -7,6 +7,7 @@ from acqh.data._readers._dispatch import (
     read_manifest_chunks,
 )
 from acqh.data._readers._manifest import Manifest
+from acqh.data._readers._records import read_records
 from acqh.data._readers._save import save_npz
 
 __all__ = [
@@ -15,5 +16,6 @@ __all__ = [
     "read_chunks",
     "read_manifest",
     "read_manifest_chunks",
+    "read_records",
     "save_npz",
 ]

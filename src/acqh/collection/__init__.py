@@ -1,0 +1,29 @@
+"""Items, the model that codes them and the index that finds them, in one folder."""
+
+from acqh.collection._collection import Collection
+from acqh.collection._folder import generation_of
+from acqh.collection._types import (
+    AddReport,
+    Answer,
+    CollectionReport,
+    CollectionStats,
+    Explanation,
+    Hit,
+    Item,
+    StoredItem,
+)
+from acqh.collection._verify import verify_collection
+
+__all__ = [
+    "AddReport",
+    "Answer",
+    "Collection",
+    "CollectionReport",
+    "CollectionStats",
+    "Explanation",
+    "Hit",
+    "Item",
+    "StoredItem",
+    "generation_of",
+    "verify_collection",
+]

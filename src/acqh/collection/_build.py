@@ -1,0 +1,361 @@
+"""Building a collection: describe, learn, code."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.cluster import MiniBatchKMeans
+
+from acqh._core.arrays import Ints, Matrix
+from acqh._core.errors import AcqhError, CollectionError
+from acqh._core.random import RandomState, check_rng
+from acqh.collection._cache import IndexCache
+from acqh.collection._coder import Coder, Encoders, describe
+from acqh.collection._folder import INDEX, ITEMS, MODEL, new_facts, start_folder, write_facts
+from acqh.collection._prepare import PreparedItem, batches, prepare
+from acqh.collection._sources import read_items
+from acqh.collection._staging import FeatureTable, GivenFeatures, StagedFeatures, StagedView
+from acqh.collection._store import Row, Store, create_store
+from acqh.data import MultiViewData
+from acqh.features import make_encoder
+from acqh.methods.acqh import ACQH
+
+# progress(done, total or None, what is being done)
+Progress = Callable[[int, int | None, str], None]
+
+PICTURE_BATCH = 64
+CHUNK_ROWS = 4_096
+# An encoder of pictures that learns anything learns it from the first so many.
+_FITTED_PICTURES = 256
+# A vocabulary is settled by so many texts, and clusters by so many rows.
+_FITTED_TEXTS = 200_000
+_CLUSTERED_ROWS = 50_000
+
+
+@dataclass(frozen=True)
+class BuildSettings:
+    """How a collection is to be built; see `Collection.build`."""
+
+    image_encoder: Any = "hog"
+    text_encoder: Any = "tfidf"
+    n_components: int = 32
+    n_codebooks: int = 4
+    auto_labels: int | None = None
+    strict: bool = False
+    random_state: RandomState = 0
+    image_root: str | PathLike[str] | None = None
+
+
+@dataclass
+class Built:
+    """What came of a build, besides the items."""
+
+    encoders: Encoders
+    model: ACQH
+    trained_on: str
+    n_trained: int
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+
+
+def build_into(folder: Path, source: Any, settings: BuildSettings, progress: Progress) -> Built:
+    """Make a collection in an empty folder."""
+    start_folder(folder)
+    create_store(folder / ITEMS)
+    store = Store(folder / ITEMS, durable=False)
+    try:
+        with TemporaryDirectory(dir=folder, prefix="staging-") as staging:
+            built = _fill(store, Path(staging), source, settings, progress)
+        facts = new_facts(built.encoders, built.trained_on, built.n_trained, len(built.skipped))
+        write_facts(folder, facts)
+        built.model.save(folder / MODEL)
+        progress(0, None, "writing the index")
+        IndexCache(store, built.model.codebooks_, folder / INDEX, facts.generation).save()
+        store.compact()
+    finally:
+        store.close()
+    return built
+
+
+def _fill(
+    store: Store, staging: Path, source: Any, settings: BuildSettings, progress: Progress
+) -> Built:
+    """Store the items of a source, learn from them, and give them their codes."""
+    skipped: list[tuple[str, str]] = []
+    if isinstance(source, MultiViewData):
+        table: FeatureTable = GivenFeatures(source)
+        encoders = Encoders()
+        _stage_data(store, source, progress)
+    else:
+        items = read_items(source, image_root=settings.image_root)
+        table, encoders = _stage_items(staging, store, items, settings, skipped, progress)
+    n_items = len(store)
+    if n_items == 0:
+        raise CollectionError(f"there are no items to build from{_first_reason(skipped)}")
+    labels, trained_on = _training_labels(store, table, n_items, settings)
+    progress(0, None, "learning")
+    model = _fit(table, labels, n_items, settings)
+    n_trained = sum(1 for names in labels if names)
+    _code(store, table, Coder(model), n_items, skipped, settings.strict, progress)
+    return Built(encoders, model, trained_on, n_trained, skipped)
+
+
+def prepared(
+    items: Iterable[Any], skipped: list[tuple[str, str]], *, strict: bool
+) -> Iterator[PreparedItem]:
+    """Yield items that can be used; note the others, or raise for the first of them."""
+    for item in items:
+        try:
+            yield prepare(item)
+        except AcqhError as error:
+            name = getattr(item, "name", "an item")
+            if strict:
+                raise type(error)(f"{name}: {error}") from error
+            skipped.append((name, str(error)))
+
+
+def as_row(item: PreparedItem, coded_by: str = "", code: bytes = b"") -> Row:
+    """Return an item as it is stored."""
+    return Row(
+        item.id, item.text, item.labels, item.columns, item.thumbnail, coded_by, code, item.origin
+    )
+
+
+def _first_reason(skipped: Sequence[tuple[str, str]]) -> str:
+    return f": {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
+
+
+def _stage_data(store: Store, data: MultiViewData, progress: Progress) -> None:
+    """Store the items of data that brings its features."""
+    for start in range(0, len(data), CHUNK_ROWS):
+        part = data.subset(range(start, min(start + CHUNK_ROWS, len(data))))
+        names = np.array(data.label_names, dtype=object)
+        labels = [()] * len(part) if part.labels is None else _label_sets(part.labels, names)
+        columns = {name: values for name, values in part.items.items() if values.ndim == 1}
+        texts = columns.pop("text", [""] * len(part))
+        rows = [
+            Row(
+                str(part.ids[row]),
+                str(texts[row]),
+                labels[row],
+                {name: _plain(values[row]) for name, values in columns.items()},
+                None,
+                "",
+                b"",
+            )
+            for row in range(len(part))
+        ]
+        store.insert(rows)
+        progress(start + len(part), len(data), "storing items")
+
+
+def _label_sets(matrix: Matrix, names: Any) -> list[tuple[str, ...]]:
+    csr = sp.csr_array(matrix)
+    return [
+        tuple(names[csr.indices[a:b]]) for a, b in zip(csr.indptr, csr.indptr[1:], strict=False)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _stage_items(
+    staging: Path,
+    store: Store,
+    items: Iterable[Any],
+    settings: BuildSettings,
+    skipped: list[tuple[str, str]],
+    progress: Progress,
+) -> tuple[StagedFeatures, Encoders]:
+    """Store raw items and describe them."""
+    usable = prepared(items, skipped, strict=settings.strict)
+    image_encoder = make_encoder(settings.image_encoder, view="image")
+    usable = _fit_on_pictures(image_encoder, usable)
+    pictures = StagedView(staging / "image")
+    n_items = n_pictures = 0
+    for batch in batches(usable, PICTURE_BATCH):
+        ids = store.insert([as_row(item) for item in batch])
+        new = [item for item, identifier in zip(batch, ids, strict=True) if identifier is not None]
+        twice = [item for item, identifier in zip(batch, ids, strict=True) if identifier is None]
+        _note_duplicates(twice, skipped, settings.strict)
+        if new:
+            pictures.append(*describe(image_encoder, "image", [item.picture for item in new]))
+        n_items += len(new)
+        n_pictures += sum(item.picture is not None for item in new)
+        progress(n_items, None, "describing pictures")
+    views, encoders = {}, {}
+    if n_pictures:
+        views["image"], encoders["image"] = pictures, image_encoder
+    if store.has_texts():
+        encoders["text"] = _fit_on_texts(store, settings)
+        views["text"] = _stage_texts(staging, store, encoders["text"], n_items, progress)
+    return StagedFeatures(views), Encoders(encoders)
+
+
+def _fit_on_pictures(encoder: Any, items: Iterator[PreparedItem]) -> Iterator[PreparedItem]:
+    first: list[PreparedItem] = []
+    pictures: list[Any] = []
+    for item in items:
+        first.append(item)
+        if item.picture is not None:
+            pictures.append(item.picture)
+        if len(pictures) == _FITTED_PICTURES:
+            break
+    if pictures:
+        encoder.fit(pictures)
+    return chain(first, items)
+
+
+def _note_duplicates(
+    items: Sequence[PreparedItem], skipped: list[tuple[str, str]], strict: bool
+) -> None:
+    for item in items:
+        why = f"there is an item {item.id!r} already"
+        if strict:
+            raise CollectionError(f"{item.origin}: {why}; ids must differ")
+        skipped.append((item.origin, why))
+
+
+def _fit_on_texts(store: Store, settings: BuildSettings) -> Any:
+    texts = [text for _, text, _ in store.staged(0, _FITTED_TEXTS) if text]
+    encoder = make_encoder(settings.text_encoder, view="text", random_state=settings.random_state)
+    return encoder.fit(texts)
+
+
+def _stage_texts(
+    staging: Path, store: Store, encoder: Any, n_items: int, progress: Progress
+) -> StagedView:
+    staged = StagedView(staging / "text")
+    for start in range(0, n_items, CHUNK_ROWS):
+        texts = [text for _, text, _ in store.staged(start, CHUNK_ROWS)]
+        staged.append(*describe(encoder, "text", texts))
+        progress(start + len(texts), n_items, "describing texts")
+    return staged
+
+
+def _training_labels(
+    store: Store, table: FeatureTable, n_items: int, settings: BuildSettings
+) -> tuple[list[tuple[str, ...]], str]:
+    """Return the label set of each row to learn from, and what it is."""
+    labels = [names for _, _, names in store.staged(0, n_items)]
+    labelled = any(labels)
+    if settings.auto_labels is None:
+        if labelled:
+            return labels, "labels"
+        raise CollectionError(
+            "no item has labels, and without any there is nothing to learn what belongs together "
+            "from; fill the column 'labels' for some items (hundreds are enough, the others are "
+            "coded by prediction), or let clusters stand for labels with auto_labels=40 "
+            "(--auto-labels 40), which finds what is similar in itself, not what people mean"
+        )
+    if labelled:
+        raise CollectionError(
+            "auto_labels is for items without labels, but some have labels; leave it out"
+        )
+    return _cluster(table, n_items, settings)
+
+
+def _cluster(
+    table: FeatureTable, n_items: int, settings: BuildSettings
+) -> tuple[list[tuple[str, ...]], str]:
+    """Let clusters of the texts, or of the pictures where most have no text, stand for labels."""
+    chunks = range(0, n_items, CHUNK_ROWS)
+    counts: Counter[str] = Counter()
+    for start in chunks:
+        features = table.chunk(start, start + CHUNK_ROWS)
+        counts.update({name: int(each.sum()) for name, each in features.present.items()})
+    view = "text" if 2 * counts["text"] >= n_items else counts.most_common(1)[0][0]
+    n_clusters = min(int(settings.auto_labels or 0), counts[view])
+    if n_clusters < 2:
+        raise CollectionError(f"auto_labels must be at least 2, got {settings.auto_labels}")
+    seed = int(check_rng(settings.random_state).integers(2**31))
+    means = MiniBatchKMeans(n_clusters, random_state=seed, n_init=3, batch_size=4096)
+    sample = table.chunk(0, _CLUSTERED_ROWS)
+    means.fit(sample.views[view][sample.present[view]])
+    labels: list[tuple[str, ...]] = []
+    for start in chunks:
+        features = table.chunk(start, start + CHUNK_ROWS)
+        found = means.predict(features.views[view])
+        labels += [
+            (f"cluster {number}",) if there else ()
+            for number, there in zip(found, features.present[view], strict=True)
+        ]
+    return labels, f"{n_clusters} clusters of the {view} features, not labels"
+
+
+def _fit(
+    table: FeatureTable, labels: list[tuple[str, ...]], n_items: int, settings: BuildSettings
+) -> ACQH:
+    names = sorted({name for row in labels for name in row})
+    views = _learnable_views(table, labels, n_items)
+    if not views:
+        raise CollectionError("no item with labels has a picture or text that can be described")
+
+    def chunks() -> Iterator[MultiViewData]:
+        for start, rows in _labelled_rows(labels, n_items):
+            features = table.chunk(start, start + CHUNK_ROWS)
+            rows = rows[np.any([features.present[name][rows] for name in views], axis=0)]
+            if rows.size:
+                yield MultiViewData(
+                    {name: features.views[name][rows] for name in views},
+                    [set(labels[start + row]) for row in rows],
+                    label_names=names,
+                    present={name: features.present[name][rows] for name in views},
+                )
+
+    model = ACQH(
+        settings.n_components,
+        n_codebooks=settings.n_codebooks,
+        random_state=settings.random_state,
+    )
+    return model.fit(chunks())
+
+
+def _labelled_rows(labels: list[tuple[str, ...]], n_items: int) -> Iterator[tuple[int, Ints]]:
+    for start in range(0, n_items, CHUNK_ROWS):
+        part = labels[start : start + CHUNK_ROWS]
+        yield start, np.flatnonzero([bool(names) for names in part])
+
+
+def _learnable_views(table: FeatureTable, labels: list[tuple[str, ...]], n_items: int) -> list[str]:
+    """Return the views that some item with labels has."""
+    seen: dict[str, bool] = {}
+    for start, rows in _labelled_rows(labels, n_items):
+        for name, present in table.chunk(start, start + CHUNK_ROWS).present.items():
+            seen[name] = seen.get(name, False) or bool(present[rows].any())
+    return [name for name, there in seen.items() if there]
+
+
+def _code(
+    store: Store,
+    table: FeatureTable,
+    coder: Coder,
+    n_items: int,
+    skipped: list[tuple[str, str]],
+    strict: bool,
+    progress: Progress,
+) -> None:
+    """Give every item its code; take out those that have nothing the model knows."""
+    unknown: list[str] = []
+    for start in range(0, n_items, CHUNK_ROWS):
+        rows = store.staged(start, CHUNK_ROWS)
+        features = table.chunk(start, start + CHUNK_ROWS)
+        codes, coded_by = coder.encode(features, [labels for _, _, labels in rows])
+        store.set_codes(
+            (start + 1 + row, by, codes[row].tobytes()) for row, by in enumerate(coded_by)
+        )
+        unknown += [rows[row][0] for row, by in enumerate(coded_by) if not by]
+        progress(min(start + CHUNK_ROWS, n_items), n_items, "coding")
+    why = "it has no picture, and no word of its text occurs in others"
+    if unknown and strict:
+        raise CollectionError(f"item {unknown[0]!r}: {why}")
+    skipped += [(f"item {identifier!r}", why) for identifier in unknown]
+    store.remove(unknown)

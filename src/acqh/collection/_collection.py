@@ -1,0 +1,477 @@
+"""Collection: items, their model and their index in one folder."""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from acqh._core.errors import CollectionError, CorruptBundleError, MissingItemError
+from acqh._core.random import RandomState
+from acqh.collection._build import (
+    PICTURE_BATCH,
+    BuildSettings,
+    Progress,
+    as_row,
+    build_into,
+    prepared,
+)
+from acqh.collection._cache import IndexCache
+from acqh.collection._coder import Coder
+from acqh.collection._connections import WRITE_TIMEOUT_SECONDS
+from acqh.collection._folder import (
+    INDEX,
+    ITEMS,
+    MODEL,
+    read_facts,
+    replacing,
+    size_on_disk,
+)
+from acqh.collection._prepare import PreparedItem, batches
+from acqh.collection._search import Searcher
+from acqh.collection._sources import read_items
+from acqh.collection._store import Row, Store
+from acqh.collection._types import AddReport, Answer, CollectionReport, CollectionStats, StoredItem
+from acqh.collection._verify import verify_collection
+from acqh.features import Picture
+from acqh.methods import load_method
+from acqh.methods.acqh import ACQH
+
+_log = logging.getLogger(__name__)
+
+
+class Collection:
+    """Items to be found by text, by picture, by both, or by another item.
+
+    A collection is a folder: the items in SQLite, the encoders and the model that describe and
+    code them, and an index of the codes. Adding and removing items are transactions: what a call
+    has returned from outlives a crash. Several threads and processes may use one collection at
+    once; one changes it at a time, and the others see the change on their next call.
+
+    Made by `build` and `open`, not by calling the class.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from acqh.collection import Collection, Item
+    >>> items = [
+    ...     Item(text="a red rose in the garden", labels=["flower"], id="rose"),
+    ...     Item(text="a white tulip in a vase", labels=["flower"], id="tulip"),
+    ...     Item(text="a fast red car", labels=["vehicle"], id="car"),
+    ...     Item(text="an old car in the street", labels=["vehicle"], id="oldtimer"),
+    ... ]
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> collection = Collection.build(items, folder.name + "/things.acqh")
+    >>> [hit.id for hit in collection.search(text="a tulip", k=2).hits]
+    ['rose', 'tulip']
+    >>> collection.labels()
+    {'flower': 2, 'vehicle': 2}
+    >>> collection.close()
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, path: Path, store: Store) -> None:
+        self._path = path
+        self._store = store
+        self._facts = read_facts(path)
+        model = load_method(path / MODEL)
+        if not isinstance(model, ACQH):
+            raise CorruptBundleError(f"{path / MODEL} holds a {model.info.name!r}, not an ACQH")
+        self._coder = Coder(model)
+        self._cache = IndexCache(store, model.codebooks_, path / INDEX, self._facts.generation)
+        self._searcher = Searcher(store, self._facts.encoders, self._coder, self._cache)
+
+    @classmethod
+    def build(
+        cls,
+        source: Any,
+        path: str | PathLike[str],
+        *,
+        image_encoder: Any = "hog",
+        text_encoder: Any = "tfidf",
+        n_components: int = 32,
+        n_codebooks: int = 4,
+        auto_labels: int | None = None,
+        strict: bool = False,
+        overwrite: bool = False,
+        image_root: str | PathLike[str] | None = None,
+        random_state: RandomState = 0,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Make a collection of items, and learn from those with labels how to find them.
+
+        Parameters
+        ----------
+        source : path, iterable of Item, or MultiViewData
+            A manifest (CSV, TSV, JSON lines or Parquet with the columns ``image``, ``text``,
+            ``labels`` separated by ``|``, ``id``; others are kept), a folder with a file
+            ``manifest.csv``, items, or data that brings its features.
+        path : path-like
+            Folder to make. It appears when all is done, and not before.
+        image_encoder : {"hog", "efficientnet", "clip:PATH"} or Encoder
+        text_encoder : {"tfidf", "clip:PATH"} or Encoder
+        n_components : int
+            Length of query vectors.
+        n_codebooks : int
+            Bytes of a code.
+        auto_labels : int, optional
+            Where no item has labels: let so many clusters of the texts stand for labels.
+        strict : bool
+            Refuse to build if an item cannot be used, instead of leaving it out.
+        overwrite : bool
+            Replace the collection at the path.
+        image_root : path, optional
+            Folder that a manifest's pictures are relative to and lie in; its own by default.
+        random_state : int, Generator or None
+        progress : callable, optional
+            Called with how much is done, of how much (or None), and what.
+
+        Returns
+        -------
+        Collection
+            Open; `skipped` says what was left out, and why.
+
+        Raises
+        ------
+        CollectionError
+            No item can be used, or none has labels; with `strict`, an item cannot be used.
+        FileExistsError
+            There is something at the path.
+        OSError
+            Reading or writing failed; the path is as it was.
+        """
+        settings = BuildSettings(
+            image_encoder,
+            text_encoder,
+            n_components,
+            n_codebooks,
+            auto_labels,
+            strict,
+            random_state,
+            image_root,
+        )
+        target = Path(path)
+        with replacing(target, overwrite=overwrite) as folder:
+            built = build_into(folder, source, settings, progress or _say_nothing)
+        collection = cls.open(target)
+        collection.skipped = tuple(built.skipped)
+        return collection
+
+    @classmethod
+    def open(
+        cls,
+        path: str | PathLike[str],
+        *,
+        verify: bool = False,
+        timeout: float = WRITE_TIMEOUT_SECONDS,
+    ) -> Self:
+        """Open a collection.
+
+        An index that is behind the items catches up; one that is damaged is made anew.
+
+        Parameters
+        ----------
+        path : path-like
+        verify : bool, default False
+            Check everything first, which reads all of it.
+        timeout : float
+            Seconds that a change waits while another process makes one.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no collection at the path.
+        CorruptBundleError
+            The collection is damaged.
+        """
+        folder = Path(path)
+        if verify and (problems := verify_collection(folder).problems):
+            raise CorruptBundleError("; ".join(problems))
+        read_facts(folder)
+        store = Store(folder / ITEMS, timeout=timeout)
+        try:
+            return cls(folder, store)
+        except BaseException:
+            store.close()
+            raise
+
+    # What the build left out and why, as (what, why); empty in a collection that was opened.
+    skipped: tuple[tuple[str, str], ...] = ()
+
+    def close(self) -> None:
+        """Save the index and close all files; safe to call twice."""
+        if not self._store.connections.closed:
+            self._cache.current()
+            self._cache.save()
+            self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._store.connections.closed else f"{len(self):,} items"
+        return f"<Collection {self._path.name!r}: {state}>"
+
+    def __len__(self) -> int:
+        return len(self._cache.current())
+
+    def __iter__(self) -> Iterator[str]:
+        return self._store.ids()
+
+    def __contains__(self, identifier: object) -> bool:
+        if not isinstance(identifier, str):
+            return False
+        try:
+            self._store.number_of(identifier)
+        except MissingItemError:
+            return False
+        return True
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return self._path
+
+    @property
+    def generation(self) -> str:
+        """Which build this is; `acqh.collection.generation_of` says what the path holds now."""
+        return self._facts.generation
+
+    @property
+    def change(self) -> int:
+        """Counts up with every item that is added or removed."""
+        return self._store.change
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """What queries may be made of: "image", "text", or the views of the data."""
+        return tuple(self._coder.model.n_features_in_)
+
+    def add(
+        self, items: Any, *, strict: bool = False, progress: Progress | None = None
+    ) -> AddReport:
+        """Add items; they are coded by their labels, or else by what they show and say.
+
+        Parameters
+        ----------
+        items : Item, iterable of Item, or path of a manifest
+        strict : bool
+            Add all or nothing, and raise if an item cannot be used. Otherwise such items are
+            left out, and the others added in batches, each in one transaction.
+        progress : callable, optional
+            Called with how much is done, of how much (or None), and what, after each batch has
+            been stored for good.
+
+        Returns
+        -------
+        AddReport
+
+        Raises
+        ------
+        CollectionError
+            The collection cannot be changed; with `strict`, an item cannot be used.
+        OSError
+            Writing failed, for example because the disk is full; the batch was not added.
+        """
+        return self._add(items, strict=strict, replace=False, progress=progress)
+
+    def upsert(
+        self, items: Any, *, strict: bool = False, progress: Progress | None = None
+    ) -> AddReport:
+        """Add items, in place of those that have the same ids.
+
+        Takes and raises what `add` does.
+        """
+        return self._add(items, strict=strict, replace=True, progress=progress)
+
+    def remove(self, ids: str | Iterable[str]) -> int:
+        """Remove items, in one transaction.
+
+        Returns
+        -------
+        int
+            How many.
+
+        Raises
+        ------
+        MissingItemError
+            An id is not there; nothing was removed.
+        """
+        return self._store.remove([ids] if isinstance(ids, str) else ids)
+
+    def search(
+        self,
+        *,
+        text: str | None = None,
+        image: Picture = None,
+        item: str | None = None,
+        features: Mapping[str, Any] | None = None,
+        weights: Mapping[str, float] | None = None,
+        k: int = 10,
+        where: Any = None,
+        explain: bool = False,
+    ) -> Answer:
+        """Find the items that fit a query best, exactly.
+
+        Parameters
+        ----------
+        text : str, optional
+        image : path, bytes or PIL.Image.Image, optional
+        item : str, optional
+            Id of a stored item: find others like it.
+        features : mapping of str to (n_features,), optional
+            A query that is described already, by view.
+        weights : mapping of str to float, optional
+            How much "text", "image", "item" or a view of `features` counts, where several are
+            given; 1 each by default.
+        k : int
+        where : mapping, str or iterable of str, optional
+            Only items for which all of this holds: ``{"label": "dog", "year": 2010}`` or
+            ``["label=dog", "year=2010"]``. Of several labels an item must have all; of several
+            values of a column, one.
+        explain : bool
+            Say how the scores came about.
+
+        Returns
+        -------
+        Answer
+            Without hits where no word of the text is known and nothing else was asked for.
+
+        Raises
+        ------
+        CollectionError
+            Nothing was asked for, or something that the collection cannot answer.
+        MissingItemError
+            There is no such item.
+        PictureError
+            The picture cannot be read.
+        """
+        query = {"text": text, "image": image, "item": item, **(features or {})}
+        given = {name: value for name, value in query.items() if value is not None}
+        return self._searcher.search(given, weights or {}, k, where, explain)
+
+    def item(self, identifier: str) -> StoredItem:
+        """Return an item; raise MissingItemError where there is none of that id."""
+        number = self._store.number_of(identifier)
+        found = self._store.read([number])
+        if number not in found:
+            raise MissingItemError(f"no item has the id {identifier!r}")
+        return found[number][0]
+
+    def thumbnail(self, identifier: str) -> bytes:
+        """Return an item's picture as WebP, its longest side 128 pixels.
+
+        Raises
+        ------
+        MissingItemError
+            There is no such item, or it has no picture.
+        """
+        picture = self._store.thumbnail(identifier)
+        if picture is None:
+            raise MissingItemError(f"item {identifier!r} has no picture")
+        return picture
+
+    def labels(self) -> dict[str, int]:
+        """Return how many items have each label, in alphabetical order."""
+        return self._store.label_counts()
+
+    def stats(self) -> CollectionStats:
+        """Return facts about the collection."""
+        model, index = self._coder.model, self._cache.current()
+        n_labelled, n_thumbnails = self._store.counts()
+        return CollectionStats(
+            n_items=len(index),
+            n_labelled=n_labelled,
+            n_labels=len(self.labels()),
+            n_thumbnails=n_thumbnails,
+            bytes_per_item=index.bytes_per_item,
+            code_bytes=self._coder.code_bytes,
+            size_on_disk=size_on_disk(self._path),
+            encoders={v: repr(each) for v, each in self._facts.encoders.by_view.items()},
+            method=model.info.title,
+            n_components=model.n_components,
+            n_codebooks=model.n_codebooks,
+            n_trained=self._facts.n_trained,
+            trained_on=self._facts.trained_on,
+            coded_by=self._store.coded_by(),
+            n_skipped=self._facts.n_skipped,
+            generation=self.generation,
+            change=self.change,
+            version=self._facts.version,
+        )
+
+    def verify(self) -> CollectionReport:
+        """Check every byte of the collection, and that its parts agree."""
+        return verify_collection(self._path)
+
+    def _add(
+        self, items: Any, *, strict: bool, replace: bool, progress: Progress | None
+    ) -> AddReport:
+        if not self._facts.encoders.by_view:
+            raise CollectionError(
+                "this collection was built from features, so it has no encoders for new items; "
+                "build it from pictures and texts"
+            )
+        source = [items] if hasattr(items, "origin") else items
+        say = progress or _say_nothing
+        ids: list[str] = []
+        skipped: list[tuple[str, str]] = []
+        waiting: list[Row] = []
+        usable = prepared(read_items(source), skipped, strict=strict)
+        for batch in batches(usable, PICTURE_BATCH):
+            waiting += self._coded(batch, skipped, strict)
+            if not strict:
+                self._insert(waiting, ids, skipped, replace=replace)
+                waiting = []
+                say(len(ids), None, "adding items")
+        if waiting:
+            self._insert(waiting, ids, skipped, replace=replace, strict=True)
+            say(len(ids), None, "adding items")
+        return AddReport(tuple(ids), tuple(skipped))
+
+    def _coded(
+        self, batch: list[PreparedItem], skipped: list[tuple[str, str]], strict: bool
+    ) -> list[Row]:
+        features = self._facts.encoders.describe(
+            [item.picture for item in batch], [item.text for item in batch]
+        )
+        codes, coded_by = self._coder.encode(features, [item.labels for item in batch])
+        rows = []
+        for item, code, by in zip(batch, codes, coded_by, strict=True):
+            if by:
+                rows.append(as_row(item, by, code.tobytes()))
+                continue
+            why = "it has nothing that the model knows: no picture, no known word, no known label"
+            if strict:
+                raise CollectionError(f"{item.origin}: {why}")
+            skipped.append((item.origin, why))
+        return rows
+
+    def _insert(
+        self,
+        rows: list[Row],
+        ids: list[str],
+        skipped: list[tuple[str, str]],
+        *,
+        replace: bool,
+        strict: bool = False,
+    ) -> None:
+        stored = self._store.insert(rows, replace=replace, strict=strict)
+        for row, identifier in zip(rows, stored, strict=True):
+            if identifier is None:
+                skipped.append((row.origin, f"there is an item {row.id!r} already"))
+            else:
+                ids.append(identifier)
+
+
+def _say_nothing(done: int, total: int | None, what: str) -> None:
+    pass

@@ -1,0 +1,121 @@
+"""Items as they come, made ready to be stored and described."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import islice
+from os import PathLike, fspath
+from typing import Any
+
+from acqh._core.errors import CollectionError
+from acqh._core.optional import require
+from acqh.collection._types import Item
+from acqh.features import Picture, read_picture
+
+# Longest side of what encoders get to see: more than any of them uses, and a batch stays small.
+_WORKING_SIDE = 512
+_THUMBNAIL_SIDE = 128
+_THUMBNAIL_QUALITY = 80
+MAX_TEXT_CHARACTERS = 1_000_000
+MAX_ID_CHARACTERS = 1_000
+MAX_LABEL_CHARACTERS = 1_000
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedItem:
+    """An item whose picture has been read, and whose fields have been checked."""
+
+    id: str | None
+    text: str
+    labels: tuple[str, ...]
+    columns: dict[str, Any]
+    picture: Any
+    thumbnail: bytes | None
+    origin: str
+
+
+def prepare(item: Item) -> PreparedItem:
+    """Check an item and read its picture.
+
+    Raises
+    ------
+    CollectionError
+        It has neither picture nor text, or a field that cannot be stored.
+    PictureError
+        The picture cannot be read, or is too large.
+    """
+    if not isinstance(item, Item):
+        raise CollectionError(f"items must be acqh.collection.Item, got {type(item).__name__}")
+    text = _checked_text(item.text or "", "text", MAX_TEXT_CHARACTERS).strip()
+    identifier = item.id
+    if identifier is not None and not _checked_text(identifier, "id", MAX_ID_CHARACTERS):
+        raise CollectionError("the id is empty; leave it out to have one made")
+    labels = tuple(_checked_text(name, "label", MAX_LABEL_CHARACTERS) for name in item.labels)
+    if item.image is None and not text:
+        raise CollectionError("it has neither picture nor text")
+    columns = {_checked_name(name): _checked_value(v, name) for name, v in item.columns.items()}
+    picture = thumbnail = None
+    if item.image is not None:
+        picture = working_picture(item.image)
+        thumbnail = make_thumbnail(picture)
+    return PreparedItem(
+        identifier, text, tuple(filter(None, labels)), columns, picture, thumbnail, item.name
+    )
+
+
+def working_picture(picture: Picture) -> Any:
+    """Read a picture, no larger than encoders need it; raise PictureError."""
+    name = fspath(picture) if isinstance(picture, str | PathLike) else ""
+    image = read_picture(picture, name=name or "the picture")
+    image.thumbnail((_WORKING_SIDE, _WORKING_SIDE), require("PIL.Image").Resampling.BICUBIC)
+    return image
+
+
+def make_thumbnail(picture: Any) -> bytes:
+    """Return a small WebP picture."""
+    small = picture.copy()
+    small.thumbnail((_THUMBNAIL_SIDE, _THUMBNAIL_SIDE), require("PIL.Image").Resampling.LANCZOS)
+    file = BytesIO()
+    small.save(file, "WEBP", quality=_THUMBNAIL_QUALITY)
+    return file.getvalue()
+
+
+def batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Yield lists of `size` items; the last may be shorter."""
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch
+
+
+def _checked_text(value: Any, what: str, limit: int) -> str:
+    if not isinstance(value, str):
+        raise CollectionError(f"its {what} is a {type(value).__name__}; give a str")
+    if len(value) > limit:
+        raise CollectionError(f"its {what} has {len(value):,} characters, more than {limit:,}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise CollectionError(f"its {what} is no valid Unicode: {error}") from error
+    return value
+
+
+def _checked_name(name: Any) -> str:
+    checked = _checked_text(name, "column name", MAX_LABEL_CHARACTERS)
+    if not checked or '"' in checked or checked == "label":
+        raise CollectionError(f"{name!r} cannot be the name of a column; choose another")
+    return checked
+
+
+def _checked_value(value: Any, name: str) -> Any:
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, str):
+        return _checked_text(value, f"column {name!r}", MAX_TEXT_CHARACTERS)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    raise CollectionError(
+        f"its column {name!r} holds a {type(value).__name__}; give a str, a number or None"
+    )

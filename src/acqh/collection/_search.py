@@ -1,0 +1,161 @@
+"""Answering queries: encode, search, read what was found."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Floats, Ints, check_positive_int
+from acqh._core.errors import CollectionError
+from acqh.collection._cache import IndexCache
+from acqh.collection._coder import Coder, Encoders, describe
+from acqh.collection._prepare import working_picture
+from acqh.collection._store import Store
+from acqh.collection._types import Answer, Explanation, Hit
+from acqh.collection._where import Condition, read_where, select_numbers
+from acqh.index import CodeIndex
+
+# Selections of items kept, since pages ask for the same few labels again and again.
+_KEPT_SELECTIONS = 32
+# Items that other processes remove while a search runs make it start again, so many times.
+_MAX_TRIES = 8
+
+
+class Searcher:
+    """Searches one collection; any thread may call it."""
+
+    def __init__(self, store: Store, encoders: Encoders, coder: Coder, cache: IndexCache) -> None:
+        self._store = store
+        self._encoders = encoders
+        self._coder = coder
+        self._cache = cache
+        self._selections: OrderedDict[tuple[Any, int], Ints] = OrderedDict()
+
+    def search(
+        self,
+        given: Mapping[str, Any],
+        weights: Mapping[str, float],
+        k: int,
+        where: Any,
+        explain: bool,
+    ) -> Answer:
+        """Answer a query; see `Collection.search`."""
+        k = check_positive_int(k, "k")
+        conditions = read_where(where)
+        started = time.perf_counter()
+        query, exclude = self._query(given, weights)
+        encoded = time.perf_counter()
+        if query is None:
+            return Answer((), len(self._cache.current()), 0, _times(started, encoded))
+        for _ in range(_MAX_TRIES):
+            index = self._cache.current()
+            selected = self._select(conditions)
+            numbers, scores = _top(index, query, k, selected, exclude)
+            searched = time.perf_counter()
+            found = self._store.read(numbers)
+            if len(found) == len(numbers):
+                break
+        hits = tuple(
+            Hit(item.id, score, item.text, item.labels, item.columns, item.has_thumbnail, code)
+            for number, score in zip(numbers, scores, strict=True)
+            if number in found
+            for item, code in [found[number]]
+        )
+        times = _times(started, encoded, searched, time.perf_counter())
+        n_seen = len(index) if selected is None else len(selected)
+        explanation = _explain(index, query, hits) if explain else None
+        return Answer(hits, len(index), n_seen, times, explanation)
+
+    def _query(
+        self, given: Mapping[str, Any], weights: Mapping[str, float]
+    ) -> tuple[Floats | None, int | None]:
+        """Return the query's vector, or None where nothing of it is known; and its own item."""
+        if not given:
+            raise CollectionError("there is nothing to search for; give text, image or item")
+        _check_weights(given, weights)
+        vectors: list[Floats] = []
+        total = 0.0
+        own = None
+        for name, value in given.items():
+            weight = float(weights.get(name, 1.0))
+            if name == "item":
+                own = self._store.number_of(value)
+                vector: Floats | None = self._coder.query_of(self._store.read([own])[own][1])
+            else:
+                vector = self._vector(name, value)
+            if vector is not None:
+                vectors.append(weight * vector)
+                total += weight
+        if not vectors or total == 0.0:
+            return None, own
+        return np.asarray(sum(vectors) / total, dtype=np.float32), own
+
+    def _vector(self, view: str, value: Any) -> Floats | None:
+        """Return the vector of a raw or described query, or None where nothing of it is known."""
+        model = self._coder.model
+        if view not in model.n_features_in_:
+            known = ", ".join(model.n_features_in_)
+            raise CollectionError(
+                f"this collection has learnt nothing about {view!r}; search by {known} or item"
+            )
+        if view not in self._encoders.by_view:
+            return self._coder.query(view, np.atleast_2d(np.asarray(value, dtype=np.float32)))
+        if view == "text" and not isinstance(value, str):
+            raise CollectionError(f"text must be a str, got {type(value).__name__}")
+        raw = working_picture(value) if view == "image" else value
+        matrix, present = describe(self._encoders.by_view[view], view, [raw])
+        return self._coder.query(view, matrix) if present[0] else None
+
+    def _select(self, conditions: tuple[Condition, ...]) -> Ints | None:
+        """Return the numbers of the items that may be found, or None for all."""
+        if not conditions:
+            return None
+        key = (conditions, self._store.change)
+        selected = self._selections.get(key)
+        if selected is None:
+            selected = self._store.numbers_where(lambda c: select_numbers(c, conditions))
+            self._selections[key] = selected
+            while len(self._selections) > _KEPT_SELECTIONS:
+                self._selections.popitem(last=False)
+        return selected
+
+
+def _check_weights(given: Mapping[str, Any], weights: Mapping[str, float]) -> None:
+    for name, weight in weights.items():
+        if name not in given:
+            raise CollectionError(f"a weight is given for {name!r}, which is not searched by")
+        if not np.isfinite(weight) or weight < 0:
+            raise CollectionError(f"weights must be 0 or more, got {weight!r} for {name!r}")
+
+
+def _top(
+    index: CodeIndex, query: Floats, k: int, selected: Ints | None, exclude: int | None
+) -> tuple[list[int], list[float]]:
+    """Return numbers and scores of the best items, without the one that is excluded."""
+    if len(index) == 0:
+        return [], []
+    wanted = k if exclude is None else k + 1
+    result = index.search(query[np.newaxis], min(wanted, len(index)), filter=selected, n_threads=1)
+    n_found = int(result.counts[0])
+    pairs = [
+        (int(number), float(score))
+        for number, score in zip(result.ids[0, :n_found], result.scores[0, :n_found], strict=True)
+        if number != exclude
+    ][:k]
+    return [number for number, _ in pairs], [score for _, score in pairs]
+
+
+def _explain(index: CodeIndex, query: Floats, hits: Sequence[Hit]) -> Explanation:
+    tables = index.codebooks @ query
+    words = np.array([list(hit.code) for hit in hits], dtype=np.int64)
+    words = words.reshape(len(hits), len(tables))
+    return Explanation(query, tables, words, tables[np.arange(len(tables)), words])
+
+
+def _times(*moments: float) -> dict[str, float]:
+    names = ("encode", "search", "items")
+    spans = [1e3 * (after - before) for before, after in pairwise(moments)]
+    return dict(zip(names, [*spans, 0.0, 0.0], strict=False))

@@ -1,0 +1,118 @@
+"""Where items come from: manifests, folders with one, or any iterable."""
+
+from collections.abc import Iterable, Iterator
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from acqh._core.errors import CollectionError
+from acqh.collection._types import Item
+from acqh.data import read_records
+
+_IMAGE, _TEXT, _LABELS, _ID = "image", "text", ("labels", "label"), ("id", "ids")
+_SEPARATOR = "|"
+_MANIFESTS = ("manifest.csv", "manifest.tsv", "manifest.jsonl", "manifest.parquet")
+
+
+def read_items(source: Any, *, image_root: str | PathLike[str] | None = None) -> Iterator[Item]:
+    """Yield the items of a manifest, of a folder that has one, or of an iterable.
+
+    Parameters
+    ----------
+    source : path, or iterable of Item
+        A CSV, TSV, JSON lines or Parquet file with the columns ``image`` (a path), ``text``,
+        ``labels`` (separated by ``|``, or a list) and ``id``, of which one of the first two must
+        be there; all others are kept. Or a folder with such a file called ``manifest``.
+    image_root : path, optional
+        Pictures are named relative to this folder and must lie in it; by default the manifest's.
+
+    Raises
+    ------
+    CollectionError
+        There is no manifest, or none that can be understood.
+    """
+    if not isinstance(source, str | PathLike):
+        if not isinstance(source, Iterable):
+            raise CollectionError(
+                f"items come from a manifest or an iterable of Item, got {type(source).__name__}"
+            )
+        yield from source
+        return
+    path = find_manifest(Path(source))
+    root = (path.parent if image_root is None else Path(image_root)).resolve()
+    if not root.is_dir():
+        raise CollectionError(f"the folder of pictures {root} is not there")
+    for place, fields in read_records(path):
+        yield _item(fields, place, root)
+
+
+def find_manifest(path: Path) -> Path:
+    """Return the manifest itself: the path, or the manifest in that folder."""
+    if not path.is_dir():
+        if not path.is_file():
+            raise CollectionError(f"there is no manifest {path}")
+        return path
+    for name in _MANIFESTS:
+        if (manifest := path / name).is_file():
+            return manifest
+    raise CollectionError(
+        f"the folder {path} has no manifest; write manifest.csv with the columns image, text "
+        "and labels"
+    )
+
+
+def _item(fields: dict[str, Any], place: str, root: Path) -> Item:
+    if _IMAGE not in fields and _TEXT not in fields:
+        raise CollectionError(
+            f"{place}: a manifest needs a column image or text, but its columns are "
+            f"{', '.join(fields)}"
+        )
+    rest = dict(fields)
+    image, text = rest.get(_IMAGE), rest.pop(_TEXT, None)
+    labels = next((rest.pop(name) for name in _LABELS if name in rest), None)
+    identifier = next((rest.pop(name) for name in _ID if name in rest), None)
+    if not image:
+        rest.pop(_IMAGE, None)
+    return Item(
+        image=ManifestPicture(root, str(image)) if image else None,
+        text="" if text is None else str(text),
+        labels=_label_names(labels),
+        id=None if identifier in (None, "") else str(identifier),
+        columns=rest,
+        origin=place,
+    )
+
+
+class ManifestPicture:
+    """A picture that a manifest names: it must lie in the manifest's folder.
+
+    A manifest may come from elsewhere, and a thumbnail of any picture that it could name would
+    end up in the collection for everyone to see.
+    """
+
+    def __init__(self, root: Path, name: str) -> None:
+        self.root = root
+        self.name = name
+
+    def __fspath__(self) -> str:
+        """Return the picture's full path; raise CollectionError where it is outside."""
+        try:
+            path = (self.root / self.name).resolve()
+        except (OSError, ValueError, RuntimeError) as error:
+            raise CollectionError(f"{self.name!r:.200} is no path: {error}") from error
+        if not path.is_relative_to(self.root):
+            raise CollectionError(
+                f"picture {self.name!r:.200} is outside {self.root}; move it there, or say where "
+                "pictures are with image_root"
+            )
+        return str(path)
+
+
+def _label_names(labels: Any) -> tuple[str, ...]:
+    if labels is None:
+        return ()
+    if isinstance(labels, str):
+        labels = labels.split(_SEPARATOR)
+    if not isinstance(labels, list):
+        labels = [labels]
+    return tuple(name for label in labels if (name := str(label).strip()))

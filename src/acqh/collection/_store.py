@@ -1,0 +1,398 @@
+"""The truth of a collection: its items, in SQLite."""
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Array, Ints
+from acqh._core.errors import (
+    CollectionError,
+    CorruptBundleError,
+    DuplicateIdError,
+    MissingItemError,
+)
+from acqh.collection._connections import WRITE_TIMEOUT_SECONDS, Connections, translated
+from acqh.collection._types import StoredItem
+
+# Counts up when tables change; a store of another layout is not opened.
+_LAYOUT = 1
+# Every item and every removal takes the next change number. An item's is its number for good.
+_SCHEMA = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE items (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    text TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    columns TEXT NOT NULL,
+    coded_by TEXT NOT NULL,
+    code BLOB NOT NULL,
+    checksum INTEGER NOT NULL
+);
+CREATE TABLE thumbnails (
+    number INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE,
+    picture BLOB NOT NULL,
+    checksum INTEGER NOT NULL
+);
+CREATE TABLE labels (label INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE item_labels (
+    label INTEGER NOT NULL REFERENCES labels,
+    number INTEGER NOT NULL REFERENCES items ON DELETE CASCADE,
+    PRIMARY KEY (label, number)
+) WITHOUT ROWID;
+CREATE INDEX labels_of_item ON item_labels (number);
+CREATE TABLE removals (change INTEGER PRIMARY KEY, number INTEGER NOT NULL);
+"""
+# SQLite takes so many parameters in one statement, in every version.
+_MAX_PARAMETERS = 500
+
+
+@dataclass(frozen=True)
+class Row:
+    """An item ready to be stored; without an id it gets one."""
+
+    id: str | None
+    text: str
+    labels: tuple[str, ...]
+    columns: dict[str, Any]
+    thumbnail: bytes | None
+    coded_by: str
+    code: bytes
+    origin: str = ""
+
+
+def create_store(path: Path) -> None:
+    """Make an empty store; there must be no file of that name."""
+    path.touch(exist_ok=False)
+    with translated(path), closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA page_size = 4096")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+        facts = {"layout": _LAYOUT, "change": 0}
+        connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
+
+
+class Store:
+    """The items of a collection.
+
+    Parameters
+    ----------
+    path : Path
+        A file that `create_store` made.
+    timeout : float
+        Seconds that a writer waits for another one.
+    durable : bool
+        Whether a change waits until it is on the disk; a build waits once, at its end.
+    """
+
+    def __init__(
+        self, path: Path, *, timeout: float = WRITE_TIMEOUT_SECONDS, durable: bool = True
+    ) -> None:
+        if not path.is_file():
+            raise CorruptBundleError(f"{path} is missing; restore it or build the collection anew")
+        self.path = path
+        self.connections = Connections(path, timeout=timeout, durable=durable)
+        layout = self.fact("layout")
+        if layout != _LAYOUT:
+            self.close()
+            raise CorruptBundleError(f"{path} has layout {layout}; this acqh reads {_LAYOUT}")
+
+    def close(self) -> None:
+        """Close the file."""
+        self.connections.close()
+
+    def compact(self) -> None:
+        """Put all changes into the one file."""
+        with translated(self.path):
+            self.connections.get().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def fact(self, name: str) -> int:
+        """Return a number that is stored under a name."""
+        with self.connections.reading() as connection:
+            return _fact(connection, name)
+
+    @property
+    def change(self) -> int:
+        """Number of the last change."""
+        return self.fact("change")
+
+    def __len__(self) -> int:
+        with self.connections.reading() as connection:
+            return int(connection.execute("SELECT count(*) FROM items").fetchone()[0])
+
+    def ids(self) -> Iterator[str]:
+        """Yield all ids in order of insertion."""
+        last = 0
+        while True:
+            with self.connections.reading() as connection:
+                found = connection.execute(
+                    "SELECT number, id FROM items WHERE number > ? ORDER BY number LIMIT 4096",
+                    (last,),
+                ).fetchall()
+            if not found:
+                return
+            last = found[-1][0]
+            yield from (identifier for _, identifier in found)
+
+    def number_of(self, identifier: str) -> int:
+        """Return the number of an item; raise MissingItemError where there is none."""
+        with self.connections.reading() as connection:
+            found = connection.execute("SELECT number FROM items WHERE id = ?", (identifier,))
+            row = found.fetchone()
+        if row is None:
+            raise MissingItemError(f"no item has the id {identifier!r}")
+        return int(row[0])
+
+    def thumbnail(self, identifier: str) -> bytes | None:
+        """Return an item's small picture, or None where it has none."""
+        number = self.number_of(identifier)
+        with self.connections.reading() as connection:
+            row = connection.execute(
+                "SELECT picture FROM thumbnails WHERE number = ?", (number,)
+            ).fetchone()
+        return None if row is None else row[0]
+
+    def read(self, numbers: Sequence[int]) -> dict[int, tuple[StoredItem, bytes]]:
+        """Return items and their codes by number; those that are gone are left out."""
+        found = {}
+        with self.connections.reading() as connection:
+            for start in range(0, len(numbers), _MAX_PARAMETERS):
+                part = numbers[start : start + _MAX_PARAMETERS]
+                marks = ", ".join("?" * len(part))
+                rows = connection.execute(
+                    "SELECT i.number, id, text, labels, columns, t.number IS NOT NULL, code "  # noqa: S608
+                    "FROM items i LEFT JOIN thumbnails t ON t.number = i.number "
+                    f"WHERE i.number IN ({marks})",
+                    list(part),
+                )
+                for number, identifier, text, labels, columns, has_thumbnail, code in rows:
+                    labels, columns = self._parsed(number, labels, columns)
+                    item = StoredItem(identifier, text, labels, columns, bool(has_thumbnail))
+                    found[number] = (item, code)
+        return found
+
+    def _parsed(self, number: int, labels: str, columns: str) -> tuple[tuple[str, ...], Any]:
+        try:
+            return tuple(json.loads(labels)), json.loads(columns)
+        except ValueError as error:
+            raise CorruptBundleError(
+                f"{self.path} is damaged: item number {number} cannot be read ({error}); "
+                "run acqh verify"
+            ) from error
+
+    def label_counts(self) -> dict[str, int]:
+        """Return how many items have each label, in alphabetical order."""
+        with self.connections.reading() as connection:
+            rows = connection.execute(
+                "SELECT name, n FROM labels JOIN "
+                "(SELECT label, count(*) AS n FROM item_labels GROUP BY label) USING (label) "
+                "ORDER BY name"
+            )
+            return dict(rows.fetchall())
+
+    def coded_by(self) -> dict[str, int]:
+        """Return how many items were coded by what."""
+        with self.connections.reading() as connection:
+            rows = connection.execute("SELECT coded_by, count(*) FROM items GROUP BY coded_by")
+            return dict(rows.fetchall())
+
+    def counts(self) -> tuple[int, int]:
+        """Return how many items have labels, and how many thumbnails."""
+        with self.connections.reading() as connection:
+            labelled = connection.execute("SELECT count(DISTINCT number) FROM item_labels")
+            n_labelled = labelled.fetchone()[0]
+            n_thumbnails = connection.execute("SELECT count(*) FROM thumbnails").fetchone()[0]
+        return int(n_labelled), int(n_thumbnails)
+
+    def changes_since(self, change: int, code_bytes: int) -> tuple[int, Ints, Array, Ints]:
+        """Return what an index that holds all changes up to one must do to hold all.
+
+        Returns
+        -------
+        change : int
+            The last one.
+        numbers : int64 (n_added,)
+        codes : uint8 (n_added, code_bytes)
+            Of items to be added, in order.
+        removed : int64 (n_removed,)
+            Numbers of items to be removed.
+        """
+        with self.connections.reading() as connection:
+            last = _fact(connection, "change")
+            if last < change:
+                raise CollectionError(f"{self.path} is older than the index beside it")
+            rows = connection.execute(
+                "SELECT number, code FROM items WHERE number > ? ORDER BY number", (change,)
+            )
+            numbers, codes = [], bytearray()
+            for number, code in rows:
+                if len(code) != code_bytes:
+                    raise CorruptBundleError(
+                        f"{self.path} is damaged: the code of item number {number} has "
+                        f"{len(code)} bytes, not {code_bytes}"
+                    )
+                numbers.append(number)
+                codes += code
+            removed = connection.execute(
+                "SELECT number FROM removals WHERE change > ? AND number <= ?", (change, change)
+            ).fetchall()
+        table = np.frombuffer(bytes(codes), dtype=np.uint8).reshape(len(numbers), code_bytes)
+        gone = np.array([number for (number,) in removed], dtype=np.int64)
+        return last, np.array(numbers, dtype=np.int64), table, gone
+
+    def insert(
+        self, rows: Sequence[Row], *, replace: bool = False, strict: bool = False
+    ) -> list[str | None]:
+        """Add items, all in one transaction.
+
+        Parameters
+        ----------
+        rows : sequence of Row
+        replace : bool
+            Put an item in place of the one that has its id; otherwise it is left out.
+        strict : bool
+            Raise where it would be left out, and add none.
+
+        Returns
+        -------
+        list of str or None
+            The id of each; None for those that were left out.
+        """
+        ids: list[str | None] = []
+        with self.connections.writing() as connection:
+            change = _fact(connection, "change")
+            for row in rows:
+                known = row.id is not None and _number(connection, row.id) is not None
+                if known and not replace and strict:
+                    raise DuplicateIdError(
+                        f"{row.origin}: there is an item {row.id!r} already; nothing was added"
+                    )
+                if known and not replace:
+                    ids.append(None)
+                    continue
+                if known:
+                    change += 1
+                    _remove(connection, row.id, change)
+                change += 1
+                ids.append(_insert(connection, row, change))
+            _set_change(connection, change)
+        return ids
+
+    def remove(self, ids: Iterable[str]) -> int:
+        """Remove items, all in one transaction; raise MissingItemError, and remove none."""
+        n_removed = 0
+        with self.connections.writing() as connection:
+            change = _fact(connection, "change")
+            for identifier in dict.fromkeys(ids):
+                change += 1
+                n_removed += 1
+                _remove(connection, identifier, change)
+            _set_change(connection, change)
+        return n_removed
+
+    def has_texts(self) -> bool:
+        """Whether any item has a text."""
+        with self.connections.reading() as connection:
+            row = connection.execute("SELECT 1 FROM items WHERE text <> '' LIMIT 1").fetchone()
+        return row is not None
+
+    def staged(self, start: int, n: int) -> list[tuple[str, str, tuple[str, ...]]]:
+        """Return id, text and labels of items that a build has just numbered from 1 on."""
+        with self.connections.reading() as connection:
+            rows = connection.execute(
+                "SELECT id, text, labels FROM items WHERE number > ? AND number <= ? "
+                "ORDER BY number",
+                (start, start + n),
+            ).fetchall()
+        return [(identifier, text, tuple(json.loads(names))) for identifier, text, names in rows]
+
+    def set_codes(self, codes: Iterable[tuple[int, str, bytes]]) -> None:
+        """Give items their codes, as number, what they were coded by, and code."""
+        with self.connections.writing() as connection:
+            for number, coded_by, code in codes:
+                row = connection.execute(
+                    "SELECT id, text, labels, columns FROM items WHERE number = ?", (number,)
+                ).fetchone()
+                connection.execute(
+                    "UPDATE items SET coded_by = ?, code = ?, checksum = ? WHERE number = ?",
+                    (coded_by, code, checksum(*row, coded_by, code), number),
+                )
+
+    def numbers_where(
+        self, condition: Callable[[sqlite3.Connection], Iterable[tuple[int]]]
+    ) -> Ints:
+        """Return the numbers of the items that a condition selects, in rising order."""
+        with self.connections.reading() as connection:
+            found = np.fromiter((number for (number,) in condition(connection)), dtype=np.int64)
+        return np.sort(found)
+
+
+def checksum(*fields: str | bytes) -> int:
+    """Return a checksum over fields; which byte belongs to which field counts."""
+    total = 0
+    for field in fields:
+        content = field.encode() if isinstance(field, str) else field
+        total = zlib.crc32(content, zlib.crc32(len(content).to_bytes(8, "little"), total))
+    return total
+
+
+def _fact(connection: sqlite3.Connection, name: str) -> int:
+    row = connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    try:
+        return int(row[0])
+    except (TypeError, ValueError) as error:
+        raise sqlite3.DatabaseError(f"it has no number {name!r}") from error
+
+
+def _set_change(connection: sqlite3.Connection, change: int) -> None:
+    connection.execute("UPDATE facts SET value = ? WHERE name = 'change'", (change,))
+
+
+def _number(connection: sqlite3.Connection, identifier: str) -> int | None:
+    row = connection.execute("SELECT number FROM items WHERE id = ?", (identifier,)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _insert(connection: sqlite3.Connection, row: Row, number: int) -> str:
+    identifier = row.id if row.id is not None else _free_id(connection, number)
+    labels = json.dumps(row.labels, ensure_ascii=False)
+    columns = json.dumps(row.columns, ensure_ascii=False)
+    fields = (identifier, row.text, labels, columns, row.coded_by, row.code)
+    connection.execute(
+        "INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (number, *fields, checksum(*fields))
+    )
+    if row.thumbnail is not None:
+        connection.execute(
+            "INSERT INTO thumbnails VALUES (?, ?, ?)",
+            (number, row.thumbnail, checksum(row.thumbnail)),
+        )
+    for name in row.labels:
+        connection.execute("INSERT OR IGNORE INTO labels (name) VALUES (?)", (name,))
+        connection.execute(
+            "INSERT INTO item_labels SELECT label, ? FROM labels WHERE name = ?", (number, name)
+        )
+    return identifier
+
+
+def _free_id(connection: sqlite3.Connection, number: int) -> str:
+    """Return the number as an id, or with another number behind it where that is taken."""
+    identifier, again = str(number), 1
+    while _number(connection, identifier) is not None:
+        again += 1
+        identifier = f"{number}-{again}"
+    return identifier
+
+
+def _remove(connection: sqlite3.Connection, identifier: Any, change: int) -> None:
+    number = _number(connection, identifier)
+    if number is None:
+        raise MissingItemError(f"no item has the id {identifier!r}; nothing was removed")
+    connection.execute("DELETE FROM items WHERE number = ?", (number,))
+    connection.execute("INSERT INTO removals VALUES (?, ?)", (change, number))

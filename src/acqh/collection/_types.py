@@ -1,0 +1,243 @@
+"""What goes into a collection, and what comes out of it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from acqh._core.arrays import Floats, Ints
+from acqh._core.errors import CollectionError
+from acqh.features import Picture
+
+# A column of an item holds one of these.
+Scalar = str | int | float | bool | None
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """Something to be found: a picture, a text, or both.
+
+    Parameters
+    ----------
+    image : path, bytes or PIL.Image.Image, optional
+    text : str
+        Empty for none.
+    labels : iterable of str
+        Empty where they are not known.
+    id : str, optional
+        The item's number in the collection, if not given.
+    columns : mapping of str to str, number, bool or None
+        Anything else worth keeping; searches can be restricted by it.
+    origin : str
+        Where it came from, such as a file and a line, for reports.
+
+    Examples
+    --------
+    >>> Item(text="a red rose", labels=["flower"]).labels
+    ('flower',)
+    """
+
+    image: Picture = None
+    text: str = ""
+    labels: Iterable[str] = ()
+    id: str | None = None
+    columns: Mapping[str, Scalar] = field(default_factory=dict)
+    origin: str = ""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.labels, str):
+            raise CollectionError(
+                f"labels must be several strings, got one: {self.labels!r}; give [{self.labels!r}]"
+            )
+        object.__setattr__(self, "labels", tuple(dict.fromkeys(map(str, self.labels))))
+
+    @property
+    def name(self) -> str:
+        """What to call the item in a report."""
+        if self.origin:
+            return self.origin
+        if self.id is not None:
+            return f"item {self.id!r}"
+        return fspath(self.image) if isinstance(self.image, str | PathLike) else "an item"
+
+
+@dataclass(frozen=True)
+class StoredItem:
+    """An item as a collection keeps it."""
+
+    id: str
+    text: str
+    labels: tuple[str, ...]
+    columns: dict[str, Any]
+    has_thumbnail: bool
+
+
+@dataclass(frozen=True)
+class Hit:
+    """An item that was found.
+
+    Attributes
+    ----------
+    id : str
+    score : float
+        Higher is better; comparable within one answer only.
+    text : str
+    labels : tuple of str
+    columns : dict
+    has_thumbnail : bool
+    code : bytes
+        The bytes by which it was found, one a codebook.
+    """
+
+    id: str
+    score: float
+    text: str
+    labels: tuple[str, ...]
+    columns: dict[str, Any]
+    has_thumbnail: bool
+    code: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """How scores came about.
+
+    Attributes
+    ----------
+    query : (n_components,) float32
+        The query as a vector.
+    tables : (n_codebooks, codebook_size) float32
+        Its inner product with every codeword.
+    words : (n_hits, n_codebooks) int64
+        The words of each hit, which are the bytes of its code.
+    parts : (n_hits, n_codebooks) float32
+        Their entries in the tables, which add up to the score.
+    """
+
+    query: Floats
+    tables: Floats
+    words: Ints
+    parts: Floats
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a search found.
+
+    Attributes
+    ----------
+    hits : tuple of Hit
+        Best first.
+    n_items : int
+        Items in the collection.
+    n_seen : int
+        Items that the search had to look at.
+    milliseconds : dict of str to float
+        For "encode" (the query), "search" (the index) and "items" (reading what was found).
+    explanation : Explanation or None
+    """
+
+    hits: tuple[Hit, ...]
+    n_items: int
+    n_seen: int
+    milliseconds: dict[str, float]
+    explanation: Explanation | None = None
+
+
+@dataclass(frozen=True)
+class AddReport:
+    """What became of the items that were to be added.
+
+    Attributes
+    ----------
+    ids : tuple of str
+        Ids of those that were added, in order.
+    skipped : tuple of (str, str)
+        Which were not, and why.
+    """
+
+    ids: tuple[str, ...]
+    skipped: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class CollectionStats:
+    """Facts about a collection.
+
+    Attributes
+    ----------
+    n_items, n_labelled, n_labels : int
+    n_thumbnails : int
+    bytes_per_item : float
+        Of the index, without ids.
+    code_bytes : int
+        Of one item's code.
+    size_on_disk : int
+        Of the whole folder, in bytes.
+    encoders : dict of str to str
+        How each view is described.
+    method : str
+    n_components, n_codebooks : int
+    n_trained : int
+        Items that the model was fitted on.
+    trained_on : str
+        What stood for labels: those of items, or clusters.
+    coded_by : dict of str to int
+        How many items were coded by what.
+    n_skipped : int
+        Items that the build left out.
+    generation : str
+        Changes when the collection is built anew.
+    change : int
+        Counts up with every item added or removed.
+    version : str
+        Of acqh, at the build.
+    """
+
+    n_items: int
+    n_labelled: int
+    n_labels: int
+    n_thumbnails: int
+    bytes_per_item: float
+    code_bytes: int
+    size_on_disk: int
+    encoders: dict[str, str]
+    method: str
+    n_components: int
+    n_codebooks: int
+    n_trained: int
+    trained_on: str
+    coded_by: dict[str, int]
+    n_skipped: int
+    generation: str
+    change: int
+    version: str
+
+
+@dataclass(frozen=True)
+class CollectionReport:
+    """What a deep check of a collection found.
+
+    Attributes
+    ----------
+    path : Path
+    n_items : int
+    n_bytes : int
+        Size of the folder.
+    problems : tuple of str
+        One line for each damaged part; empty if all is well.
+    notes : tuple of str
+        What is not damage, such as an index that is behind and will catch up.
+    """
+
+    path: Path
+    n_items: int
+    n_bytes: int
+    problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is damaged."""
+        return not self.problems

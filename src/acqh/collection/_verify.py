@@ -1,0 +1,126 @@
+"""A deep check of a collection: every byte, and that its parts agree."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from acqh._core.errors import AcqhError
+from acqh.collection._folder import INDEX, ITEMS, MODEL, read_facts, size_on_disk
+from acqh.collection._store import Store, checksum
+from acqh.collection._types import CollectionReport
+from acqh.index import CodeIndex
+from acqh.io import verify_bundle
+from acqh.methods import load_method
+
+
+def verify_collection(path: str | Path) -> CollectionReport:
+    """Check a collection, whether or not it can be opened.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    CollectionReport
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no collection at the path.
+    """
+    folder = Path(path)
+    problems = list(verify_bundle(folder).problems)
+    notes: list[str] = []
+    n_items = 0
+    codebooks = None
+    try:
+        read_facts(folder)
+        codebooks = load_method(folder / MODEL).codebooks_
+    except (AcqhError, OSError) as error:
+        problems.append(str(error))
+    try:
+        store = Store(folder / ITEMS)
+        try:
+            with store.connections.reading() as connection:
+                n_items = len(store)
+                problems += _check_file(connection, folder / ITEMS)
+                problems += _check_items(connection, None if codebooks is None else codebooks.shape)
+            notes += _check_index(folder, store, problems)
+        finally:
+            store.close()
+    except (AcqhError, OSError) as error:
+        problems.append(str(error))
+    return CollectionReport(
+        folder, n_items, size_on_disk(folder), tuple(dict.fromkeys(problems)), tuple(notes)
+    )
+
+
+def _check_file(connection: sqlite3.Connection, path: Path) -> Iterator[str]:
+    for (found,) in connection.execute("PRAGMA integrity_check(20)"):
+        if found != "ok":
+            yield f"{path}: {found}"
+    for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check"):
+        yield f"{path}: row {row} of {table} belongs to no {parent}"
+
+
+def _check_items(
+    connection: sqlite3.Connection, shape: tuple[int, int, int] | None
+) -> Iterator[str]:
+    """Yield what is wrong with items, the first of each kind."""
+    (last,) = connection.execute("SELECT value FROM facts WHERE name = 'change'").fetchone()
+    rows = connection.execute(
+        "SELECT number, id, text, labels, columns, coded_by, code, checksum FROM items"
+    )
+    for number, *fields, stored in rows:
+        where = f"{ITEMS}: item number {number}"
+        if checksum(*fields) != stored:
+            yield f"{where} does not match its checksum"
+            continue
+        code = fields[-1]
+        if shape is not None and (len(code) != shape[0] or max(code) >= shape[1]):
+            yield f"{where} has a code that the model cannot have given"
+        if number > int(last):
+            yield f"{where} is younger than the last change"
+    for number, picture, stored in connection.execute("SELECT * FROM thumbnails"):
+        if checksum(picture) != stored:
+            yield f"{ITEMS}: the thumbnail of item number {number} does not match its checksum"
+    yield from _check_labels(connection)
+
+
+def _check_labels(connection: sqlite3.Connection) -> Iterator[str]:
+    listed: dict[int, set[str]] = {}
+    for number, name in connection.execute(
+        "SELECT number, name FROM item_labels JOIN labels USING (label)"
+    ):
+        listed.setdefault(number, set()).add(name)
+    for number, labels in connection.execute("SELECT number, labels FROM items"):
+        try:
+            names = set(json.loads(labels))
+        except ValueError:
+            names = {labels}
+        if names != listed.get(number, set()):
+            yield f"{ITEMS}: the labels of item number {number} are not those it is listed under"
+
+
+def _check_index(folder: Path, store: Store, problems: list[str]) -> list[str]:
+    """Add what is wrong with the index to the problems; return what is not damage."""
+    try:
+        index = CodeIndex.load(folder / INDEX, verify=True)
+    except FileNotFoundError:
+        return ["there is no index; it is made when the collection is opened"]
+    change, held = index.info.get("change"), store.change
+    if not isinstance(change, int) or not 0 <= change <= held:
+        problems.append(f"{folder / INDEX} holds changes up to {change!r}, the items up to {held}")
+        return []
+    behind = held - change
+    _, numbers, codes, removed = store.changes_since(change, len(index.codebooks))
+    index.add(codes, ids=numbers)
+    index.remove(removed)
+    _, numbers, codes, _ = store.changes_since(0, len(index.codebooks))
+    if not (np.array_equal(index.ids, numbers) and np.array_equal(index.codes, codes)):
+        problems.append(f"{folder / INDEX} does not hold the codes of the items; remove it")
+    return [f"the index is {behind} changes behind and catches up on opening"] if behind else []

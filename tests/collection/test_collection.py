@@ -1,0 +1,120 @@
+import numpy as np
+import pytest
+
+import acqh
+from acqh._core.errors import CollectionError, MissingItemError
+from acqh.collection import Collection, Item, generation_of
+
+WORDS = {
+    "flower": ["rose", "tulip", "garden", "petal", "bloom"],
+    "vehicle": ["car", "engine", "street", "wheel", "fast"],
+    "animal": ["dog", "cat", "fur", "paw", "tail"],
+}
+COLOURS = {"flower": (220, 40, 60), "vehicle": (60, 60, 70), "animal": (150, 110, 60)}
+
+
+def make_items(n=60, *, labelled=True, pictures=True, seed=0, prefix="item"):
+    from PIL import Image
+
+    rng = np.random.default_rng(seed)
+    items = []
+    for number in range(n):
+        label = sorted(WORDS)[number % len(WORDS)]
+        noise = rng.integers(0, 30, (24, 32, 3))
+        pixels = (np.array(COLOURS[label]) + noise).astype(np.uint8)
+        items.append(
+            Item(
+                image=Image.fromarray(pixels) if pictures else None,
+                text=" ".join(rng.choice(WORDS[label], 3, replace=False)),
+                labels=[label] if labelled else [],
+                id=f"{prefix}{number}",
+                columns={"year": 2000 + number % 5},
+            )
+        )
+    return items
+
+
+@pytest.fixture
+def collection(tmp_path):
+    with Collection.build(make_items(), tmp_path / "c.acqh") as built:
+        yield built
+
+
+def test_a_text_finds_the_items_it_belongs_to(collection):
+    answer = collection.search(text="tulip petal", k=10)
+    assert {hit.labels for hit in answer.hits} == {("flower",)}
+    assert answer.n_items == 60
+    assert set(answer.milliseconds) == {"encode", "search", "items"}
+
+
+def test_a_picture_and_an_item_find_their_like(collection):
+    dog = make_items(3, seed=5)[0]
+    assert {h.labels for h in collection.search(image=dog.image, k=10).hits} == {("animal",)}
+    likes = collection.search(item="item1", k=10).hits
+    assert {hit.labels for hit in likes} == {("flower",)}
+    assert "item1" not in [hit.id for hit in likes]
+
+
+def test_items_added_and_removed_are_found_and_gone(collection):
+    report = collection.add(make_items(3, labelled=False, seed=9, prefix="new"))
+    assert report.ids == ("new0", "new1", "new2")
+    assert len(collection) == 63
+    assert "new1" in [h.id for h in collection.search(text="rose tulip", k=25).hits]
+    assert collection.remove(["new1", "item1"]) == 2
+    found = [h.id for h in collection.search(text="rose tulip", k=25).hits]
+    assert "new1" not in found
+    assert "item1" not in found
+    with pytest.raises(MissingItemError, match="new1"):
+        collection.remove(["item4", "new1"])
+    assert "item4" in collection
+
+
+def test_where_restricts_to_labels_and_columns(collection):
+    answer = collection.search(text="rose", k=60, where={"label": "animal", "year": 2003})
+    assert {(h.labels, h.columns["year"]) for h in answer.hits} == {(("animal",), 2003)}
+    again = collection.search(text="rose", k=60, where=["label=animal", "year=2003"])
+    assert [h.id for h in again.hits] == [h.id for h in answer.hits]
+
+
+def test_an_opened_collection_answers_as_the_built_one(collection):
+    before = [(h.id, h.score) for h in collection.search(text="dog fur", k=20).hits]
+    with acqh.load(collection.path) as opened:
+        assert [(h.id, h.score) for h in opened.search(text="dog fur", k=20).hits] == before
+        assert opened.generation == collection.generation == generation_of(collection.path)
+        assert list(opened) == list(collection)
+
+
+def test_thumbnails_are_small_webp(collection):
+    thumbnail = collection.thumbnail("item0")
+    assert thumbnail[:4] == b"RIFF"
+    assert thumbnail[8:12] == b"WEBP"
+
+
+def test_no_labels_is_an_error_that_says_what_to_do(tmp_path):
+    with pytest.raises(CollectionError, match="auto_labels"):
+        Collection.build(make_items(labelled=False), tmp_path / "c.acqh")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_auto_labels_are_not_passed_off_as_labels(tmp_path):
+    items = make_items(labelled=False)
+    with Collection.build(items, tmp_path / "c.acqh", auto_labels=3) as collection:
+        assert collection.labels() == {}
+        assert "clusters of the text" in collection.stats().trained_on
+        assert {h.id for h in collection.search(text="dog cat", k=5).hits}
+
+
+def test_explanations_add_up_to_the_scores(collection):
+    answer = collection.search(text="dog", k=4, explain=True)
+    parts = answer.explanation.parts
+    np.testing.assert_allclose(parts.sum(axis=1), [h.score for h in answer.hits], rtol=1e-5)
+    assert [bytes(w.tolist()) for w in answer.explanation.words] == [h.code for h in answer.hits]
+
+
+def test_verify_finds_nothing_wrong_with_a_new_collection(collection):
+    collection.add(make_items(2, seed=3, prefix="more"))
+    report = collection.verify()
+    assert report.problems == ()
+    assert "2 changes behind" in report.notes[0]
+    collection.close()
+    assert Collection.open(collection.path).verify().notes == ()
