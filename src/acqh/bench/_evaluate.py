@@ -1,7 +1,7 @@
 """Fit a method on one split and measure it in every direction."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, get_args
@@ -14,7 +14,7 @@ from acqh.bench._split import Split, SplitParts
 from acqh.data import MultiViewData
 from acqh.methods import BaseMethod
 from acqh.methods.registry import DatabaseMode
-from acqh.metrics import RetrievalMetrics, relevance
+from acqh.metrics import RetrievalMetrics, RetrievalResult, relevance
 
 # Scores of a block of queries are kept under this many values.
 _BLOCK_VALUES = 1 << 23
@@ -98,6 +98,17 @@ def evaluate(
     ['image->text', 'text->image']
     """
     parts = split.parts(data)
+    database = check_database(method, parts, database)
+    started = time.perf_counter()
+    method.fit(parts.train.views, parts.train.labels)
+    fit_seconds = time.perf_counter() - started
+    return [found.row for found in measure(method, split, parts, database, fit_seconds)]
+
+
+def check_database(
+    method: BaseMethod, parts: SplitParts, database: DatabaseMode | None
+) -> DatabaseMode:
+    """Return what database items are coded from: as asked, or as is usual for the protocol."""
     if database is None:
         database = method.info.modes[0] if parts.database.labels is not None else "hashed"
     if database not in get_args(DatabaseMode):
@@ -106,66 +117,120 @@ def evaluate(
         raise InvalidInputError(
             "this protocol hides the labels of the database: use database='hashed' or 'unified'"
         )
-    started = time.perf_counter()
-    method.fit(parts.train.views, parts.train.labels)
-    fit_seconds = time.perf_counter() - started
-    return [
-        _measure(method, split, parts, pair, database, fit_seconds)
-        for pair in permutations(data.views, 2)
-    ]
+    return database
 
 
-def _measure(
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """One direction: the row of the table, and what it was made from, curves included."""
+
+    row: ResultRow
+    result: RetrievalResult
+
+
+@dataclass(frozen=True, eq=False)
+class _Coded:
+    """A database as its distinct codes, which of them each item has, and the time that took."""
+
+    distinct: Array
+    inverse: Array
+    seconds: float
+
+
+def measure(
     method: BaseMethod,
     split: Split,
     parts: SplitParts,
-    pair: tuple[str, str],
     database: DatabaseMode,
     fit_seconds: float,
-) -> ResultRow:
-    query_view, database_view = pair
+    *,
+    top_n: Sequence[int] = (),
+    curve: bool = False,
+) -> list[Measured]:
+    """Measure a fitted method in every direction.
+
+    Parameters
+    ----------
+    method : BaseMethod
+        Fitted on the training part.
+    split : Split
+    parts : SplitParts
+        Of this split.
+    database : {"learnt", "hashed", "unified"}
+    fit_seconds : float
+        For the rows.
+    top_n : sequence of int
+        Where to measure precision.
+    curve : bool
+        Whether to measure precision and recall at every rank.
+
+    Returns
+    -------
+    list of Measured
+        One for each ordered pair of views.
+    """
+    coded: dict[str, _Coded] = {}
+    found = []
+    for query_view, searched in permutations(parts.query.views, 2):
+        # One code of all views serves every direction.
+        source = "" if database == "unified" else searched
+        if source not in coded:
+            coded[source] = _code(method, parts.database, database, searched)
+        metrics = RetrievalMetrics((None, 50, 100), top_n=top_n, curve=curve)
+        width, query_seconds = _rank(method, parts, query_view, coded[source], metrics)
+        result = metrics.result()
+        row = ResultRow(
+            dataset=split.dataset,
+            protocol=split.protocol,
+            method=method.info.name,
+            database=database,
+            n_components=width,
+            bytes_per_item=method.bytes_per_item,
+            seed=split.seed,
+            direction=f"{query_view}->{searched}",
+            map_all=result.mean_average_precision[None],
+            map_50=result.mean_average_precision[50],
+            map_100=result.mean_average_precision[100],
+            fit_seconds=fit_seconds,
+            encode_seconds=coded[source].seconds,
+            query_seconds=query_seconds,
+            n_train=len(split.train),
+            n_query=len(split.query),
+            n_database=len(split.database),
+            n_codes=len(coded[source].distinct),
+        )
+        found.append(Measured(row, result))
+    return found
+
+
+def _code(method: BaseMethod, items: MultiViewData, database: DatabaseMode, view: str) -> _Coded:
     started = time.perf_counter()
-    codes = _encode(method, parts.database, database, database_view)
-    encode_seconds = time.perf_counter() - started
-    distinct, inverse = np.unique(codes, axis=0, return_inverse=True)
-    metrics = RetrievalMetrics((None, 50, 100))
-    query_seconds = 0.0
-    queries = parts.query.views[query_view]
-    labels: Matrix = parts.query.labels
-    for rows in _blocks(len(parts.query), len(codes)):
-        started = time.perf_counter()
-        projected = method.embed_queries(queries[rows], view=query_view)
-        scores = score_codes(method, projected, distinct, inverse.ravel())
-        query_seconds += time.perf_counter() - started
-        metrics.update(scores, relevance(labels[rows], parts.database_labels))
-    found = metrics.result().mean_average_precision
-    return ResultRow(
-        dataset=split.dataset,
-        protocol=split.protocol,
-        method=method.info.name,
-        database=database,
-        n_components=int(projected.shape[1]),
-        bytes_per_item=method.bytes_per_item,
-        seed=split.seed,
-        direction=f"{query_view}->{database_view}",
-        map_all=found[None],
-        map_50=found[50],
-        map_100=found[100],
-        fit_seconds=fit_seconds,
-        encode_seconds=encode_seconds,
-        query_seconds=query_seconds,
-        n_train=len(split.train),
-        n_query=len(split.query),
-        n_database=len(split.database),
-        n_codes=len(distinct),
-    )
-
-
-def _encode(method: BaseMethod, items: MultiViewData, database: DatabaseMode, view: str) -> Array:
     if database == "learnt":
-        return method.encode({view: items.views[view]}, labels=items.labels, mode="learnt")
-    views = dict(items.views) if database == "unified" else {view: items.views[view]}
-    return method.encode(views, mode=database)
+        codes = method.encode({view: items.views[view]}, labels=items.labels, mode="learnt")
+    else:
+        views = dict(items.views) if database == "unified" else {view: items.views[view]}
+        codes = method.encode(views, mode=database)
+    seconds = time.perf_counter() - started
+    distinct, inverse = np.unique(codes, axis=0, return_inverse=True)
+    return _Coded(distinct, inverse.ravel(), seconds)
+
+
+def _rank(
+    method: BaseMethod, parts: SplitParts, view: str, coded: _Coded, metrics: RetrievalMetrics
+) -> tuple[int, float]:
+    """Rank the database for all queries of a view; return their width and the seconds taken."""
+    seconds = 0.0
+    width = 0
+    queries = parts.query.views[view]
+    labels: Matrix = parts.query.labels
+    for rows in _blocks(len(parts.query), len(coded.inverse)):
+        started = time.perf_counter()
+        projected = method.embed_queries(queries[rows], view=view)
+        scores = score_codes(method, projected, coded.distinct, coded.inverse)
+        seconds += time.perf_counter() - started
+        width = int(projected.shape[1])
+        metrics.update(scores, relevance(labels[rows], parts.database_labels))
+    return width, seconds
 
 
 def score_codes(method: BaseMethod, projected: Floats, distinct: Array, inverse: Array) -> Matrix:

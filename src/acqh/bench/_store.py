@@ -108,8 +108,8 @@ class Store:
         return None if record is None else record["status"]
 
     def records(self) -> list[Record]:
-        """Return the records of all cells, in the order of their keys."""
-        return [self._records[key] for key in sorted(self._records)]
+        """Return the records of all cells, like ones side by side."""
+        return sorted(self._records.values(), key=_place)
 
     def curves(self, key: str) -> dict[str, Array]:
         """Return the curves of a cell; see `write`.
@@ -188,6 +188,14 @@ class Store:
                         f"another run is writing to {self.path}; wait for it, or give another --out"
                     ) from None
             yield
+
+
+def _place(record: Record) -> tuple[Any, ...]:
+    """Return what records are sorted by."""
+    setting = record.get("setting", {})
+    names = (setting.get(name) or "" for name in ("dataset", "protocol", "database"))
+    sizes = (record.get(name) or 0 for name in ("bytes_asked", "n_components_asked"))
+    return *names, record.get("label", ""), *sizes, setting.get("seed", 0), record["key"]
 
 
 def _table_rows(record: Record) -> Iterator[dict[str, Any]]:

@@ -1,7 +1,9 @@
 """MultiViewData, readers, named data sets, splits, synthetic makers, the embedded emoji set."""
 
 from acqh.data._datasets import DatasetInfo, list_datasets, load_dataset
+from acqh.data._files import DataFile, DataFolder
 from acqh.data._multiview import MultiViewData
+from acqh.data._named import NamedDataset
 from acqh.data._readers import (
     Manifest,
     read,
@@ -15,9 +17,12 @@ from acqh.data._splits import split_rows
 from acqh.data._synthetic import make_like, make_multiview
 
 __all__ = [
+    "DataFile",
+    "DataFolder",
     "DatasetInfo",
     "Manifest",
     "MultiViewData",
+    "NamedDataset",
     "list_datasets",
     "load_dataset",
     "make_like",

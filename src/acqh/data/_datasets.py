@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from acqh._core.errors import InvalidInputError
+from acqh._core.plugins import load_plugins
 from acqh.data._files import DataFolder, data_folder
 from acqh.data._multiview import MultiViewData
 from acqh.data._named import DATASETS, NamedDataset
@@ -35,6 +36,8 @@ class DatasetInfo:
         How the data differ from those of the paper.
     preprocessing : str
         What the paper does to the features; to be fitted on training rows.
+    preparation : mapping of str to mapping
+        The same, by view, as `acqh.features.feature_map_from_description` takes it.
     """
 
     name: str
@@ -49,11 +52,30 @@ class DatasetInfo:
     source: str
     differs: str
     preprocessing: str
+    preparation: Mapping[str, Mapping[str, Any]]
 
     @property
     def found(self) -> bool:
         """Whether nothing is missing."""
         return not self.missing
+
+
+def known_datasets() -> dict[str, NamedDataset]:
+    """Return the package's own data sets and those that installed packages add.
+
+    Raises
+    ------
+    InvalidInputError
+        An added one is no NamedDataset, or has the name of one of the package's own.
+    """
+    added = load_plugins("acqh.datasets")
+    for name, dataset in added.items():
+        if name in DATASETS or not isinstance(dataset, NamedDataset):
+            raise InvalidInputError(
+                f"the plug-in data set {name!r} must be a NamedDataset, of a name that is not "
+                f"one of {', '.join(sorted(DATASETS))}"
+            )
+    return {**DATASETS, **added}
 
 
 def list_datasets(data_dir: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
@@ -76,7 +98,7 @@ def list_datasets(data_dir: str | os.PathLike[str] | None = None) -> list[Datase
     """
     folder = data_folder(data_dir)
     found = []
-    for name, dataset in sorted(DATASETS.items()):
+    for name, dataset in sorted(known_datasets().items()):
         needed = [file for file in dataset.files if file.only_for is None]
         found.append(
             DatasetInfo(
@@ -92,6 +114,7 @@ def list_datasets(data_dir: str | os.PathLike[str] | None = None) -> list[Datase
                 source=dataset.source,
                 differs=dataset.differs,
                 preprocessing=dataset.preprocessing,
+                preparation=dataset.preparation,
             )
         )
     return found
@@ -140,16 +163,17 @@ def load_dataset(
     acqh._core.errors.InvalidInputError: no data set is called 'coco'; there are emoji,
     mirflickr25k, nuswide10, uci_mfeat, wiki
     """
-    if name not in DATASETS:
+    known = known_datasets()
+    if name not in known:
         raise InvalidInputError(
-            f"no data set is called {name!r}; there are {', '.join(sorted(DATASETS))}"
+            f"no data set is called {name!r}; there are {', '.join(sorted(known))}"
         )
-    dataset: NamedDataset = DATASETS[name]
+    dataset = known[name]
     for option in options:
         if option not in dataset.options:
-            known = ", ".join(dataset.options) or "none"
+            options_known = ", ".join(dataset.options) or "none"
             raise InvalidInputError(
-                f"data set {name!r} has no option {option!r}; its options: {known}"
+                f"data set {name!r} has no option {option!r}; its options: {options_known}"
             )
     folder = DataFolder(name, dataset.source, dataset.files, data_folder(data_dir), verify)
     return dataset.load(folder, **options)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,23 @@ from acqh.data._readers import read
 
 @dataclass(frozen=True, kw_only=True)
 class NamedDataset:
-    """How to load a data set, and what there is to say about it; see DatasetInfo."""
+    """How to load a data set, and what there is to say about it.
+
+    Installed packages offer objects of this class under the entry-point group
+    ``acqh.datasets``; the entry's name is that of the data set.
+
+    Attributes
+    ----------
+    load : callable
+        Takes a folder, whose ``require(file_name)`` gives the path of one of `files`, and the
+        options; returns MultiViewData, whose name should be that of the data set.
+    files : tuple of DataFile
+        What the data set needs in the data folder.
+    options : mapping of str to str
+        Keyword arguments of `load`, with their values in words.
+    description, n_items, n_labels, views, source, differs, preprocessing, preparation
+        As in DatasetInfo.
+    """
 
     description: str
     load: Callable[..., MultiViewData]
@@ -29,6 +46,7 @@ class NamedDataset:
     files: tuple[DataFile, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     preprocessing: str = "none"
+    preparation: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def _load_emoji(_: DataFolder) -> MultiViewData:
@@ -148,6 +166,15 @@ _EMOJI = NamedDataset(
     source="npm emoji-datasource-google 16.0.0 and emojibase-data 17.0.0",
     differs="not in the paper",
     preprocessing="split by the column 'family'; text: acqh.features.Tfidf fitted on training rows",
+    preparation={
+        "text": {
+            "class": "Pipeline",
+            "steps": [
+                ["tfidf", {"class": "Tfidf", "params": {}}],
+                ["svd", {"class": "TagSVD", "params": {"n_components": 400}}],
+            ],
+        }
+    },
 )
 _WIKI = NamedDataset(
     description="Sections of Wikipedia's featured articles, each with its picture",
@@ -199,6 +226,7 @@ _MIRFLICKR25K = NamedDataset(
     "edge histograms recomputed from 128 x 128 copies of the photographs",
     preprocessing="text: 500-d truncated SVD of the tags (acqh.features.TagSVD), fitted on "
     "training rows",
+    preparation={"text": {"class": "TagSVD", "params": {"n_components": 500}}},
 )
 
 _NUSWIDE10 = NamedDataset(

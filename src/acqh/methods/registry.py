@@ -8,6 +8,7 @@ from pkgutil import iter_modules
 from typing import Any, Literal, TypeVar
 
 from acqh._core.errors import InvalidInputError
+from acqh._core.plugins import load_plugins
 
 CodeKind = Literal["additive", "binary", "real"]
 DatabaseMode = Literal["learnt", "hashed", "unified"]
@@ -67,11 +68,12 @@ def register(**facts: Any) -> Callable[[Method], Method]:
 
 
 def _load_all() -> None:
-    """Import every file of the room, so that its method registers itself."""
+    """Import every file of the room, and every plug-in, so that its method registers itself."""
     package = import_module("acqh.methods")
     for module in iter_modules(package.__path__):
         if not module.name.startswith("_"):
             import_module(f"acqh.methods.{module.name}")
+    load_plugins("acqh.methods")
 
 
 def list() -> builtins.list[str]:  # noqa: A001
