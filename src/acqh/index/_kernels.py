@@ -89,6 +89,11 @@ def _add_products(words: Array, query: Array, table: Array) -> None:
 def _sort(keys: Array, spare: Array) -> Any:
     """Sort keys: few by insertion, many byte by byte; return which array holds them then."""
     n = keys.shape[0]
+    rising = 1
+    while rising < n and keys[rising - 1] <= keys[rising]:
+        rising += 1
+    if rising >= n:  # as the rows of a single code are
+        return keys
     if n <= _FEW_KEYS:
         for i in range(1, n):
             key, j = keys[i], i

@@ -28,6 +28,7 @@ N_WAVES = 32
 PLAIN_PASS_PART = 4
 # Larger than the key of any item: that of a score of minus infinity in the last row.
 NO_KEY = np.uint64(0xFF800000FFFFFFFF)
+_NO_ENTRY: Any = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 _COMPILE: dict[str, Any] = {"cache": True, "nogil": True}
 _INLINE: dict[str, Any] = {"inline": "always", **_COMPILE}
@@ -258,8 +259,41 @@ def _tail_score(tables: Array, tails: Array, entry: Any, score: Any) -> Any:
 
 
 @njit(**_COMPILE)
-def _visit_above(query: Query, heads: Heads, floor: Any, rest: Any, count: Any, worst: Any) -> Any:
-    """Visit the runs not yet visited whose head reaches the floor and can reach the threshold."""
+def _best_entry(query: Query, heads: Heads, rest: Any) -> Any:
+    """Return an entry of the highest score, that score, and whether another entry has it too."""
+    runs = query.runs
+    starts, tails = runs.starts, runs.tails
+    tables = query.table[runs.digits_a + runs.digits_b :]
+    order_a, values_a, bounds_a = heads.order_a, heads.values_a, heads.bounds_a
+    order_b, bounds_b = heads.order_b, heads.bounds_b
+    n_b = order_b.shape[0]
+    best, highest, tied = _NO_ENTRY, _LOWEST, False
+    for place in range(order_a.shape[0]):
+        if bounds_a[place] + bounds_b[0] < highest - rest:
+            break
+        a = order_a[place]
+        for next_b in range(n_b):
+            if values_a[a] + bounds_b[next_b] < highest - rest:
+                break
+            b = order_b[next_b]
+            run = np.uint64(a) * np.uint64(n_b) + np.uint64(b)
+            head = _head_score(query.table, runs, values_a[a], b)
+            for entry in range(np.uint64(starts[run]), np.uint64(starts[run + _ONE])):
+                score = _tail_score(tables, tails, entry, head)
+                if score >= highest:
+                    tied = score == highest
+                    best, highest = entry, score
+    return best, highest, tied
+
+
+@njit(**_COMPILE)
+def _visit_above(
+    query: Query, heads: Heads, floor: Any, rest: Any, done: Any, count: Any, worst: Any
+) -> Any:
+    """Visit the runs not yet visited whose head reaches the floor and can reach the threshold.
+
+    Of codes with many rows, the entry `done` is left out.
+    """
     runs, allowed, keys, k = query.runs, query.allowed, query.keys, query.k
     starts, tails, rows = runs.starts, runs.tails, runs.rows
     tables = query.table[runs.digits_a + runs.digits_b :]
@@ -289,6 +323,8 @@ def _visit_above(query: Query, heads: Heads, floor: Any, rest: Any, count: Any, 
                 if score < threshold:
                     continue
                 if grouped:
+                    if entry == done:
+                        continue
                     count, worst = _visit_rows(query, entry, score, count, worst)
                 elif is_allowed(allowed, rows[entry]):
                     key = pack_key(score, query.first_row + np.int64(rows[entry]))
@@ -304,14 +340,24 @@ def _search_one(query: Query, heads: Heads, rest: Any, count: Any, worst: Any) -
     """Visit runs in waves of falling head score until no other run can hold one of the best."""
     plain = query.k * PLAIN_PASS_PART > query.runs.n_rows
     _order_heads(heads, plain)
+    done, last_wave = _NO_ENTRY, N_WAVES
+    if query.runs.gap_starts.shape[0] > 0 and not plain:
+        # The rows of the best code alone may be enough, and then they leave little to look at.
+        done, score, tied = _best_entry(query, heads, rest)
+        if done != _NO_ENTRY:
+            count, worst = _visit_rows(query, done, score, count, worst)
+        if worst != NO_KEY:
+            if count == query.k and not tied and key_score(worst) >= score:
+                return count, worst
+            last_wave = 0
     best = heads.bounds_a[0] + heads.bounds_b[0]
     spread = best - heads.values_a[heads.order_a[-1]] - heads.values_b[heads.order_b[-1]]
     seen = 0
     for wave in range(1, N_WAVES + 2):
         floor = _LOWEST
-        if wave <= N_WAVES and not plain:
+        if wave <= last_wave and not plain:
             floor = best - spread * np.float32(wave / N_WAVES)
-        count, worst, looked_at = _visit_above(query, heads, floor, rest, count, worst)
+        count, worst, looked_at = _visit_above(query, heads, floor, rest, done, count, worst)
         if count >= query.k:
             count, worst = query.k, keep_best(query.keys, count, query.k)
         if floor == _LOWEST or key_score(worst) - rest >= floor:
@@ -321,6 +367,7 @@ def _search_one(query: Query, heads: Heads, rest: Any, count: Any, worst: Any) -
         if plain:
             # Start again, in storage order, for all that is no worse than the worst found.
             count, worst = _forget_rows(query, count), worst + _ONE
+            done = _NO_ENTRY
             _order_heads(heads, plain)
     return count, worst
 
