@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -160,7 +161,8 @@ def _as_json(value: Any, name: str, label: str) -> Any:
         return {str(key): _as_json(entry, name, label) for key, entry in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_as_json(entry, name, label) for entry in value]
-    if value is None or isinstance(value, bool | int | float | str):
+    is_finite = not isinstance(value, float) or math.isfinite(value)
+    if value is None or (isinstance(value, bool | int | float | str) and is_finite):
         return value
     raise InvalidInputError(
         f"argument {name} of method {label!r} is {value!r}; only JSON values can be stored"

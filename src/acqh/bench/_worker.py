@@ -1,5 +1,6 @@
 """The process that runs cells, one at a time."""
 
+import math
 import os
 import signal
 import threading
@@ -213,9 +214,12 @@ def failure(reason: str, trace: str | None = None) -> dict[str, Any]:
     }
 
 
-def _objective(method: BaseMethod) -> list[float] | None:
+def _objective(method: BaseMethod) -> list[float | None] | None:
     values = getattr(method, "objective_", None)
-    return None if values is None else [float(value) for value in np.ravel(values)]
+    if values is None:
+        return None
+    # JSON has no word for what is not finite.
+    return [value if math.isfinite(value) else None for value in np.ravel(values).tolist()]
 
 
 def _curves(found: list[Measured]) -> dict[str, Array]:

@@ -1,0 +1,56 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import acqh
+from acqh.cli import app
+from acqh.data import save_npz
+
+
+@pytest.fixture(scope="module")
+def data_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "tiny.npz"
+    save_npz(acqh.make_multiview(120, n_labels=3, random_state=0), path)
+    return str(path)
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["bench", *arguments])
+
+
+def test_a_dry_run_lists_cells_and_writes_nothing(tmp_path, data_file):
+    out = tmp_path / "out"
+    options = ("--methods", "acqh,random", "--seeds", "2", "--out", str(out), "--dry-run")
+    plan = json.loads(run(data_file, *options, "--json").stdout)
+    # Five lengths and two seeds; labelled, hashed and unified.
+    assert plan["n_to_run"] == len(plan["cells"]) == 2 * 5 * 2 * 3
+    assert plan["seconds"] == pytest.approx(3 * plan["n_to_run"])
+    assert len({cell["key"] for cell in plan["cells"]}) == plan["n_to_run"]
+    assert "60 to run" in run(data_file, *options).stdout
+    assert not out.exists()
+
+
+def test_the_plan_of_the_paper_and_its_own_data(tmp_path, data_file):
+    options = ("--paper", "--methods", "acqh-paper", "--seeds", "1", "--out", str(tmp_path / "out"))
+    plan = json.loads(run(data_file, *options, "--dry-run", "--json").stdout)
+    assert {cell["protocol"] for cell in plan["cells"]} == {"labelled"}
+    assert {cell["length"] for cell in plan["cells"]} == {8, 16, 32, 64, 128}
+    nothing = run(*options, "--data-dir", str(tmp_path), "--dry-run")
+    assert nothing.exit_code == 2
+    assert "no data set was found" in nothing.output
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--bits", "8,x"), "whole numbers"),
+        (("--bits", "12"), "whole bytes"),
+        (("--protocol", "other"), "labelled, unlabelled"),
+        (("--paper", "--protocol", "unlabelled"), "labelled"),
+    ],
+)
+def test_a_wrong_call_is_told_why(tmp_path, data_file, options, message):
+    done = run(data_file, "--methods", "random", "--out", str(tmp_path / "out"), *options)
+    assert done.exit_code == 2
+    assert message in " ".join(done.output.replace("│", " ").split())
