@@ -14,6 +14,11 @@ _EXTRAS = {
     "h5py": "mat",
     "faiss": "faiss",
     "torch": "torch",
+    "fastapi": "serve",
+    "uvicorn": "serve",
+    "pydantic_settings": "serve",
+    "python_multipart": "serve",
+    "prometheus_client": "serve",
 }
 
 

@@ -7,7 +7,7 @@ import typer
 
 from acqh import __version__
 from acqh._core.errors import AcqhError
-from acqh.cli import _bench, _datasets, _demo, _verify
+from acqh.cli import _bench, _datasets, _demo, _serve, _verify
 
 app = typer.Typer(
     help="Find texts for a picture and pictures for a text, from a few bytes an item.",
@@ -18,6 +18,7 @@ app = typer.Typer(
 app.command("bench")(_bench.bench)
 app.command("datasets")(_datasets.datasets)
 app.command("demo")(_demo.demo)
+app.command("serve")(_serve.serve)
 app.command("verify")(_verify.verify)
 
 

@@ -247,6 +247,11 @@ class Collection:
         return self._facts.generation
 
     @property
+    def bytes_per_item(self) -> float:
+        """Of the index, without ids."""
+        return self._cache.current().bytes_per_item
+
+    @property
     def change(self) -> int:
         """Counts up with every item that is added or removed."""
         return self._store.change

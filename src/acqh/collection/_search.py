@@ -4,6 +4,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,11 @@ class Searcher:
                 f"this collection has learnt nothing about {view!r}; search by {known} or item"
             )
         if view not in self._encoders.by_view:
+            if isinstance(value, str | bytes | PathLike):
+                raise CollectionError(
+                    f"this collection was built from features and cannot describe a {view}; "
+                    "search by features or item"
+                )
             return self._coder.query(view, np.atleast_2d(np.asarray(value, dtype=np.float32)))
         if view == "text" and not isinstance(value, str):
             raise CollectionError(f"text must be a str, got {type(value).__name__}")

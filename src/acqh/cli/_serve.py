@@ -1,0 +1,51 @@
+"""``acqh serve``: a collection over HTTP, and its page."""
+
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def serve(
+    collection: Annotated[Path, typer.Argument(help="A collection that acqh build made.")],
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on; any but loopback needs a token.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port to listen on; by default 8000.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="File with the token that readers must send.")
+    ] = None,
+    write_token_file: Annotated[
+        Path | None, typer.Option(help="File with the token that adds and removes items.")
+    ] = None,
+) -> None:
+    """Serve a collection and its search page, to this machine and read-only unless told otherwise.
+
+    Every setting may also be given in the environment, such as ACQH_MAX_K=100.
+    """
+    from pydantic import ValidationError
+
+    from acqh.serve import Settings, run
+
+    given = {
+        "host": host,
+        "port": port,
+        "token_file": token_file,
+        "write_token_file": write_token_file,
+    }
+    try:
+        settings = Settings(
+            collection=collection,
+            **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
+        )
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        name = ".".join(str(part) for part in wrong["loc"])
+        raise typer.BadParameter(f"ACQH_{name.upper()}: {wrong['msg']}") from None
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    run(settings, lambda address: print(f"serving {collection} at {address}", file=sys.stderr))

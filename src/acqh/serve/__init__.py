@@ -1,0 +1,18 @@
+"""The HTTP service: search over a collection, within limits, and the page that uses it."""
+
+from acqh._core.optional import require
+
+for _package in (
+    "fastapi",
+    "uvicorn",
+    "pydantic_settings",
+    "python_multipart",
+    "prometheus_client",
+):
+    require(_package)
+
+from acqh.serve._app import create_app  # noqa: E402
+from acqh.serve._server import run  # noqa: E402
+from acqh.serve._settings import Settings  # noqa: E402
+
+__all__ = ["Settings", "create_app", "run"]

@@ -1,0 +1,167 @@
+"""The collection being served, and how another takes its place without a failed request."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TypeVar
+
+from acqh._core.errors import AcqhError, CorruptBundleError
+from acqh.collection import Collection
+from acqh.serve._metrics import Metrics
+from acqh.serve._settings import Settings
+from acqh.serve._work import Crew, patient
+
+_LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
+# Device and number of a file, and when it last changed.
+_Stamp = tuple[int, int, int]
+
+
+class Live:
+    """The collection being served.
+
+    A collection that is built anew has another SQLite file in its folder. That is noticed by a
+    look at the file's number, which stays taken for as long as the old file is open. The new
+    collection is opened and verified beside the old one, with threads of its own, then takes its
+    place; the old one ends what it has begun, and is closed.
+
+    Parameters
+    ----------
+    settings : Settings
+    metrics : Metrics
+
+    Attributes
+    ----------
+    problem : str or None
+        What is wrong with the collection on disk, if it is not the one being served.
+    """
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self.problem: str | None = None
+        self._path = settings.collection
+        self._settings = settings
+        self._metrics = metrics
+        self._lock = threading.Lock()
+        self._reloading = threading.Lock()
+        self._wake: asyncio.Event | None = None
+        self._failed: _Stamp | None = None
+        self._stamp = _stamp(self._path)
+        self._crew = Crew(Collection.open(self._path), settings.n_threads)
+        metrics.items.set(len(self._crew.collection))
+
+    async def run(self, work: Callable[[Collection], T]) -> T:
+        """Return what `work` makes of the collection; raise 503 when that takes too long."""
+        return await patient(self._submit(work), self._settings.max_work_seconds)
+
+    async def change(self, work: Callable[[Collection], T]) -> T:
+        """Do as `run`, but wait for the end of work that has begun."""
+        submitted = self._submit(work)
+        return await patient(submitted, self._settings.max_work_seconds, give_up=False)
+
+    def refresh(self) -> bool:
+        """Reload if the collection was built anew; return whether another one is served now."""
+        try:
+            stamp = _stamp(self._path)
+        except OSError:
+            return False  # between two renames, or gone: what is open can still be served
+        if stamp[:2] == self._stamp[:2] or stamp == self._failed:
+            return False
+        return self.reload()
+
+    def reload(self) -> bool:
+        """Open and verify what is on disk, and serve it if it is whole.
+
+        Returns
+        -------
+        bool
+            Whether it is served now. If not, `problem` says so.
+        """
+        with self._reloading:
+            try:
+                # Before opening: if another one comes in between, the next look sees it.
+                stamp = _stamp(self._path)
+            except OSError as error:
+                self._fail(error)
+                return False
+            try:
+                fresh = Crew(_open_verified(self._path), self._settings.n_threads)
+            except (AcqhError, OSError) as error:
+                self._fail(error)
+                self._failed = _later(stamp, self._path)
+                return False
+            self._swap(fresh, stamp)
+            return True
+
+    async def watch(self) -> None:
+        """Look for ever whether the collection was built anew."""
+        self._wake = asyncio.Event()
+        while True:
+            look = self.refresh
+            try:
+                async with asyncio.timeout(self._settings.reload_seconds):
+                    await self._wake.wait()
+                look = self.reload
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            try:
+                await asyncio.to_thread(look)
+            except Exception:
+                _LOG.exception("the collection could not be looked at")
+
+    def reload_soon(self) -> None:
+        """Have `watch` reload at once, whether or not anything seems to have changed."""
+        if self._wake is not None:
+            self._wake.set()
+
+    def close(self) -> None:
+        """Finish all work and close the collection."""
+        self._crew.close()
+
+    def _submit(self, work: Callable[[Collection], T]) -> "Future[T]":
+        with self._lock:  # a crew takes no more work once another has taken its place
+            return self._crew.submit(work)
+
+    def _fail(self, error: Exception) -> None:
+        self.problem = "the collection on disk is damaged; the one before it is served; see the log"
+        _LOG.error("%s is not reloaded: %s", self._path, error)
+        self._metrics.reloads.labels("damaged").inc()
+        self._metrics.reload_failed.set(1)
+
+    def _swap(self, fresh: Crew, stamp: _Stamp) -> None:
+        self._stamp = stamp
+        with self._lock:
+            old, self._crew = self._crew, fresh
+        self.problem = self._failed = None
+        self._metrics.items.set(len(fresh.collection))
+        self._metrics.reloads.labels("swapped").inc()
+        self._metrics.reload_failed.set(0)
+        _LOG.info("%s is reloaded: %d items", self._path, len(fresh.collection))
+        old.close()
+
+
+def _open_verified(path: Path) -> Collection:
+    collection = Collection.open(path)
+    report = collection.verify()
+    if report.problems:
+        collection.close()
+        raise CorruptBundleError("; ".join(report.problems))
+    return collection
+
+
+def _later(stamp: _Stamp, path: Path) -> _Stamp:
+    """Return the stamp after a look at the file, which may itself have changed it."""
+    try:
+        now = _stamp(path)
+    except OSError:
+        return stamp
+    return now if now[:2] == stamp[:2] else stamp
+
+
+def _stamp(path: Path) -> _Stamp:
+    status = (path / "items.sqlite").stat()
+    return status.st_dev, status.st_ino, status.st_ctime_ns

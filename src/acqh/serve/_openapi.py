@@ -1,0 +1,85 @@
+"""The OpenAPI document: what FastAPI finds out, and what it cannot know of our bodies."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+
+from acqh.serve._bodies import FORM, IN_JSON, JSON
+from acqh.serve._problems import Problem
+
+_REFERENCE = "#/components/schemas/{model}"
+
+
+def _bodies(json_schema: str, form_schema: str) -> dict[str, Any]:
+    content = {
+        JSON: {"schema": {"$ref": _REFERENCE.format(model=json_schema)}},
+        FORM: {"schema": {"$ref": _REFERENCE.format(model=form_schema)}},
+    }
+    return {"requestBody": {"required": True, "content": content}}
+
+
+# The operation's bodies, by the names under which `document` puts their schemas.
+REQUEST_BODIES = {
+    "search": _bodies("Query", "QueryForm"),
+    "add": _bodies("NewItems", "NewItemForm"),
+}
+
+
+def document(
+    app: FastAPI, bodies: dict[str, type[BaseModel]], forms: dict[str, type[BaseModel]]
+) -> dict[str, Any]:
+    """Return the OpenAPI document of an application.
+
+    Parameters
+    ----------
+    app : FastAPI
+    bodies : dict of str to schema
+        Bodies in JSON, by the names in `REQUEST_BODIES`.
+    forms : dict of str to schema
+        Bodies that are forms, whose fields that are not texts hold JSON, and whose picture is a
+        file.
+    """
+    if app.openapi_schema is None:
+        found = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        schemas = found.setdefault("components", {}).setdefault("schemas", {})
+        schemas |= _definitions("Problem", Problem)
+        for name, model in bodies.items():
+            schemas |= _definitions(name, model)
+        for name, model in forms.items():
+            schemas[name] = _form(_definitions(name, model)[name])
+        # Ours are problems; FastAPI's own answer to a wrong body is never given.
+        for unused in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(unused, None)
+        for path in found["paths"].values():
+            for operation in path.values():
+                _drop_unused_422(operation)
+        app.openapi_schema = found
+    return app.openapi_schema
+
+
+def _definitions(name: str, model: type[BaseModel]) -> dict[str, Any]:
+    schema = model.model_json_schema(ref_template=_REFERENCE)
+    return {**schema.pop("$defs", {}), name: schema}
+
+
+def _form(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a form with the fields of a JSON object."""
+    properties = {}
+    for name, known in schema["properties"].items():
+        field = {"type": "string"}
+        if "description" in known:
+            field["description"] = known["description"]
+        if name == "image":
+            field["format"] = "binary"
+        elif name in IN_JSON:
+            field["contentMediaType"] = JSON
+        properties[name] = field
+    return {"type": "object", "title": schema["title"], "properties": properties}
+
+
+def _drop_unused_422(operation: dict[str, Any]) -> None:
+    answers = operation["responses"]
+    if JSON in answers.get("422", {}).get("content", {}):
+        del answers["422"]

@@ -1,0 +1,50 @@
+"""Pictures from clients: known by their header before a pixel is decoded."""
+
+import base64
+import binascii
+from io import BytesIO
+
+from acqh._core.optional import require
+from acqh.serve._problems import ProblemError
+
+# What browsers make and show; fewer decoders than Pillow has.
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "WEBP")
+
+
+def decode_base64(text: str) -> bytes:
+    """Return the bytes that a text in base64 stands for."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise ProblemError(422, "image: this is not base64; send the file's bytes so") from None
+
+
+def check_picture(content: bytes, max_pixels: int) -> None:
+    """Raise `ProblemError` unless a picture has a header that can be read and few enough pixels."""
+    images = require("PIL.Image")
+    too_large = ProblemError(
+        413, f"the picture has more than {max_pixels:,} pixels; send a smaller one"
+    )
+    try:
+        with images.open(BytesIO(content), formats=_FORMATS) as image:
+            width, height = image.size
+    except (images.DecompressionBombError, images.DecompressionBombWarning):
+        raise too_large from None
+    except Exception:  # damaged bytes make decoders raise anything
+        detail = f"image: this is not a picture in one of {', '.join(_FORMATS)}, or is damaged"
+        raise ProblemError(422, detail) from None
+    if width * height > max_pixels:
+        raise too_large
+
+
+def picture_type(content: bytes) -> str:
+    """Return the media type of a picture of our own.
+
+    Examples
+    --------
+    >>> picture_type(b"RIFF....WEBP"), picture_type(bytes.fromhex("ffd8ffe0"))
+    ('image/webp', 'image/jpeg')
+    """
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return "image/webp"
+    return "image/png" if content[:4] == b"\x89PNG" else "image/jpeg"

@@ -1,0 +1,180 @@
+"""Which address does what."""
+
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel
+from starlette.responses import FileResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from acqh.serve import _schemas as schemas
+from acqh.serve._bodies import JSON, media_type, read_form, read_json
+from acqh.serve._openapi import REQUEST_BODIES
+from acqh.serve._pictures import picture_type
+from acqh.serve._problems import ProblemError, documented
+from acqh.serve._service import Service
+from acqh.serve._shield import item_id
+from acqh.serve._tokens import Tokens
+
+STATIC = Path(__file__).parent / "static"
+_BEARER = HTTPBearer(auto_error=False, description="The token in the file given to acqh serve.")
+Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Static(StaticFiles):
+    """The page's files; browsers keep them but ask each time whether they are still good."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        """Return a file, or 304."""
+        response = super().file_response(*args, **kwargs)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
+def _json(answer: BaseModel, status: int = 200) -> Response:
+    # Made here and not by FastAPI, which would check once more what is known to be right.
+    return Response(answer.model_dump_json(), status, media_type=JSON)
+
+
+def _unauthorized(what: str) -> ProblemError:
+    detail = f"{what} needs a token; send it as 'Authorization: Bearer TOKEN'"
+    return ProblemError(401, detail, {"WWW-Authenticate": "Bearer"})
+
+
+def open_routes(service: Service) -> APIRouter:
+    """Return what anybody may read: the page, and whether the service is well."""
+    router = APIRouter(tags=["service"])
+
+    @router.get("/", include_in_schema=False)
+    async def page() -> Response:
+        return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
+
+    @router.get("/healthz", response_model=schemas.Health, responses=documented([400]))
+    async def healthz() -> Response:
+        """Say whether the service is well."""
+        problem = service.live.problem
+        detail = problem or "the collection on disk is served"
+        return _json(schemas.Health(status="stale" if problem else "ok", detail=detail))
+
+    return router
+
+
+def read_routes(service: Service, tokens: Tokens) -> APIRouter:
+    """Return what readers may do; where a token guards it, only with the token."""
+
+    async def check_reader(credentials: Credentials) -> None:
+        if not tokens.may_read(credentials.credentials if credentials else None):
+            raise _unauthorized("reading")
+
+    guards = [Depends(check_reader)] if tokens.guards_reading else []
+    refusals = [401] if tokens.guards_reading else []
+    usual = documented([400, 429, 500, 503, *refusals])
+    of_item = usual | documented([404])
+    router = APIRouter(tags=["read"], dependencies=guards)
+
+    @router.post(
+        "/search",
+        response_model=schemas.SearchAnswer,
+        responses=of_item | documented([408, 413, 415, 422]),
+        openapi_extra=REQUEST_BODIES["search"],
+    )
+    async def search(request: Request) -> Response:
+        """Find items by a text, a picture, both, or an item."""
+        picture: bytes | None = None
+        if media_type(request) == JSON:
+            query = await read_json(request, service.query_schema)
+        else:
+            query, picture = await read_form(request, service.query_schema)
+        return _json(await service.search(query, picture))
+
+    @router.get("/items/{id}", response_model=schemas.Item, responses=of_item)
+    async def item(id: str) -> Response:  # noqa: A002
+        """Return an item."""
+        return _json(await service.item(item_id(id)))
+
+    @router.get(
+        "/items/{id}/thumbnail",
+        response_class=Response,
+        responses=of_item | {200: _PICTURE, 304: {"description": "It has not changed."}},
+    )
+    async def thumbnail(id: str, request: Request) -> Response:  # noqa: A002
+        """Return an item's small picture."""
+        return _picture(await service.thumbnail(item_id(id)), request)
+
+    @router.get("/labels", response_model=schemas.Labels, responses=usual)
+    async def labels() -> Response:
+        """Return all labels, the most frequent first."""
+        return _json(await service.labels())
+
+    @router.get("/stats", response_model=schemas.Stats, responses=usual)
+    async def stats() -> Response:
+        """Return facts about the collection and the service."""
+        return _json(await service.stats())
+
+    @router.get(
+        "/metrics",
+        response_class=Response,
+        responses=documented([400, *refusals]) | {200: {"content": {_METRICS_TYPE: {}}}},
+    )
+    async def metrics() -> Response:
+        """Return counts for Prometheus."""
+        return Response(service.metrics.page(), media_type=_METRICS_TYPE)
+
+    return router
+
+
+def write_routes(service: Service, tokens: Tokens) -> APIRouter:
+    """Return what only those with the token for writing may do."""
+
+    async def check_writer(credentials: Credentials) -> None:
+        if not tokens.may_write(credentials.credentials if credentials else None):
+            raise _unauthorized("changing the collection")
+
+    router = APIRouter(tags=["write"], dependencies=[Depends(check_writer)])
+    usual = documented([400, 401, 429, 500, 503])
+
+    @router.post(
+        "/items",
+        status_code=201,
+        response_model=schemas.AddAnswer,
+        responses=usual | documented([408, 413, 415, 422]),
+        openapi_extra=REQUEST_BODIES["add"],
+    )
+    async def add(request: Request) -> Response:
+        """Add items: many in JSON, or one as a form."""
+        if media_type(request) == JSON:
+            items = await read_json(request, service.items_schema)
+            return _json(await service.add(items.items, None, replace=items.replace), 201)
+        item, picture = await read_form(request, service.item_schema)
+        return _json(await service.add([item], picture, replace=False), 201)
+
+    @router.delete(
+        "/items/{id}",
+        status_code=204,
+        response_class=Response,
+        responses=usual | documented([404]),
+    )
+    async def remove(id: str) -> Response:  # noqa: A002
+        """Remove an item."""
+        await service.remove(item_id(id))
+        return Response(status_code=204)
+
+    return router
+
+
+_PICTURE = {
+    "description": "The picture.",
+    "content": {name: {} for name in ("image/jpeg", "image/png", "image/webp")},
+}
+
+
+def _picture(content: bytes, request: Request) -> Response:
+    tag = f'"{sha256(content).hexdigest()[:16]}"'
+    headers = {"ETag": tag, "Cache-Control": "private, max-age=60"}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(content, headers=headers, media_type=picture_type(content))

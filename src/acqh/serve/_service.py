@@ -1,0 +1,156 @@
+"""What the routes do, without HTTP: queries and changes of the live collection."""
+
+import sqlite3
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TypeVar
+
+from acqh._core.errors import AcqhError, CorruptBundleError, MissingExtraError, MissingItemError
+from acqh.collection import Answer, Collection, Item
+from acqh.serve import _schemas as schemas
+from acqh.serve._answers import answer_schema, item_schema
+from acqh.serve._live import Live
+from acqh.serve._metrics import Metrics
+from acqh.serve._pictures import check_picture, decode_base64
+from acqh.serve._problems import ProblemError
+from acqh.serve._settings import Settings
+
+T = TypeVar("T")
+
+
+class Service:
+    """Answers from the live collection, within the limits that are set.
+
+    Parameters
+    ----------
+    settings : Settings
+    writable : bool
+        Whether clients with a token may change the collection.
+    """
+
+    def __init__(self, settings: Settings, writable: bool) -> None:
+        self.settings = settings
+        self.writable = writable
+        self.metrics = Metrics()
+        self.live = Live(settings, self.metrics)
+        self.query_schema = schemas.limited_search(settings)
+        self.items_schema, self.item_schema = schemas.limited_add(settings)
+
+    async def search(
+        self, query: schemas.SearchRequest, picture: bytes | None
+    ) -> schemas.SearchAnswer:
+        """Answer a query."""
+        started = time.perf_counter()
+        if picture is not None and query.image is not None:
+            raise ProblemError(422, "image: give one picture, not two")
+
+        def work(collection: Collection) -> tuple[Answer, float]:
+            image = self._picture(query.image, picture)
+            given = {"text": query.text, "image": image, "item": query.item}
+            weights = query.weights or schemas.Weights()
+            answer = collection.search(
+                text=query.text,
+                image=image,
+                item=query.item,
+                weights={name: getattr(weights, name) for name in given if given[name] is not None},
+                k=query.k,
+                where=query.where,
+                explain=query.explain,
+            )
+            return answer, collection.bytes_per_item
+
+        answer, bytes_per_item = await self.live.run(_translating(work))
+        self.metrics.search_seconds.observe(answer.milliseconds["search"] / 1000)
+        self.metrics.encode_seconds.observe(answer.milliseconds["encode"] / 1000)
+        self.metrics.items_seen.inc(answer.n_seen)
+        self.metrics.items.set(answer.n_items)
+        return answer_schema(answer, bytes_per_item, (time.perf_counter() - started) * 1000)
+
+    async def item(self, identifier: str) -> schemas.Item:
+        """Return an item."""
+        return await self.live.run(_translating(lambda c: item_schema(c.item(identifier))))
+
+    async def thumbnail(self, identifier: str) -> bytes:
+        """Return an item's small picture."""
+        return await self.live.run(_translating(lambda c: c.thumbnail(identifier)))
+
+    async def labels(self) -> schemas.Labels:
+        """Return all labels, the most frequent first."""
+        counts = await self.live.run(_translating(lambda c: c.labels()))
+        ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+        return schemas.Labels(
+            labels=[schemas.Label(name=name, count=count) for name, count in ordered]
+        )
+
+    async def stats(self) -> schemas.Stats:
+        """Return facts about the collection and the service."""
+        facts = await self.live.run(_translating(lambda c: c.stats()))
+        limits = schemas.Limits(
+            max_body_bytes=self.settings.max_body_bytes,
+            max_pixels=self.settings.max_pixels,
+            max_text_chars=self.settings.max_text_chars,
+            max_k=self.settings.max_k,
+        )
+        return schemas.Stats(**asdict(facts), limits=limits, writable=self.writable)
+
+    async def add(
+        self, items: list[schemas.ItemRequest], picture: bytes | None, *, replace: bool
+    ) -> schemas.AddAnswer:
+        """Add items; `picture` belongs to the first."""
+
+        def work(collection: Collection) -> schemas.AddAnswer:
+            given = [picture, *[None] * (len(items) - 1)]
+            new = [
+                Item(
+                    image=self._picture(item.image, upload),
+                    text=item.text,
+                    labels=item.labels,
+                    id=item.id,
+                    columns=item.columns,
+                    origin=f"items.{position}",
+                )
+                for position, (item, upload) in enumerate(zip(items, given, strict=True))
+            ]
+            report = (collection.upsert if replace else collection.add)(new)
+            self.metrics.items.set(len(collection))
+            if not report.ids:
+                raise ProblemError(422, "; ".join(f"{at}: {why}" for at, why in report.skipped[:5]))
+            skipped = [schemas.Skipped(where=where, why=why) for where, why in report.skipped]
+            return schemas.AddAnswer(ids=list(report.ids), skipped=skipped)
+
+        return await self.live.change(_translating(work))
+
+    async def remove(self, identifier: str) -> None:
+        """Remove an item."""
+
+        def work(collection: Collection) -> None:
+            collection.remove([identifier])
+            self.metrics.items.set(len(collection))
+
+        await self.live.change(_translating(work))
+
+    def _picture(self, in_base64: str | None, upload: bytes | None) -> bytes | None:
+        content = decode_base64(in_base64) if in_base64 is not None else upload
+        if content is not None:
+            check_picture(content, self.settings.max_pixels)
+        return content
+
+
+def _translating(work: Callable[[Collection], T]) -> Callable[[Collection], T]:
+    """Return work whose errors are problems for clients, where clients can do something."""
+
+    def translated(collection: Collection) -> T:
+        try:
+            return work(collection)
+        except MissingItemError as error:
+            raise ProblemError(404, str(error)) from None
+        except (CorruptBundleError, MissingExtraError):
+            raise  # our own trouble, not the client's
+        except AcqhError as error:
+            if isinstance(error.__cause__, sqlite3.Error):
+                detail = "the collection is being changed by another process; try again soon"
+                raise ProblemError(503, detail, {"Retry-After": "1"}) from error
+            raise ProblemError(422, str(error)) from error
+
+    return translated

@@ -1,0 +1,81 @@
+"""What a person may set about the service, and what holds if nothing is set."""
+
+import ipaddress
+import os
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """Settings of the service; each may also come from the environment, as ``ACQH_PORT`` does.
+
+    Parameters
+    ----------
+    collection : path
+        The collection's folder.
+    host : str, default "127.0.0.1"
+        Address to listen on. Any but a loopback address needs `token_file`.
+    port : int, default 8000
+        Port to listen on; 0 takes a free one.
+    token_file : path or None
+        File with the token that readers must send; without it everybody on this machine may read.
+    write_token_file : path or None
+        File with the token that adds and removes items; without it the service is read-only.
+    allowed_hosts : list of str
+        Names by which clients may call the service, beside those of this machine; for a proxy.
+    max_body_bytes : int
+        Longest body of a request.
+    max_pixels : int
+        Largest picture, known from its header before it is decoded.
+    max_text_chars : int
+        Longest text of a query or an item.
+    max_k : int
+        Most hits a search may ask for.
+    max_items : int
+        Most items one request may add.
+    max_requests : int
+        Requests worked on at once; one more is answered with 429.
+    max_work_seconds : float
+        Longest wait for an answer, from the queue to the result; then it is 503.
+    max_body_seconds : float
+        Longest time for a request's header, and for its body, to arrive.
+    n_threads : int
+        Threads that search; the event loop never does.
+    reload_seconds : float
+        How often to look whether the collection was built anew.
+
+    Examples
+    --------
+    >>> settings = Settings(collection="photos.acqh", port=9000)
+    >>> settings.host, settings.is_loopback, settings.max_k
+    ('127.0.0.1', True, 1000)
+    """
+
+    model_config = SettingsConfigDict(env_prefix="ACQH_", frozen=True, extra="forbid")
+
+    collection: Path
+    host: str = Field(default="127.0.0.1", min_length=1)
+    port: int = Field(default=8000, ge=0, le=65535)
+    token_file: Path | None = None
+    write_token_file: Path | None = None
+    allowed_hosts: list[str] = Field(default_factory=list)
+    max_body_bytes: int = Field(default=8 * 2**20, ge=1)
+    max_pixels: int = Field(default=50_000_000, ge=1)
+    max_text_chars: int = Field(default=10_000, ge=1)
+    max_k: int = Field(default=1000, ge=1)
+    max_items: int = Field(default=100, ge=1)
+    max_requests: int = Field(default=64, ge=1)
+    max_work_seconds: float = Field(default=10.0, gt=0)
+    max_body_seconds: float = Field(default=30.0, gt=0)
+    n_threads: int = Field(default_factory=lambda: min(4, os.cpu_count() or 1), ge=1)
+    reload_seconds: float = Field(default=1.0, gt=0)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach the service."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"

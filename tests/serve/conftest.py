@@ -1,0 +1,141 @@
+"""A small collection, and real servers on loopback that serve it."""
+
+import io
+import shutil
+import threading
+from contextlib import contextmanager
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+
+from acqh.collection import Collection, Item
+from acqh.serve import Settings, create_app
+from acqh.serve._server import Server, listen, server_config
+
+WORDS = {
+    "cat": ["soft grey cat", "cat on a sofa", "black cat", "a cat sleeps"],
+    "car": ["fast red car", "car on a road", "black car", "a car parks"],
+    "sea": ["blue sea", "sea and sky", "waves of the sea", "a quiet sea"],
+}
+COLOURS = {"cat": (120, 120, 120), "car": (220, 30, 30), "sea": (20, 60, 220)}
+
+
+def picture(colour, size=(40, 40), kind="PNG"):
+    """Return the bytes of a picture in one colour, with a little noise."""
+    rng = np.random.default_rng(sum(colour))
+    pixels = np.clip(np.array(colour) + rng.integers(-20, 20, (*size, 3)), 0, 255)
+    file = io.BytesIO()
+    Image.fromarray(pixels.astype(np.uint8)).save(file, kind)
+    return file.getvalue()
+
+
+def items(n_rounds=3):
+    """Return items of three kinds; one has no picture, one a strange id."""
+    made = []
+    for turn in range(n_rounds):
+        for label, texts in WORDS.items():
+            for position, text in enumerate(texts):
+                colour = tuple(min(255, part + 5 * turn + position) for part in COLOURS[label])
+                made.append(
+                    Item(
+                        image=picture(colour),
+                        text=text,
+                        labels=[label],
+                        id=f"{label}-{turn}-{position}",
+                        columns={"turn": turn, "where": "here"},
+                    )
+                )
+    made.append(Item(text="a cat without a picture", labels=["cat"], id="plain"))
+    made.append(
+        Item(image=picture((10, 10, 10)), text="black cat", labels=["cat"], id="odd/100%#?.jpg")
+    )
+    return made
+
+
+def build(path, made=None, **settings):
+    Collection.build(
+        items() if made is None else made, path, n_components=4, n_codebooks=2, **settings
+    ).close()
+    return path
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory):
+    """Return a collection that no test changes."""
+    return build(tmp_path_factory.mktemp("serve") / "things.acqh")
+
+
+@pytest.fixture
+def own_copy(built, tmp_path):
+    """Return a collection that the test may change."""
+    return shutil.copytree(built, tmp_path / "things.acqh")
+
+
+@contextmanager
+def serving(path, **settings):
+    """Serve a collection on a free port of loopback, in a thread; give a client and the server."""
+    chosen = Settings(collection=path, port=0, **{"n_threads": 2, **settings})
+    ready = threading.Event()
+    address = []
+    with listen(chosen) as listening:
+        app = create_app(chosen)
+
+        def announce(url):
+            address.append(url)
+            ready.set()
+
+        server = Server(server_config(app, chosen), announce)
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+        thread.start()
+        assert ready.wait(10), "the server did not start"
+        try:
+            with httpx.Client(base_url=address[0], timeout=10, trust_env=False) as client:
+                client.app = app
+                client.address = listening.getsockname()
+                yield client
+        finally:
+            server.should_exit = True
+            thread.join(10)
+            assert not thread.is_alive(), "the server did not stop"
+
+
+@pytest.fixture(scope="session")
+def start():
+    """Return the function that serves a collection."""
+    return serving
+
+
+@pytest.fixture(scope="session")
+def make_picture():
+    """Return the function that makes a picture of one colour."""
+    return picture
+
+
+@pytest.fixture(scope="session")
+def make_items():
+    """Return the function that makes the items of the collection."""
+    return items
+
+
+@pytest.fixture(scope="session")
+def rebuild():
+    """Return the function that builds a collection, also in place of another."""
+    return build
+
+
+@pytest.fixture(scope="session")
+def client(built):
+    """Return a client of a service with default settings."""
+    with serving(built) as client:
+        yield client
+
+
+@pytest.fixture
+def token_files(tmp_path):
+    """Return settings that name files with the tokens "read..." and "write..."."""
+    read, write = tmp_path / "read.token", tmp_path / "write.token"
+    read.write_text("read-0123456789abcdef\n")
+    write.write_text("write-0123456789abcdef\n")
+    return {"token_file": read, "write_token_file": write}

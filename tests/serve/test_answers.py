@@ -1,0 +1,194 @@
+import base64
+import json
+from dataclasses import asdict
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acqh.collection import Collection
+from acqh.data import make_multiview
+
+RED = (220, 30, 30)
+
+
+@pytest.fixture(scope="module")
+def collection(built):
+    with Collection.open(built) as opened:
+        yield opened
+
+
+def same(answer, expected):
+    """Check an answer over HTTP against the one in Python."""
+    assert [hit["id"] for hit in answer["hits"]] == [hit.id for hit in expected.hits]
+    assert [hit["score"] for hit in answer["hits"]] == [hit.score for hit in expected.hits]
+    for hit, wanted in zip(answer["hits"], expected.hits, strict=True):
+        assert hit["text"] == wanted.text
+        assert tuple(hit["labels"]) == wanted.labels
+        assert hit["columns"] == wanted.columns
+        assert bytes(hit["code"]) == wanted.code
+    assert answer["n_items"] == expected.n_items
+    assert answer["n_seen"] == expected.n_seen
+    return True
+
+
+def test_a_text_finds_what_it_finds_in_python(client, collection):
+    answer = client.post("/search", json={"text": "black cat", "k": 5}).json()
+    assert same(answer, collection.search(text="black cat", k=5))
+    assert {hit["labels"][0] for hit in answer["hits"]} == {"cat"}
+    assert answer["bytes_per_item"] > 0
+    assert set(answer["milliseconds"]) == {"encode", "search", "items", "total"}
+    assert answer["explanation"] is None
+
+
+def test_a_picture_finds_the_same_in_json_and_in_a_form(client, collection, make_picture):
+    content = make_picture(RED)
+    expected = collection.search(image=content, k=4)
+    assert expected.hits[0].labels == ("car",)
+    encoded = base64.b64encode(content).decode()
+    assert same(client.post("/search", json={"image": encoded, "k": 4}).json(), expected)
+    upload = {"image": ("red.png", content, "image/png")}
+    assert same(client.post("/search", files=upload, data={"k": "4"}).json(), expected)
+
+
+def test_text_and_picture_are_weighed_as_in_python(client, collection, make_picture):
+    content = make_picture(RED)
+    weights = {"text": 0.25, "image": 2.0}
+    expected = collection.search(text="blue sea", image=content, weights=weights)
+    form = {"text": "blue sea", "weights": json.dumps(weights)}
+    answer = client.post("/search", data=form, files={"image": content}).json()
+    assert same(answer, expected)
+
+
+def test_weights_of_what_is_not_given_do_not_matter(client, collection):
+    answer = client.post("/search", json={"text": "sea", "weights": {"text": 3, "image": 7}})
+    assert same(answer.json(), collection.search(text="sea"))
+
+
+def test_more_like_an_item_leaves_the_item_out(client, collection):
+    answer = client.post("/search", json={"item": "sea-0-1", "k": 6}).json()
+    assert same(answer, collection.search(item="sea-0-1", k=6))
+    assert "sea-0-1" not in [hit["id"] for hit in answer["hits"]]
+
+
+@pytest.mark.parametrize(
+    "where", [{"label": "car"}, {"label": ["car"]}, {"turn": 1}, {"turn": [0, 2], "label": "sea"}]
+)
+def test_filters_hold_as_in_python(client, collection, where):
+    answer = client.post("/search", json={"text": "black", "where": where, "k": 50}).json()
+    assert answer["hits"]
+    assert same(answer, collection.search(text="black", where=where, k=50))
+    form = {"text": "black", "where": json.dumps(where), "k": "50"}
+    assert same(
+        client.post("/search", data=form, files={"image": b""}).json(),
+        collection.search(text="black", where=where, k=50),
+    )
+
+
+def test_an_explanation_adds_up_to_the_scores(client, collection):
+    body = {"text": "a quiet sea", "explain": True, "k": 3}
+    answer = client.post("/search", json=body).json()
+    why = answer["explanation"]
+    expected = collection.search(text="a quiet sea", explain=True, k=3).explanation
+    np.testing.assert_array_equal(np.float32(why["query"]), expected.query)
+    np.testing.assert_array_equal(np.float32(why["tables"]), expected.tables)
+    for hit, parts in zip(answer["hits"], why["hits"], strict=True):
+        assert parts["words"] == hit["code"]
+        assert sum(parts["parts"]) == pytest.approx(hit["score"], abs=1e-5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    text=st.text(st.sampled_from("abcdefghi  klm é ü \x00'\"%"), min_size=1, max_size=40)
+    | st.sampled_from(["cat", "sea car", "a black road"]),
+    k=st.integers(1, 60),
+)
+def test_any_text_finds_what_it_finds_in_python(client, collection, text, k):
+    answer = client.post("/search", json={"text": text, "k": k})
+    assert answer.status_code == 200
+    assert same(answer.json(), collection.search(text=text, k=k))
+
+
+@pytest.mark.parametrize("identifier", ["cat-0-0", "plain", "odd/100%#?.jpg"])
+def test_items_and_thumbnails_are_those_of_the_collection(client, collection, identifier):
+    expected = collection.item(identifier)
+    where = f"/items/{quote(identifier, safe='')}"
+    item = client.get(where).json()
+    assert item["id"] == identifier
+    assert item["text"] == expected.text
+    assert item["columns"] == expected.columns
+    if not expected.has_thumbnail:
+        assert item["thumbnail"] is None
+        assert client.get(f"{where}/thumbnail").status_code == 404
+        return
+    picture = client.get(item["thumbnail"])
+    assert picture.content == collection.thumbnail(identifier)
+    assert picture.headers["content-type"] == "image/webp"
+    again = client.get(item["thumbnail"], headers={"If-None-Match": picture.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_labels_come_with_the_most_frequent_first(client, collection):
+    labels = client.get("/labels").json()["labels"]
+    assert {entry["name"]: entry["count"] for entry in labels} == collection.labels()
+    counts = [entry["count"] for entry in labels]
+    assert counts == sorted(counts, reverse=True)
+
+
+def test_stats_are_those_of_the_collection_and_the_limits(client, collection):
+    stats = client.get("/stats").json()
+    expected = asdict(collection.stats())
+    varies = {"size_on_disk"}  # SQLite's log comes and goes
+    assert {name: stats[name] for name in expected if name not in varies} == {
+        name: value for name, value in expected.items() if name not in varies
+    }
+    assert stats["limits"]["max_k"] == 1000
+    assert stats["writable"] is False
+
+
+def test_the_page_and_its_files_are_served(client):
+    page = client.get("/")
+    assert page.status_code == 200
+    assert page.headers["content-type"].startswith("text/html")
+    assert "<form" in page.text
+    assert client.get("/static/index.html").text == page.text
+    assert page.headers["cache-control"] == "no-cache"
+
+
+def test_the_page_brings_nothing_inline_and_nothing_from_elsewhere(client):
+    page = client.get("/").text
+    assert "<style" not in page
+    assert " style=" not in page
+    assert "http://" not in page
+    assert "https://" not in page
+
+
+def test_metrics_count_requests_searches_and_items_seen(built, start):
+    with start(built) as client:
+        answer = client.post("/search", json={"text": "cat"}).json()
+        client.post("/search", json={"text": "cat", "k": 0})
+        client.get("/nowhere")
+        page = client.get("/metrics")
+    assert page.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = dict(line.rsplit(" ", 1) for line in page.text.splitlines() if not line.startswith("#"))
+    assert lines['acqh_requests_total{method="POST",route="/search",status="200"}'] == "1.0"
+    assert lines['acqh_requests_total{method="POST",route="/search",status="422"}'] == "1.0"
+    assert lines['acqh_requests_total{method="GET",route="other",status="404"}'] == "1.0"
+    assert lines["acqh_search_seconds_count"] == "1.0"
+    assert float(lines["acqh_items_seen_total"]) == answer["n_seen"]
+    assert float(lines["acqh_items"]) == answer["n_items"]
+    assert lines["acqh_requests_in_flight"] == "1.0"
+    assert lines['acqh_request_seconds_count{route="/search"}'] == "2.0"
+
+
+def test_a_collection_built_from_features_answers_by_item_only(start, tmp_path):
+    data = make_multiview(60, {"image": 8, "text": 6}, n_labels=3, random_state=0)
+    Collection.build(data, tmp_path / "data.acqh", n_components=4, n_codebooks=2).close()
+    with start(tmp_path / "data.acqh") as client:
+        identifier = str(data.ids[0])
+        assert client.post("/search", json={"item": identifier}).json()["hits"]
+        refused = client.post("/search", json={"text": "cat"})
+        assert refused.status_code == 422
+        assert "item" in refused.json()["detail"]

@@ -1,0 +1,233 @@
+import asyncio
+import json
+from urllib.parse import quote, unquote
+
+import pytest
+
+from acqh.serve._limits import LimitBody, LimitRequests
+from acqh.serve._problems import ProblemError
+from acqh.serve._shield import Shield, allowed_names, item_id, path_with_parts
+from acqh.serve._work import patient
+
+
+async def echo(scope, receive, send):
+    """Read the whole body, then say how long it was."""
+    n_bytes, more = 0, True
+    try:
+        while more:
+            message = await receive()
+            n_bytes += len(message.get("body", b""))
+            more = message.get("more_body", False)
+    except ProblemError as error:
+        await error.response()(scope, receive, send)
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": str(n_bytes).encode()})
+
+
+def call(app, chunks=(b"",), *, headers=(), path="/", delay=0.0, raw_path=None):
+    """Send one request; return its status, headers and body, and how many chunks were read."""
+    sent, n_read = [], 0
+
+    async def receive():
+        nonlocal n_read
+        await asyncio.sleep(delay)
+        n_read += 1
+        body = chunks[n_read - 1]
+        return {"type": "http.request", "body": body, "more_body": n_read < len(chunks)}
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http", "method": "POST", "path": path, "raw_path": raw_path,
+        "headers": [(name.encode(), value.encode()) for name, value in headers],
+    }  # fmt: skip
+    asyncio.run(app(scope, receive, send))
+    answered = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], answered, b"".join(part["body"] for part in sent[1:]), n_read
+
+
+def test_a_body_up_to_the_limit_passes_whatever_its_pieces():
+    app = LimitBody(echo, max_bytes=10, max_seconds=5)
+    for chunks in ([b"0123456789"], [b"01234", b"56789"], [b"0"] * 10, [b""]):
+        status, _, body, _ = call(app, chunks)
+        assert (status, int(body)) == (200, len(b"".join(chunks)))
+
+
+def test_one_byte_too_many_is_413_though_no_length_was_declared():
+    app = LimitBody(echo, max_bytes=10, max_seconds=5)
+    status, headers, body, _ = call(app, [b"0123456789", b"x"])
+    assert status == 413
+    assert headers["connection"] == "close"
+    assert json.loads(body)["status"] == 413
+
+
+def test_a_declared_length_is_not_believed_when_less_and_believed_when_more():
+    app = LimitBody(echo, max_bytes=10, max_seconds=5)
+    assert call(app, [b"x" * 11], headers=[("content-length", "3")])[0] == 413
+    status, _, _, n_read = call(app, [b"x"], headers=[("content-length", "1" + "0" * 30)])
+    assert (status, n_read) == (413, 0)
+
+
+def test_a_refused_body_is_read_on_for_a_while_but_not_for_ever():
+    app = LimitBody(echo, max_bytes=10, max_seconds=5)
+    assert call(app, [b"x" * 10] * 3, headers=[("content-length", "30")])[3] == 3
+    assert call(app, [b"x" * 10] * 1000)[3] == 5
+
+
+def test_a_client_that_waits_for_our_word_is_refused_before_it_sends():
+    app = LimitBody(echo, max_bytes=10, max_seconds=5)
+    headers = [("content-length", "30"), ("expect", "100-continue")]
+    assert call(app, [b"x" * 30], headers=headers)[::3] == (413, 0)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "gzip, identity", "GZIP"])
+def test_compressed_bodies_are_refused_unread(encoding):
+    app = LimitBody(echo, max_bytes=10, max_seconds=5)
+    assert call(app, [b"x"], headers=[("content-encoding", encoding)])[0] == 415
+    assert call(app, [b"x"], headers=[("content-encoding", "identity")])[0] == 200
+
+
+def test_a_slow_sender_is_408():
+    app = LimitBody(echo, max_bytes=10, max_seconds=0.03)
+    status, _, body, n_read = call(app, [b"x"] * 100, delay=0.01)
+    assert status == 408
+    assert "0.03 s" in json.loads(body)["detail"]
+    assert n_read < 10
+
+
+def test_the_end_of_a_connection_has_no_deadline():
+    async def waits_for_the_end(scope, receive, send):
+        await receive()
+        assert (await receive())["type"] == "http.disconnect"
+
+    async def run():
+        messages = iter([{"type": "http.request", "body": b"x"}, {"type": "http.disconnect"}])
+        delays = iter([0, 0.03])
+
+        async def receive():
+            await asyncio.sleep(next(delays))
+            return next(messages)
+
+        app = LimitBody(waits_for_the_end, max_bytes=10, max_seconds=0.02)
+        await app({"type": "http", "headers": []}, receive, None)
+
+    asyncio.run(run())
+
+
+def test_one_request_too_many_is_429_and_exempt_paths_are_answered():
+    async def both():
+        release = asyncio.Event()
+
+        async def wait(scope, receive, send):
+            if scope["path"] == "/slow":
+                await release.wait()
+            await echo(scope, receive, send)
+
+        app = LimitRequests(wait, max_requests=1, exempt=frozenset({"/healthz"}))
+        statuses = {}
+
+        async def ask(name, path):
+            async def receive():
+                return {"type": "http.request", "body": b""}
+
+            async def send(message):
+                statuses.setdefault(name, message.get("status"))
+                if message.get("status") == 429:
+                    assert (b"retry-after", b"1") in message["headers"]
+
+            await app({"type": "http", "method": "GET", "path": path, "headers": []}, receive, send)
+
+        first = asyncio.create_task(ask("first", "/slow"))
+        await asyncio.sleep(0)
+        await ask("second", "/quick")
+        await ask("health", "/healthz")
+        release.set()
+        await first
+        await ask("third", "/quick")
+        return statuses
+
+    expected = {"second": 429, "health": 200, "first": 200, "third": 200}
+    assert asyncio.run(both()) == expected
+
+
+def test_a_failed_request_gives_its_place_back():
+    async def fails(scope, receive, send):
+        raise RuntimeError("on purpose")
+
+    app = LimitRequests(fails, max_requests=1, exempt=frozenset())
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="on purpose"):
+            call(app)
+
+
+def test_unexpected_errors_are_500_without_our_insides(caplog):
+    async def fails(scope, receive, send):
+        raise RuntimeError("the secret path /srv/data")
+
+    status, headers, body, _ = call(Shield(fails, None))
+    assert status == 500
+    assert headers["content-type"] == "application/problem+json"
+    assert "secret" not in body.decode()
+    assert "secret" in caplog.text
+
+
+def test_every_answer_has_security_headers():
+    _, headers, _, _ = call(Shield(echo, None))
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert "unsafe" not in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cache-control"] == "no-store"
+    assert "access-control-allow-origin" not in headers
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost:8000", 200), ("127.0.0.1", 200), ("[::1]:80", 200), ("LOCALHOST", 200),
+     ("evil.example", 400), ("localhost.evil.example", 400), ("", 400)],
+)  # fmt: skip
+def test_on_loopback_other_names_are_refused(host, status):
+    app = Shield(echo, allowed_names("127.0.0.1", True, []))
+    assert call(app, headers=[("host", host)])[0] == status
+
+
+def test_names_can_be_added_and_other_addresses_take_any():
+    assert allowed_names("10.0.0.1", False, []) is None
+    assert "search.example" in allowed_names("127.0.0.1", True, ["Search.example"])
+
+
+@pytest.mark.parametrize("identifier", ["a", "a/b", "100%", "%2F", "a%252Fb/%25", "é ü", "a?b#c"])
+def test_any_id_survives_its_way_through_a_path(identifier):
+    raw = f"/items/{quote(identifier, safe='')}/thumbnail".encode()
+    parts = path_with_parts({"raw_path": raw, "path": unquote(raw.decode())}).split("/")
+    assert len(parts) == 4
+    assert item_id(parts[2]) == identifier
+
+
+def test_late_work_is_503_and_work_that_has_not_begun_is_dropped():
+    from concurrent.futures import ThreadPoolExecutor
+    from threading import Event
+
+    release, done = Event(), []
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(release.wait)
+        waiting = pool.submit(done.append, 1)
+        for work in (running, waiting):
+            with pytest.raises(ProblemError, match=r"no answer within 0.01 s") as caught:
+                asyncio.run(patient(work, 0.01))
+            assert caught.value.status == 503
+            assert caught.value.headers["Retry-After"]
+        release.set()
+    assert not done
+
+
+def test_a_change_that_has_begun_is_waited_for():
+    from concurrent.futures import ThreadPoolExecutor
+    from threading import Event, Timer
+
+    release = Event()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(release.wait)
+        Timer(0.05, release.set).start()
+        assert asyncio.run(patient(running, 0.01, give_up=False))

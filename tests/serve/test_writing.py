@@ -1,0 +1,130 @@
+import base64
+import logging
+
+import pytest
+
+from acqh.collection import Collection
+
+READ = {"Authorization": "Bearer read-0123456789abcdef"}
+WRITE = {"Authorization": "Bearer write-0123456789abcdef"}
+
+
+@pytest.fixture
+def guarded(own_copy, start, token_files):
+    """Return a client, with no token yet, of a service that wants one."""
+    with start(own_copy, **token_files) as client:
+        client.path = own_copy
+        yield client
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"Authorization": ""}, {"Authorization": "Bearer"}, {"Authorization": "Bearer wrong"},
+     {"Authorization": "Basic cmVhZA=="}, {"Authorization": "Bearer read-0123456789abcde"},
+     {"Authorization": "read-0123456789abcdef"}],
+)  # fmt: skip
+def test_without_the_right_token_nothing_is_read(guarded, headers):
+    for response in (
+        guarded.get("/stats", headers=headers),
+        guarded.get("/items/plain/thumbnail", headers=headers),
+        guarded.get("/metrics", headers=headers),
+        guarded.post("/search", json={"text": "cat"}, headers=headers),
+    ):
+        assert response.status_code == 401
+        assert response.json()["status"] == 401
+        assert response.headers["www-authenticate"] == "Bearer"
+    for path in ("/", "/healthz", "/static/index.html"):
+        assert guarded.get(path, headers=headers).status_code == 200
+
+
+def test_both_tokens_read_and_only_one_writes(guarded):
+    for headers in (READ, WRITE):
+        assert guarded.get("/stats", headers=headers).json()["writable"]
+        assert guarded.post("/search", json={"text": "cat"}, headers=headers).json()["hits"]
+    new = {"items": [{"text": "black cat", "id": "new"}]}
+    for headers in ({}, READ):
+        assert guarded.post("/items", json=new, headers=headers).status_code == 401
+        assert guarded.delete("/items/plain", headers=headers).status_code == 401
+    assert guarded.get("/items/new", headers=READ).status_code == 404
+    assert guarded.get("/items/plain", headers=READ).status_code == 200
+
+
+def test_the_body_of_an_unauthorized_request_is_not_looked_at(guarded):
+    response = guarded.post("/items", content=b"not json", headers={"content-type": "text/plain"})
+    assert response.status_code == 401
+
+
+def test_added_items_are_found_and_removed_ones_are_not(guarded, make_picture):
+    content = base64.b64encode(make_picture((20, 60, 220))).decode()
+    new = [
+        {"id": "a/b", "text": "wide blue sea", "image": content, "labels": ["sea"]},
+        {"text": "a road", "columns": {"turn": 7, "note": None}},
+    ]
+    added = guarded.post("/items", json={"items": new}, headers=WRITE)
+    assert added.status_code == 201, added.text
+    assert added.json()["skipped"] == []
+    first, second = added.json()["ids"]
+    assert first == "a/b"
+    found = guarded.post("/search", json={"text": "sea", "k": 100}, headers=READ).json()
+    assert "a/b" in [hit["id"] for hit in found["hits"]]
+    assert guarded.get(f"/items/{second}", headers=READ).json()["columns"]["turn"] == 7
+    assert guarded.get("/items/a%2Fb/thumbnail", headers=READ).status_code == 200
+    assert guarded.delete("/items/a%2Fb", headers=WRITE).status_code == 204
+    assert guarded.delete("/items/a%2Fb", headers=WRITE).status_code == 404
+    found = guarded.post("/search", json={"text": "sea", "k": 100}, headers=READ).json()
+    assert "a/b" not in [hit["id"] for hit in found["hits"]]
+    with Collection.open(guarded.path) as collection:
+        assert second in collection
+        assert "a/b" not in collection
+
+
+def test_one_item_can_be_added_as_a_form(guarded, make_picture):
+    form = {"id": "upload", "text": "red car", "labels": '["car"]', "columns": '{"turn": 9}'}
+    files = {"image": ("car.png", make_picture((220, 30, 30)))}
+    added = guarded.post("/items", data=form, files=files, headers=WRITE)
+    assert added.json() == {"ids": ["upload"], "skipped": []}
+    item = guarded.get("/items/upload", headers=READ).json()
+    assert (item["labels"], item["columns"]) == (["car"], {"turn": 9})
+    assert guarded.get(item["thumbnail"], headers=READ).status_code == 200
+
+
+def test_an_id_that_is_taken_is_not_replaced_unless_asked(guarded):
+    twice = {"items": [{"id": "plain", "text": "red car"}]}
+    refused = guarded.post("/items", json=twice, headers=WRITE)
+    assert refused.status_code == 422
+    assert "plain" in refused.json()["detail"]
+    mixed = {"items": [*twice["items"], {"id": "other", "text": "red car"}]}
+    some = guarded.post("/items", json=mixed, headers=WRITE).json()
+    assert some["ids"] == ["other"]
+    assert some["skipped"][0]["where"] == "items.0"
+    replaced = guarded.post("/items", json=twice | {"replace": True}, headers=WRITE)
+    assert replaced.json()["ids"] == ["plain"]
+    assert guarded.get("/items/plain", headers=READ).json()["text"] == "red car"
+
+
+@pytest.mark.parametrize(
+    "items",
+    [[], [{}], [{"text": 3}], [{"image": "nonsense"}], [{"text": "a", "labels": "cat"}],
+     [{"text": "a", "columns": {"x": [1]}}], [{"text": "cat"}] * 101, [{"path": "/etc/passwd"}]],
+)  # fmt: skip
+def test_items_that_cannot_be_used_are_422_and_nothing_is_added(guarded, items):
+    before = guarded.get("/stats", headers=READ).json()["n_items"]
+    assert guarded.post("/items", json={"items": items}, headers=WRITE).status_code == 422
+    assert guarded.get("/stats", headers=READ).json()["n_items"] == before
+
+
+def test_tokens_are_never_logged(guarded, caplog):
+    with caplog.at_level(logging.DEBUG):
+        guarded.get("/stats", headers=READ)
+        guarded.get("/stats", headers={"Authorization": "Bearer wrong-but-private-token"})
+        guarded.post("/items", json={"items": [{"text": "cat"}]}, headers=WRITE)
+    ours = [record for record in caplog.records if record.name.split(".")[0] in ("acqh", "uvicorn")]
+    for secret in ("read-0123", "write-0123", "wrong-but-private"):
+        assert secret not in "".join(record.getMessage() for record in ours)
+        assert secret not in guarded.get("/metrics", headers=READ).text
+
+
+def test_a_change_by_another_process_is_seen(guarded):
+    with Collection.open(guarded.path) as collection:
+        collection.remove(["plain"])
+    assert guarded.get("/items/plain", headers=READ).status_code == 404
