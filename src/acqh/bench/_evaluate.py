@@ -250,8 +250,9 @@ def score_codes(method: BaseMethod, projected: Floats, distinct: Array, inverse:
     -------
     (n_queries, n_items) float32
     """
-    scores: Any = projected @ method.decode(distinct).T
-    return np.asarray(scores[:, inverse], dtype=np.float32)
+    scores: Any = np.asarray(projected @ method.decode(distinct).T, dtype=np.float32)
+    # Rounded first, so that what is copied for every item is no wider than what is returned.
+    return np.take(scores, inverse, axis=1)
 
 
 def _blocks(n_queries: int, n_items: int) -> Iterator[slice]:
