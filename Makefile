@@ -18,7 +18,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) '.[all,torch]' --group test --group check --group docs
+	$(INSTALL) '.[all,torch,clip]' --group test --group check --group docs
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev

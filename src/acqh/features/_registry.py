@@ -1,7 +1,7 @@
 """Feature maps by name, and fitted maps as JSON and named arrays."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import clone
@@ -13,6 +13,7 @@ from acqh.features._base import StateMixin
 from acqh.features._counts import TagSVD, Tfidf
 from acqh.features._hog import HogColour
 from acqh.features._linear import Bias, Center, SignedRoot, Standardize, UnitNorm
+from acqh.features._networks import ClipImages, ClipTexts, EfficientNetLite0
 from acqh.features._rbf import RBF_VARIANTS, RBFAnchors
 from acqh.features._text import TfidfText
 
@@ -31,6 +32,9 @@ _STORABLE: dict[str, Any] = {
     for kind in (
         Bias,
         Center,
+        ClipImages,
+        ClipTexts,
+        EfficientNetLite0,
         HogColour,
         RBFAnchors,
         SignedRoot,
@@ -42,6 +46,57 @@ _STORABLE: dict[str, Any] = {
     )
 }
 _PIPELINE = "Pipeline"
+_ENCODER_METHODS = ("fit", "transform", "get_params", "get_state", "set_state")
+T = TypeVar("T")
+
+
+def register_encoder(kind: type[T]) -> type[T]:
+    """Let an encoder, or feature map, of one's own be stored; to be used as a decorator.
+
+    What is stored names the class, not where it is defined: whoever opens it registers the class
+    first. See `acqh.features.Encoder` for what the class needs.
+
+    Parameters
+    ----------
+    kind : type
+        With ``fit``, ``transform``, ``get_params``, ``get_state`` and ``set_state``.
+
+    Returns
+    -------
+    type
+        The class itself.
+
+    Raises
+    ------
+    InvalidInputError
+        A method is missing, or another class has the name.
+
+    Examples
+    --------
+    >>> from sklearn.base import BaseEstimator
+    >>> from acqh.features import register_encoder
+    >>> @register_encoder
+    ... class TextLength(BaseEstimator):
+    ...     def fit(self, texts, y=None):
+    ...         return self
+    ...
+    ...     def transform(self, texts):
+    ...         return np.array([[len(text), 1.0] for text in texts])
+    ...
+    ...     def get_state(self):
+    ...         return {}
+    ...
+    ...     def set_state(self, arrays):
+    ...         return self
+    """
+    missing = [name for name in _ENCODER_METHODS if not callable(getattr(kind, name, None))]
+    if missing:
+        raise InvalidInputError(f"{kind.__name__} has no {', '.join(missing)}; encoders need it")
+    other = _STORABLE.get(kind.__name__, kind)
+    if other is not kind and other.__module__ != kind.__module__:
+        raise InvalidInputError(f"there is another class {kind.__name__}; choose another name")
+    _STORABLE[kind.__name__] = kind
+    return kind
 
 
 def list_feature_maps() -> list[str]:
