@@ -352,6 +352,7 @@ class ACQH(BaseMethod):
         self.label_codes_ = solution.label_codes
         self.landmarks_ = embedding.landmarks
         self.landmark_map_ = embedding.map
+        self.query_map_ = solution.query_map
         self.target_map_ = solution.target_map
         self.projections_ = {k: v.astype(dtype) for k, v in solution.projections.items()}
         self.intercepts_ = {k: v.astype(dtype) for k, v in solution.intercepts.items()}
@@ -448,7 +449,8 @@ class ACQH(BaseMethod):
         for rows, vectors in self._vectors_by_views(items):
             found[rows] = vectors
         rows, sets, numbers = items.labelled(self.label_sets_)
-        found[rows] = self._label_vectors(sets)[numbers]
+        if rows.size:
+            found[rows] = self._label_vectors(sets)[numbers]
         return found
 
     def _check_items(self, views: Any, labels: Any, mode: DatabaseMode | None) -> Items:
@@ -535,6 +537,28 @@ class ACQH(BaseMethod):
         if codes.size and not (codes.min() >= 0 and codes.max() < self.codebooks_.shape[1]):
             raise InvalidInputError(f"codes must be 0 to {self.codebooks_.shape[1] - 1}")
         return decode(codes, self.codebooks_)
+
+    def project_codes(self, codes: Array) -> Floats:
+        """Turn stored items into query vectors, to find others like them.
+
+        A code vector b stands for the label embedding ``J b``, whose query vector is
+        ``J^T J b``. Scores of code vectors themselves would weigh components by their spread.
+
+        Parameters
+        ----------
+        codes : uint8 (n_items, n_codebooks)
+
+        Returns
+        -------
+        (n_items, n_components)
+
+        Raises
+        ------
+        InvalidInputError
+            Codes of another width, or a word that there is not.
+        """
+        metric = (self.query_map_.T @ self.query_map_).astype(self.codebooks_.dtype)
+        return np.asarray(self.decode(codes) @ metric)
 
     @property
     def bytes_per_item(self) -> int:

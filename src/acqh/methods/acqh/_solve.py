@@ -47,6 +47,9 @@ class Solution:
         From features to query vectors.
     predictors : dict of str to Predictor
         From features to code vectors.
+    query_map : (n_dimensions, n_components)
+        J: from label embeddings to query vectors; ``J b`` is the embedding that a code vector b
+        stands for.
     target_map : (n_dimensions, n_components)
         From label embeddings to code vectors.
     codebooks : (n_codebooks, codebook_size, n_components)
@@ -61,6 +64,7 @@ class Solution:
     projections: dict[str, Floats]
     intercepts: dict[str, Floats]
     predictors: dict[str, Predictor]
+    query_map: Floats
     target_map: Floats
     codebooks: Floats
     label_codes: Array
@@ -88,6 +92,7 @@ class Solution:
                 )
                 for name, it in self.predictors.items()
             },
+            query_map=columns(self.query_map),
             target_map=columns(self.target_map),
             codebooks=columns(self.codebooks),
             metric=square(self.metric),
@@ -173,6 +178,7 @@ def _solve_spectral(
     return Solution(
         **_query_maps(regressions, maps.query_map),
         predictors=predictors,
+        query_map=maps.query_map,
         target_map=maps.target_map,
         codebooks=trained.codebooks,
         label_codes=codes,
@@ -219,6 +225,7 @@ def _solve_alternating(
     return Solution(
         **_query_maps(regressions, state.query_map),
         predictors={name: make_predictor(it, target_map) for name, it in regressions.items()},
+        query_map=state.query_map,
         target_map=target_map,
         codebooks=state.codebooks,
         label_codes=state.codes,
