@@ -11,8 +11,13 @@ from acqh._core.arrays import Array, Bools, Floats, Matrix, is_sparse
 from acqh._core.optional import require
 from acqh.data import MultiViewData
 from acqh.methods.acqh import ACQH
+from acqh.quantize import search_codes
 
-VIEWS = ("image", "text")
+# How much of an item's vector comes from its labels, where it has labels; the rest comes from
+# what it shows and says. With all of it, items of one label set could not be told apart; on 4,000
+# photographs 0.7 costs 0.007 of the label similarity of the best ten, and half as many hits again
+# have the very word that was searched for.
+LABEL_SHARE = 0.7
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +108,7 @@ class Coder:
     def encode(
         self, features: Features, labels: Sequence[Sequence[str]]
     ) -> tuple[Array, list[str]]:
-        """Code items by their labels where the model knows them, by their views otherwise.
+        """Code items by their labels, where the model knows them, and by their views.
 
         Parameters
         ----------
@@ -119,23 +124,32 @@ class Coder:
         """
         known = set(self.model.label_names_)
         sets = [set(names) & known for names in labels]
+        labelled = np.array([bool(names) for names in sets])
         views = [name for name in self.model.n_features_in_ if name in features.views]
-        coded_by = [
-            "labels" if sets[row] else "+".join(v for v in views if features.present[v][row])
-            for row in range(len(sets))
-        ]
-        codes = np.zeros((len(sets), self.code_bytes), dtype=np.uint8)
-        rows = np.flatnonzero([by == "labels" for by in coded_by])
-        if rows.size:
-            codes[rows] = self.model.encode(labels=[sets[row] for row in rows])
-        rows = np.flatnonzero([by not in ("labels", "") for by in coded_by])
-        if rows.size:
+        present = {name: features.present[name] for name in views}
+        seen = np.any([*present.values(), np.zeros(len(sets), dtype=bool)], axis=0)
+        vectors = np.zeros((len(sets), self.model.n_components), self.model.codebooks_.dtype)
+        if (rows := np.flatnonzero(seen)).size:
             data = MultiViewData(
                 {name: features.views[name][rows] for name in views},
-                present={name: features.present[name][rows] for name in views},
+                present={name: present[name][rows] for name in views},
             )
-            codes[rows] = self.model.encode(data)
-        return codes, coded_by
+            vectors[rows] = self.model.embed(data)
+        if (rows := np.flatnonzero(labelled)).size:
+            by_labels = self.model.embed(labels=[sets[row] for row in rows])
+            share = np.where(seen[rows], LABEL_SHARE, 1.0).astype(vectors.dtype)[:, np.newaxis]
+            vectors[rows] = share * by_labels + (1 - share) * vectors[rows]
+        coded_by = [
+            "+".join(
+                [*(["labels"] if labelled[row] else []), *(v for v in views if present[v][row])]
+            )
+            for row in range(len(sets))
+        ]
+        return self._quantize(vectors), coded_by
+
+    def _quantize(self, vectors: Floats) -> Array:
+        metric = self.model.code_metric_
+        return search_codes(vectors @ metric, self.model.codebooks_, metric=metric, n_threads=None)
 
     def query(self, view: str, features: Matrix) -> Floats:
         """Return the query vector of one row of features; (n_components,) float32."""
@@ -144,4 +158,4 @@ class Coder:
     def query_of(self, code: bytes) -> Floats:
         """Return the query vector that stands for a stored item; (n_components,) float32."""
         codes = np.frombuffer(code, dtype=np.uint8)[np.newaxis]
-        return np.asarray(self.model.decode(codes)[0], dtype=np.float32)
+        return np.asarray(self.model.project_codes(codes)[0], dtype=np.float32)
