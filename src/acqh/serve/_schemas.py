@@ -55,6 +55,10 @@ class Weights(_Request):
 class SearchRequest(_Request):
     """A query: a text, a picture, both, or an item to find more of."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": [name]} for name in ("text", "image", "item")]}
+    )
+
     text: str | None = Field(default=None, min_length=1)
     image: Picture | None = None
     item: Id | None = Field(default=None, description="Id of an item: find more like it.")

@@ -1,0 +1,57 @@
+"""Every operation keeps to its OpenAPI description, whatever clients send."""
+
+import subprocess
+import sys
+
+import pytest
+
+# No description of bytes says which of them are a picture, so what it allows may be refused.
+EXCLUDED = "positive_data_acceptance"
+
+
+def schemathesis(client, folder, *arguments):
+    """Run schemathesis against a service, all its phases and checks; return what it printed."""
+    address = str(client.base_url.join("/openapi.json"))
+    limits = ["--max-examples=8", "--seed=1", f"--exclude-checks={EXCLUDED}", "--no-color"]
+    done = subprocess.run(
+        [sys.executable, "-m", "schemathesis.cli", "run", address, *limits, *arguments],
+        capture_output=True, text=True, check=False, cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_a_read_only_service_keeps_to_its_description(client, tmp_path):
+    printed = schemathesis(client, tmp_path)
+    assert "Tested: 7" in printed
+    assert "POST /items" not in printed
+
+
+@pytest.mark.slow
+def test_a_guarded_service_that_can_be_written_to_keeps_to_its_description(
+    own_copy, start, token_files, tmp_path
+):
+    with start(own_copy, **token_files) as client:
+        header = "Authorization: Bearer write-0123456789abcdef"
+        printed = schemathesis(client, tmp_path, "--header", header, "--include-tag=write")
+    assert "Tested: 2" in printed
+
+
+def test_the_description_names_the_limits_and_every_problem(built, start, token_files):
+    with start(built, max_k=7, max_text_chars=9, **token_files) as client:
+        described = client.get("/openapi.json").json()
+    query = described["components"]["schemas"]["Query"]["properties"]
+    assert query["k"]["maximum"] == 7
+    assert query["text"]["anyOf"][0]["maxLength"] == 9
+    assert "security" in described["paths"]["/search"]["post"]
+    for path in described["paths"].values():
+        for operation in path.values():
+            for status, answer in operation["responses"].items():
+                if int(status) >= 400:
+                    assert list(answer["content"]) == ["application/problem+json"]
+
+
+@pytest.mark.parametrize("path", ["/docs", "/redoc"])
+def test_there_are_no_pages_with_scripts_from_elsewhere(client, path):
+    assert client.get(path).status_code == 404
