@@ -7,7 +7,17 @@ import typer
 
 from acqh import __version__
 from acqh._core.errors import AcqhError
-from acqh.cli import _bench, _datasets, _demo, _serve, _verify
+from acqh.cli import (
+    _add,
+    _bench,
+    _build,
+    _datasets,
+    _demo,
+    _remove,
+    _search,
+    _serve,
+    _verify,
+)
 
 app = typer.Typer(
     help="Find texts for a picture and pictures for a text, from a few bytes an item.",
@@ -15,9 +25,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("add")(_add.add)
 app.command("bench")(_bench.bench)
+app.command("build")(_build.build)
 app.command("datasets")(_datasets.datasets)
 app.command("demo")(_demo.demo)
+app.command("remove")(_remove.remove)
+app.command("search")(_search.search)
 app.command("serve")(_serve.serve)
 app.command("verify")(_verify.verify)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,23 +10,39 @@ from acqh.cli._output import JsonOption, print_json
 
 
 def verify(
-    path: Annotated[Path, typer.Argument(help="A bundle: an index or a fitted method.")],
+    path: Annotated[Path, typer.Argument(help="A collection, an index or a fitted method.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Check every byte of a bundle against its checksums, then open what it holds."""
-    from acqh._load import verify as check
+    """Check every byte of what acqh has written, and that its parts agree."""
+    from acqh.io import verify_bundle
 
-    report = check(path)
+    kind = verify_bundle(path).kind
+    report, facts = _check_collection(path) if kind == "collection" else _check_bundle(path)
     if as_json:
         print_json({**asdict(report), "path": str(report.path)})
     elif report.problems:
         for problem in report.problems:
             print(f"{path}: {problem}")
     else:
-        title = f" '{report.name}'" if report.name else ""
-        print(
-            f"{path}: whole. {report.kind}{title}, {report.n_members} members, "
-            f"{report.n_bytes:,} bytes, format {report.version}."
-        )
+        print(f"{path}: whole. {facts}")
     if report.problems:
         raise typer.Exit(1)
+
+
+def _check_collection(path: Path) -> tuple[Any, str]:
+    from acqh.collection import verify_collection
+
+    report = verify_collection(path)
+    notes = "".join(f" {note[0].upper()}{note[1:]}." for note in report.notes)
+    return report, f"collection, {report.n_items:,} items, {report.n_bytes:,} bytes.{notes}"
+
+
+def _check_bundle(path: Path) -> tuple[Any, str]:
+    from acqh._load import verify as check
+
+    report = check(path)
+    title = f" '{report.name}'" if report.name else ""
+    return report, (
+        f"{report.kind}{title}, {report.n_members} members, {report.n_bytes:,} bytes, "
+        f"format {report.version}."
+    )

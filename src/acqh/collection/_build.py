@@ -1,5 +1,6 @@
 """Building a collection: describe, learn, code."""
 
+import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +14,13 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.cluster import MiniBatchKMeans
 
+from acqh import __version__
 from acqh._core.arrays import Ints, Matrix
 from acqh._core.errors import AcqhError, CollectionError
 from acqh._core.random import RandomState, check_rng
 from acqh.collection._cache import IndexCache
 from acqh.collection._coder import Coder, Encoders, describe
-from acqh.collection._folder import INDEX, ITEMS, MODEL, new_facts, start_folder, write_facts
+from acqh.collection._folder import INDEX, ITEMS, MODEL, Facts, start_folder, write_facts
 from acqh.collection._prepare import PreparedItem, batches, prepare
 from acqh.collection._sources import read_items
 from acqh.collection._staging import FeatureTable, GivenFeatures, StagedFeatures, StagedView
@@ -68,15 +70,25 @@ class Built:
     skipped: list[tuple[str, str]] = field(default_factory=list)
 
 
-def build_into(folder: Path, source: Any, settings: BuildSettings, progress: Progress) -> Built:
-    """Make a collection in an empty folder."""
+def build_into(
+    folder: Path, name: str, source: Any, settings: BuildSettings, progress: Progress
+) -> Built:
+    """Make a collection of that name in an empty folder."""
     start_folder(folder)
     create_store(folder / ITEMS)
     store = Store(folder / ITEMS, durable=False)
     try:
         with TemporaryDirectory(dir=folder, prefix="staging-") as staging:
             built = _fill(store, Path(staging), source, settings, progress)
-        facts = new_facts(built.encoders, built.trained_on, built.n_trained, len(built.skipped))
+        facts = Facts(
+            name,
+            secrets.token_hex(8),
+            built.encoders,
+            built.trained_on,
+            built.n_trained,
+            len(built.skipped),
+            __version__,
+        )
         write_facts(folder, facts)
         built.model.save(folder / MODEL)
         progress(0, None, "writing the index")

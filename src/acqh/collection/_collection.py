@@ -153,7 +153,8 @@ class Collection:
         )
         target = Path(path)
         with replacing(target, overwrite=overwrite) as folder:
-            built = build_into(folder, source, settings, progress or _say_nothing)
+            say = progress or _say_nothing
+            built = build_into(folder, target.stem, source, settings, say)
         collection = cls.open(target)
         collection.skipped = tuple(built.skipped)
         return collection

@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from acqh import __version__
 from acqh._core.errors import AcqhError, CorruptBundleError, InvalidInputError
 from acqh.collection._coder import Encoders
 from acqh.features import feature_map_from_state, feature_map_state
@@ -27,6 +26,7 @@ _HERE = -100  # AT_FDCWD
 class Facts:
     """What a collection's manifest says, and its encoders."""
 
+    name: str
     generation: str
     encoders: Encoders
     trained_on: str
@@ -53,7 +53,7 @@ def write_facts(folder: Path, facts: Facts) -> None:
         "acqh": facts.version,
     }
     arrays = {view: state for view, (_, state) in states.items()}
-    write_bundle(folder, kind=KIND, name=folder.stem, info=info, arrays=arrays)
+    write_bundle(folder, kind=KIND, name=facts.name, info=info, arrays=arrays)
 
 
 def read_facts(folder: Path) -> Facts:
@@ -92,12 +92,9 @@ def read_facts(folder: Path) -> Facts:
             f"the encoders of {folder} cannot be read: {error}; where one is your own class, "
             "register it first with acqh.features.register_encoder"
         ) from error
-    return Facts(generation, Encoders(encoders), trained_on, n_trained, n_skipped, version)
-
-
-def new_facts(encoders: Encoders, trained_on: str, n_trained: int, n_skipped: int) -> Facts:
-    """Return the facts of a collection that has just been built."""
-    return Facts(secrets.token_hex(8), encoders, trained_on, n_trained, n_skipped, __version__)
+    return Facts(
+        bundle.name, generation, Encoders(encoders), trained_on, n_trained, n_skipped, version
+    )
 
 
 def generation_of(path: str | os.PathLike[str]) -> str:

@@ -34,6 +34,9 @@ class Searcher:
         self._coder = coder
         self._cache = cache
         self._selections: OrderedDict[tuple[Any, int], Ints] = OrderedDict()
+        # The first search of a process loads compiled code; nobody should have to wait for that.
+        nothing = np.zeros(coder.model.n_components, dtype=np.float32)
+        _top(cache.current(), nothing, 1, None, None)
 
     def search(
         self,

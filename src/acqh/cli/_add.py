@@ -1,0 +1,48 @@
+"""``acqh add``: more items for a collection."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from acqh.cli._collections import CollectionArgument, print_skipped, reporting
+from acqh.cli._output import JsonOption, print_json
+
+
+def add(
+    path: CollectionArgument,
+    manifest: Annotated[
+        Path | None, typer.Argument(help="A manifest as for acqh build; or give one item below.")
+    ] = None,
+    image: Annotated[Path | None, typer.Option(help="Picture of one item.")] = None,
+    text: Annotated[str, typer.Option(help="Text of one item.")] = "",
+    label: Annotated[list[str] | None, typer.Option(help="A label of it; may be repeated.")] = None,
+    identifier: Annotated[
+        str | None, typer.Option("--id", help="Its id; a number by default.")
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace items that have the same ids.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Add all or nothing; fail if an item cannot be used.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Add the items of a manifest, or one item."""
+    from acqh.collection import Collection, Item
+
+    if (manifest is None) == (image is None and not text):
+        raise typer.BadParameter("give a manifest, or --image and --text of one item")
+    items: Any = manifest or Item(image, text, label or (), identifier, origin="the item")
+    with Collection.open(path) as collection, reporting() as progress:
+        change = collection.upsert if replace else collection.add
+        report = change(items, strict=strict, progress=progress)
+        n_items = len(collection)
+    print_skipped(report.skipped)
+    if as_json:
+        skipped = [list(entry) for entry in report.skipped]
+        print_json({"ids": list(report.ids), "skipped": skipped, "n_items": n_items})
+    else:
+        print(f"{path}: {len(report.ids):,} items added, {n_items:,} in all")
+    if manifest is None and report.skipped:
+        raise typer.Exit(1)

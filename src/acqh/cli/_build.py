@@ -1,0 +1,94 @@
+"""``acqh build``: a collection from a manifest."""
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from acqh.cli._collections import print_skipped, reporting
+from acqh.cli._output import JsonOption, print_json
+
+# Files that bring features instead of pictures and texts.
+_FEATURE_FILES = (".npz", ".mat")
+
+
+def build(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="A manifest (CSV, TSV, JSON lines or Parquet with the columns image, text, labels "
+            "separated by |, id; others are kept), a folder with manifest.csv, or a file of "
+            "features (.npz, .mat)."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder to make.")],
+    image_encoder: Annotated[
+        str, typer.Option(help="hog, efficientnet (extra torch), or clip:PATH (extra clip).")
+    ] = "hog",
+    text_encoder: Annotated[str, typer.Option(help="tfidf, or clip:PATH.")] = "tfidf",
+    n_components: Annotated[int, typer.Option(min=1, help="Length of query vectors.")] = 32,
+    n_codebooks: Annotated[int, typer.Option(min=1, max=16, help="Bytes of a code.")] = 4,
+    auto_labels: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            help="Where no item has labels: let so many clusters of the texts stand for them.",
+        ),
+    ] = None,
+    image_root: Annotated[
+        Path | None,
+        typer.Option(help="Folder that pictures are relative to and lie in; the manifest's."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail if an item cannot be used.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the collection that is there.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Of all that is random.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Describe pictures and texts, learn from the labelled ones, and index all of them."""
+    from acqh.collection import Collection
+
+    started = time.perf_counter()
+    with reporting() as progress:
+        collection = Collection.build(
+            _read(source),
+            out,
+            image_encoder=image_encoder,
+            text_encoder=text_encoder,
+            n_components=n_components,
+            n_codebooks=n_codebooks,
+            auto_labels=auto_labels,
+            strict=strict,
+            overwrite=overwrite,
+            image_root=image_root,
+            random_state=seed,
+            progress=progress,
+        )
+    seconds = time.perf_counter() - started
+    with collection:
+        stats, skipped = collection.stats(), collection.skipped
+    print_skipped(skipped)
+    if as_json:
+        print_json({"path": str(out), "n_items": stats.n_items, "n_labelled": stats.n_labelled,
+                    "n_trained": stats.n_trained, "trained_on": stats.trained_on,
+                    "size_on_disk": stats.size_on_disk, "seconds": round(seconds, 3),
+                    "skipped": [list(entry) for entry in skipped]})  # fmt: skip
+        return
+    print(
+        f"{out}: {stats.n_items:,} items, {stats.n_labelled:,} of them with {stats.n_labels} "
+        f"labels; learnt from {stats.n_trained:,} by {stats.trained_on}. {len(skipped)} left out. "
+        f"{stats.code_bytes} bytes a code, {stats.size_on_disk / 1e6:.1f} MB in all, "
+        f"{seconds:.1f} s."
+    )
+
+
+def _read(source: Path) -> Any:
+    if source.suffix.lower() not in _FEATURE_FILES:
+        return source
+    from acqh.data import MultiViewData
+
+    return MultiViewData.from_files(source)

@@ -1,0 +1,76 @@
+"""``acqh search``: what a collection has for a text, a picture, or both."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from acqh.cli._collections import CollectionArgument, printable
+from acqh.cli._output import JsonOption, print_json, print_table
+
+_TEXT_WIDTH = 60
+
+
+def search(
+    path: CollectionArgument,
+    text: Annotated[str | None, typer.Option(help="Words to search for.")] = None,
+    image: Annotated[Path | None, typer.Option(help="A picture to search for.")] = None,
+    item: Annotated[str | None, typer.Option(help="Id of an item: find others like it.")] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="How many hits.")] = 10,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="label=NAME or COLUMN=VALUE; may be repeated, and all must hold."),
+    ] = None,
+    text_weight: Annotated[float, typer.Option(min=0, help="How much the text counts.")] = 1.0,
+    image_weight: Annotated[float, typer.Option(min=0, help="How much the picture counts.")] = 1.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Search a collection; with text and picture, by both together."""
+    if text is None and image is None and item is None:
+        raise typer.BadParameter("give --text, --image or --item")
+    from acqh.collection import Collection
+
+    weights = {}
+    if text is not None:
+        weights["text"] = text_weight
+    if image is not None:
+        weights["image"] = image_weight
+    with Collection.open(path) as collection:
+        answer = collection.search(
+            text=text, image=image, item=item, weights=weights, k=k, where=where
+        )
+    if as_json:
+        print_json(_as_json(answer))
+    else:
+        _print(answer)
+
+
+def _as_json(answer: Any) -> dict[str, Any]:
+    hits = [{**asdict(hit), "code": list(hit.code)} for hit in answer.hits]
+    times = {name: round(value, 3) for name, value in answer.milliseconds.items()}
+    return {"hits": hits, "n_items": answer.n_items, "n_seen": answer.n_seen, "milliseconds": times}
+
+
+def _print(answer: Any) -> None:
+    if not answer.hits:
+        print(f"nothing found among {answer.n_items:,} items")
+        return
+    from rich.markup import escape
+
+    rows = [
+        [
+            str(rank),
+            f"{hit.score:.3f}",
+            escape(printable(hit.id)),
+            escape(printable(", ".join(hit.labels))),
+            escape(printable(hit.text)[:_TEXT_WIDTH]),
+        ]
+        for rank, hit in enumerate(answer.hits, start=1)
+    ]
+    times = answer.milliseconds
+    caption = (
+        f"{answer.n_items:,} items; {times['encode']:.1f} ms to describe the query, "
+        f"{times['search']:.2f} ms to search, {times['items']:.1f} ms to read what was found"
+    )
+    print_table("Hits", ["rank", "score", "id", "labels", "text"], rows, caption=caption)

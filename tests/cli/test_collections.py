@@ -1,0 +1,92 @@
+"""The commands about collections, in one process so that they are quick."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from acqh._core.errors import CollectionError
+from acqh.cli import app
+
+COLOURS = {"flower": (220, 40, 60), "vehicle": (60, 60, 70)}
+WORDS = {"flower": "rose tulip petal garden", "vehicle": "car wheel street engine"}
+
+
+def run(*arguments, code=0):
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert done.exit_code == code, (done.output, done.exception)
+    return done
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("photos")
+    rng = np.random.default_rng(0)
+    lines = ["id,image,text,labels,year"]
+    for number in range(24):
+        label = sorted(COLOURS)[number % 2]
+        pixels = np.array(COLOURS[label]) + rng.integers(0, 30, (20, 30, 3))
+        Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{number}.png")
+        words = " ".join(rng.permutation(WORDS[label].split())[:3])
+        lines.append(f"n{number},{number}.png,{words},{label},{2000 + number % 3}")
+    lines.append("bad,missing.png,rose,flower,2000")
+    (folder / "manifest.csv").write_text("\n".join(lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(photos, tmp_path_factory):
+    path = tmp_path_factory.mktemp("built") / "photos.acqh"
+    done = run("build", photos / "manifest.csv", "--out", path)
+    assert "24 items" in done.stdout
+    assert "left out manifest.csv, line 26" in done.stderr
+    return path
+
+
+def test_search_by_text_picture_both_and_item(built, photos):
+    def labels(*options):
+        answer = json.loads(run("search", built, *options, "-k", "5", "--json").stdout)
+        assert len(answer["hits"]) == 5
+        return {label for hit in answer["hits"] for label in hit["labels"]}
+
+    assert labels("--text", "rose") == {"flower"}
+    assert labels("--image", photos / "1.png") == {"vehicle"}
+    assert labels("--item", "n0") == {"flower"}
+    assert labels("--text", "rose", "--image", photos / "1.png", "--text-weight", "0") == {
+        "vehicle"
+    }
+    assert labels("--text", "rose", "--where", "label=vehicle") == {"vehicle"}
+
+
+def test_search_prints_a_table_or_that_there_is_nothing(built):
+    table = run("search", built, "--text", "rose", "-k", "3").stdout
+    assert "flower" in table
+    assert "24 items" in table
+    assert "nothing found" in run("search", built, "--text", "xyzzy").stdout
+
+
+def test_add_and_remove_change_the_collection(built, photos, tmp_path):
+    report = json.loads(
+        run(
+            "add", built, "--image", photos / "0.png", "--text", "rose", "--id", "x", "--json"
+        ).stdout
+    )
+    assert report == {"ids": ["x"], "skipped": [], "n_items": 25}
+    assert run("add", built, "--text", "rose", "--id", "x", code=1).stderr.startswith("left out")
+    more = tmp_path / "more.jsonl"
+    more.write_text('{"text": "a fast car", "id": "y"}\n{"text": "", "id": "z"}\n')
+    assert "1 items added, 26" in run("add", built, more).stdout
+    assert "2 items removed, 24 left" in run("remove", built, "x", "y").stdout
+    assert "whole. collection, 24 items" in run("verify", built).stdout
+
+
+def test_wrong_calls_and_missing_collections_are_told_apart(built, tmp_path):
+    run("search", built, code=2)
+    run("add", built, code=2)
+    assert isinstance(
+        run("build", tmp_path, "--out", tmp_path / "c", code=1).exception, CollectionError
+    )
+    missing = run("search", tmp_path / "none", "--text", "a", code=1).exception
+    assert isinstance(missing, FileNotFoundError)
