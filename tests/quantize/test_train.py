@@ -57,7 +57,7 @@ def test_the_error_never_rises_and_is_that_of_the_codes(
     assert found.history[-1] == pytest.approx(error, abs=1e-12)
 
 
-@pytest.mark.parametrize(("n_components", "share"), [(8, 5e-5), (23, 1e-6)])
+@pytest.mark.parametrize(("n_components", "share"), [(8, 5e-5), (23, 1e-5)])
 def test_label_targets_are_coded_almost_without_error(n_components, share):
     targets, counts = label_targets(n_sets=2500, n_components=n_components)
     found = fit(targets, counts, n_codebooks=4, codebook_size=256)

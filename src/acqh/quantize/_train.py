@@ -16,6 +16,9 @@ Callback: TypeAlias = Callable[[Floats, Ints], None]
 # Sweeps after each new codebook but the last. Without them the error of label targets in four
 # codebooks ends hundreds of times higher.
 _GROWTH_SWEEPS = 3
+# Below this share of the targets' spread no answer changes any more, and codebooks that are still
+# to come are added without sweeps.
+_FINE = 1e-6
 # Errors below these shares of the targets' spread (eight digits are right) and of their energy
 # (rounding, which is all there is if the targets are equal) count as none.
 _NEGLIGIBLE_SPREAD = 1e-16
@@ -139,6 +142,7 @@ def _steps(
     n_codebooks, n_words, _ = codebooks.shape
     error = float(weights @ quantization_errors(targets, codes, codebooks))
     spread = weights @ np.square(targets - np.average(targets, axis=0, weights=weights)).sum(axis=1)
+    fine = _FINE * spread
     negligible = _NEGLIGIBLE_SPREAD * spread + _NEGLIGIBLE_ENERGY * error
     for s in range(n_codebooks):
         residuals = targets - decode(codes, codebooks)
@@ -150,6 +154,8 @@ def _steps(
             codebooks[s], codes[:, s] = 0, 0
         yield error
         for _ in range(max_iter if s == n_codebooks - 1 else _GROWTH_SWEEPS):
+            if error <= fine:
+                break
             new_codebooks, new_codes = sweep(codebooks[: s + 1], codes[:, : s + 1])
             new_error = float(weights @ quantization_errors(targets, new_codes, new_codebooks))
             gain = error - new_error

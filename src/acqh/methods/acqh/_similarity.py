@@ -27,7 +27,7 @@ _BLOCK_SETS = 8192
 # Up to this many sets all eigenpairs are computed, above by subspace iteration.
 _DENSE_EIGEN_SETS = 512
 _SUBSPACE = 2 * MAX_DIMENSIONS
-_SUBSPACE_STEPS = 5
+_SUBSPACE_STEPS = 3
 
 
 def dot(a: Array, b: Array) -> Array:
