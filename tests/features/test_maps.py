@@ -216,6 +216,15 @@ def test_randomised_svd_agrees_with_the_exact_one_and_repeats(monkeypatch: Any) 
     np.testing.assert_allclose(first, exact, atol=1e-3)
 
 
+def test_svd_gives_one_sparse_row_the_bits_it_has_among_many() -> None:
+    rng = np.random.default_rng(0)
+    X = sp.random_array((60, 200), density=0.05, format="csr", rng=rng, dtype=np.float32)
+    svd = TagSVD(12).fit(X)
+    together = svd.transform(X)
+    alone = np.vstack([svd.transform(X[[row]]) for row in range(60)])
+    np.testing.assert_array_equal(alone, together)
+
+
 def test_svd_uses_no_more_components_than_the_rank() -> None:
     X = np.outer(np.arange(1.0, 6.0), [1.0, 2.0, 3.0])
     assert TagSVD(n_components=3).fit_transform(X).shape == (5, 1)

@@ -166,7 +166,12 @@ class TagSVD(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         (n_items, n_used)
         """
         X = self._check_transform(X)
-        return np.asarray(X @ self.components_.T.astype(X.dtype, order="C"))
+        components = self.components_
+        if is_sparse(X) and 4 * X.nnz < X.shape[1]:
+            # A query has few words: to cast the components of all others would take far longer.
+            used = np.unique(X.indices)
+            X, components = X[:, used], components[:, used]
+        return np.asarray(X @ components.T.astype(X.dtype, order="C"))
 
     @property
     def n_components_(self) -> int:

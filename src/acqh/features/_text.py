@@ -89,13 +89,15 @@ class TfidfText(TransformerMixin, BaseEstimator):
                 f"no word occurs in {minimum} of the {len(bags)} texts; "
                 "give texts with words or lower min_texts"
             )
-        counts = _count(bags, words)
+        columns = _columns(words)
+        counts = _count(bags, columns)
         tfidf = Tfidf().fit(counts)
         svd = None
         if self.n_components is not None:
             svd = TagSVD(self.n_components, random_state=self.random_state)
             svd.fit(tfidf.transform(counts))
         self.vocabulary_, self.tfidf_, self.svd_ = words, tfidf, svd
+        self._columns = columns
         return self
 
     def transform(self, texts: Iterable[str]) -> Matrix:
@@ -125,7 +127,7 @@ class TfidfText(TransformerMixin, BaseEstimator):
         csr_array (n_items, n_words) float32
         """
         self._require_fitted()
-        return _count(_word_bags(texts), self.vocabulary_)
+        return _count(_word_bags(texts), self._columns)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:  # noqa: ARG002
         """Return the words, or the names of the components."""
@@ -177,6 +179,7 @@ class TfidfText(TransformerMixin, BaseEstimator):
         if len(widths) != 1:
             raise InvalidInputError(f"state of TfidfText is for {sorted(widths)} words at once")
         self.vocabulary_, self.tfidf_, self.svd_ = words, tfidf, svd
+        self._columns = _columns(words)
         return self
 
     def _require_fitted(self) -> None:
@@ -204,13 +207,16 @@ def _word_bags(texts: Iterable[str]) -> list[Counter[str]]:
     return bags
 
 
-def _count(bags: list[Counter[str]], words: tuple[str, ...]) -> Matrix:
-    column = {word: j for j, word in enumerate(words)}
-    known = [{column[w]: n for w, n in bag.items() if w in column} for bag in bags]
+def _columns(words: tuple[str, ...]) -> dict[str, int]:
+    return {word: column for column, word in enumerate(words)}
+
+
+def _count(bags: list[Counter[str]], columns: dict[str, int]) -> Matrix:
+    known = [{columns[w]: n for w, n in bag.items() if w in columns} for bag in bags]
     indptr = np.cumsum([0, *(len(bag) for bag in known)])
     indices = np.array([j for bag in known for j in sorted(bag)], dtype=np.int32)
     data = np.array([bag[j] for bag in known for j in sorted(bag)], dtype=np.float32)
-    return sp.csr_array((data, indices, indptr.astype(np.int32)), shape=(len(bags), len(words)))
+    return sp.csr_array((data, indices, indptr.astype(np.int32)), shape=(len(bags), len(columns)))
 
 
 def _read_vocabulary(part: dict[str, Array]) -> tuple[str, ...]:
