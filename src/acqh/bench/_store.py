@@ -50,6 +50,7 @@ _CELL_COLUMNS = (
     "status",
     "reason",
     "key",
+    "fit_cpu_seconds",
     "peak_bytes",
     "seconds",
     "split_hash",

@@ -105,6 +105,7 @@ class _Fitted:
     key: str
     method: BaseMethod
     seconds: float
+    cpu_seconds: float
     peak_bytes: int
 
 
@@ -150,6 +151,7 @@ class Workbench:
         facts = {
             "rows": [asdict(each.row) for each in found],
             "objective": _objective(fitted.method),
+            "fit_cpu_seconds": fitted.cpu_seconds,
             "peak_bytes": max(fitted.peak_bytes, peak_memory()),
             "split_hash": drawn.split.sha256,
         }
@@ -180,10 +182,10 @@ class Workbench:
         self._warm_up(cell, drawn.parts)
         method = build(cell)
         reset_peak_memory()
-        started = time.perf_counter()
+        started, computed = time.perf_counter(), time.process_time()
         method.fit(drawn.parts.train.views, drawn.parts.train.labels)
-        seconds = time.perf_counter() - started
-        self._fitted = _Fitted(cell.fit_key, method, seconds, peak_memory())
+        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - computed
+        self._fitted = _Fitted(cell.fit_key, method, seconds, cpu_seconds, peak_memory())
         return self._fitted
 
     def _warm_up(self, cell: Cell, parts: SplitParts) -> None:
@@ -209,6 +211,7 @@ def failure(reason: str, trace: str | None = None) -> dict[str, Any]:
         "traceback": trace,
         "rows": [],
         "objective": None,
+        "fit_cpu_seconds": None,
         "peak_bytes": None,
         "split_hash": None,
     }
