@@ -2,19 +2,26 @@
 
 from acqh.bench._cells import Cell
 from acqh.bench._evaluate import ResultRow, evaluate
+from acqh.bench._paper import Paper, PaperTable, load_paper
 from acqh.bench._protocols import make_split, seeds
+from acqh.bench._report import ReportFiles, write_report
 from acqh.bench._split import Protocol, Split, SplitParts, list_protocols
 from acqh.bench._store import Store
 
 __all__ = [
     "Cell",
+    "Paper",
+    "PaperTable",
     "Protocol",
+    "ReportFiles",
     "ResultRow",
     "Split",
     "SplitParts",
     "Store",
     "evaluate",
     "list_protocols",
+    "load_paper",
     "make_split",
     "seeds",
+    "write_report",
 ]

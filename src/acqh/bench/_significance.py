@@ -13,7 +13,9 @@ from acqh._core.random import check_rng
 _MAX_EXACT = 13
 _N_FLIPS = 9_999
 # Flips are drawn in blocks of about this many signs.
-_BLOCK_SIGNS = 1 << 24
+_BLOCK_SIGNS = 1 << 23
+# Relative to the sum of absolute differences.
+_SLACK = 1e-7
 
 
 def paired_p_values(differences: Floats, *, random_state: Any = 0) -> Floats:
@@ -51,9 +53,10 @@ def paired_p_values(differences: Floats, *, random_state: Any = 0) -> Floats:
     n_pairs, n_tests = differences.shape
     if not n_pairs:
         return np.ones(n_tests)
-    seen = np.abs(differences.sum(axis=0))
-    # Sums that are equal in exact arithmetic may differ in their last bits.
-    seen -= 1e-12 * np.abs(differences).sum(axis=0)
+    # Sums that are equal in exact arithmetic may differ in their last bits, and are taken in
+    # single precision where there are many.
+    slack = _SLACK * np.abs(differences).sum(axis=0)
+    seen = np.abs(differences.sum(axis=0)) - slack
     if n_pairs <= _MAX_EXACT:
         bits = np.arange(2**n_pairs)[:, None] >> np.arange(n_pairs) & 1
         sums = (1.0 - 2.0 * bits) @ differences
@@ -61,8 +64,9 @@ def paired_p_values(differences: Floats, *, random_state: Any = 0) -> Floats:
     rng = check_rng(random_state)
     as_extreme = np.ones(n_tests)
     size = max(1, _BLOCK_SIGNS // n_pairs)
+    single = differences.astype(np.float32)
     for start in range(0, _N_FLIPS, size):
-        sums = _draw_signs(rng, min(size, _N_FLIPS - start), n_pairs) @ differences
+        sums = _draw_signs(rng, min(size, _N_FLIPS - start), n_pairs) @ single
         as_extreme += np.count_nonzero(np.abs(sums) >= seen, axis=0)
     return as_extreme / (_N_FLIPS + 1)
 
@@ -70,7 +74,7 @@ def paired_p_values(differences: Floats, *, random_state: Any = 0) -> Floats:
 def _draw_signs(rng: np.random.Generator, n_flips: int, n_pairs: int) -> Floats:
     drawn = np.frombuffer(rng.bytes(n_flips * -(-n_pairs // 8)), dtype=np.uint8)
     bits = np.unpackbits(drawn.reshape(n_flips, -1), axis=1, count=n_pairs)
-    return np.asarray(1.0 - 2.0 * bits)
+    return 1.0 - 2.0 * bits.astype(np.float32)
 
 
 def holm(p_values: Sequence[float] | Floats) -> Floats:

@@ -14,6 +14,7 @@ from acqh.cli import (
     _datasets,
     _demo,
     _remove,
+    _report,
     _search,
     _serve,
     _verify,
@@ -31,6 +32,7 @@ app.command("build")(_build.build)
 app.command("datasets")(_datasets.datasets)
 app.command("demo")(_demo.demo)
 app.command("remove")(_remove.remove)
+app.command("report")(_report.report)
 app.command("search")(_search.search)
 app.command("serve")(_serve.serve)
 app.command("verify")(_verify.verify)
