@@ -36,8 +36,6 @@ CUTOFFS = {"map_all": "all", "map_50": "50", "map_100": "100"}
 
 _RANKING_NOTE = "Bold: best of the column; underlined: second; controls are not ranked."
 _PAPER_NOTE = "Second line: the paper's printed figure, and ours minus it."
-# The parameters that set how large codes are; a method with neither has no choice.
-_SIZE_PARAMETERS = ("n_bits", "n_codebooks")
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,9 @@ def _fair(
     n_seeds = len({run.seed for run in runs})
     tables = []
     for quantity in QUANTITIES.values():
-        grid = make_grid(runs, size_in_bytes, _byte_name, has_directions=quantity.has_directions)
+        grid = make_grid(
+            runs, lambda run: run.n_bytes, _byte_name, has_directions=quantity.has_directions
+        )
         table = make_table(
             f"{name}-{quantity.column.replace('_', '-')}",
             f"{title}, {quantity.title}",
@@ -125,12 +125,6 @@ def slug(name: str) -> str:
     return plain if plain == name else f"{plain}-{sha256(name.encode()).hexdigest()[:8]}"
 
 
-def size_in_bytes(run: Run) -> int | None:
-    """Return the bytes an item that were asked for, None if the method has no choice."""
-    has_choice = any(name in run.setting["params"] for name in _SIZE_PARAMETERS)
-    return run.bytes_asked if has_choice else None
-
-
 def _byte_name(n_bytes: int) -> str:
     return f"{n_bytes} byte{'s' * (n_bytes != 1)}"
 
@@ -138,9 +132,9 @@ def _byte_name(n_bytes: int) -> str:
 def _fair_remarks(runs: Sequence[Run], n_seeds: int) -> Iterable[str]:
     run = runs[0]
     stored = run.row["bytes_per_item"]
-    if size_in_bytes(run) is None:
+    if run.n_bytes is None:
         yield f"No choice of size: {_byte_name(stored)} an item in every column."
-    elif stored != run.bytes_asked:
+    elif stored != run.n_bytes:
         yield f"Stores {_byte_name(stored)} an item: the data carry no more, or fewer do not do."
     yield from _fewer_seeds(runs, n_seeds)
 
@@ -187,7 +181,7 @@ def _paper(dataset: str, runs: Sequence[Run]) -> Comparison:
     for quantity in QUANTITIES.values():
         grid = make_grid(
             runs,
-            lambda run: run.n_components_asked,
+            lambda run: run.n_components,
             lambda size: f"K = {size}",
             has_directions=quantity.has_directions,
         )
@@ -235,7 +229,7 @@ def _beside_paper(table: Table, grid: Grid, quantity: PaperQuantity) -> Table:
 
 def paper_figure(run: Run, quantity: PaperQuantity = "map") -> float | None:
     """Return what the paper prints for a run, None if nothing."""
-    size = run.n_components_asked
+    size = run.n_components
     if size is None:
         return None
     dataset = run.setting["dataset"]
@@ -298,7 +292,7 @@ def cutoff_distances(results: Results) -> list[CutoffDistance]:
 
 
 def _distances(dataset: str, title: str, runs: Sequence[Run]) -> list[CutoffDistance]:
-    cells = group(runs, lambda run: (run.method, run.n_components_asked, run.direction))
+    cells = group(runs, lambda run: (run.method, run.n_components, run.direction))
     printed = np.array([paper_figure(cell[0]) for cell in cells.values()], dtype=np.float64)
     distance = {
         column: float(

@@ -60,7 +60,7 @@ def _protocol(run: Run, n_seeds: int) -> Iterable[str]:
 def _method(run: Run) -> Iterable[str]:
     if load_paper().row_of(run.method) is None:
         return
-    asked = run.n_components_asked
+    asked = run.n_components
     if asked is not None and run.row["n_components"] != asked:
         yield "The data carry fewer than K directions, so codes are shorter."
     if run.setting["feature_maps"] is not None:

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh.bench._comparisons import Comparison, size_in_bytes
+from acqh.bench._comparisons import Comparison
 from acqh.bench._results import Kind, Results, Run, group, summarise
 from acqh.bench._tables import RowId, arrow, row_id
 
@@ -92,16 +92,16 @@ def fair_plots(results: Results, comparison: Comparison) -> list[Plot]:
     -------
     list of Plot
     """
-    runs, sizes = comparison.runs, sorted({size_in_bytes(run) or 0 for run in comparison.runs})
+    runs, sizes = comparison.runs, sorted({run.n_bytes or 0 for run in comparison.runs})
     middle = _MIDDLE_BYTES if _MIDDLE_BYTES in sizes else sizes[len(sizes) // 2]
-    at_middle = [run for run in runs if size_in_bytes(run) in (None, middle)]
+    at_middle = [run for run in runs if run.n_bytes in (None, middle)]
     size = f"{middle} byte{'s' * (middle != 1)} an item"
     of = f"{comparison.title}; mean over seeds"
     return [
         Plot(
             f"{comparison.name}-bytes", "Quality against bytes",
             f"{of}. Levels: methods with no choice of size.", "bytes an item", "MAP@all",
-            _panels(runs, lambda rows: _by_size(rows, size_in_bytes)), x_log=True,
+            _panels(runs, lambda rows: _by_size(rows, lambda run: run.n_bytes)), x_log=True,
         ),
         Plot(
             f"{comparison.name}-time", "Quality against training time",
@@ -126,10 +126,8 @@ def paper_plots(results: Results, comparison: Comparison) -> list[Plot]:
     list of Plot
         Empty where that length was not run.
     """
-    chosen = [
-        run for run in comparison.runs if run.n_components_asked in (None, _MIDDLE_COMPONENTS)
-    ]
-    if all(run.n_components_asked is None for run in chosen):
+    chosen = [run for run in comparison.runs if run.n_components in (None, _MIDDLE_COMPONENTS)]
+    if all(run.n_components is None for run in chosen):
         return []
     return _curve_plots(results, comparison, chosen, f"K = {_MIDDLE_COMPONENTS}")
 

@@ -16,6 +16,8 @@ from acqh.bench._store import Record, Store
 
 Kind = Literal["ours", "baseline", "control"]
 
+# The parameters that set how large codes are; a method with neither has no choice.
+_SIZES = ("n_bits", "n_codebooks")
 _OURS = ("acqh", "acqh-paper")
 _CONTROLS = ("label-ridge", "random")
 _SETTING = ("dataset", "protocol", "database", "method", "params", "feature_maps", "seed")
@@ -75,18 +77,21 @@ class Run:
         return int(self.setting["seed"])
 
     @property
-    def bytes_asked(self) -> int | None:
+    def n_bytes(self) -> int | None:
         """Bytes an item that the grid asked for, None where the method has no choice."""
-        return self._asked("bytes_asked")
+        if not any(name in self.setting["params"] for name in _SIZES):
+            return None
+        # A cell that was first run for another experiment may not say what it was asked for.
+        asked = self.record.get("bytes_asked")
+        return int(self.row["bytes_per_item"] if asked is None else asked)
 
     @property
-    def n_components_asked(self) -> int | None:
-        """Length of codes or vectors that the grid asked for, None where there is no choice."""
-        return self._asked("n_components_asked")
-
-    def _asked(self, name: str) -> int | None:
-        value = self.record.get(name)
-        return None if value is None else int(value)
+    def n_components(self) -> int | None:
+        """Length of codes or vectors that was asked for, None where there is no choice."""
+        params = self.setting["params"]
+        asked = self.record.get("n_components_asked")
+        asked = params.get("n_bits", params.get("n_components")) if asked is None else asked
+        return None if asked is None else int(asked)
 
 
 @dataclass(frozen=True)
