@@ -82,6 +82,9 @@ def draw(plot: Plot) -> dict[str, bytes]:
     files = {}
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": plot.name}):
         figure = _figure(plot)
+        # Space is shared out once; every saving would do it again.
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
         for kind in FORMATS:
             buffer = io.BytesIO()
             metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
@@ -103,7 +106,12 @@ def _figure(plot: Plot) -> Any:
     for ax, panel in zip(axes, plot.panels, strict=True):
         _draw_panel(ax, panel, plot, styles)
     axes[0].set_ylabel(plot.y_label)
-    if not plot.named_points:
+    if plot.named_points:
+        # Where names find room is known only when the axes have their places.
+        figure.draw_without_rendering()
+        for ax, panel in zip(axes, plot.panels, strict=True):
+            _name_points(ax, panel.series, styles)
+    else:
         _draw_legend(figure, styles)
     return figure
 
@@ -149,6 +157,8 @@ def _draw_panel(ax: Any, panel: Panel, plot: Plot, styles: dict[str, _Style]) ->
         ax.set_xscale("log")
     if plot.y_log:
         ax.set_yscale("log")
+    if plot.named_points:
+        ax.margins(x=0.25, y=0.1)
     if plot.y_from_zero:
         ax.set_ylim(0, 1.1 * max(y for series in panel.series for y in series.y))
     labels = list(styles)
@@ -166,14 +176,10 @@ def _draw_panel(ax: Any, panel: Panel, plot: Plot, styles: dict[str, _Style]) ->
             style.update(marker="_", markersize=8)
         ax.plot(series.x, series.y, gid=name, **style)
     _plain_ticks(ax, plot, panel.series)
-    if plot.named_points:
-        _name_points(ax, panel.series, styles)
 
 
 def _name_points(ax: Any, series: Sequence[Series], styles: dict[str, _Style]) -> None:
     """Write names beside points, moved up or down where they would lie on each other."""
-    ax.margins(x=0.25, y=0.1)
-    ax.figure.draw_without_rendering()
     points_an_inch = 72 / ax.figure.dpi
     taken: list[tuple[float, float, float]] = []
     for point in sorted(series, key=lambda point: -point.y[0]):

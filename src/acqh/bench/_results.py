@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -166,7 +167,7 @@ class Results:
         if key not in self._curves:
             try:
                 self._curves[key] = self.store.curves(key)
-            except (OSError, ValueError, EOFError) as error:
+            except (OSError, ValueError, EOFError, BadZipFile) as error:
                 raise _damaged_curves(self.store.path, key, str(error)) from None
         arrays = self._curves[key]
         name = name if name in arrays else f"{name}_{run.position}"

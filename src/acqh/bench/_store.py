@@ -120,7 +120,9 @@ class Store:
         FileNotFoundError
             The cell has none.
         """
-        with np.load(self.path / "curves" / f"{key}.npz", allow_pickle=False) as arrays:
+        path = self.path / "curves" / f"{key}.npz"
+        # Opened here: on a damaged file np.load would leave it open.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
 
     def write(self, record: Record, curves: Mapping[str, Array] | None = None) -> None:
