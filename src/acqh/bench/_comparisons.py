@@ -119,7 +119,7 @@ def slug(name: str) -> str:
     >>> slug("wiki")
     'wiki'
     >>> slug("../My data")
-    'my-data-c6cb4a64'
+    'my-data-da73c4e5'
     """
     plain = re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-")
     return plain if plain == name else f"{plain}-{sha256(name.encode()).hexdigest()[:8]}"
