@@ -132,10 +132,20 @@ def client(built):
         yield client
 
 
+@pytest.fixture(scope="session")
+def write_tokens():
+    """Return a function that writes two tokens into a folder and returns settings naming them."""
+
+    def write(folder):
+        read, change = folder / "read.token", folder / "write.token"
+        read.write_text("read-0123456789abcdef\n")
+        change.write_text("write-0123456789abcdef\n")
+        return {"token_file": read, "write_token_file": change}
+
+    return write
+
+
 @pytest.fixture
-def token_files(tmp_path):
+def token_files(write_tokens, tmp_path):
     """Return settings that name files with the tokens "read..." and "write..."."""
-    read, write = tmp_path / "read.token", tmp_path / "write.token"
-    read.write_text("read-0123456789abcdef\n")
-    write.write_text("write-0123456789abcdef\n")
-    return {"token_file": read, "write_token_file": write}
+    return write_tokens(tmp_path)

@@ -283,8 +283,8 @@ def test_one_request_too_many_is_429_and_health_is_still_answered(built, start, 
         release.wait(10)
         return search(self, **query)
 
-    monkeypatch.setattr(Collection, "search", stuck)
     with start(built, max_requests=2) as client, ThreadPoolExecutor(2) as pool:
+        monkeypatch.setattr(Collection, "search", stuck)
         ask = {"text": "cat"}
         waiting = [pool.submit(client.post, "/search", json=ask) for _ in range(2)]
         assert began.acquire(timeout=5)

@@ -82,6 +82,18 @@ def test_a_client_that_waits_for_our_word_is_refused_before_it_sends():
     assert call(app, [b"x" * 30], headers=headers)[::3] == (413, 0)
 
 
+def test_a_connection_is_closed_when_its_body_was_not_read():
+    async def hasty(scope, receive, send):
+        await send({"type": "http.response.start", "status": 401, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    length = [("content-length", "5")]
+    for app, headers, closes in ((hasty, length, True), (echo, length, False), (hasty, [], False),
+                                 (hasty, [("transfer-encoding", "chunked")], True)):  # fmt: skip
+        answered = call(LimitBody(app, max_bytes=10, max_seconds=5), [b"12345"], headers=headers)[1]
+        assert ("connection" in answered) == closes
+
+
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "gzip, identity", "GZIP"])
 def test_compressed_bodies_are_refused_unread(encoding):
     app = LimitBody(echo, max_bytes=10, max_seconds=5)

@@ -10,9 +10,9 @@ EXCLUDED = "positive_data_acceptance"
 
 
 def schemathesis(client, folder, *arguments):
-    """Run schemathesis against a service, all its phases and checks; return what it printed."""
+    """Run schemathesis against a service, with all its checks but one; return what it printed."""
     address = str(client.base_url.join("/openapi.json"))
-    limits = ["--max-examples=8", "--seed=1", f"--exclude-checks={EXCLUDED}", "--no-color"]
+    limits = ["--max-examples=5", "--seed=1", f"--exclude-checks={EXCLUDED}", "--no-color"]
     done = subprocess.run(
         [sys.executable, "-m", "schemathesis.cli", "run", address, *limits, *arguments],
         capture_output=True, text=True, check=False, cwd=folder,
@@ -34,7 +34,9 @@ def test_a_guarded_service_that_can_be_written_to_keeps_to_its_description(
 ):
     with start(own_copy, **token_files) as client:
         header = "Authorization: Bearer write-0123456789abcdef"
-        printed = schemathesis(client, tmp_path, "--header", header, "--include-tag=write")
+        printed = schemathesis(
+            client, tmp_path, "--header", header, "--include-tag=write", "--phases=coverage,fuzzing"
+        )
     assert "Tested: 2" in printed
 
 

@@ -1,5 +1,6 @@
 import base64
 import logging
+import shutil
 
 import pytest
 
@@ -9,11 +10,13 @@ READ = {"Authorization": "Bearer read-0123456789abcdef"}
 WRITE = {"Authorization": "Bearer write-0123456789abcdef"}
 
 
-@pytest.fixture
-def guarded(own_copy, start, token_files):
-    """Return a client, with no token yet, of a service that wants one."""
-    with start(own_copy, **token_files) as client:
-        client.path = own_copy
+@pytest.fixture(scope="module")
+def guarded(built, start, write_tokens, tmp_path_factory):
+    """Return a client, with no token yet, of a service that wants one; each test has its items."""
+    folder = tmp_path_factory.mktemp("guarded")
+    path = shutil.copytree(built, folder / "things.acqh")
+    with start(path, **write_tokens(folder)) as client:
+        client.path = path
         yield client
 
 
@@ -89,17 +92,17 @@ def test_one_item_can_be_added_as_a_form(guarded, make_picture):
 
 
 def test_an_id_that_is_taken_is_not_replaced_unless_asked(guarded):
-    twice = {"items": [{"id": "plain", "text": "red car"}]}
+    twice = {"items": [{"id": "cat-0-0", "text": "red car"}]}
     refused = guarded.post("/items", json=twice, headers=WRITE)
     assert refused.status_code == 422
-    assert "plain" in refused.json()["detail"]
+    assert "cat-0-0" in refused.json()["detail"]
     mixed = {"items": [*twice["items"], {"id": "other", "text": "red car"}]}
     some = guarded.post("/items", json=mixed, headers=WRITE).json()
     assert some["ids"] == ["other"]
     assert some["skipped"][0]["where"] == "items.0"
     replaced = guarded.post("/items", json=twice | {"replace": True}, headers=WRITE)
-    assert replaced.json()["ids"] == ["plain"]
-    assert guarded.get("/items/plain", headers=READ).json()["text"] == "red car"
+    assert replaced.json()["ids"] == ["cat-0-0"]
+    assert guarded.get("/items/cat-0-0", headers=READ).json()["text"] == "red car"
 
 
 @pytest.mark.parametrize(
@@ -126,5 +129,5 @@ def test_tokens_are_never_logged(guarded, caplog):
 
 def test_a_change_by_another_process_is_seen(guarded):
     with Collection.open(guarded.path) as collection:
-        collection.remove(["plain"])
-    assert guarded.get("/items/plain", headers=READ).status_code == 404
+        collection.remove(["cat-0-1"])
+    assert guarded.get("/items/cat-0-1", headers=READ).status_code == 404

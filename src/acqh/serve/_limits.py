@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from acqh.serve._problems import ProblemError
@@ -63,7 +63,8 @@ class LimitBody:
     """Counts a body's bytes as they arrive, whatever its header says, and times its arrival.
 
     A body that is declared too long or compressed is refused before it is read. One that turns
-    out too long, or too slow, makes ``receive`` raise `ProblemError`.
+    out too long, or too slow, makes ``receive`` raise `ProblemError`. A connection is closed when
+    its request was answered before all of the body was read.
 
     Parameters
     ----------
@@ -85,9 +86,16 @@ class LimitBody:
             return
         body = _Body(receive, self.max_bytes, self.max_seconds)
         headers = Headers(scope=scope)
+
+        async def close_if_unread(message: Message) -> None:
+            # Otherwise the server would go on to read, and throw away, a body without an end.
+            if message["type"] == "http.response.start" and body.is_expected(headers):
+                MutableHeaders(scope=message)["Connection"] = "close"
+            await send(message)
+
         refusal = self._refusal(headers)
         if refusal is None:
-            await self.app(scope, body.receive, send)
+            await self.app(scope, body.receive, close_if_unread)
             return
         if not self._waits_or_lies(headers):
             await body.discard()
@@ -131,6 +139,11 @@ class _Body:
         self._deadline = time.monotonic() + max_seconds
         self._n_bytes = 0
         self._complete = False
+
+    def is_expected(self, headers: Headers) -> bool:
+        """Say whether there is more of the body to come."""
+        declared = _declared_bytes(headers) > 0 or "transfer-encoding" in headers
+        return declared and not self._complete
 
     async def receive(self) -> Message:
         """Return the next piece, or raise `ProblemError` if there is one byte too many."""
