@@ -3,41 +3,7 @@ import pytest
 
 import acqh
 from acqh._core.errors import CollectionError, MissingItemError
-from acqh.collection import Collection, Item, generation_of
-
-WORDS = {
-    "flower": ["rose", "tulip", "garden", "petal", "bloom"],
-    "vehicle": ["car", "engine", "street", "wheel", "fast"],
-    "animal": ["dog", "cat", "fur", "paw", "tail"],
-}
-COLOURS = {"flower": (220, 40, 60), "vehicle": (60, 60, 70), "animal": (150, 110, 60)}
-
-
-def make_items(n=60, *, labelled=True, pictures=True, seed=0, prefix="item"):
-    from PIL import Image
-
-    rng = np.random.default_rng(seed)
-    items = []
-    for number in range(n):
-        label = sorted(WORDS)[number % len(WORDS)]
-        noise = rng.integers(0, 30, (24, 32, 3))
-        pixels = (np.array(COLOURS[label]) + noise).astype(np.uint8)
-        items.append(
-            Item(
-                image=Image.fromarray(pixels) if pictures else None,
-                text=" ".join(rng.choice(WORDS[label], 3, replace=False)),
-                labels=[label] if labelled else [],
-                id=f"{prefix}{number}",
-                columns={"year": 2000 + number % 5},
-            )
-        )
-    return items
-
-
-@pytest.fixture
-def collection(tmp_path):
-    with Collection.build(make_items(), tmp_path / "c.acqh") as built:
-        yield built
+from acqh.collection import Collection, generation_of
 
 
 def test_a_text_finds_the_items_it_belongs_to(collection):
@@ -47,7 +13,7 @@ def test_a_text_finds_the_items_it_belongs_to(collection):
     assert set(answer.milliseconds) == {"encode", "search", "items"}
 
 
-def test_a_picture_and_an_item_find_their_like(collection):
+def test_a_picture_and_an_item_find_their_like(collection, make_items):
     dog = make_items(3, seed=5)[0]
     assert {h.labels for h in collection.search(image=dog.image, k=10).hits} == {("animal",)}
     likes = collection.search(item="item1", k=10).hits
@@ -55,7 +21,7 @@ def test_a_picture_and_an_item_find_their_like(collection):
     assert "item1" not in [hit.id for hit in likes]
 
 
-def test_items_added_and_removed_are_found_and_gone(collection):
+def test_items_added_and_removed_are_found_and_gone(collection, make_items):
     report = collection.add(make_items(3, labelled=False, seed=9, prefix="new"))
     assert report.ids == ("new0", "new1", "new2")
     assert len(collection) == 63
@@ -90,13 +56,13 @@ def test_thumbnails_are_small_webp(collection):
     assert thumbnail[8:12] == b"WEBP"
 
 
-def test_no_labels_is_an_error_that_says_what_to_do(tmp_path):
+def test_no_labels_is_an_error_that_says_what_to_do(tmp_path, make_items):
     with pytest.raises(CollectionError, match="auto_labels"):
         Collection.build(make_items(labelled=False), tmp_path / "c.acqh")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_auto_labels_are_not_passed_off_as_labels(tmp_path):
+def test_auto_labels_are_not_passed_off_as_labels(tmp_path, make_items):
     items = make_items(labelled=False)
     with Collection.build(items, tmp_path / "c.acqh", auto_labels=3) as collection:
         assert collection.labels() == {}
@@ -111,7 +77,7 @@ def test_explanations_add_up_to_the_scores(collection):
     assert [bytes(w.tolist()) for w in answer.explanation.words] == [h.code for h in answer.hits]
 
 
-def test_verify_finds_nothing_wrong_with_a_new_collection(collection):
+def test_verify_finds_nothing_wrong_with_a_new_collection(collection, make_items):
     collection.add(make_items(2, seed=3, prefix="more"))
     report = collection.verify()
     assert report.problems == ()

@@ -1,62 +1,39 @@
-"""Building a collection: describe, learn, code."""
+"""Building a collection: items into the store, a model learnt from them, a code for each."""
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
-from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.cluster import MiniBatchKMeans
 
 from acqh import __version__
-from acqh._core.arrays import Ints, Matrix
-from acqh._core.errors import AcqhError, CollectionError
-from acqh._core.random import RandomState, check_rng
+from acqh._core.arrays import Ints
+from acqh._core.errors import CollectionError
+from acqh._core.random import check_rng
 from acqh.collection._cache import IndexCache
-from acqh.collection._coder import Coder, Encoders, describe
+from acqh.collection._coder import Coder, Encoders
+from acqh.collection._feature_table import FeatureTable, GivenFeatures
 from acqh.collection._folder import INDEX, ITEMS, MODEL, Facts, start_folder, write_facts
-from acqh.collection._prepare import PreparedItem, batches, prepare
+from acqh.collection._rows import Skipped
 from acqh.collection._sources import read_items
-from acqh.collection._staging import FeatureTable, GivenFeatures, StagedFeatures, StagedView
-from acqh.collection._store import Row, Store, create_store
+from acqh.collection._stage import CHUNK_ROWS, BuildSettings, stage_data, stage_items
+from acqh.collection._store import Store
+from acqh.collection._tables import create_store
+from acqh.collection._types import Progress
 from acqh.data import MultiViewData
-from acqh.features import make_encoder
 from acqh.methods.acqh import ACQH
-
-# progress(done, total or None, what is being done)
-Progress = Callable[[int, int | None, str], None]
 
 # Whether any label is shared, the usual relevance of the literature, favours items with many
 # labels. For 20 label names as queries over 4,000 photographs, 6.8 of the best ten had the label
 # with it, 9.5 with this.
 _SIMILARITY = "jaccard"
-PICTURE_BATCH = 64
-CHUNK_ROWS = 4_096
-# An encoder of pictures that learns anything learns it from the first so many.
-_FITTED_PICTURES = 256
-# A vocabulary is settled by so many texts, and clusters by so many rows.
-_FITTED_TEXTS = 200_000
+# Clusters are settled by so many rows.
 _CLUSTERED_ROWS = 50_000
-
-
-@dataclass(frozen=True)
-class BuildSettings:
-    """How a collection is to be built; see `Collection.build`."""
-
-    image_encoder: Any = "hog"
-    text_encoder: Any = "tfidf"
-    n_components: int = 32
-    n_codebooks: int = 4
-    auto_labels: int | None = None
-    strict: bool = False
-    random_state: RandomState = 0
-    image_root: str | PathLike[str] | None = None
 
 
 @dataclass
@@ -67,7 +44,7 @@ class Built:
     model: ACQH
     trained_on: str
     n_trained: int
-    skipped: list[tuple[str, str]] = field(default_factory=list)
+    skipped: Skipped = field(default_factory=list)
 
 
 def build_into(
@@ -103,14 +80,14 @@ def _fill(
     store: Store, staging: Path, source: Any, settings: BuildSettings, progress: Progress
 ) -> Built:
     """Store the items of a source, learn from them, and give them their codes."""
-    skipped: list[tuple[str, str]] = []
+    skipped: Skipped = []
     if isinstance(source, MultiViewData):
         table: FeatureTable = GivenFeatures(source)
         encoders = Encoders()
-        _stage_data(store, source, progress)
+        stage_data(store, source, progress)
     else:
         items = read_items(source, image_root=settings.image_root)
-        table, encoders = _stage_items(staging, store, items, settings, skipped, progress)
+        table, encoders = stage_items(staging, store, items, settings, skipped, progress)
     n_items = len(store)
     if n_items == 0:
         raise CollectionError(f"there are no items to build from{_first_reason(skipped)}")
@@ -122,139 +99,8 @@ def _fill(
     return Built(encoders, model, trained_on, n_trained, skipped)
 
 
-def prepared(
-    items: Iterable[Any], skipped: list[tuple[str, str]], *, strict: bool
-) -> Iterator[PreparedItem]:
-    """Yield items that can be used; note the others, or raise for the first of them."""
-    for item in items:
-        try:
-            yield prepare(item)
-        except AcqhError as error:
-            name = getattr(item, "name", "an item")
-            if strict:
-                raise type(error)(f"{name}: {error}") from error
-            skipped.append((name, str(error)))
-
-
-def as_row(item: PreparedItem, coded_by: str = "", code: bytes = b"") -> Row:
-    """Return an item as it is stored."""
-    return Row(
-        item.id, item.text, item.labels, item.columns, item.thumbnail, coded_by, code, item.origin
-    )
-
-
 def _first_reason(skipped: Sequence[tuple[str, str]]) -> str:
     return f": {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
-
-
-def _stage_data(store: Store, data: MultiViewData, progress: Progress) -> None:
-    """Store the items of data that brings its features."""
-    for start in range(0, len(data), CHUNK_ROWS):
-        part = data.subset(range(start, min(start + CHUNK_ROWS, len(data))))
-        names = np.array(data.label_names, dtype=object)
-        labels = [()] * len(part) if part.labels is None else _label_sets(part.labels, names)
-        columns = {name: values for name, values in part.items.items() if values.ndim == 1}
-        texts = columns.pop("text", [""] * len(part))
-        rows = [
-            Row(
-                str(part.ids[row]),
-                str(texts[row]),
-                labels[row],
-                {name: _plain(values[row]) for name, values in columns.items()},
-                None,
-                "",
-                b"",
-            )
-            for row in range(len(part))
-        ]
-        store.insert(rows)
-        progress(start + len(part), len(data), "storing items")
-
-
-def _label_sets(matrix: Matrix, names: Any) -> list[tuple[str, ...]]:
-    csr = sp.csr_array(matrix)
-    return [
-        tuple(names[csr.indices[a:b]]) for a, b in zip(csr.indptr, csr.indptr[1:], strict=False)
-    ]
-
-
-def _plain(value: Any) -> Any:
-    value = value.item() if isinstance(value, np.generic) else value
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
-
-
-def _stage_items(
-    staging: Path,
-    store: Store,
-    items: Iterable[Any],
-    settings: BuildSettings,
-    skipped: list[tuple[str, str]],
-    progress: Progress,
-) -> tuple[StagedFeatures, Encoders]:
-    """Store raw items and describe them."""
-    usable = prepared(items, skipped, strict=settings.strict)
-    image_encoder = make_encoder(settings.image_encoder, view="image")
-    usable = _fit_on_pictures(image_encoder, usable)
-    pictures = StagedView(staging / "image")
-    n_items = n_pictures = 0
-    for batch in batches(usable, PICTURE_BATCH):
-        ids = store.insert([as_row(item) for item in batch])
-        new = [item for item, identifier in zip(batch, ids, strict=True) if identifier is not None]
-        twice = [item for item, identifier in zip(batch, ids, strict=True) if identifier is None]
-        _note_duplicates(twice, skipped, settings.strict)
-        if new:
-            pictures.append(*describe(image_encoder, "image", [item.picture for item in new]))
-        n_items += len(new)
-        n_pictures += sum(item.picture is not None for item in new)
-        progress(n_items, None, "describing pictures")
-    views, encoders = {}, {}
-    if n_pictures:
-        views["image"], encoders["image"] = pictures, image_encoder
-    if store.has_texts():
-        encoders["text"] = _fit_on_texts(store, settings)
-        views["text"] = _stage_texts(staging, store, encoders["text"], n_items, progress)
-    return StagedFeatures(views), Encoders(encoders)
-
-
-def _fit_on_pictures(encoder: Any, items: Iterator[PreparedItem]) -> Iterator[PreparedItem]:
-    first: list[PreparedItem] = []
-    pictures: list[Any] = []
-    for item in items:
-        first.append(item)
-        if item.picture is not None:
-            pictures.append(item.picture)
-        if len(pictures) == _FITTED_PICTURES:
-            break
-    if pictures:
-        encoder.fit(pictures)
-    return chain(first, items)
-
-
-def _note_duplicates(
-    items: Sequence[PreparedItem], skipped: list[tuple[str, str]], strict: bool
-) -> None:
-    for item in items:
-        why = f"there is an item {item.id!r} already"
-        if strict:
-            raise CollectionError(f"{item.origin}: {why}; ids must differ")
-        skipped.append((item.origin, why))
-
-
-def _fit_on_texts(store: Store, settings: BuildSettings) -> Any:
-    texts = [text for _, text, _ in store.staged(0, _FITTED_TEXTS) if text]
-    encoder = make_encoder(settings.text_encoder, view="text", random_state=settings.random_state)
-    return encoder.fit(texts)
-
-
-def _stage_texts(
-    staging: Path, store: Store, encoder: Any, n_items: int, progress: Progress
-) -> StagedView:
-    staged = StagedView(staging / "text")
-    for start in range(0, n_items, CHUNK_ROWS):
-        texts = [text for _, text, _ in store.staged(start, CHUNK_ROWS)]
-        staged.append(*describe(encoder, "text", texts))
-        progress(start + len(texts), n_items, "describing texts")
-    return staged
 
 
 def _training_labels(
@@ -356,7 +202,7 @@ def _code(
     table: FeatureTable,
     coder: Coder,
     n_items: int,
-    skipped: list[tuple[str, str]],
+    skipped: Skipped,
     strict: bool,
     progress: Progress,
 ) -> None:

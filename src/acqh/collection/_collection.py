@@ -1,22 +1,15 @@
 """Collection: items, their model and their index in one folder."""
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from acqh._core.errors import CollectionError, CorruptBundleError, MissingItemError
+from acqh._core.errors import CorruptBundleError, MissingItemError
 from acqh._core.random import RandomState
-from acqh.collection._build import (
-    PICTURE_BATCH,
-    BuildSettings,
-    Progress,
-    as_row,
-    build_into,
-    prepared,
-)
+from acqh.collection._adding import Adder
+from acqh.collection._build import build_into
 from acqh.collection._cache import IndexCache
 from acqh.collection._coder import Coder
 from acqh.collection._connections import WRITE_TIMEOUT_SECONDS
@@ -28,17 +21,21 @@ from acqh.collection._folder import (
     replacing,
     size_on_disk,
 )
-from acqh.collection._prepare import PreparedItem, batches
 from acqh.collection._search import Searcher
-from acqh.collection._sources import read_items
-from acqh.collection._store import Row, Store
-from acqh.collection._types import AddReport, Answer, CollectionReport, CollectionStats, StoredItem
+from acqh.collection._stage import BuildSettings
+from acqh.collection._store import Store
+from acqh.collection._types import (
+    AddReport,
+    Answer,
+    CollectionReport,
+    CollectionStats,
+    Progress,
+    StoredItem,
+)
 from acqh.collection._verify import verify_collection
 from acqh.features import Picture
 from acqh.methods import load_method
 from acqh.methods.acqh import ACQH
-
-_log = logging.getLogger(__name__)
 
 
 class Collection:
@@ -80,6 +77,7 @@ class Collection:
             raise CorruptBundleError(f"{path / MODEL} holds a {model.info.name!r}, not an ACQH")
         self._coder = Coder(model)
         self._cache = IndexCache(store, model.codebooks_, path / INDEX, self._facts.generation)
+        self._adder = Adder(store, self._facts.encoders, self._coder)
         self._searcher = Searcher(store, self._facts.encoders, self._coder, self._cache)
 
     @classmethod
@@ -269,7 +267,8 @@ class Collection:
 
         Parameters
         ----------
-        items : Item, iterable of Item, or path of a manifest
+        items : Item, iterable of Item, path of a manifest, or MultiViewData
+            Data that brings its features must have views of those the collection was built with.
         strict : bool
             Add all or nothing, and raise if an item cannot be used. Otherwise such items are
             left out, and the others added in batches, each in one transaction.
@@ -288,7 +287,8 @@ class Collection:
         OSError
             Writing failed, for example because the disk is full; the batch was not added.
         """
-        return self._add(items, strict=strict, replace=False, progress=progress)
+        say = progress or _say_nothing
+        return self._adder.add(items, strict=strict, replace=False, progress=say)
 
     def upsert(
         self, items: Any, *, strict: bool = False, progress: Progress | None = None
@@ -297,7 +297,8 @@ class Collection:
 
         Takes and raises what `add` does.
         """
-        return self._add(items, strict=strict, replace=True, progress=progress)
+        say = progress or _say_nothing
+        return self._adder.add(items, strict=strict, replace=True, progress=say)
 
     def remove(self, ids: str | Iterable[str]) -> int:
         """Remove items, in one transaction.
@@ -418,65 +419,6 @@ class Collection:
     def verify(self) -> CollectionReport:
         """Check every byte of the collection, and that its parts agree."""
         return verify_collection(self._path)
-
-    def _add(
-        self, items: Any, *, strict: bool, replace: bool, progress: Progress | None
-    ) -> AddReport:
-        if not self._facts.encoders.by_view:
-            raise CollectionError(
-                "this collection was built from features, so it has no encoders for new items; "
-                "build it from pictures and texts"
-            )
-        source = [items] if hasattr(items, "origin") else items
-        say = progress or _say_nothing
-        ids: list[str] = []
-        skipped: list[tuple[str, str]] = []
-        waiting: list[Row] = []
-        usable = prepared(read_items(source), skipped, strict=strict)
-        for batch in batches(usable, PICTURE_BATCH):
-            waiting += self._coded(batch, skipped, strict)
-            if not strict:
-                self._insert(waiting, ids, skipped, replace=replace)
-                waiting = []
-                say(len(ids), None, "adding items")
-        if waiting:
-            self._insert(waiting, ids, skipped, replace=replace, strict=True)
-            say(len(ids), None, "adding items")
-        return AddReport(tuple(ids), tuple(skipped))
-
-    def _coded(
-        self, batch: list[PreparedItem], skipped: list[tuple[str, str]], strict: bool
-    ) -> list[Row]:
-        features = self._facts.encoders.describe(
-            [item.picture for item in batch], [item.text for item in batch]
-        )
-        codes, coded_by = self._coder.encode(features, [item.labels for item in batch])
-        rows = []
-        for item, code, by in zip(batch, codes, coded_by, strict=True):
-            if by:
-                rows.append(as_row(item, by, code.tobytes()))
-                continue
-            why = "it has nothing that the model knows: no picture, no known word, no known label"
-            if strict:
-                raise CollectionError(f"{item.origin}: {why}")
-            skipped.append((item.origin, why))
-        return rows
-
-    def _insert(
-        self,
-        rows: list[Row],
-        ids: list[str],
-        skipped: list[tuple[str, str]],
-        *,
-        replace: bool,
-        strict: bool = False,
-    ) -> None:
-        stored = self._store.insert(rows, replace=replace, strict=strict)
-        for row, identifier in zip(rows, stored, strict=True):
-            if identifier is None:
-                skipped.append((row.origin, f"there is an item {row.id!r} already"))
-            else:
-                ids.append(identifier)
 
 
 def _say_nothing(done: int, total: int | None, what: str) -> None:

@@ -2,10 +2,7 @@
 
 import json
 import sqlite3
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,64 +16,21 @@ from acqh._core.errors import (
     MissingItemError,
 )
 from acqh.collection._connections import WRITE_TIMEOUT_SECONDS, Connections, translated
+from acqh.collection._tables import (
+    LAYOUT,
+    Row,
+    checksum,
+    find_number,
+    insert_row,
+    number_labels,
+    read_fact,
+    remove_row,
+    write_change,
+)
 from acqh.collection._types import StoredItem
 
-# Counts up when tables change; a store of another layout is not opened.
-_LAYOUT = 1
-# Every item and every removal takes the next change number. An item's is its number for good.
-_SCHEMA = """
-CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE items (
-    number INTEGER PRIMARY KEY,
-    id TEXT NOT NULL UNIQUE,
-    text TEXT NOT NULL,
-    labels TEXT NOT NULL,
-    columns TEXT NOT NULL,
-    coded_by TEXT NOT NULL,
-    code BLOB NOT NULL,
-    checksum INTEGER NOT NULL
-);
-CREATE TABLE thumbnails (
-    number INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE,
-    picture BLOB NOT NULL,
-    checksum INTEGER NOT NULL
-);
-CREATE TABLE labels (label INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
-CREATE TABLE item_labels (
-    label INTEGER NOT NULL REFERENCES labels,
-    number INTEGER NOT NULL REFERENCES items ON DELETE CASCADE,
-    PRIMARY KEY (label, number)
-) WITHOUT ROWID;
-CREATE INDEX labels_of_item ON item_labels (number);
-CREATE TABLE removals (change INTEGER PRIMARY KEY, number INTEGER NOT NULL);
-"""
 # SQLite takes so many parameters in one statement, in every version.
 _MAX_PARAMETERS = 500
-
-
-@dataclass(frozen=True)
-class Row:
-    """An item ready to be stored; without an id it gets one."""
-
-    id: str | None
-    text: str
-    labels: tuple[str, ...]
-    columns: dict[str, Any]
-    thumbnail: bytes | None
-    coded_by: str
-    code: bytes
-    origin: str = ""
-
-
-def create_store(path: Path) -> None:
-    """Make an empty store; there must be no file of that name."""
-    path.touch(exist_ok=False)
-    with translated(path), closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("PRAGMA page_size = 4096")
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
-        facts = {"layout": _LAYOUT, "change": 0}
-        connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
 
 
 class Store:
@@ -100,9 +54,9 @@ class Store:
         self.path = path
         self.connections = Connections(path, timeout=timeout, durable=durable)
         layout = self.fact("layout")
-        if layout != _LAYOUT:
+        if layout != LAYOUT:
             self.close()
-            raise CorruptBundleError(f"{path} has layout {layout}; this acqh reads {_LAYOUT}")
+            raise CorruptBundleError(f"{path} has layout {layout}; this acqh reads {LAYOUT}")
 
     def close(self) -> None:
         """Close the file."""
@@ -116,7 +70,7 @@ class Store:
     def fact(self, name: str) -> int:
         """Return a number that is stored under a name."""
         with self.connections.reading() as connection:
-            return _fact(connection, name)
+            return read_fact(connection, name)
 
     @property
     def change(self) -> int:
@@ -225,7 +179,7 @@ class Store:
             Numbers of items to be removed.
         """
         with self.connections.reading() as connection:
-            last = _fact(connection, "change")
+            last = read_fact(connection, "change")
             if last < change:
                 raise CollectionError(f"{self.path} is older than the index beside it")
             rows = connection.execute(
@@ -267,9 +221,10 @@ class Store:
         """
         ids: list[str | None] = []
         with self.connections.writing() as connection:
-            change = _fact(connection, "change")
+            change = read_fact(connection, "change")
+            label_numbers = number_labels(connection, rows)
             for row in rows:
-                known = row.id is not None and _number(connection, row.id) is not None
+                known = row.id is not None and find_number(connection, row.id) is not None
                 if known and not replace and strict:
                     raise DuplicateIdError(
                         f"{row.origin}: there is an item {row.id!r} already; nothing was added"
@@ -279,22 +234,22 @@ class Store:
                     continue
                 if known:
                     change += 1
-                    _remove(connection, row.id, change)
+                    remove_row(connection, row.id, change)
                 change += 1
-                ids.append(_insert(connection, row, change))
-            _set_change(connection, change)
+                ids.append(insert_row(connection, row, change, label_numbers))
+            write_change(connection, change)
         return ids
 
     def remove(self, ids: Iterable[str]) -> int:
         """Remove items, all in one transaction; raise MissingItemError, and remove none."""
         n_removed = 0
         with self.connections.writing() as connection:
-            change = _fact(connection, "change")
+            change = read_fact(connection, "change")
             for identifier in dict.fromkeys(ids):
                 change += 1
                 n_removed += 1
-                _remove(connection, identifier, change)
-            _set_change(connection, change)
+                remove_row(connection, identifier, change)
+            write_change(connection, change)
         return n_removed
 
     def has_texts(self) -> bool:
@@ -332,67 +287,3 @@ class Store:
         with self.connections.reading() as connection:
             found = np.fromiter((number for (number,) in condition(connection)), dtype=np.int64)
         return np.sort(found)
-
-
-def checksum(*fields: str | bytes) -> int:
-    """Return a checksum over fields; which byte belongs to which field counts."""
-    total = 0
-    for field in fields:
-        content = field.encode() if isinstance(field, str) else field
-        total = zlib.crc32(content, zlib.crc32(len(content).to_bytes(8, "little"), total))
-    return total
-
-
-def _fact(connection: sqlite3.Connection, name: str) -> int:
-    row = connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-    try:
-        return int(row[0])
-    except (TypeError, ValueError) as error:
-        raise sqlite3.DatabaseError(f"it has no number {name!r}") from error
-
-
-def _set_change(connection: sqlite3.Connection, change: int) -> None:
-    connection.execute("UPDATE facts SET value = ? WHERE name = 'change'", (change,))
-
-
-def _number(connection: sqlite3.Connection, identifier: str) -> int | None:
-    row = connection.execute("SELECT number FROM items WHERE id = ?", (identifier,)).fetchone()
-    return None if row is None else int(row[0])
-
-
-def _insert(connection: sqlite3.Connection, row: Row, number: int) -> str:
-    identifier = row.id if row.id is not None else _free_id(connection, number)
-    labels = json.dumps(row.labels, ensure_ascii=False)
-    columns = json.dumps(row.columns, ensure_ascii=False)
-    fields = (identifier, row.text, labels, columns, row.coded_by, row.code)
-    connection.execute(
-        "INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (number, *fields, checksum(*fields))
-    )
-    if row.thumbnail is not None:
-        connection.execute(
-            "INSERT INTO thumbnails VALUES (?, ?, ?)",
-            (number, row.thumbnail, checksum(row.thumbnail)),
-        )
-    for name in row.labels:
-        connection.execute("INSERT OR IGNORE INTO labels (name) VALUES (?)", (name,))
-        connection.execute(
-            "INSERT INTO item_labels SELECT label, ? FROM labels WHERE name = ?", (number, name)
-        )
-    return identifier
-
-
-def _free_id(connection: sqlite3.Connection, number: int) -> str:
-    """Return the number as an id, or with another number behind it where that is taken."""
-    identifier, again = str(number), 1
-    while _number(connection, identifier) is not None:
-        again += 1
-        identifier = f"{number}-{again}"
-    return identifier
-
-
-def _remove(connection: sqlite3.Connection, identifier: Any, change: int) -> None:
-    number = _number(connection, identifier)
-    if number is None:
-        raise MissingItemError(f"no item has the id {identifier!r}; nothing was removed")
-    connection.execute("DELETE FROM items WHERE number = ?", (number,))
-    connection.execute("INSERT INTO removals VALUES (?, ?)", (change, number))

@@ -1,6 +1,6 @@
 """What goes into a collection, and what comes out of it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
@@ -10,6 +10,8 @@ from acqh._core.arrays import Floats, Ints
 from acqh._core.errors import CollectionError
 from acqh.features import Picture
 
+# Called with how much is done, of how much (or None), and what.
+Progress = Callable[[int, int | None, str], None]
 # A column of an item holds one of these.
 Scalar = str | int | float | bool | None
 

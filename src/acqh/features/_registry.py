@@ -184,7 +184,7 @@ def describe_feature_map(feature_map: Any) -> dict[str, Any]:
     if _STORABLE.get(name) is not type(feature_map):
         raise InvalidInputError(
             f"a {name} cannot be stored; only these and pipelines of them can: "
-            f"{', '.join(sorted(_STORABLE))}"
+            f"{', '.join(sorted(_STORABLE))}; register a class of your own with register_encoder"
         )
     params = {key: _as_json(value, key) for key, value in feature_map.get_params().items()}
     return {"class": name, "params": params}

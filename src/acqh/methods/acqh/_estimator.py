@@ -450,7 +450,9 @@ class ACQH(BaseMethod):
             found[rows] = vectors
         rows, sets, numbers = items.labelled(self.label_sets_)
         if rows.size:
-            found[rows] = self._label_vectors(sets)[numbers]
+            # Of the sets that were fitted, few may be among these items.
+            used, places = np.unique(numbers, return_inverse=True)
+            found[rows] = self._label_vectors(sets[used])[places]
         return found
 
     def _check_items(self, views: Any, labels: Any, mode: DatabaseMode | None) -> Items:

@@ -1,0 +1,117 @@
+"""How a collection grows: build rate, size, time to open, to answer and to add.
+
+Items come from features that are given, so that neither pictures nor encoders are measured.
+Prints one JSON line. Times of searches are of whole calls: the query's vector, the search of the
+index, and the reading of ten items from SQLite.
+"""
+
+import argparse
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import acqh
+from acqh.collection import Collection, verify_collection
+
+N_ITEMS = 50_000
+FULL_ITEMS = 1_000_000
+WIDTHS = {"image": 64, "text": 48}
+N_LABELS = 24
+N_ADDED = 1_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--items", type=int, default=N_ITEMS)
+    parser.add_argument("--full", action="store_true", help=f"{FULL_ITEMS:,} items")
+    parser.add_argument("--queries", type=int, default=200)
+    arguments = parser.parse_args()
+    n_items = FULL_ITEMS if arguments.full else arguments.items
+    data = make_data(n_items + N_ADDED)
+    folder = Path(tempfile.mkdtemp())
+    try:
+        figures = measure(data, n_items, folder / "items.acqh", arguments.queries)
+    finally:
+        shutil.rmtree(folder)
+    print(json.dumps({"benchmark": "collection", **figures}))
+
+
+def make_data(n_items: int) -> acqh.MultiViewData:
+    made = acqh.make_multiview(
+        n_items, WIDTHS, n_labels=N_LABELS, single_label=False, random_state=0
+    )
+    names = [f"label{number}" for number in range(N_LABELS)]
+    years = np.random.default_rng(0).integers(2000, 2020, n_items)
+    texts = np.array([f"item number {number}" for number in range(n_items)], dtype=object)
+    return acqh.MultiViewData(
+        made.views, made.labels, label_names=names, items={"text": texts, "year": years}
+    )
+
+
+def measure(data: acqh.MultiViewData, n_items: int, path: Path, n_queries: int) -> dict[str, Any]:
+    first = data.subset(range(n_items))
+    started = time.perf_counter()
+    Collection.build(first, path).close()
+    built = time.perf_counter() - started
+    # What is compiled has been loaded by the build; opening is what a running service does.
+    opening = best_of(lambda: Collection.open(path).close(), 3)
+    started = time.perf_counter()
+    report = verify_collection(path)
+    verified = time.perf_counter() - started
+    assert report.ok, report.problems
+    with Collection.open(path) as collection:
+        stats = collection.stats()
+        views = [{"image": row} for row in data.views["image"][:n_queries]]
+        started = time.perf_counter()
+        collection.add(data.subset(range(n_items, n_items + N_ADDED)))
+        added = time.perf_counter() - started
+        searches = {
+            "search": times_of(collection, views),
+            "search_by_item": times_of(collection, [{"item": str(i)} for i in range(n_queries)]),
+            "search_in_label": times_of(collection, views, where={"label": "label3"}),
+            "search_in_year": times_of(collection, views, where={"year": 2007}),
+        }
+    return {
+        "n_items": n_items,
+        "build_seconds": round(built, 2),
+        "items_per_second": round(n_items / built),
+        "bytes_on_disk_per_item": round(stats.size_on_disk / n_items, 1),
+        "bytes_of_index_per_item": round(stats.bytes_per_item, 2),
+        "open_milliseconds": round(1e3 * opening, 2),
+        "verify_seconds": round(verified, 2),
+        "add_milliseconds_per_item": round(1e3 * added / N_ADDED, 3),
+        **searches,
+    }
+
+
+def best_of(call: Callable[[], Any], n_times: int) -> float:
+    seconds = []
+    for _ in range(n_times):
+        started = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
+
+
+def times_of(
+    collection: Collection, queries: Iterable[dict[str, Any]], where: Any = None
+) -> dict[str, float]:
+    """Return milliseconds of whole calls; the first with a new filter has to read it."""
+    totals = []
+    for query in queries:
+        item, features = query.get("item"), None if "item" in query else query
+        started = time.perf_counter()
+        collection.search(item=item, features=features, where=where)
+        totals.append(1e3 * (time.perf_counter() - started))
+    median, tail = np.percentile(totals[1:], [50, 99])
+    return {"first": round(totals[0], 2), "p50": round(median, 3), "p99": round(tail, 3)}
+
+
+if __name__ == "__main__":
+    main()

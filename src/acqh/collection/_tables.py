@@ -1,0 +1,143 @@
+"""The tables of the store, and the statements that change single rows."""
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from acqh._core.errors import MissingItemError
+from acqh.collection._connections import translated
+
+# Counts up when tables change; a store of another layout is not opened.
+LAYOUT = 1
+# Every item and every removal takes the next change number. An item's is its number for good.
+_SCHEMA = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE items (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    text TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    columns TEXT NOT NULL,
+    coded_by TEXT NOT NULL,
+    code BLOB NOT NULL,
+    checksum INTEGER NOT NULL
+);
+CREATE TABLE thumbnails (
+    number INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE,
+    picture BLOB NOT NULL,
+    checksum INTEGER NOT NULL
+);
+CREATE TABLE labels (label INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE item_labels (
+    label INTEGER NOT NULL REFERENCES labels,
+    number INTEGER NOT NULL REFERENCES items ON DELETE CASCADE,
+    PRIMARY KEY (label, number)
+) WITHOUT ROWID;
+CREATE INDEX labels_of_item ON item_labels (number);
+CREATE TABLE removals (change INTEGER PRIMARY KEY, number INTEGER NOT NULL);
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """An item ready to be stored; without an id it gets one."""
+
+    id: str | None
+    text: str
+    labels: tuple[str, ...]
+    columns: dict[str, Any]
+    thumbnail: bytes | None
+    coded_by: str
+    code: bytes
+    origin: str = ""
+
+
+def create_store(path: Path) -> None:
+    """Make an empty store; there must be no file of that name."""
+    path.touch(exist_ok=False)
+    with translated(path), closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA page_size = 4096")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+        facts = {"layout": LAYOUT, "change": 0}
+        connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
+
+
+def checksum(*fields: str | bytes) -> int:
+    """Return a checksum over fields; which byte belongs to which field counts."""
+    total = 0
+    for field in fields:
+        content = field.encode() if isinstance(field, str) else field
+        total = zlib.crc32(content, zlib.crc32(len(content).to_bytes(8, "little"), total))
+    return total
+
+
+def read_fact(connection: sqlite3.Connection, name: str) -> int:
+    row = connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    try:
+        return int(row[0])
+    except (TypeError, ValueError) as error:
+        raise sqlite3.DatabaseError(f"it has no number {name!r}") from error
+
+
+def write_change(connection: sqlite3.Connection, change: int) -> None:
+    connection.execute("UPDATE facts SET value = ? WHERE name = 'change'", (change,))
+
+
+def find_number(connection: sqlite3.Connection, identifier: str) -> int | None:
+    row = connection.execute("SELECT number FROM items WHERE id = ?", (identifier,)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def number_labels(connection: sqlite3.Connection, rows: Sequence[Row]) -> dict[str, int]:
+    """Return the number of every label of these rows; new ones get one."""
+    numbers = {}
+    for name in {name for row in rows for name in row.labels}:
+        connection.execute("INSERT OR IGNORE INTO labels (name) VALUES (?)", (name,))
+        found = connection.execute("SELECT label FROM labels WHERE name = ?", (name,))
+        numbers[name] = found.fetchone()[0]
+    return numbers
+
+
+def insert_row(
+    connection: sqlite3.Connection, row: Row, number: int, label_numbers: dict[str, int]
+) -> str:
+    identifier = row.id if row.id is not None else _free_id(connection, number)
+    labels = json.dumps(row.labels, ensure_ascii=False)
+    columns = json.dumps(row.columns, ensure_ascii=False)
+    fields = (identifier, row.text, labels, columns, row.coded_by, row.code)
+    connection.execute(
+        "INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (number, *fields, checksum(*fields))
+    )
+    if row.thumbnail is not None:
+        connection.execute(
+            "INSERT INTO thumbnails VALUES (?, ?, ?)",
+            (number, row.thumbnail, checksum(row.thumbnail)),
+        )
+    connection.executemany(
+        "INSERT INTO item_labels VALUES (?, ?)",
+        [(label_numbers[name], number) for name in row.labels],
+    )
+    return identifier
+
+
+def _free_id(connection: sqlite3.Connection, number: int) -> str:
+    """Return the number as an id, or with another number behind it where that is taken."""
+    identifier, again = str(number), 1
+    while find_number(connection, identifier) is not None:
+        again += 1
+        identifier = f"{number}-{again}"
+    return identifier
+
+
+def remove_row(connection: sqlite3.Connection, identifier: Any, change: int) -> None:
+    number = find_number(connection, identifier)
+    if number is None:
+        raise MissingItemError(f"no item has the id {identifier!r}; nothing was removed")
+    connection.execute("DELETE FROM items WHERE number = ?", (number,))
+    connection.execute("INSERT INTO removals VALUES (?, ?)", (change, number))

@@ -1,0 +1,153 @@
+"""Real hardship: processes killed while they add, full disks, several writers, damaged files."""
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from acqh._core.errors import AcqhError, CollectionError, CorruptBundleError
+from acqh.collection import Collection, verify_collection
+
+PROGRAM = [sys.executable, str(Path(__file__).with_name("changers.py"))]
+ON_SMALL_DISK = [
+    "unshare", "--mount", "--map-root-user", "sh", "-c",
+    'mount -t tmpfs -o size=2m tmpfs "$0" || exit 77; exec "$@"',
+]  # fmt: skip
+POSIX = pytest.mark.skipif(os.name != "posix", reason="needs POSIX processes")
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    if "unshare failed" in done.stderr or done.returncode == 77:
+        pytest.skip("this system does not allow mounting a small disk")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@POSIX
+@pytest.mark.slow
+def test_a_hundred_killed_writers_lose_nothing_acknowledged(tmp_path):
+    outcome = run(*PROGRAM, "killed", str(tmp_path))
+    assert outcome["n_kept"] >= 100
+    # Kills come in the middle of calls, and leave indexes behind that then catch up.
+    assert outcome["interrupted"] > 5
+    assert outcome["behind"] > 50
+
+
+@POSIX
+def test_a_full_disk_leaves_the_collection_whole(tmp_path):
+    if shutil.which("unshare") is None:
+        pytest.skip("needs unshare(1) to mount a small disk")
+    outcome = run(*ON_SMALL_DISK, str(tmp_path), *PROGRAM, "full", str(tmp_path))
+    assert outcome["failed"] > 2
+    assert outcome["succeeded"] > 2
+
+
+@POSIX
+def test_processes_that_add_at_once_wait_for_each_other(tmp_path):
+    assert run(*PROGRAM, "together", str(tmp_path)) == {"n_items": 12 + 45}
+
+
+def test_a_writer_that_waits_too_long_says_so_and_readers_never_wait(path, make_items):
+    with (
+        Collection.open(path, timeout=0.05) as collection,
+        closing(sqlite3.connect(path / "items.sqlite", isolation_level=None)) as other,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        assert collection.search(text="dog", k=3).hits
+        with pytest.raises(CollectionError, match="another process"):
+            collection.add(make_items(1, prefix="x"))
+        other.execute("ROLLBACK")
+        assert collection.add(make_items(1, prefix="x")).ids == ("x0",)
+
+
+def test_changes_of_one_process_are_seen_by_another(path, make_items):
+    with Collection.open(path) as one, Collection.open(path) as other:
+        one.add(make_items(1, prefix="new"))
+        assert len(other) == 61
+        other.remove(["new0", "item0"])
+        assert len(one) == 59
+        assert "item0" not in [hit.id for hit in one.search(text="dog cat fur", k=60).hits]
+
+
+@pytest.mark.parametrize("damage", ["missing", "flipped", "emptied", "of another build"])
+def test_a_lost_or_damaged_index_is_made_anew(path, built, damage, caplog, make_items):
+    index = path / "index"
+    if damage == "missing":
+        shutil.rmtree(index)
+    elif damage == "of another build":
+        shutil.rmtree(path)
+        Collection.build(make_items(), path).close()
+        shutil.rmtree(index)
+        shutil.copytree(built / "index", index)
+    else:
+        for member in index.glob("*.safetensors"):
+            content = bytearray(member.read_bytes())
+            content[len(content) // 2] ^= 255
+            member.write_bytes(content if damage == "flipped" else b"")
+    with Collection.open(built) as whole, Collection.open(path) as opened:
+        expected = [(hit.id, hit.score) for hit in whole.search(text="dog fur", k=20).hits]
+        assert [(hit.id, hit.score) for hit in opened.search(text="dog fur", k=20).hits] == expected
+    assert verify_collection(path).ok
+
+
+@pytest.mark.parametrize("part", ["model", "."])
+def test_a_damaged_model_or_manifest_is_named(path, part):
+    member = max((path / part).glob("*.safetensors"), key=lambda file: file.stat().st_size)
+    content = bytearray(member.read_bytes())
+    content[-3] ^= 1
+    member.write_bytes(content)
+    with pytest.raises(CorruptBundleError, match=member.name):
+        Collection.open(path)
+    assert any(member.name in problem for problem in verify_collection(path).problems)
+
+
+def dump(path):
+    with closing(sqlite3.connect(path / "items.sqlite")) as connection:
+        return [
+            connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()  # noqa: S608
+            for table in ("facts", "items", "thumbnails", "labels", "item_labels", "removals")
+        ]
+
+
+def test_no_flipped_byte_of_the_items_passes_unseen(path):
+    file = path / "items.sqlite"
+    whole, content = dump(path), file.read_bytes()
+    rng = np.random.default_rng(0)
+    found = 0
+    for place in rng.integers(0, len(content), 60):
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << rng.integers(8)
+        file.write_bytes(damaged)
+        if verify_collection(path).problems:
+            found += 1
+            continue
+        assert dump(path) == whole, f"byte {place}"
+    file.write_bytes(content)
+    assert found > 20
+    assert verify_collection(path).ok
+
+
+@pytest.mark.parametrize("content", [b"", b"no database" * 1000, None])
+def test_lost_items_are_an_error_that_says_so(path, content):
+    (path / "items.sqlite").unlink()
+    if content is not None:
+        (path / "items.sqlite").write_bytes(content)
+    with pytest.raises(AcqhError, match=r"items\.sqlite"):
+        Collection.open(path)
+    assert verify_collection(path).problems
+
+
+def test_a_collection_that_cannot_be_written_can_be_searched(path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with Collection.open(path) as collection:
+        assert collection.search(text="dog", k=3).hits
+        with pytest.raises(CollectionError, match="not writable"):
+            collection.remove("item0")

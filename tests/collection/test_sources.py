@@ -1,0 +1,203 @@
+"""Manifests as people write them, and as attackers do."""
+
+import json
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from acqh._core.errors import CollectionError, DuplicateIdError, InvalidInputError, PictureError
+from acqh.collection import Collection, Item
+
+TEXTS = {"flower": "rose tulip petal", "vehicle": "car wheel engine"}
+ROWS = [
+    {"id": f"{label}{number}", "text": text, "labels": label, "year": number}
+    for label, text in TEXTS.items()
+    for number in range(4)
+]
+
+
+def write_csv(path, rows):
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    lines = [",".join(columns)]
+    lines += [",".join(str(row.get(name, "")) for name in columns) for row in rows]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def picture(path, size=(20, 16)):
+    rng = np.random.default_rng(0)
+    Image.fromarray(rng.integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)).save(path)
+    return path
+
+
+def bomb():
+    """Return a PNG that claims to have 60,000 x 60,000 pixels."""
+
+    def chunk(kind, content):
+        body = kind + content
+        return struct.pack(">I", len(content)) + body + struct.pack(">I", zlib.crc32(body))
+
+    header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
+    start = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header)
+    return start + chunk(b"IDAT", zlib.compress(bytes(1000))) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
+def test_every_kind_of_manifest_gives_the_same_items(tmp_path, ending):
+    manifest = tmp_path / f"manifest.{ending}"
+    if ending in ("csv", "tsv"):
+        write_csv(manifest, ROWS)
+        if ending == "tsv":
+            manifest.write_text(manifest.read_text().replace(",", "\t"))
+    elif ending == "jsonl":
+        rows = [{**row, "labels": [row["labels"]]} for row in ROWS]
+        manifest.write_text("\n".join(map(json.dumps, rows)))
+    else:
+        arrow = pytest.importorskip("pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(arrow.Table.from_pylist(ROWS), manifest)
+    with Collection.build(tmp_path, tmp_path / "c.acqh") as collection:
+        assert list(collection) == [row["id"] for row in ROWS]
+        item = collection.item("vehicle2")
+        assert (item.text, item.labels) == (TEXTS["vehicle"], ("vehicle",))
+        assert str(item.columns["year"]) == "2"
+        assert not item.has_thumbnail
+        found = collection.search(text="tulip", where="year=2").hits
+        assert [hit.id for hit in found] == ["flower2", "vehicle2"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ([{"picture": "a.png", "labels": "x"}], "column image or text"),
+        ([{"text": "", "labels": "x"}], "neither picture nor text"),
+        ([{"text": "rose", "labels": ""}, {"text": "car"}], "no item has labels"),
+        ([], "no items"),
+    ],
+)
+def test_manifests_of_which_nothing_can_be_made_are_refused(tmp_path, rows, reason):
+    manifest = write_csv(tmp_path / "m.csv", rows or [{"text": ""}])
+    if not rows:
+        manifest.write_text("text,labels\n")
+    with pytest.raises(CollectionError, match=reason):
+        Collection.build(manifest, tmp_path / "c.acqh")
+    assert sorted(tmp_path.iterdir()) == [manifest]
+
+
+def test_what_is_no_manifest_is_refused_by_name(tmp_path):
+    for name, kind in (("none.csv", CollectionError), ("photo.png", InvalidInputError)):
+        if name.endswith("png"):
+            picture(tmp_path / name)
+        with pytest.raises(kind, match=name):
+            Collection.build(tmp_path / name, tmp_path / "c.acqh")
+    with pytest.raises(CollectionError, match=r"manifest\.csv"):
+        Collection.build(tmp_path, tmp_path / "c.acqh")
+
+
+def test_a_field_that_is_far_too_long_is_refused_by_line(tmp_path):
+    manifest = write_csv(tmp_path / "m.csv", [*ROWS, {"text": "x" * 200_000}])
+    with pytest.raises(InvalidInputError, match=r"m\.csv, line 10"):
+        Collection.build(manifest, tmp_path / "c.acqh")
+
+
+def test_duplicate_ids_are_left_out_or_refused(tmp_path):
+    manifest = write_csv(tmp_path / "m.csv", [*ROWS, {**ROWS[0], "text": "another"}])
+    with pytest.raises(DuplicateIdError, match="line 10"):
+        Collection.build(manifest, tmp_path / "c.acqh", strict=True)
+    with Collection.build(manifest, tmp_path / "c.acqh") as collection:
+        assert collection.skipped == (("m.csv, line 10", "there is an item 'flower0' already"),)
+        assert collection.item("flower0").text == TEXTS["flower"]
+        again = [Item(text="rose", id="new"), Item(text="car", id="flower0")]
+        assert collection.add(again).skipped[0][1] == "there is an item 'flower0' already"
+        assert len(collection) == 9
+        with pytest.raises(DuplicateIdError, match="nothing was added"):
+            collection.add([Item(text="rose", id="newer"), *again], strict=True)
+        assert "newer" not in collection
+        assert collection.upsert(again).ids == ("new", "flower0")
+        assert len(collection) == 9
+        assert collection.item("flower0").text == "car"
+
+
+def test_pictures_outside_the_folder_are_never_read(tmp_path):
+    folder = tmp_path / "inside"
+    folder.mkdir()
+    secret, linked = picture(tmp_path / "secret.png"), folder / "link.png"
+    linked.symlink_to(secret)
+    picture(folder / "fine.png")
+    names = ["fine.png", "../secret.png", str(secret), "link.png", "x\0y.png", "../inside/fine.png"]
+    manifest = folder / "m.jsonl"
+    rows = [{"image": name, "text": "rose car", "labels": "flower"} for name in names]
+    manifest.write_text("\n".join(json.dumps(row) for row in rows))
+    with Collection.build(manifest, tmp_path / "c.acqh") as collection:
+        assert [collection.item(each).columns["image"] for each in collection] == [
+            "fine.png",
+            "../inside/fine.png",
+        ]
+        assert [where for where, _ in collection.skipped] == [
+            f"m.jsonl, line {line}" for line in (2, 3, 4, 5)
+        ]
+        assert "outside" in collection.skipped[0][1]
+    with Collection.build(
+        manifest, tmp_path / "c.acqh", image_root=tmp_path, overwrite=True
+    ) as collection:
+        # The absolute path lies in this folder, and the others are taken from it.
+        assert [collection.item(each).columns["image"] for each in collection] == [str(secret)]
+
+
+def test_bad_pictures_are_reported_and_left_out_or_refused(tmp_path):
+    whole = picture(tmp_path / "whole.jpg", (64, 64)).read_bytes()
+    bad = {
+        "truncated": whole[: len(whole) // 2],
+        "empty": b"",
+        "bomb": bomb(),
+        "text": b"GIF89a but not really",
+        "missing": tmp_path / "missing.png",
+        "number": 7,
+    }
+    good = [Item(whole, "rose car", ["flower"], id=f"good{number}") for number in range(3)]
+    items = [*good, *(Item(image, "rose", ["flower"], id=name) for name, image in bad.items())]
+    with Collection.build(items, tmp_path / "c.acqh") as collection:
+        assert sorted(collection) == ["good0", "good1", "good2"]
+        assert [where for where, _ in collection.skipped] == [f"item {name!r}" for name in bad]
+        assert collection.stats().n_skipped == len(bad)
+        reasons = dict(collection.skipped)
+        assert "3600000000 pixels" in reasons["item 'bomb'"]
+        report = collection.add(items[3:])
+        assert report.ids == ()
+        assert len(report.skipped) == len(bad)
+        with pytest.raises(PictureError, match="truncated"):
+            collection.add(items[3:], strict=True)
+        with pytest.raises(PictureError):
+            collection.search(image=bomb())
+    with pytest.raises(PictureError, match="item 'truncated'"):
+        Collection.build(items, tmp_path / "d.acqh", strict=True)
+    assert not (tmp_path / "d.acqh").exists()
+
+
+@pytest.mark.parametrize(
+    ("item", "reason"),
+    [
+        (Item(text="rose", id=""), "id is empty"),
+        (Item(text="rose", id="x" * 2000), "2,000 characters"),
+        (Item(text="rose \ud800"), "Unicode"),
+        (Item(text="rose", columns={'a"b': 1}), "name of a column"),
+        (Item(text="rose", columns={"label": 1}), "name of a column"),
+        (Item(text="rose", columns={"tags": [1]}), "holds a list"),
+        (Item(text=7), "text is a int"),
+        (Item(text="xyzzy"), "nothing that the model knows"),
+        ("rose", "must be acqh.collection.Item"),
+    ],
+)
+def test_items_that_cannot_be_stored_are_left_out_with_the_reason(collection, item, reason):
+    report = collection.add([item])
+    assert report.ids == ()
+    assert reason in report.skipped[0][1]
+    assert len(collection) == 60
+
+
+def test_labels_given_as_one_text_are_a_mistake():
+    with pytest.raises(CollectionError, match="several strings"):
+        Item(text="rose", labels="flower")

@@ -1,0 +1,165 @@
+"""Items with labels or without, with one view or several, and encoders of one's own."""
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+
+import acqh
+from acqh._core.errors import CollectionError, CorruptBundleError, InvalidInputError
+from acqh.collection import Collection, Item
+from acqh.features import _registry, register_encoder
+
+
+def test_most_items_may_lack_labels(tmp_path, make_items):
+    items = [*make_items(30), *make_items(90, labelled=False, seed=1, prefix="plain")]
+    with Collection.build(items, tmp_path / "c.acqh") as collection:
+        stats = collection.stats()
+        assert (stats.n_items, stats.n_labelled, stats.n_trained) == (120, 30, 30)
+        assert stats.coded_by == {"labels+image+text": 30, "image+text": 90}
+        # Plain items are told apart by prediction: those with the number 1 of 3 are flowers.
+        hits = collection.search(text="rose tulip", k=30).hits
+        plain = [int(hit.id[5:]) for hit in hits if hit.id.startswith("plain")]
+        assert len(plain) > 5
+        assert {number % 3 for number in plain} == {1}
+
+
+def test_items_may_have_one_view_only(tmp_path, make_items):
+    items = [
+        Item(item.image if number % 2 else None, "" if number % 2 else item.text, item.labels)
+        for number, item in enumerate(make_items(60))
+    ]
+    with Collection.build(items, tmp_path / "c.acqh") as collection:
+        assert collection.stats().coded_by == {"labels+image": 30, "labels+text": 30}
+        hits = collection.search(text="dog cat", k=10).hits
+        assert {hit.labels for hit in hits} == {("animal",)}
+        assert {hit.has_thumbnail for hit in hits} == {True, False}
+
+
+def test_a_collection_of_texts_alone_cannot_be_asked_by_picture(tmp_path, make_items):
+    items = make_items(30, pictures=False)
+    with Collection.build(items, tmp_path / "c.acqh") as collection:
+        assert collection.views == ("text",)
+        with pytest.raises(CollectionError, match="nothing about 'image'"):
+            collection.search(image=make_items(1)[0].image)
+        # A picture that comes with a text later is kept, though not searched by.
+        collection.add(make_items(1, prefix="x"))
+        assert collection.thumbnail("x0")
+
+
+def test_labels_never_seen_by_the_model_are_kept_and_can_be_asked_for(collection, make_items):
+    item = make_items(1)[0]
+    collection.add(Item(item.image, item.text, ["poodle"], id="x"))
+    assert collection.labels()["poodle"] == 1
+    assert [hit.id for hit in collection.search(text="dog", where="label=poodle").hits] == ["x"]
+    assert collection.search(text="dog", where={"label": ["poodle", "animal"]}).hits == ()
+
+
+def test_weights_say_what_counts(collection, make_items):
+    rose = "rose tulip petal"
+    dog = make_items(1)[0].image
+
+    def labels(text, image):
+        weights = {"text": text, "image": image}
+        hits = collection.search(text=rose, image=dog, weights=weights, k=10).hits
+        return {hit.labels[0] for hit in hits}
+
+    assert labels(1, 0) == {"flower"}
+    assert labels(0, 1) == {"animal"}
+    only = collection.search(text=rose, k=10).hits
+    both = collection.search(text=rose, image=dog, weights={"text": 3, "image": 0}, k=10).hits
+    assert [hit.id for hit in both] == [hit.id for hit in only]
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ({}, "nothing to search for"),
+        ({"text": "dog", "weights": {"image": 1}}, "not searched by"),
+        ({"text": "dog", "weights": {"text": -1}}, "0 or more"),
+        ({"text": "dog", "weights": {"text": float("nan")}}, "0 or more"),
+        ({"text": "dog", "k": 0}, "k must"),
+        ({"text": 7}, "must be a str"),
+        ({"item": "nobody"}, "no item"),
+        ({"text": "dog", "where": "dog"}, "no condition"),
+        ({"text": "dog", "where": 7}, "must be a mapping"),
+        ({"text": "dog", "where": {"year": None}}, "texts and numbers"),
+    ],
+)
+def test_queries_that_cannot_be_answered_are_refused(collection, query, reason):
+    with pytest.raises((CollectionError, InvalidInputError), match=reason):
+        collection.search(**query)
+
+
+def test_data_that_brings_features_is_searched_by_features(tmp_path):
+    data = acqh.make_multiview(300, n_labels=4, random_state=0)
+    first, later = data.subset(range(250)), data.subset(range(250, 300))
+    with Collection.build(first, tmp_path / "c.acqh", n_components=8) as collection:
+        assert collection.add(later.without_labels()).ids == tuple(map(str, range(250, 300)))
+        query = data.views["text"][7]
+        answer = collection.search(features={"text": query}, k=20)
+        wanted = data.label_names[int(data.labels[7].argmax())]
+        numbers = [int(hit.id) for hit in answer.hits]
+        found = [data.label_names[int(data.labels[number].argmax())] for number in numbers]
+        assert found.count(wanted) > 14
+        with pytest.raises(CollectionError, match="built from features"):
+            collection.add(Item(text="rose"))
+
+
+class MeanColour(BaseEstimator):
+    """Describe a picture by its mean colour above a floor that is learnt."""
+
+    def fit(self, pictures, y=None):  # noqa: ARG002
+        self.floor_ = np.min([self._mean(each) for each in pictures], axis=0)
+        return self
+
+    def transform(self, pictures):
+        return np.array([self._mean(each) - self.floor_ + 1 for each in pictures], dtype=np.float32)
+
+    def get_state(self):
+        return {"floor": self.floor_}
+
+    def set_state(self, arrays):
+        self.floor_ = arrays["floor"]
+        return self
+
+    @staticmethod
+    def _mean(picture):
+        return np.asarray(picture, dtype=float).mean(axis=(0, 1))
+
+
+def test_an_encoder_of_ones_own_is_fitted_stored_and_loaded(tmp_path, make_items, monkeypatch):
+    monkeypatch.setattr(_registry, "_STORABLE", dict(_registry._STORABLE))
+    with pytest.raises(InvalidInputError, match="MeanColour cannot be stored"):
+        # Said at once, not after all pictures have been described.
+        Collection.build(iter([None]), tmp_path / "c.acqh", image_encoder=MeanColour())
+    register_encoder(MeanColour)
+    Collection.build(make_items(), tmp_path / "c.acqh", image_encoder=MeanColour()).close()
+    with Collection.open(tmp_path / "c.acqh") as collection:
+        hits = collection.search(image=make_items(3, seed=4)[2].image, k=10).hits
+        assert {hit.labels for hit in hits} == {("vehicle",)}
+    del _registry._STORABLE["MeanColour"]
+    with pytest.raises(CorruptBundleError, match="register_encoder"):
+        Collection.open(tmp_path / "c.acqh")
+    with pytest.raises(InvalidInputError, match="get_state"):
+        register_encoder(BaseEstimator)
+
+
+def test_a_build_replaces_a_collection_only_when_told_and_nothing_else_ever(tmp_path, make_items):
+    path = tmp_path / "c.acqh"
+    Collection.build(make_items(30), path).close()
+    with Collection.open(path) as old:
+        with pytest.raises(FileExistsError, match="already"):
+            Collection.build(make_items(), path)
+        with pytest.raises(CollectionError):
+            Collection.build([], path, overwrite=True)
+        with Collection.build(make_items(45), path, overwrite=True) as new:
+            assert len(new) == 45
+            assert new.generation != old.generation
+        # Who has the old one open goes on with it.
+        assert len(old.search(text="cat", k=100).hits) == 30
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["c.acqh"]
+    (tmp_path / "notes").mkdir()
+    with pytest.raises(FileExistsError, match="no collection"):
+        Collection.build(make_items(), tmp_path / "notes", overwrite=True)
+    with pytest.raises(FileNotFoundError, match="make it first"):
+        Collection.build(make_items(), tmp_path / "none" / "c.acqh")
