@@ -58,3 +58,14 @@ def test_collinear_and_constant_features_are_no_problem():
         found = regress(stats.views["image"], sets, ridge)
         assert np.isfinite(found.coefficients).all()
         assert np.abs(found.coefficients).max() < 1e3
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_auto_ridge_does_not_repeat_the_targets_where_features_are_as_many_as_items(seed):
+    rng = np.random.default_rng(seed)
+    labels = np.eye(2, dtype=np.uint8)[rng.integers(0, 2, 60)]
+    X = rng.normal(size=(60, 60))  # nothing to be learnt: the best prediction is a weak one
+    stats = Statistics.of({"image": X}, labels)
+    found = regress(stats.views["image"], stats.label_sets.matrix().astype(float), "auto")
+    rest = labels - X @ found.coefficients - found.intercept
+    assert np.square(rest).mean() > 0.05

@@ -12,6 +12,9 @@ from acqh.stats._statistics import ViewStatistics
 
 # Strengths tried by "auto", relative to the mean diagonal of the Gram matrix.
 AUTO_RIDGES = np.logspace(-8, 2, 41)
+# Fits with more degrees of freedom than this share of the items all but repeat the targets: what
+# is left of the error, over what is left of the freedom, is rounding over rounding.
+_MAX_FREEDOM = 0.9
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,9 @@ def _cross_validate(
     freedoms = np.sum(values / denominators, axis=1)
     residuals = power - np.sum(explained * (2.0 / denominators - values / denominators**2), axis=1)
     left = np.maximum(1.0 - (freedoms + 1.0) / n_items, 1.0 / n_items)
-    best = int(np.argmin(np.maximum(residuals, 0.0) / left**2))
+    errors = np.maximum(residuals, 0.0) / left**2
+    errors[:-1][freedoms[:-1] + 1.0 > _MAX_FREEDOM * n_items] = np.inf
+    best = int(np.argmin(errors))
     coefficients = vectors @ (rotated / denominators[best][:, None])
     return float(AUTO_RIDGES[best]), coefficients, float(freedoms[best])
 
