@@ -76,7 +76,7 @@ def own_copy(built, tmp_path):
 @contextmanager
 def serving(path, **settings):
     """Serve a collection on a free port of loopback, in a thread; give a client and the server."""
-    chosen = Settings(collection=path, port=0, **{"n_threads": 2, **settings})
+    chosen = Settings(collection=path, **{"port": 0, "n_threads": 2, **settings})
     ready = threading.Event()
     address = []
     with listen(chosen) as listening:

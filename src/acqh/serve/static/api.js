@@ -1,0 +1,104 @@
+// What the page asks of the service. Nothing here knows about the page.
+
+const TOKEN = "acqh-token";
+
+/** An answer that is not one: what is wrong, and after how many seconds to try again, if ever. */
+export class Problem extends Error {
+  constructor(status, title, detail, retryAfter = null) {
+    super(detail);
+    this.status = status;
+    this.title = title;
+    this.retryAfter = retryAfter;
+  }
+}
+
+/** Keep a token for as long as this tab is open. */
+export function keepToken(token) {
+  sessionStorage.setItem(TOKEN, token);
+}
+
+function headers() {
+  const token = sessionStorage.getItem(TOKEN);
+  return token ? { Authorization: `Bearer ${token}` } : {};
+}
+
+async function request(path, options = {}) {
+  let response;
+  try {
+    const all = { ...headers(), ...options.headers };
+    response = await fetch(path, { ...options, headers: all });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem(0, "The service does not answer.", "Is it still running?", 3);
+  }
+  if (response.ok) return response;
+  throw await problemOf(response);
+}
+
+async function problemOf(response) {
+  const said = await response.json().catch(() => ({}));
+  const wait = Number(response.headers.get("Retry-After")) || 1;
+  const { status } = response;
+  if (status === 401) return new Problem(status, "A token is needed.", said.detail ?? "");
+  if (status === 429 || status === 503) {
+    return new Problem(status, "The service is busy.", sentence(said.detail), wait);
+  }
+  const titles = { 404: "It is not there.", 413: "That is too large." };
+  const title = titles[status] ?? (status < 500 ? "That cannot be searched for." : "Something failed.");
+  return new Problem(status, title, sentence(said.detail ?? said.title));
+}
+
+function sentence(text) {
+  if (!text) return "";
+  const trimmed = text.trim();
+  return trimmed[0].toUpperCase() + trimmed.slice(1) + (/[.!?]$/.test(trimmed) ? "" : ".");
+}
+
+/** Facts about the collection and the service. */
+export async function stats() {
+  return (await request("/stats")).json();
+}
+
+/** All labels with their counts, the most frequent first. */
+export async function labels() {
+  return (await (await request("/labels")).json()).labels;
+}
+
+/** One item. */
+export async function item(id, signal) {
+  return (await request(`/items/${encodeURIComponent(id)}`, { signal })).json();
+}
+
+/** Search; `picture` is a Blob or null, and goes as it is, in a form. */
+export async function search(query, picture, signal) {
+  const options = { method: "POST", signal };
+  if (picture) {
+    options.body = new FormData();
+    for (const [name, value] of Object.entries(query)) {
+      options.body.append(name, typeof value === "string" ? value : JSON.stringify(value));
+    }
+    options.body.append("image", picture, "picture");
+  } else {
+    options.body = JSON.stringify(query);
+    options.headers = { "Content-Type": "application/json" };
+  }
+  return (await request("/search", options)).json();
+}
+
+/**
+ * Show a small picture. An <img> cannot send a token, so with one the picture is fetched here and
+ * the image gets an address of its own, given back as soon as it has been drawn.
+ */
+export async function showPicture(image, address) {
+  if (!sessionStorage.getItem(TOKEN)) {
+    image.src = address;
+    return;
+  }
+  try {
+    const own = URL.createObjectURL(await (await request(address)).blob());
+    image.addEventListener("load", () => URL.revokeObjectURL(own), { once: true });
+    image.src = own;
+  } catch {
+    image.dispatchEvent(new Event("error"));
+  }
+}

@@ -1,0 +1,40 @@
+// The little there is of a framework.
+
+/** Make an element; properties that are not the element's own become attributes. */
+export function make(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name in element) element[name] = value;
+    else element.setAttribute(name, value);
+  }
+  element.append(...children);
+  return element;
+}
+
+/** Make an element of a drawing. */
+export function draw(tag, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+/** A whole number with separators. */
+export function count(number) {
+  return number.toLocaleString("en-GB");
+}
+
+/** "1 item", "2 items". */
+export function several(number, noun) {
+  return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/** A number with a true minus sign. */
+export function signed(number, digits = 3) {
+  return number.toFixed(digits).replace("-", "−");
+}
+
+/** Milliseconds, in as many digits as anybody can use. */
+export function milliseconds(value) {
+  return `${value < 10 ? value.toPrecision(2) : value.toFixed(0)} ms`;
+}

@@ -1,0 +1,89 @@
+// The grid of hits: cards, and the keys that move among them.
+
+import { make, signed } from "./dom.js";
+import { showPicture } from "./api.js";
+
+// Smaller pictures than this are drawings and shown whole; larger ones fill their card.
+const SMALL = 96;
+
+/** Fill the grid; hits that are there already keep their elements, so nothing flickers. */
+export function fillGrid(list, hits, addressOf) {
+  const there = new Map([...list.children].map((each) => [each.dataset.key, each]));
+  const cards = hits.map((hit, index) => {
+    const key = JSON.stringify([hit.id, hit.text, hit.labels]);
+    const kept = there.get(key) ?? card(hit, key);
+    update(kept, hit, index, addressOf(hit));
+    return kept;
+  });
+  const focused = list.contains(document.activeElement) && document.activeElement;
+  list.replaceChildren(...cards);
+  if (focused) (list.contains(focused) ? focused : cards[0]?.firstChild)?.focus();
+}
+
+function card(hit, key) {
+  const words = make("span", { className: "words" }, hit.text || hit.id);
+  const names = make("span", { className: "names" }, hit.labels.join(" · "));
+  const link = make("a", { className: "card" }, frame(hit), words, names, make("span", { className: "score" }));
+  const element = make("li", {}, link);
+  element.dataset.key = key;
+  return element;
+}
+
+function update(element, hit, index, address) {
+  const link = element.firstChild;
+  link.href = address;
+  link.tabIndex = index === 0 ? 0 : -1;
+  link.dataset.position = index;
+  link.dataset.id = hit.id;
+  link.title = hit.text;
+  link.querySelector(".score").textContent = signed(hit.score);
+  const labels = hit.labels.length ? `, ${hit.labels.join(", ")}` : "";
+  const name = `${hit.text || hit.id}${labels}, score ${hit.score.toFixed(3)}: find more like this`;
+  link.setAttribute("aria-label", name);
+}
+
+function frame(hit) {
+  const box = make("span", { className: "frame" });
+  const missing = () => {
+    box.classList.add("missing");
+    box.replaceChildren((hit.text || hit.id).trim().slice(0, 1).toUpperCase());
+  };
+  if (!hit.thumbnail) {
+    missing();
+    return box;
+  }
+  const image = make("img", { alt: "", draggable: false, decoding: "async" });
+  image.addEventListener("error", missing);
+  image.addEventListener("load", () => {
+    box.classList.toggle("small", Math.max(image.naturalWidth, image.naturalHeight) <= SMALL);
+  });
+  showPicture(image, hit.thumbnail);
+  box.append(image);
+  return box;
+}
+
+/** Move among the hits with the arrow keys, Home and End; `leave` is called above the first row. */
+export function addKeys(list, leave) {
+  list.addEventListener("keydown", (event) => {
+    const links = [...list.querySelectorAll("a")];
+    const at = links.indexOf(document.activeElement);
+    if (at < 0 || event.altKey || event.ctrlKey || event.metaKey) return;
+    const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns(links), ArrowDown: columns(links) };
+    let to = at + (steps[event.key] ?? 0);
+    if (event.key === "Home") to = 0;
+    else if (event.key === "End") to = links.length - 1;
+    else if (!(event.key in steps)) return;
+    event.preventDefault();
+    if (to < 0 && event.key === "ArrowUp") leave();
+    else links[Math.max(0, Math.min(to, links.length - 1))].focus();
+  });
+  list.addEventListener("focusin", ({ target }) => {
+    for (const link of list.querySelectorAll("a")) link.tabIndex = link === target ? 0 : -1;
+  });
+}
+
+function columns(links) {
+  const top = links[0].offsetTop;
+  const beyond = links.findIndex((link) => link.offsetTop !== top);
+  return beyond < 0 ? links.length : beyond;
+}

@@ -1,0 +1,317 @@
+"""The page in a real browser, against a real service."""
+
+import base64
+import json
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.slow
+
+# Makes a DataTransfer with one file, as dragging and pasting do.
+CARRY = """([content, name, type]) => {
+  const bytes = Uint8Array.from(atob(content), (each) => each.charCodeAt(0));
+  const carried = new DataTransfer();
+  carried.items.add(new File([bytes], name, { type }));
+  return carried;
+}"""
+NAMELESS = """() => [...document.querySelectorAll("button, input, select, a, summary")]
+  .filter((each) => each.checkVisibility())
+  .filter((each) => !each.ariaLabel && !each.textContent.trim() && !each.labels?.length)
+  .map((each) => each.outerHTML)"""
+FITS = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+
+
+@pytest.fixture
+def visit(chromium):
+    """Return a function that opens the page; scripts must not fail, nor anything be blocked."""
+    problems, opened = [], []
+
+    def note(message):
+        # What the service refuses is noted by the browser as well; the tests look at that.
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            problems.append(message.text)
+
+    def open_page(client, path="/", **options):
+        context = chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
+        opened.append(context)
+        page = context.new_page()
+        page.set_default_timeout(10_000)
+        page.on("console", note)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("request", lambda request: foreign(request.url, str(client.base_url)))
+        page.goto(f"{str(client.base_url).rstrip('/')}{path}")
+        return page
+
+    def foreign(url, home):
+        if not url.startswith((home, "blob:")):
+            problems.append(f"the page asked for {url}")
+
+    expect.set_options(timeout=10_000)
+    yield open_page
+    for context in opened:
+        context.close()
+    assert problems == []
+
+
+def carry(page, content, name="picture.png", kind="image/png"):
+    return page.evaluate_handle(CARRY, [base64.b64encode(content).decode(), name, kind])
+
+
+def hits(page):
+    return page.locator("#hits a")
+
+
+def labels(page):
+    return page.locator("#hits .names").all_inner_texts()
+
+
+def query(page, text):
+    page.locator("#text").fill(text)
+    expect(page.locator("#summary")).to_have_text(re.compile(f"for {re.escape(text)}$"))
+
+
+def test_results_come_while_typing_and_the_address_can_be_shared(client, visit):
+    page = visit(client)
+    expect(page.locator("#facts")).to_have_text("38 items, 2 bytes each")
+    expect(page.locator("#summary")).to_have_text("Or start from one of these")
+    page.locator("#text").press_sequentially("blue sea")
+    expect(page.locator("#summary")).to_have_text("Best 24 of 38 items for blue sea")
+    expect(hits(page)).to_have_count(24)
+    assert set(labels(page)[:12]) == {"sea"}
+    expect(page.locator("#said")).to_contain_text("24 of 38 items for blue sea")
+    assert page.url.endswith("/?q=blue+sea")
+    shared = visit(client, "/?q=blue+sea")
+    expect(shared.locator("#text")).to_have_value("blue sea")
+    expect(hits(shared)).to_have_count(24)
+    assert labels(shared) == labels(page)
+    shared.locator("#more").click()
+    expect(hits(shared)).to_have_count(38)
+    page.go_back()
+    expect(page.locator("#text")).to_have_value("")
+    expect(page.locator("#summary")).to_have_text("Or start from one of these")
+    page.locator("#examples button", has_text="car").click()
+    expect(page.locator("#text")).to_have_value("car")
+    expect(hits(page)).to_have_count(24)
+    assert labels(page)[0] == "car"
+
+
+def test_an_answer_to_what_is_no_longer_asked_is_dropped(client, visit):
+    page = visit(client)
+    expect(page.locator("#summary")).to_have_text("Or start from one of these")
+    held = []
+
+    def hold(route):
+        if json.loads(route.request.post_data)["text"] == "cat":
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/search", hold)
+    with page.expect_request("**/search"):
+        page.locator("#text").fill("cat")
+    query(page, "fast red car")
+    assert len(held) == 1
+    assert held[0].request.failure  # it was given up
+    assert page.url.endswith("/?q=fast+red+car")
+    assert labels(page)[0] == "car"
+
+
+@pytest.mark.parametrize("how", ["drop", "paste", "pick"])
+def test_a_picture_finds_its_like(client, visit, make_picture, how):
+    page = visit(client)
+    content = make_picture((20, 60, 220))
+    expect(page.locator("#facts")).not_to_be_empty()
+    if how == "drop":
+        carried = carry(page, content)
+        page.dispatch_event("body", "dragenter", {"dataTransfer": carried})
+        expect(page.locator("#drop")).to_be_visible()
+        page.dispatch_event("body", "drop", {"dataTransfer": carried})
+        expect(page.locator("#drop")).to_be_hidden()
+    elif how == "paste":
+        event = "data => document.dispatchEvent(new ClipboardEvent('paste', data))"
+        page.evaluate(event, {"clipboardData": carry(page, content)})
+    else:
+        file = {"name": "picture.png", "mimeType": "image/png", "buffer": content}
+        page.locator("#file").set_input_files(file)
+    expect(page.locator("#summary")).to_have_text("Best 24 of 38 items for picture.png")
+    assert set(labels(page)[:6]) == {"sea"}
+    page.locator("#forget").click()
+    expect(page.locator("#given")).to_be_hidden()
+    expect(page.locator("#summary")).to_have_text("Or start from one of these")
+    page.go_back()
+    expect(page.locator("#summary")).to_have_text("Best 24 of 38 items for picture.png")
+
+
+def test_words_are_weighed_against_a_picture(client, visit, make_picture):
+    page = visit(client, "/?q=car")
+    expect(hits(page)).to_have_count(24)
+    expect(page.locator("#balance")).to_be_hidden()
+    file = {"name": "sea.png", "mimeType": "image/png", "buffer": make_picture((20, 60, 220))}
+    page.locator("#file").set_input_files(file)
+    expect(page.locator("#summary")).to_have_text("Best 24 of 38 items for car + sea.png")
+    slider = page.get_by_role("slider", name="Words")
+    for value, first in (("0", "car"), ("100", "sea")):
+        with page.expect_response("**/search"):
+            slider.fill(value)
+        expect(page.locator("#hits .names").first).to_have_text(first)
+    expect(slider).to_have_attribute("aria-valuetext", "0 per cent words, 100 per cent picture")
+
+
+def test_a_click_finds_more_like_a_hit_and_back_returns(client, visit):
+    page = visit(client, "/?q=black+cat")
+    strange = page.locator("[data-id='odd/100%#?.jpg']")
+    strange.click()
+    expect(page.locator("#given-name")).to_have_text("like black cat")
+    expect(page.locator("#summary")).to_have_text("Best 24 of 38 items for more like black cat")
+    expect(strange).to_have_count(0)
+    expect(page.locator("#text")).to_have_value("")
+    address = page.url
+    page.go_back()
+    expect(page.locator("#summary")).to_have_text("Best 24 of 38 items for black cat")
+    again = visit(client, address[len(str(client.base_url).rstrip("/")) :])
+    expect(again.locator("#given-name")).to_have_text("like black cat")
+
+
+def test_labels_filter_alone_together_and_say_when_nothing_is_left(client, visit):
+    page = visit(client, "/?q=black")
+    page.get_by_role("button", name="sea", exact=True).click()
+    expect(page.locator("#summary")).to_have_text("12 items with sea for black")
+    assert set(labels(page)) == {"sea"}
+    page.get_by_role("button", name="car", exact=True).click()
+    expect(page.locator("#empty")).to_contain_text("No item has all of these labels.")
+    assert page.url.endswith("/?q=black&label=sea&label=car")
+    page.get_by_role("button", name="Search all items").click()
+    expect(page.locator("#summary")).to_have_text("Best 24 of 38 items for black")
+    page.locator("#text").fill("xyzzy")
+    expect(page.locator("#empty")).to_contain_text("Nothing in this collection says “xyzzy”.")
+    page.goto(f"{client.base_url}?label=cat")
+    expect(page.locator("#summary")).to_have_text("14 items with cat")
+
+
+def test_the_panel_shows_how_the_score_comes_about(client, visit):
+    page = visit(client, "/?q=blue+sea")
+    answer = client.post("/search", json={"text": "blue sea", "k": 24, "explain": True}).json()
+    expect(page.locator("#how-body dl")).to_contain_text("of 38 items looked at")
+    expect(page.locator("#how-body svg.drawing rect")).to_have_count(4)
+    for position in (0, 1):
+        if position:
+            page.get_by_role("button", name="Explain the next hit").press("Enter")
+        expect(page.locator(".which b")).to_have_text(str(position + 1))
+        rows = page.locator(".lookup tbody tr").all()
+        assert len(rows) == 3
+        code = [int(row.locator("b").inner_text()) for row in rows[:-1]]
+        assert code == answer["hits"][position]["code"]
+        cells = [row.locator("td").last.inner_text().replace("−", "-") for row in rows]
+        *parts, score = map(float, cells)
+        assert sum(parts) == pytest.approx(score, abs=2e-3)
+        assert score == pytest.approx(answer["hits"][position]["score"], abs=1e-3)
+    expect(page.get_by_role("button", name="Explain the next hit")).to_be_focused()
+    hits(page).nth(5).hover()
+    expect(page.locator(".which b")).to_have_text("6")
+
+
+def test_everything_works_from_the_keyboard(client, visit):
+    page = visit(client)
+    expect(hits(page).first).to_be_visible()
+    page.keyboard.press("/")
+    expect(page.locator("#text")).to_be_focused()
+    page.keyboard.type("car")
+    expect(page.locator("#summary")).to_have_text("Best 24 of 38 items for car")
+    page.keyboard.press("Enter")
+    page.keyboard.press("ArrowDown")
+    expect(hits(page).first).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    expect(hits(page).nth(1)).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    expect(hits(page).nth(1)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#given")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#text")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("#summary")).to_have_text("Or start from one of these")
+    assert page.evaluate(NAMELESS) == []
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_service_is_asked_again(client, visit, status):
+    page = visit(client)
+    expect(hits(page).first).to_be_visible()
+    problem = {"title": "Busy", "status": status, "detail": "try again soon"}
+    refuse = {"status": status, "headers": {"Retry-After": "60"}, "json": problem}
+    page.route("**/search", lambda route: route.fulfill(**refuse))
+    page.locator("#text").fill("car")
+    expect(page.get_by_role("alert")).to_contain_text("The service is busy. Try again soon.")
+    page.unroute("**/search")
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator("#summary")).to_have_text("Best 24 of 38 items for car")
+    expect(page.get_by_role("alert")).to_be_hidden()
+
+
+def test_a_service_that_is_gone_and_comes_back(built, start, visit):
+    with start(built) as client:
+        page = visit(client, "/?q=cat")
+        expect(hits(page)).to_have_count(24)
+        port = client.address[1]
+    page.locator("#text").fill("car")
+    expect(page.get_by_role("alert")).to_contain_text("The service does not answer.")
+    expect(hits(page)).to_have_count(24)
+    with start(built, port=port):  # it is asked again without anybody doing anything
+        expect(page.locator("#summary")).to_have_text("Best 24 of 38 items for car")
+        expect(page.get_by_role("alert")).to_be_hidden()
+
+
+def test_what_is_no_picture_and_what_is_not_there_are_named(client, visit):
+    page = visit(client, "/?item=nothing")
+    expect(page.get_by_role("alert")).to_contain_text("No item has the id 'nothing'.")
+    page.dispatch_event("body", "drop", {"dataTransfer": carry(page, b"?", "a.txt", "text/plain")})
+    expect(page.get_by_role("alert")).to_contain_text("That is no picture. “a.txt”")
+    broken = {"dataTransfer": carry(page, b"\x89PNG\r\n\x1a\nbut not really")}
+    page.dispatch_event("body", "drop", broken)
+    expect(page.get_by_role("alert")).to_contain_text("That cannot be searched for.")
+
+
+def test_a_collection_built_anew_is_taken_up_without_an_error(
+    own_copy, start, visit, rebuild, make_items
+):
+    with start(own_copy, reload_seconds=0.02) as client:
+        page = visit(client, "/?q=cat&label=sea")
+        expect(page.locator("#facts")).to_have_text("38 items, 2 bytes each")
+        few = [item for item in make_items(n_rounds=1) if "sea" not in item.labels]
+        rebuild(own_copy, few, overwrite=True)
+        expect(page.locator("#facts")).to_have_text("38 items, 2 bytes each")
+        for text in ("a cat", "black cat", "a cat sleeps", "soft grey cat", "black car"):
+            page.locator("#text").fill(text)
+            expect(page.locator("#results:not([aria-busy])")).to_be_visible()
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        expect(page.locator("#facts")).to_have_text("10 items, 2 bytes each")
+        expect(page.locator("#summary")).to_have_text("10 items for black car")
+        expect(page.get_by_role("alert")).to_be_hidden()
+        expect(page.get_by_role("button", name="sea", exact=True)).to_have_count(0)
+        assert page.url.endswith("/?q=black+car")
+
+
+def test_a_guarded_collection_asks_for_its_token(built, start, visit, token_files):
+    with start(built, **token_files) as client:
+        page = visit(client, "/?q=car")
+        page.get_by_label("Its token").fill("read-0123456789abcdef")
+        page.get_by_role("button", name="Open").click()
+        expect(hits(page)).to_have_count(24)
+        expect(page.locator("#token")).to_be_hidden()
+        page.wait_for_function("document.querySelector('#hits img').naturalWidth > 0")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_sticks_out_at_the_width_of_a_phone(client, visit, scheme):
+    phone = {"viewport": {"width": 360, "height": 740}, "color_scheme": scheme}
+    page = visit(client, "/", **phone)
+    expect(hits(page).first).to_be_visible()
+    assert page.evaluate(FITS)
+    page.goto(f"{client.base_url}?q=cat&item=car-0-0&label=sea")
+    expect(hits(page)).to_have_count(12)
+    page.get_by_text("What happened").click()
+    expect(page.locator(".lookup")).to_be_visible()
+    assert page.evaluate(FITS)
