@@ -57,7 +57,8 @@ class Written:
         settings = {
             "dataset": "wiki", "data_sha256": "0" * 64, "preparation": {}, "protocol": "labelled",
             "database": "learnt", "method": label.split()[0], "params": {"n_bits": 32},
-            "feature_maps": None, "seed": 0, "n_train": None, "official": False, "n_threads": 1,
+            "feature_maps": None, "seed": 0, "origin": None, "n_train": None,
+            "official": False, "n_threads": 1,
         }  # fmt: skip
         setting = {name: facts.pop(name, value) for name, value in settings.items()}
         row = {field.name: 0 for field in fields(ResultRow)}

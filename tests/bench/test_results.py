@@ -80,3 +80,34 @@ def test_a_run_knows_its_curves_size_and_kind(written):
 def test_deviation_is_that_of_a_sample_and_none_for_one_value():
     assert summarise([0.3]).std is None
     assert summarise([1, 2, 6]).std == pytest.approx(np.std([1, 2, 6], ddof=1))
+
+
+def test_results_of_older_data_are_left_out_by_the_last_plan(written):
+    written.add("dch", data_sha256="old", seed=0)
+    written.add("dch", data_sha256="old", seed=1)
+    key = written.add("dch", data_sha256="new", seed=0)
+    with pytest.raises(InvalidInputError, match="several versions of dataset 'wiki'"):
+        load_results(written.path)
+    written.store.write_plan({"keys": [key]})
+    results = load_results(written.path)
+    assert {run.record["key"] for run in results.runs} == {key}
+    assert results.n_left_out == 2
+
+
+def test_results_of_an_older_source_of_a_method_are_left_out(written):
+    written.add("mine", origin="sha256 old")
+    key = written.add("mine", origin="sha256 new")
+    other = written.add("dch")
+    with pytest.raises(InvalidInputError, match="several versions of method 'mine'"):
+        load_results(written.path)
+    written.store.write_plan({"keys": [key]})
+    assert {run.record["key"] for run in load_results(written.path).runs} == {key, other}
+
+
+def test_of_two_numbers_of_threads_that_of_the_last_plan_counts(written):
+    keys = [written.add("dch", n_threads=number) for number in (1, 2)]
+    for key in keys:
+        written.store.write_plan({"keys": [key]})
+        results = load_results(written.path)
+        assert {run.record["key"] for run in results.runs} == {key}
+        assert results.n_left_out == 1

@@ -55,6 +55,7 @@ _LEGEND_COLUMNS = 6
 # Lines of more points are drawn without markers.
 _MAX_MARKERS = 12
 _MAX_TICKS = 8
+_SMALL = 1e-3
 # Height of names at points, in points.
 _NAME_SIZE = 6.5
 
@@ -180,17 +181,21 @@ def _draw_panel(ax: Any, panel: Panel, plot: Plot, styles: dict[str, _Style]) ->
 
 def _name_points(ax: Any, series: Sequence[Series], styles: dict[str, _Style]) -> None:
     """Write names beside points, moved up or down where they would lie on each other."""
-    points_an_inch = 72 / ax.figure.dpi
-    taken: list[tuple[float, float, float]] = []
-    for point in sorted(series, key=lambda point: -point.y[0]):
-        x, y = ax.transData.transform((point.x[0], point.y[0])) * points_an_inch
+    ranked = sorted(series, key=lambda point: -point.y[0])
+    places = ax.transData.transform([(point.x[0], point.y[0]) for point in ranked])
+    places = places * 72 / ax.figure.dpi
+    # No name may lie on a marker either.
+    taken = [(x - _NAME_SIZE / 2, y, _NAME_SIZE) for x, y in places]
+    for point, (x, y) in zip(ranked, places, strict=True):
         width = 0.62 * _NAME_SIZE * len(point.label)
         shifts = sorted((0.5 * step for step in range(-80, 81)), key=abs)
-        shift = next((shift for shift in shifts if _is_free(taken, x, y + shift, width)), 0.0)
-        taken.append((x, y + shift, width))
+        start = x + _NAME_SIZE
+        shift = next((shift for shift in shifts if _is_free(taken, start, y + shift, width)), 0.0)
+        taken.append((start, y + shift, width))
         ax.annotate(
-            point.label, (point.x[0], point.y[0]), xytext=(6, shift), textcoords="offset points",
-            va="center", fontsize=_NAME_SIZE, color=(color := styles[point.label]["color"]),
+            point.label, (point.x[0], point.y[0]), xytext=(_NAME_SIZE, shift),
+            textcoords="offset points", va="center", fontsize=_NAME_SIZE,
+            color=(color := styles[point.label]["color"]),
             arrowprops={"arrowstyle": "-", "color": color, "lw": 0.4, "shrinkA": 0, "shrinkB": 2},
             fontweight="bold" if point.kind == "ours" else "normal",
         )  # fmt: skip
@@ -208,12 +213,17 @@ def _plain_ticks(ax: Any, plot: Plot, series: Sequence[Series]) -> None:
     ticker = require("matplotlib.ticker")
     for axis, is_log in ((ax.xaxis, plot.x_log), (ax.yaxis, plot.y_log)):
         if is_log:
-            axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _short(value)))
             axis.set_minor_formatter(ticker.NullFormatter())
     sizes = sorted({x for line in series for x in line.x})
     if plot.x_log and 1 < len(sizes) <= _MAX_TICKS and not plot.named_points:
         ax.set_xticks(sizes)
         ax.minorticks_off()
+
+
+def _short(value: float) -> str:
+    """Return a number as it is, or a very small one as a power of ten."""
+    return f"{value:g}" if value >= _SMALL else f"{value:.0e}".replace("e-0", "e-")
 
 
 def _draw_legend(figure: Any, styles: dict[str, _Style]) -> None:

@@ -130,8 +130,8 @@ def _header(report: Report, title: str) -> str:
         tiles += f'<li class="alarm"><b>{len(failures):,}</b> <a href="#failures">failed</a></li>'
     left_out = report.results.n_left_out
     told = (
-        f"<p class='soft'>{left_out:,} cells of older versions of the package, of which a newer "
-        "one ran the same setting, are left out.</p>"
+        f'<p class="soft">{left_out:,} older cells are left out: data or methods have changed '
+        "since, or the same setting was run with a newer version or other threads.</p>"
         if left_out
         else ""
     )

@@ -1,7 +1,9 @@
 """What a reader needs besides results: settings, methods, machine, failures, how to cite."""
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 from acqh import __version__
@@ -61,7 +63,9 @@ def render_settings(results: Results) -> str:
         ("Parameters", _parameters(records)),
         ("Machine and versions", _machines([*records, *results.failures])),
     ]
-    return render_tabs("settings", tabs)
+    command = (results.store.plan() or {}).get("command", [])
+    last = f"<p>Last command: <code>{escape(shlex.join(map(str, command)))}</code></p>"
+    return (last if command else "") + render_tabs("settings", tabs)
 
 
 def _data(records: Sequence[Record]) -> str:
@@ -104,19 +108,26 @@ def _splits(records: Sequence[Record]) -> str:
 
 def _parameters(records: Sequence[Record]) -> str:
     """Return one line a label: what all its cells share, and which values the others take."""
-    found: dict[str, dict[str, list[str]]] = {}
+    found: dict[str, dict[str, list[Any]]] = {}
     for record in records:
         values = found.setdefault(record["label"], {})
         for name, value in record["setting"]["params"].items():
-            text = json.dumps(value)
-            if text not in values.setdefault(name, []):
-                values[name].append(text)
+            seen = values.setdefault(name, [])
+            if value not in seen:
+                seen.append(value)
     rows = []
     for label, values in sorted(found.items()):
-        fixed = [f"{name}={seen[0]}" for name, seen in values.items() if len(seen) == 1]
-        varied = [f"{name}: {', '.join(seen)}" for name, seen in values.items() if len(seen) > 1]
+        fixed = [f"{name}={json.dumps(seen[0])}" for name, seen in values.items() if len(seen) == 1]
+        varied = [f"{name}: {_listed(seen)}" for name, seen in values.items() if len(seen) > 1]
         rows.append((label, ", ".join(fixed), "; ".join(varied)))
     return render_plain_table(("method", "the same in all cells", "varied"), rows)
+
+
+def _listed(values: Sequence[Any]) -> str:
+    """Return values as JSON, numbers in order and before all else."""
+    numbers = sorted(value for value in values if isinstance(value, int | float))
+    others = [value for value in values if not isinstance(value, int | float)]
+    return ", ".join(json.dumps(value) for value in (*numbers, *others))
 
 
 def _machines(records: Sequence[Record]) -> str:

@@ -145,7 +145,7 @@ def render_plain_table(
     for row in rows:
         texts = [str(value) for value in row]
         kinds = [
-            " ".join(("text", *["wrap"] * (len(text) > _WRAP), *["best"] * stands_out(text)))
+            " ".join(("text", *["wrap"] * (len(text) > _WRAP), *["out"] * stands_out(text)))
             for text in texts
         ]
         cells = [

@@ -92,7 +92,10 @@ def fair_plots(results: Results, comparison: Comparison) -> list[Plot]:
     -------
     list of Plot
     """
-    runs, sizes = comparison.runs, sorted({run.n_bytes or 0 for run in comparison.runs})
+    runs, sizes = (
+        comparison.runs,
+        sorted({run.n_bytes for run in comparison.runs if run.n_bytes is not None}),
+    )
     middle = _MIDDLE_BYTES if _MIDDLE_BYTES in sizes else sizes[len(sizes) // 2]
     at_middle = [run for run in runs if run.n_bytes in (None, middle)]
     size = f"{middle} byte{'s' * (middle != 1)} an item"

@@ -1,7 +1,7 @@
 """What a bench has stored, as runs that tables and figures are made of."""
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from os import PathLike
 from pathlib import Path
@@ -23,6 +23,8 @@ _OURS = ("acqh", "acqh-paper")
 _CONTROLS = ("label-ridge", "random")
 _SETTING = ("dataset", "protocol", "database", "method", "params", "feature_maps", "seed")
 _RECORD = ("setting", "label", "experiments", "status", "split_hash", "versions", "machine")
+# What of a setting says which version of something it is.
+_CONTENTS = {"dataset": ("data_sha256", "preparation"), "method": ("origin",)}
 _ROW = tuple(field.name for field in fields(ResultRow))
 
 
@@ -134,13 +136,15 @@ class Results:
     failures : list of dict
         Records of the cells that failed.
     n_left_out : int
-        Cells that were left out because a newer version of the package ran the same setting.
+        Cells that were left out because data or a method have changed since, or because the
+        same setting was run with a newer version of the package or other threads.
     """
 
     def __init__(self, store: Store) -> None:
         self.store = store
         records = [_checked(record, store.path) for record in store.records()]
-        newest = _newest(records)
+        planned = frozenset((store.plan() or {}).get("keys", ()))
+        newest = _newest(_current(records, planned), planned)
         self.n_left_out = len(records) - len(newest)
         self.failures = [record for record in newest if record["status"] != "done"]
         self.runs = [
@@ -194,7 +198,8 @@ def load_results(path: str | PathLike[str]) -> Results:
     Raises
     ------
     InvalidInputError
-        There is no such folder, or it holds no results.
+        There is no such folder, it holds no results, or results of several versions of the
+        same data or method.
     CorruptBundleError
         A record is damaged.
     """
@@ -235,20 +240,53 @@ def _checked(record: Record, path: Path) -> Record:
     return record
 
 
-def _newest(records: Sequence[Record]) -> list[Record]:
-    """Return one record a setting: that of the newest version, a success before a failure."""
+def _current(records: Sequence[Record], planned: Collection[str]) -> list[Record]:
+    """Leave out cells of data or methods that have changed since, by what the last plan uses."""
+    for thing, content in _CONTENTS.items():
+        versions: dict[str, dict[str, list[Record]]] = {}
+        for record in records:
+            setting = record["setting"]
+            kept = versions.setdefault(setting[thing], {})
+            version = json.dumps([setting.get(name) for name in content], sort_keys=True)
+            kept.setdefault(version, []).append(record)
+        records = [
+            record
+            for name, found in versions.items()
+            for record in _one_version(f"{thing} {name!r}", list(found.values()), planned)
+        ]
+    return list(records)
+
+
+def _one_version(
+    name: str, versions: Sequence[list[Record]], planned: Collection[str]
+) -> list[Record]:
+    if len(versions) > 1:
+        versions = [
+            records for records in versions if any(record["key"] in planned for record in records)
+        ]
+    if len(versions) != 1:
+        raise InvalidInputError(
+            f"the folder has results of several versions of {name}, and its last plan does not "
+            "say which one counts; run the bench again, or keep them in folders of their own"
+        )
+    return versions[0]
+
+
+def _newest(records: Sequence[Record], planned: Collection[str]) -> list[Record]:
+    """Return one record a setting: a success, of the last plan, of the newest version."""
+
+    def rank(record: Record) -> tuple[bool, bool, tuple[int, ...]]:
+        version = str(record["versions"].get("acqh", "0"))
+        numbers = tuple(int(part) for part in version.split(".") if part.isdecimal())
+        return record["status"] == "done", record["key"] in planned, numbers
+
     best: dict[str, Record] = {}
     for record in records:
-        name = json.dumps(record["setting"], sort_keys=True)
-        if name not in best or _age(record) > _age(best[name]):
+        setting = {key: value for key, value in record["setting"].items() if key != "n_threads"}
+        name = json.dumps([record["label"], setting], sort_keys=True)
+        if name not in best or rank(record) > rank(best[name]):
             best[name] = record
     return list(best.values())
-
-
-def _age(record: Record) -> tuple[bool, tuple[int, ...]]:
-    version = str(record["versions"].get("acqh", "0"))
-    numbers = tuple(int(part) for part in version.split(".") if part.isdecimal())
-    return record["status"] == "done", numbers
 
 
 def _damaged_curves(path: Path, key: str, why: str) -> CorruptBundleError:
