@@ -1,0 +1,10 @@
+import doctest
+from pathlib import Path
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "report.md"
+
+
+def test_the_examples_of_the_guide_print_what_they_say():
+    found = doctest.testfile(str(GUIDE), module_relative=False)
+    assert found.attempted > 0
+    assert found.failed == 0
