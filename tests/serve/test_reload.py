@@ -1,3 +1,4 @@
+import shutil
 import threading
 import time
 
@@ -23,9 +24,19 @@ def n_items(client):
     return client.post("/search", json={"text": "cat"}).json()["n_items"]
 
 
-def test_a_rebuilt_collection_is_served_without_a_failed_request(own_copy, start, rebuild, few):
+def put_in_place(folder, path):
+    """Do what a build does at its end."""
+    path.rename(path.with_name(f"before-{folder.name}"))
+    folder.rename(path)
+
+
+def test_a_rebuilt_collection_is_served_without_a_failed_request(built, own_copy, start):
     stop, answers = threading.Event(), []
-    with start(own_copy, reload_seconds=0.02) as client:
+    others = [shutil.copytree(built, own_copy.with_name(f"{n}.acqh")) for n in range(3)]
+    for position, other in enumerate(others):
+        with Collection.open(other) as collection:
+            collection.remove([f"cat-0-{n}" for n in range(position + 1)])
+    with start(own_copy, reload_seconds=0.01) as client:
         before = n_items(client)
 
         def ask():
@@ -33,48 +44,52 @@ def test_a_rebuilt_collection_is_served_without_a_failed_request(own_copy, start
                 response = client.post("/search", json={"text": "black cat", "k": 3})
                 answers.append((response.status_code, response.json().get("n_items")))
 
-        asking = [threading.Thread(target=ask) for _ in range(3)]
+        asking = [threading.Thread(target=ask) for _ in range(2)]
         for thread in asking:
             thread.start()
         try:
-            rebuild(own_copy, few, overwrite=True)
-            until(lambda: answers and answers[-1][1] == len(few))
-            rebuild(own_copy, overwrite=True)
-            until(lambda: answers[-1][1] == before)
+            for position, other in enumerate(others):
+                put_in_place(other, own_copy)
+                until(lambda n=before - position - 1: answers and answers[-1][1] == n)
         finally:
             stop.set()
             for thread in asking:
                 thread.join()
         metrics = client.get("/metrics").text
     assert {status for status, _ in answers} == {200}
-    assert {count for _, count in answers} == {before, len(few)}
-    assert 'acqh_reloads_total{outcome="swapped"} 2.0' in metrics
-    assert f"acqh_items {before:.1f}" in metrics
+    assert {count for _, count in answers} == {before - n for n in range(4)}
+    assert 'acqh_reloads_total{outcome="swapped"} 3.0' in metrics
+    assert f"acqh_items {before - 3:.1f}" in metrics
 
 
-def test_a_damaged_rebuild_keeps_the_old_collection_and_says_so(own_copy, start, rebuild, few):
-    with start(own_copy, reload_seconds=0.02) as client:
+def flip(path):
+    """Damage a file in the middle."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("part", ["items.sqlite", "manifest.json", "model/*.safetensors"])
+def test_a_damaged_rebuild_keeps_the_old_collection_and_says_so(built, own_copy, start, part):
+    damaged = shutil.copytree(built, own_copy.with_name("damaged.acqh"))
+    whole = shutil.copytree(built, own_copy.with_name("whole.acqh"))
+    with Collection.open(whole) as collection:
+        collection.remove(["plain"])
+    flip(next(damaged.glob(part)))
+    with start(own_copy, reload_seconds=0.01) as client:
         before = n_items(client)
-        damaged = own_copy.with_name("damaged.acqh")
-        rebuild(damaged, few)
-        member = next((damaged / "model").glob("*.safetensors"))
-        content = bytearray(member.read_bytes())
-        content[-1] ^= 1
-        member.write_bytes(content)
-        own_copy.rename(own_copy.with_name("old.acqh"))
-        damaged.rename(own_copy)
+        put_in_place(damaged, own_copy)
         until(lambda: client.get("/healthz").json()["status"] == "stale")
         health = client.get("/healthz")
         assert health.status_code == 200
         assert str(own_copy) not in health.text
         assert n_items(client) == before
-        metrics = client.get("/metrics").text
-        assert "acqh_reload_failed 1.0" in metrics
-        time.sleep(0.1)  # several looks later it has still been tried once
+        assert "acqh_reload_failed 1.0" in client.get("/metrics").text
+        time.sleep(0.05)  # several looks later it has still been tried once
         assert 'acqh_reloads_total{outcome="damaged"} 1.0' in client.get("/metrics").text
-        rebuild(own_copy, few, overwrite=True)
+        put_in_place(whole, own_copy)
         until(lambda: client.get("/healthz").json()["status"] == "ok")
-        assert n_items(client) == len(few)
+        assert n_items(client) == before - 1
         assert "acqh_reload_failed 0.0" in client.get("/metrics").text
 
 

@@ -1,10 +1,10 @@
 """The application: everything put together."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
@@ -12,15 +12,24 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 
 from acqh import __version__
+from acqh.serve._guards import reading, writing
 from acqh.serve._limits import LimitBody, LimitRequests
+from acqh.serve._live import Live
 from acqh.serve._metrics import Measure
 from acqh.serve._openapi import document
 from acqh.serve._problems import ProblemError, invalid
-from acqh.serve._routes import STATIC, Static, open_routes, read_routes, write_routes
+from acqh.serve._routes import (
+    STATIC,
+    Static,
+    fact_routes,
+    open_routes,
+    search_routes,
+    write_routes,
+)
 from acqh.serve._service import Service
 from acqh.serve._settings import Settings
 from acqh.serve._shield import Shield, allowed_names
-from acqh.serve._tokens import read_tokens
+from acqh.serve._tokens import Tokens, read_tokens
 
 _ALWAYS_ANSWERED = frozenset({"/healthz", "/metrics"})
 
@@ -56,29 +65,20 @@ def create_app(settings: Settings) -> FastAPI:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     Collection.build(things, folder + "/things.acqh", n_components=2).close()
     ...     app = create_app(Settings(collection=folder + "/things.acqh"))
-    ...     app.title
-    'acqh'
+    ...     app.state.live.close()
     """
     tokens = read_tokens(settings)
     service = Service(settings, tokens.allows_writing)
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        watching = asyncio.create_task(service.live.watch())
-        try:
-            yield
-        finally:
-            watching.cancel()
-            await asyncio.to_thread(service.live.close)
-
     # No pages of FastAPI's own: they load scripts from elsewhere.
     app = FastAPI(
-        title="acqh", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None
+        title="acqh",
+        version=__version__,
+        lifespan=_lifespan(service.live),
+        docs_url=None,
+        redoc_url=None,
     )
     app.state.live = service.live
-    routers = [open_routes(service), read_routes(service, tokens)]
-    if tokens.allows_writing:
-        routers.append(write_routes(service, tokens))
+    routers = _routers(service, tokens)
     for router in routers:
         app.include_router(router)
     app.mount("/static", Static(directory=STATIC), name="static")
@@ -86,6 +86,31 @@ def create_app(settings: Settings) -> FastAPI:
     _add_problems(app, [route for router in routers for route in router.routes])
     _add_limits(app, service)
     return app
+
+
+def _lifespan(live: Live) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        watching = asyncio.create_task(live.watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.to_thread(live.close)
+
+    return lifespan
+
+
+def _routers(service: Service, tokens: Tokens) -> list[APIRouter]:
+    readers = reading(tokens)
+    routers = [
+        open_routes(service),
+        search_routes(service, readers),
+        fact_routes(service, readers),
+    ]
+    if tokens.allows_writing:
+        routers.append(write_routes(service, writing(tokens)))
+    return routers
 
 
 def _describe(app: FastAPI, service: Service) -> None:

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
-from acqh._core.errors import AcqhError, CorruptBundleError
+from acqh._core.errors import CorruptBundleError
 from acqh.collection import Collection
 from acqh.serve._metrics import Metrics
 from acqh.serve._settings import Settings
@@ -89,7 +89,7 @@ class Live:
                 return False
             try:
                 fresh = Crew(_open_verified(self._path), self._settings.n_threads)
-            except (AcqhError, OSError) as error:
+            except Exception as error:  # whatever damage does, the old one is still there
                 self._fail(error)
                 self._failed = _later(stamp, self._path)
                 return False
@@ -120,7 +120,8 @@ class Live:
 
     def close(self) -> None:
         """Finish all work and close the collection."""
-        self._crew.close()
+        with self._reloading:
+            self._crew.close()
 
     def _submit(self, work: Callable[[Collection], T]) -> "Future[T]":
         with self._lock:  # a crew takes no more work once another has taken its place

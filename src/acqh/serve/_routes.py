@@ -2,26 +2,23 @@
 
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi import APIRouter, Request
 from pydantic import BaseModel
 from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from acqh.serve import _schemas as schemas
 from acqh.serve._bodies import JSON, media_type, read_form, read_json
+from acqh.serve._guards import Guard
 from acqh.serve._openapi import REQUEST_BODIES
 from acqh.serve._pictures import picture_type
-from acqh.serve._problems import ProblemError, documented
+from acqh.serve._problems import documented
 from acqh.serve._service import Service
 from acqh.serve._shield import item_id
-from acqh.serve._tokens import Tokens
 
 STATIC = Path(__file__).parent / "static"
-_BEARER = HTTPBearer(auto_error=False, description="The token in the file given to acqh serve.")
-Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -40,16 +37,11 @@ def _json(answer: BaseModel, status: int = 200) -> Response:
     return Response(answer.model_dump_json(), status, media_type=JSON)
 
 
-def _unauthorized(what: str) -> ProblemError:
-    detail = f"{what} needs a token; send it as 'Authorization: Bearer TOKEN'"
-    return ProblemError(401, detail, {"WWW-Authenticate": "Bearer"})
-
-
 def open_routes(service: Service) -> APIRouter:
     """Return what anybody may read: the page, and whether the service is well."""
     router = APIRouter(tags=["service"])
 
-    @router.get("/", include_in_schema=False)
+    @router.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def page() -> Response:
         return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
 
@@ -63,23 +55,15 @@ def open_routes(service: Service) -> APIRouter:
     return router
 
 
-def read_routes(service: Service, tokens: Tokens) -> APIRouter:
-    """Return what readers may do; where a token guards it, only with the token."""
-
-    async def check_reader(credentials: Credentials) -> None:
-        if not tokens.may_read(credentials.credentials if credentials else None):
-            raise _unauthorized("reading")
-
-    guards = [Depends(check_reader)] if tokens.guards_reading else []
-    refusals = [401] if tokens.guards_reading else []
-    usual = documented([400, 429, 500, 503, *refusals])
-    of_item = usual | documented([404])
-    router = APIRouter(tags=["read"], dependencies=guards)
+def search_routes(service: Service, guard: Guard) -> APIRouter:
+    """Return what finds and shows items."""
+    router = APIRouter(tags=["read"], dependencies=guard.dependencies)
+    usual = documented([400, 404, 429, 500, 503, *guard.statuses])
 
     @router.post(
         "/search",
         response_model=schemas.SearchAnswer,
-        responses=of_item | documented([408, 413, 415, 422]),
+        responses=usual | documented([408, 413, 415, 422]),
         openapi_extra=REQUEST_BODIES["search"],
     )
     async def search(request: Request) -> Response:
@@ -91,7 +75,7 @@ def read_routes(service: Service, tokens: Tokens) -> APIRouter:
             query, picture = await read_form(request, service.query_schema)
         return _json(await service.search(query, picture))
 
-    @router.get("/items/{id}", response_model=schemas.Item, responses=of_item)
+    @router.get("/items/{id}", response_model=schemas.Item, responses=usual)
     async def item(id: str) -> Response:  # noqa: A002
         """Return an item."""
         return _json(await service.item(item_id(id)))
@@ -99,11 +83,19 @@ def read_routes(service: Service, tokens: Tokens) -> APIRouter:
     @router.get(
         "/items/{id}/thumbnail",
         response_class=Response,
-        responses=of_item | {200: _PICTURE, 304: {"description": "It has not changed."}},
+        responses=usual | {200: _PICTURE, 304: {"description": "It has not changed."}},
     )
     async def thumbnail(id: str, request: Request) -> Response:  # noqa: A002
         """Return an item's small picture."""
         return _picture(await service.thumbnail(item_id(id)), request)
+
+    return router
+
+
+def fact_routes(service: Service, guard: Guard) -> APIRouter:
+    """Return what tells about the collection and the service."""
+    router = APIRouter(tags=["read"], dependencies=guard.dependencies)
+    usual = documented([400, 429, 500, 503, *guard.statuses])
 
     @router.get("/labels", response_model=schemas.Labels, responses=usual)
     async def labels() -> Response:
@@ -118,7 +110,7 @@ def read_routes(service: Service, tokens: Tokens) -> APIRouter:
     @router.get(
         "/metrics",
         response_class=Response,
-        responses=documented([400, *refusals]) | {200: {"content": {_METRICS_TYPE: {}}}},
+        responses=documented([400, *guard.statuses]) | {200: {"content": {_METRICS_TYPE: {}}}},
     )
     async def metrics() -> Response:
         """Return counts for Prometheus."""
@@ -127,15 +119,10 @@ def read_routes(service: Service, tokens: Tokens) -> APIRouter:
     return router
 
 
-def write_routes(service: Service, tokens: Tokens) -> APIRouter:
-    """Return what only those with the token for writing may do."""
-
-    async def check_writer(credentials: Credentials) -> None:
-        if not tokens.may_write(credentials.credentials if credentials else None):
-            raise _unauthorized("changing the collection")
-
-    router = APIRouter(tags=["write"], dependencies=[Depends(check_writer)])
-    usual = documented([400, 401, 429, 500, 503])
+def write_routes(service: Service, guard: Guard) -> APIRouter:
+    """Return what changes the collection."""
+    router = APIRouter(tags=["write"], dependencies=guard.dependencies)
+    usual = documented([400, 429, 500, 503, *guard.statuses])
 
     @router.post(
         "/items",

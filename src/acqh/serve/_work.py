@@ -30,7 +30,6 @@ class Crew:
 
     def __init__(self, collection: Collection, n_threads: int) -> None:
         self.collection = collection
-        warm_up(collection)
         self._pool = ThreadPoolExecutor(n_threads, thread_name_prefix="acqh-serve")
         together = Barrier(n_threads)
 
@@ -38,8 +37,13 @@ class Crew:
             together.wait()
             next(iter(collection), None)
 
-        for touched in [self._pool.submit(touch) for _ in range(n_threads)]:
-            touched.result()
+        try:
+            warm_up(collection)
+            for touched in [self._pool.submit(touch) for _ in range(n_threads)]:
+                touched.result()
+        except BaseException:
+            self.close()
+            raise
 
     def submit(self, work: Callable[[Collection], T]) -> "Future[T]":
         """Have a thread do some work as soon as one is free."""

@@ -1,0 +1,48 @@
+"""Who may use a route: what FastAPI checks before it, and what OpenAPI says of that."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from fastapi import Depends
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from acqh.serve._problems import ProblemError
+from acqh.serve._tokens import Tokens
+
+_BEARER = HTTPBearer(auto_error=False, description="The token in the file given to acqh serve.")
+Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What stands before routes: dependencies, and the statuses with which they refuse."""
+
+    dependencies: list[Any] = field(default_factory=list)
+    statuses: list[int] = field(default_factory=list)
+
+
+def reading(tokens: Tokens) -> Guard:
+    """Return what stands before routes that read: nothing, where no token guards them."""
+    if not tokens.guards_reading:
+        return Guard()
+
+    async def check(credentials: Credentials) -> None:
+        if not tokens.may_read(credentials.credentials if credentials else None):
+            raise _unauthorized("reading")
+
+    return Guard([Depends(check)], [401])
+
+
+def writing(tokens: Tokens) -> Guard:
+    """Return what stands before routes that change the collection."""
+
+    async def check(credentials: Credentials) -> None:
+        if not tokens.may_write(credentials.credentials if credentials else None):
+            raise _unauthorized("changing the collection")
+
+    return Guard([Depends(check)], [401])
+
+
+def _unauthorized(what: str) -> ProblemError:
+    detail = f"{what} needs a token; send it as 'Authorization: Bearer TOKEN'"
+    return ProblemError(401, detail, {"WWW-Authenticate": "Bearer"})
