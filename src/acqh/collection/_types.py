@@ -134,7 +134,7 @@ class Answer:
     n_items : int
         Items in the collection.
     n_seen : int
-        Items that the search had to look at.
+        Items among which the search chose: all, or those that `where` allows.
     milliseconds : dict of str to float
         For "encode" (the query), "search" (the index) and "items" (reading what was found).
     explanation : Explanation or None
