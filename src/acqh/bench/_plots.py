@@ -96,9 +96,10 @@ def fair_plots(results: Results, comparison: Comparison) -> list[Plot]:
         comparison.runs,
         sorted({run.n_bytes for run in comparison.runs if run.n_bytes is not None}),
     )
-    middle = _MIDDLE_BYTES if _MIDDLE_BYTES in sizes else sizes[len(sizes) // 2]
+    has_middle = _MIDDLE_BYTES in sizes or not sizes
+    middle = _MIDDLE_BYTES if has_middle else sizes[len(sizes) // 2]
     at_middle = [run for run in runs if run.n_bytes in (None, middle)]
-    size = f"{middle} byte{'s' * (middle != 1)} an item"
+    size = f"{middle} byte{'s' * (middle != 1)} an item" if sizes else "any size"
     of = f"{comparison.title}; mean over seeds"
     return [
         Plot(
