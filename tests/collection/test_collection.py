@@ -84,3 +84,21 @@ def test_verify_finds_nothing_wrong_with_a_new_collection(collection, make_items
     assert "2 changes behind" in report.notes[0]
     collection.close()
     assert Collection.open(collection.path).verify().notes == ()
+
+
+@pytest.mark.parametrize("where", ["year=2003", "label=animal", ["label=animal", "year=2003"]])
+def test_restricted_searches_are_the_whole_ones_without_the_others(tmp_path, make_items, where):
+    # Of two of these conditions few items are left, which then are indexed by themselves.
+    items = make_items(150)
+    with Collection.build(items, tmp_path / "c.acqh") as collection:
+        for query in ({"text": "dog rose"}, {"item": "item3"}):
+            allowed = {hit.id for hit in collection.search(text="dog", k=150, where=where).hits}
+            every = collection.search(**query, k=150).hits
+            expected = [(hit.id, hit.score) for hit in every if hit.id in allowed]
+            for k in (3, 150):
+                found = collection.search(**query, k=k, where=where).hits
+                assert [(hit.id, hit.score) for hit in found] == expected[:k]
+        gone = expected[0][0]
+        collection.remove(gone)
+        found = collection.search(item="item3", k=150, where=where).hits
+        assert [(hit.id, hit.score) for hit in found] == expected[1:]

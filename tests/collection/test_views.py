@@ -30,7 +30,7 @@ def test_items_may_have_one_view_only(tmp_path, make_items):
     ]
     with Collection.build(items, tmp_path / "c.acqh") as collection:
         assert collection.stats().coded_by == {"labels+image": 30, "labels+text": 30}
-        hits = collection.search(text="dog cat", k=10).hits
+        hits = collection.search(text="dog cat", k=20).hits
         assert {hit.labels for hit in hits} == {("animal",)}
         assert {hit.has_thumbnail for hit in hits} == {True, False}
 

@@ -19,10 +19,10 @@ from acqh.collection._folder import (
     MODEL,
     read_facts,
     replacing,
-    size_on_disk,
 )
 from acqh.collection._search import Searcher
 from acqh.collection._stage import BuildSettings
+from acqh.collection._stats import collect_stats
 from acqh.collection._store import Store
 from acqh.collection._types import (
     AddReport,
@@ -227,13 +227,7 @@ class Collection:
         return self._store.ids()
 
     def __contains__(self, identifier: object) -> bool:
-        if not isinstance(identifier, str):
-            return False
-        try:
-            self._store.number_of(identifier)
-        except MissingItemError:
-            return False
-        return True
+        return isinstance(identifier, str) and self._store.has(identifier)
 
     @property
     def path(self) -> Path:
@@ -393,28 +387,7 @@ class Collection:
 
     def stats(self) -> CollectionStats:
         """Return facts about the collection."""
-        model, index = self._coder.model, self._cache.current()
-        n_labelled, n_thumbnails = self._store.counts()
-        return CollectionStats(
-            n_items=len(index),
-            n_labelled=n_labelled,
-            n_labels=len(self.labels()),
-            n_thumbnails=n_thumbnails,
-            bytes_per_item=index.bytes_per_item,
-            code_bytes=self._coder.code_bytes,
-            size_on_disk=size_on_disk(self._path),
-            encoders={v: repr(each) for v, each in self._facts.encoders.by_view.items()},
-            method=model.info.title,
-            n_components=model.n_components,
-            n_codebooks=model.n_codebooks,
-            n_trained=self._facts.n_trained,
-            trained_on=self._facts.trained_on,
-            coded_by=self._store.coded_by(),
-            n_skipped=self._facts.n_skipped,
-            generation=self.generation,
-            change=self.change,
-            version=self._facts.version,
-        )
+        return collect_stats(self._path, self._facts, self._store, self._coder, self._cache)
 
     def verify(self) -> CollectionReport:
         """Check every byte of the collection, and that its parts agree."""

@@ -3,6 +3,7 @@
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from os import PathLike
 from typing import Any
@@ -21,6 +22,8 @@ from acqh.index import CodeIndex
 
 # Selections of items kept, since pages ask for the same few labels again and again.
 _KEPT_SELECTIONS = 32
+# Where at most one item in so many is selected, the selection gets an index of its own.
+_SMALL_PART = 16
 # Items that other processes remove while a search runs make it start again, so many times.
 _MAX_TRIES = 8
 
@@ -33,7 +36,7 @@ class Searcher:
         self._encoders = encoders
         self._coder = coder
         self._cache = cache
-        self._selections: OrderedDict[tuple[Any, int], Ints] = OrderedDict()
+        self._selections: OrderedDict[tuple[Any, int], Selection] = OrderedDict()
         # The first search of a process loads compiled code; nobody should have to wait for that.
         nothing = np.zeros(coder.model.n_components, dtype=np.float32)
         _top(cache.current(), nothing, 1, None, None)
@@ -57,7 +60,7 @@ class Searcher:
         for _ in range(_MAX_TRIES):
             index = self._cache.current()
             selected = self._select(conditions)
-            numbers, scores = _top(index, query, k, selected, exclude)
+            numbers, scores = selected.top(index, query, k, exclude)
             searched = time.perf_counter()
             found = self._store.read(numbers)
             if len(found) == len(numbers):
@@ -69,7 +72,7 @@ class Searcher:
             for item, code in [found[number]]
         )
         times = _times(started, encoded, searched, time.perf_counter())
-        n_seen = len(index) if selected is None else len(selected)
+        n_seen = len(index) if selected.numbers is None else len(selected.numbers)
         explanation = _explain(index, query, hits) if explain else None
         return Answer(hits, len(index), n_seen, times, explanation)
 
@@ -118,18 +121,47 @@ class Searcher:
         matrix, present = describe(self._encoders.by_view[view], view, [raw])
         return self._coder.query(view, matrix) if present[0] else None
 
-    def _select(self, conditions: tuple[Condition, ...]) -> Ints | None:
-        """Return the numbers of the items that may be found, or None for all."""
+    def _select(self, conditions: tuple[Condition, ...]) -> "Selection":
+        """Return the items that may be found."""
         if not conditions:
-            return None
+            return Selection()
         key = (conditions, self._store.change)
         selected = self._selections.get(key)
         if selected is None:
-            selected = self._store.numbers_where(lambda c: select_numbers(c, conditions))
-            self._selections[key] = selected
+            numbers = self._store.numbers_where(lambda c: select_numbers(c, conditions))
+            index = None
+            if len(numbers) * _SMALL_PART <= len(self._cache.current()):
+                numbers, codes = self._store.codes_of(numbers, self._coder.code_bytes)
+                index = CodeIndex(self._coder.model.codebooks_).add(codes, ids=numbers)
+            selected = self._selections[key] = Selection(numbers, index)
             while len(self._selections) > _KEPT_SELECTIONS:
                 self._selections.popitem(last=False)
         return selected
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Items among which a search chooses.
+
+    Attributes
+    ----------
+    numbers : int64 (n_selected,) or None
+        None for all items.
+    index : CodeIndex or None
+        An index of these alone, where they are few: it gives the same scores in the same order,
+        and spares the large one picking them out for every search.
+    """
+
+    numbers: Ints | None = None
+    index: CodeIndex | None = None
+
+    def top(
+        self, whole: CodeIndex, query: Floats, k: int, exclude: int | None
+    ) -> tuple[list[int], list[float]]:
+        """Return numbers and scores of the best items, without the one that is excluded."""
+        if self.index is not None:
+            return _top(self.index, query, k, None, exclude)
+        return _top(whole, query, k, self.numbers, exclude)
 
 
 def _check_weights(given: Mapping[str, Any], weights: Mapping[str, float]) -> None:

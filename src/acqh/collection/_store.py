@@ -95,14 +95,18 @@ class Store:
             last = found[-1][0]
             yield from (identifier for _, identifier in found)
 
+    def has(self, identifier: str) -> bool:
+        """Whether there is an item of this id."""
+        with self.connections.reading() as connection:
+            return find_number(connection, identifier) is not None
+
     def number_of(self, identifier: str) -> int:
         """Return the number of an item; raise MissingItemError where there is none."""
         with self.connections.reading() as connection:
-            found = connection.execute("SELECT number FROM items WHERE id = ?", (identifier,))
-            row = found.fetchone()
-        if row is None:
+            number = find_number(connection, identifier)
+        if number is None:
             raise MissingItemError(f"no item has the id {identifier!r}")
-        return int(row[0])
+        return number
 
     def thumbnail(self, identifier: str) -> bytes | None:
         """Return an item's small picture, or None where it has none."""
@@ -164,6 +168,21 @@ class Store:
             n_labelled = labelled.fetchone()[0]
             n_thumbnails = connection.execute("SELECT count(*) FROM thumbnails").fetchone()[0]
         return int(n_labelled), int(n_thumbnails)
+
+    def codes_of(self, numbers: Ints, code_bytes: int) -> tuple[Ints, Array]:
+        """Return the codes of items, and the numbers of those that are still there."""
+        found: list[tuple[int, bytes]] = []
+        with self.connections.reading() as connection:
+            for start in range(0, len(numbers), _MAX_PARAMETERS):
+                part = numbers[start : start + _MAX_PARAMETERS].tolist()
+                marks = ", ".join("?" * len(part))
+                found += connection.execute(
+                    f"SELECT number, code FROM items WHERE number IN ({marks}) ORDER BY number",  # noqa: S608
+                    part,
+                )
+        codes = np.frombuffer(b"".join(code for _, code in found), dtype=np.uint8)
+        there = np.array([number for number, _ in found], dtype=np.int64)
+        return there, codes.reshape(len(there), code_bytes)
 
     def changes_since(self, change: int, code_bytes: int) -> tuple[int, Ints, Array, Ints]:
         """Return what an index that holds all changes up to one must do to hold all.
