@@ -29,9 +29,9 @@ def bench_folder(tmp_path_factory):
     variants = tuple(make_variant(label) for label in labels)
     grid = Grid(variants, (8, 32), ("labelled", "unlabelled"), (0, 1), n_threads=1)
     sources = [open_data(str(data_file))]
-    of_paper = paper_plan(sources, replace(grid, seeds=(0,)))
+    of_paper = paper_plan(sources, replace(grid, seeds=(0,), lengths=(32,)))
     # Some points of each study are enough.
-    kept = [cell for i, cell in enumerate(of_paper) if "paper-map" in cell.experiments or not i % 3]
+    kept = [cell for i, cell in enumerate(of_paper) if "paper-map" in cell.experiments or not i % 4]
     cells = merge_cells([*fair_plan(sources, grid), *kept])
     bench = Workbench(WorkerSettings(1, {"tiny": str(data_file)}))
     store = Store(folder / "results")

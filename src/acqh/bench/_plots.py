@@ -92,10 +92,8 @@ def fair_plots(results: Results, comparison: Comparison) -> list[Plot]:
     -------
     list of Plot
     """
-    runs, sizes = (
-        comparison.runs,
-        sorted({run.n_bytes for run in comparison.runs if run.n_bytes is not None}),
-    )
+    runs = comparison.runs
+    sizes = sorted({run.n_bytes for run in runs if run.n_bytes is not None})
     has_middle = _MIDDLE_BYTES in sizes or not sizes
     middle = _MIDDLE_BYTES if has_middle else sizes[len(sizes) // 2]
     at_middle = [run for run in runs if run.n_bytes in (None, middle)]
