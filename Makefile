@@ -14,7 +14,7 @@ $(BIN)/python:
 	$(PIP) install --constraint constraints.txt --upgrade pip
 
 $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) '.[images]'
+	$(INSTALL) '.[images,serve]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
@@ -25,8 +25,8 @@ $(VENV)/.bench: $(VENV)/.dev
 	$(PIP) install --constraint constraints.txt --group bench
 	@touch $@
 
-demo: $(VENV)/.demo  ## fit, evaluate and print the table of the embedded emoji set
-	$(BIN)/acqh demo --no-serve
+demo: $(VENV)/.demo  ## the embedded emoji set: its table, then, on a terminal, its search page
+	$(BIN)/acqh demo
 
 test: $(VENV)/.dev  ## all tests and doctests
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal

@@ -37,8 +37,8 @@ def test_datasets_lists_all_and_says_what_is_missing(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_demo_prints_both_directions_and_both_protocols():
-    done = run("demo", "--no-serve", "--json")
+def test_the_demo_prints_both_directions_and_both_protocols_and_ends(tmp_path):
+    done = run("demo", "--json", XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
     assert {row["protocol"] for row in rows} == {"labelled", "unlabelled"}
@@ -47,6 +47,9 @@ def test_the_demo_prints_both_directions_and_both_protocols():
     for row in rows:
         # Chance is 0.13.
         assert row["map_all"] > (0.65 if row["protocol"] == "labelled" else 0.4)
+    with acqh.load(tmp_path / "acqh" / "emoji.acqh") as collection:
+        found = collection.search(text="red flower", k=8).hits
+    assert {hit.labels for hit in found} == {("Animals & Nature", "plant-flower")}
 
 
 def test_verify_tells_whole_bundles_from_damaged_ones(tmp_path):

@@ -1,34 +1,65 @@
-"""``acqh demo``: the embedded emoji set, from pictures and names to a table."""
+"""``acqh demo``: the embedded emoji set, from pictures and names to a table and a search page."""
 
+import os
+import shlex
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from acqh.cli._collections import reporting
+from acqh.cli._emoji import cache_folder, emoji_collection
 from acqh.cli._output import JsonOption, print_json, print_table, progress
+from acqh.cli._serve import serve as serve_collection
 
 
 def demo(
     serve: Annotated[
-        bool, typer.Option("--serve/--no-serve", help="Open the search page afterwards.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--serve/--no-serve",
+            help="Serve the search page afterwards, until Ctrl-C. By default on a terminal, but "
+            "not where CI is set or JSON is printed.",
+        ),
+    ] = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the page; 0 takes a free one.")
+    ] = 0,
+    cache_dir: Annotated[
+        Path | None,
+        typer.Option(help="Folder to keep the collection in; by default the user's cache."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit and evaluate on the embedded emoji set; print the table."""
+    """Build, evaluate and serve the embedded emoji set: a table, then a search page."""
+    with reporting() as say:
+        collection = emoji_collection(cache_dir or cache_folder(), say)
+    data, rows, seconds = _evaluated(seed)
+    if as_json:
+        print_json([asdict(row) for row in rows])
+    else:
+        _print(data, rows, seconds)
+    if serve is None:
+        serve = sys.stdout.isatty() and not os.environ.get("CI") and not as_json
     if serve:
-        raise typer.BadParameter("the search page is not part of this version; use --no-serve")
+        serve_collection(collection, port=port)
+    elif not as_json:
+        print(f"\nThe search page of these emoji: acqh serve {shlex.quote(str(collection))}")
+
+
+def _evaluated(seed: int) -> tuple[Any, list[Any], float]:
+    """Return the data, the rows of the table, and the seconds they took."""
     started = time.perf_counter()
     with progress() as bar:
         task = bar.add_task("loading pictures", total=None)
         data = _emoji_with_features(lambda text: bar.update(task, description=text))
         rows = list(_evaluate(data, seed, lambda text: bar.update(task, description=text)))
-    if as_json:
-        print_json([asdict(row) for row in rows])
-        return
-    _print(data, rows, time.perf_counter() - started)
+    return data, rows, time.perf_counter() - started
 
 
 def _emoji_with_features(say: Any) -> Any:

@@ -14,7 +14,7 @@ const TYPING_PAUSE = 140; // milliseconds without a key before a search
 const HOVER_PAUSE = 90; // so that the panel stays while the mouse crosses other hits
 const SPEAKING_PAUSE = 700; // so that a screen reader is not interrupted by each key
 const LOOK_EVERY = 15_000; // milliseconds between looks whether the collection was built anew
-const LABEL_CHIPS = 8;
+const LABEL_CHIPS = 7; // the others are in a list
 
 const page = Object.fromEntries([...document.querySelectorAll("[id]")].map((each) => [each.id, each]));
 

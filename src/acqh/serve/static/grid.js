@@ -35,7 +35,7 @@ function update(element, hit, index, address) {
   link.tabIndex = index === 0 ? 0 : -1;
   link.dataset.position = index;
   link.dataset.id = hit.id;
-  link.title = hit.text;
+  link.title = [hit.text, hit.labels.join(", ")].filter(Boolean).join("\n");
   link.querySelector(".score").textContent = signed(hit.score);
   const labels = hit.labels.length ? `, ${hit.labels.join(", ")}` : "";
   const name = `${hit.text || hit.id}${labels}, score ${hit.score.toFixed(3)}: find more like this`;

@@ -17,7 +17,7 @@ export function fillPanel(body, answer, position, show) {
   if (explanation && hits.length) {
     parts.push(
       step("The query becomes a vector", vectorText(explanation), vector(explanation.query)),
-      step("A hit’s bytes look its score up", tableText(explanation), which(hits, position, show), lookup(answer, position)),
+      step("A hit’s bytes point into tables", tableText(explanation), which(hits, position, show), lookup(answer, position)),
     );
   }
   const focused = document.activeElement?.id;
@@ -81,7 +81,7 @@ function picture(width, height, name, ...children) {
 
 function tableText({ tables }) {
   const [n, size] = [tables.length, tables[0].length];
-  return `One table for each of ${n} codebooks: how well the query goes with each of its ${size} words. A byte of the hit names a word; their entries add up.`;
+  return `One table for each of ${n} codebooks: how well the query goes with each of its ${size} words. Each byte of the hit names a word; their entries add up.`;
 }
 
 function palette() {
