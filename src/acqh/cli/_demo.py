@@ -49,7 +49,10 @@ def demo(
     if serve:
         serve_collection(collection, port=port)
     elif not as_json:
-        print(f"\nThe search page of these emoji: acqh serve {shlex.quote(str(collection))}")
+        # By the name it was called by: in a virtual environment it may not be on the PATH.
+        program = sys.argv[0] if Path(sys.argv[0]).stem == "acqh" else "acqh"
+        command = shlex.join([program, "serve", str(collection)])
+        print(f"\nThe search page of these emoji: {command}")
 
 
 def _evaluated(seed: int) -> tuple[Any, list[Any], float]:

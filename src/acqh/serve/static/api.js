@@ -17,6 +17,11 @@ export function keepToken(token) {
   sessionStorage.setItem(TOKEN, token);
 }
 
+/** Whether a token is kept, right or wrong. */
+export function hasToken() {
+  return Boolean(sessionStorage.getItem(TOKEN));
+}
+
 function headers() {
   const token = sessionStorage.getItem(TOKEN);
   return token ? { Authorization: `Bearer ${token}` } : {};
@@ -90,7 +95,7 @@ export async function search(query, picture, signal) {
  * the image gets an address of its own, given back as soon as it has been drawn.
  */
 export async function showPicture(image, address) {
-  if (!sessionStorage.getItem(TOKEN)) {
+  if (!hasToken()) {
     image.src = address;
     return;
   }

@@ -79,8 +79,9 @@ async function find(signal) {
   }
   let asked = query;
   if (!asks(query)) {
-    if (!query.labels.length) {
-      start ??= facts.encoders.text ? await findStart(labels, signal) : { hits: [], phrases: [] };
+    const { text } = facts.encoders;
+    if (!query.labels.length || !text) {
+      start ??= text ? await findStart(labels, signal) : { hits: [], phrases: [] };
       return null;
     }
     // A label alone: its items, those first that its name describes best.
@@ -243,11 +244,15 @@ function showProblem(problem, again) {
   page.token.hidden = problem.status !== 401;
   page.problem.hidden = problem.status === 401;
   page["problem-title"].textContent = problem.title;
-  page["problem-detail"].textContent = problem.message;
-  page.again.hidden = problem.retryAfter === null;
+  const soon = problem.retryAfter === null ? "" : ` Asking again in ${problem.retryAfter} s.`;
+  page["problem-detail"].textContent = problem.message + soon;
+  page.again.hidden = !soon;
   document.body.classList.toggle("failing", !page.problem.hidden);
-  if (problem.status === 401) page["token-text"].focus();
-  if (problem.retryAfter !== null) later("retry", 1000 * problem.retryAfter, again);
+  if (problem.status === 401) {
+    page["token-why"].textContent = api.hasToken() ? "That is not the token." : "A token guards this collection.";
+    page["token-text"].focus();
+  }
+  if (soon) later("retry", 1000 * problem.retryAfter, again);
 }
 
 function hideProblem() {

@@ -36,7 +36,8 @@ export function whyEmpty(query, answer, facts) {
     if (!text && !image) {
       return ["This collection was built from features.", "It can be searched by item: add ?item=ID to the address."];
     }
-    return ["Nothing is asked for yet.", text ? "Type words, or drop a picture." : "Drop, paste or choose a picture."];
+    const ways = [text && "type words", image && "drop, paste or choose a picture"].filter(Boolean).join(", or ");
+    return ["Nothing is asked for yet.", `${ways[0].toUpperCase()}${ways.slice(1)}.`];
   }
   if (query.labels.length && !answer.n_seen) {
     return ["No item has all of these labels.", query.labels.join(", ")];
