@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh.index import _kernels, _twins
+from acqh.index import CodeIndex, _kernels, _twins
 from acqh.index._ids import NumberIds, TextIds
 from acqh.index._search import _kernels as search_kernels
 from acqh.index._segment import CodeSegment
@@ -97,13 +97,26 @@ def test_search_runs_agrees_with_scoring_every_allowed_row(seed, k, grouped, fir
     keys = np.empty((2, 2 * k + 1), dtype=np.uint64)
     counts = np.zeros(2, dtype=np.int64)
     worsts = np.full(2, search_kernels.NO_KEY)
+    scored = np.zeros(2, dtype=np.int64)
     bits = np.packbits(allowed, bitorder="little")
     bits.setflags(write=False)
     search_kernels.search_runs(
-        tables, tops, scales, segment.runs, (first_row, bits), k, keys, counts, worsts
+        tables, tops, scales, segment.runs, (first_row, bits), k, keys, counts, worsts, scored
     )
+    assert scored.min() >= 1
     scores = _twins.score_codes(_twins.fill_tables(words, queries), codes)
     for found, count, one in zip(keys, counts, scores, strict=True):
         best = np.flatnonzero(allowed)[_twins.best_rows(one[allowed], k)]
         rows = (np.sort(found[:count]) & np.uint64(2**32 - 1)).astype(np.int64) - first_row
         np.testing.assert_array_equal(rows, best)
+
+
+def test_few_of_many_clustered_codes_are_scored():
+    rng = np.random.default_rng(0)
+    words = (rng.standard_normal((4, 64, 8)) * np.array([8, 4, 2, 1])[:, None, None]).astype("f4")
+    codes = rng.integers(64, size=(20_000, 4)).astype(np.uint8)
+    index = CodeIndex(words).add(codes)
+    found = index.search(rng.standard_normal((5, 8)), 10)
+    assert found.scored.shape == (5,)
+    assert found.scored.min() >= 10
+    assert found.scored.max() < 2_000

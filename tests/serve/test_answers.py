@@ -31,6 +31,7 @@ def same(answer, expected):
         assert bytes(hit["code"]) == wanted.code
     assert answer["n_items"] == expected.n_items
     assert answer["n_seen"] == expected.n_seen
+    assert answer["n_candidates"] == expected.n_candidates
     return True
 
 

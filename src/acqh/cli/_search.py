@@ -49,7 +49,13 @@ def search(
 def _as_json(answer: Any) -> dict[str, Any]:
     hits = [{**asdict(hit), "code": list(hit.code)} for hit in answer.hits]
     times = {name: round(value, 3) for name, value in answer.milliseconds.items()}
-    return {"hits": hits, "n_items": answer.n_items, "n_seen": answer.n_seen, "milliseconds": times}
+    return {
+        "hits": hits,
+        "n_items": answer.n_items,
+        "n_candidates": answer.n_candidates,
+        "n_seen": answer.n_seen,
+        "milliseconds": times,
+    }
 
 
 def _print(answer: Any) -> None:
@@ -70,7 +76,8 @@ def _print(answer: Any) -> None:
     ]
     times = answer.milliseconds
     caption = (
-        f"{answer.n_items:,} items; {times['encode']:.1f} ms to describe the query, "
+        f"{answer.n_items:,} items, {answer.n_seen:,} codes looked at; "
+        f"{times['encode']:.1f} ms to describe the query, "
         f"{times['search']:.2f} ms to search, {times['items']:.1f} ms to read what was found"
     )
     print_table("Hits", ["rank", "score", "id", "labels", "text"], rows, caption=caption)

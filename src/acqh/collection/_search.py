@@ -56,11 +56,11 @@ class Searcher:
         query, exclude = self._query(given, weights)
         encoded = time.perf_counter()
         if query is None:
-            return Answer((), len(self._cache.current()), 0, _times(started, encoded))
+            return Answer((), len(self._cache.current()), 0, 0, _times(started, encoded))
         for _ in range(_MAX_TRIES):
             index = self._cache.current()
             selected = self._select(conditions)
-            numbers, scores = selected.top(index, query, k, exclude)
+            numbers, scores, n_seen = selected.top(index, query, k, exclude)
             searched = time.perf_counter()
             found = self._store.read(numbers)
             if len(found) == len(numbers):
@@ -72,9 +72,9 @@ class Searcher:
             for item, code in [found[number]]
         )
         times = _times(started, encoded, searched, time.perf_counter())
-        n_seen = len(index) if selected.numbers is None else len(selected.numbers)
+        n_candidates = len(index) if selected.numbers is None else len(selected.numbers)
         explanation = _explain(index, query, hits) if explain else None
-        return Answer(hits, len(index), n_seen, times, explanation)
+        return Answer(hits, len(index), n_candidates, n_seen, times, explanation)
 
     def _query(
         self, given: Mapping[str, Any], weights: Mapping[str, float]
@@ -157,8 +157,8 @@ class Selection:
 
     def top(
         self, whole: CodeIndex, query: Floats, k: int, exclude: int | None
-    ) -> tuple[list[int], list[float]]:
-        """Return numbers and scores of the best items, without the one that is excluded."""
+    ) -> tuple[list[int], list[float], int]:
+        """Return numbers and scores of the best items but one, and how many codes were scored."""
         if self.index is not None:
             return _top(self.index, query, k, None, exclude)
         return _top(whole, query, k, self.numbers, exclude)
@@ -174,10 +174,10 @@ def _check_weights(given: Mapping[str, Any], weights: Mapping[str, float]) -> No
 
 def _top(
     index: CodeIndex, query: Floats, k: int, selected: Ints | None, exclude: int | None
-) -> tuple[list[int], list[float]]:
-    """Return numbers and scores of the best items, without the one that is excluded."""
+) -> tuple[list[int], list[float], int]:
+    """Return numbers and scores of the best items but one, and how many codes were scored."""
     if len(index) == 0:
-        return [], []
+        return [], [], 0
     wanted = k if exclude is None else k + 1
     result = index.search(query[np.newaxis], min(wanted, len(index)), filter=selected, n_threads=1)
     n_found = int(result.counts[0])
@@ -186,7 +186,8 @@ def _top(
         for number, score in zip(result.ids[0, :n_found], result.scores[0, :n_found], strict=True)
         if number != exclude
     ][:k]
-    return [number for number, _ in pairs], [score for _, score in pairs]
+    numbers, scores = [number for number, _ in pairs], [score for _, score in pairs]
+    return numbers, scores, int(result.scored[0])
 
 
 def _explain(index: CodeIndex, query: Floats, hits: Sequence[Hit]) -> Explanation:

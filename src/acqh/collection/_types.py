@@ -133,8 +133,10 @@ class Answer:
         Best first.
     n_items : int
         Items in the collection.
-    n_seen : int
+    n_candidates : int
         Items among which the search chose: all, or those that `where` allows.
+    n_seen : int
+        Codes that the search had to score to be sure; items that share a code count once.
     milliseconds : dict of str to float
         For "encode" (the query), "search" (the index) and "items" (reading what was found).
     explanation : Explanation or None
@@ -142,6 +144,7 @@ class Answer:
 
     hits: tuple[Hit, ...]
     n_items: int
+    n_candidates: int
     n_seen: int
     milliseconds: dict[str, float]
     explanation: Explanation | None = None

@@ -111,7 +111,7 @@ class CodeIndex(BaseIndex[CodeSegment]):
         snapshot = self._snapshot
         targets = _targets(snapshot, filter)
         top = search_targets(self._words, targets, queries, k, len(snapshot), n_threads)
-        return SearchResult(snapshot.take_ids(top.rows), top.scores, top.counts)
+        return SearchResult(snapshot.take_ids(top.rows), top.scores, top.counts, top.scored)
 
     def reconstruct(self, identifier: Any) -> Floats:
         """Return the vector an item stands for, the sum of its words: (n_components,) float32.

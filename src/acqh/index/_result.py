@@ -17,8 +17,11 @@ class SearchResult:
         Falling; minus infinity where there are fewer than k items.
     counts : (n_queries,) int64
         How many items were found, from the left.
+    scored : (n_queries,) int64
+        How many codes the search had to score; where items share codes, each code counts once.
     """
 
     ids: Array
     scores: Floats
     counts: Ints
+    scored: Ints

@@ -53,6 +53,7 @@ def answer_schema(
     return schemas.SearchAnswer(
         hits=[hit_schema(hit) for hit in answer.hits],
         n_items=answer.n_items,
+        n_candidates=answer.n_candidates,
         n_seen=answer.n_seen,
         bytes_per_item=bytes_per_item,
         milliseconds=schemas.Milliseconds(**answer.milliseconds, total=total_ms),

@@ -156,7 +156,8 @@ class SearchAnswer(BaseModel):
 
     hits: list[Hit]
     n_items: int = Field(description="Items in the collection.")
-    n_seen: int = Field(description="Items that the search had to look at.")
+    n_candidates: int = Field(description="Items that the filter leaves to choose from.")
+    n_seen: int = Field(description="Codes that were scored; items of one code count once.")
     bytes_per_item: float
     milliseconds: Milliseconds
     explanation: Explanation | None

@@ -111,7 +111,7 @@ class HammingIndex(BaseIndex[HammingSegment]):
         targets = _targets(snapshot, filter)
         search = search_real if is_real else search_bits
         top = search(targets, queries, k, self._n_bits, len(snapshot), n_threads)
-        return SearchResult(snapshot.take_ids(top.rows), top.scores, top.counts)
+        return SearchResult(snapshot.take_ids(top.rows), top.scores, top.counts, top.scored)
 
     def distances(self, scores: Floats) -> Ints:
         """Return the Hamming distances of scores that a search with packed bits gave.

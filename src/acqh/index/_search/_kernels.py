@@ -260,14 +260,14 @@ def _tail_score(tables: Array, tails: Array, entry: Any, score: Any) -> Any:
 
 @njit(**_COMPILE)
 def _best_entry(query: Query, heads: Heads, rest: Any) -> Any:
-    """Return an entry of the highest score, that score, and whether another entry has it too."""
+    """Return an entry of the highest score, that score, if it is tied, and how many were scored."""
     runs = query.runs
     starts, tails = runs.starts, runs.tails
     tables = query.table[runs.digits_a + runs.digits_b :]
     order_a, values_a, bounds_a = heads.order_a, heads.values_a, heads.bounds_a
     order_b, bounds_b = heads.order_b, heads.bounds_b
     n_b = order_b.shape[0]
-    best, highest, tied = _NO_ENTRY, _LOWEST, False
+    best, highest, tied, seen = _NO_ENTRY, _LOWEST, False, np.int64(0)
     for place in range(order_a.shape[0]):
         if bounds_a[place] + bounds_b[0] < highest - rest:
             break
@@ -277,13 +277,15 @@ def _best_entry(query: Query, heads: Heads, rest: Any) -> Any:
                 break
             b = order_b[next_b]
             run = np.uint64(a) * np.uint64(n_b) + np.uint64(b)
+            start, stop = np.uint64(starts[run]), np.uint64(starts[run + _ONE])
+            seen += np.int64(stop - start)
             head = _head_score(query.table, runs, values_a[a], b)
-            for entry in range(np.uint64(starts[run]), np.uint64(starts[run + _ONE])):
+            for entry in range(start, stop):
                 score = _tail_score(tables, tails, entry, head)
                 if score >= highest:
                     tied = score == highest
                     best, highest = entry, score
-    return best, highest, tied
+    return best, highest, tied, seen
 
 
 @njit(**_COMPILE)
@@ -337,18 +339,21 @@ def _visit_above(
 
 @njit(**_COMPILE)
 def _search_one(query: Query, heads: Heads, rest: Any, count: Any, worst: Any) -> Any:
-    """Visit runs in waves of falling head score until no other run can hold one of the best."""
+    """Visit runs in waves of falling head score until no other run can hold one of the best.
+
+    Returns how many keys there are, the worst of them, and how many codes were scored.
+    """
     plain = query.k * PLAIN_PASS_PART > query.runs.n_rows
     _order_heads(heads, plain)
-    done, last_wave = _NO_ENTRY, N_WAVES
+    done, last_wave, scored = _NO_ENTRY, N_WAVES, np.int64(0)
     if query.runs.gap_starts.shape[0] > 0 and not plain:
         # The rows of the best code alone may be enough, and then they leave little to look at.
-        done, score, tied = _best_entry(query, heads, rest)
+        done, score, tied, scored = _best_entry(query, heads, rest)
         if done != _NO_ENTRY:
             count, worst = _visit_rows(query, done, score, count, worst)
         if worst != NO_KEY:
             if count == query.k and not tied and key_score(worst) >= score:
-                return count, worst
+                return count, worst, scored
             last_wave = 0
     best = heads.bounds_a[0] + heads.bounds_b[0]
     spread = best - heads.values_a[heads.order_a[-1]] - heads.values_b[heads.order_b[-1]]
@@ -358,6 +363,7 @@ def _search_one(query: Query, heads: Heads, rest: Any, count: Any, worst: Any) -
         if wave <= last_wave and not plain:
             floor = best - spread * np.float32(wave / N_WAVES)
         count, worst, looked_at = _visit_above(query, heads, floor, rest, done, count, worst)
+        scored += looked_at
         if count >= query.k:
             count, worst = query.k, keep_best(query.keys, count, query.k)
         if floor == _LOWEST or key_score(worst) - rest >= floor:
@@ -369,7 +375,7 @@ def _search_one(query: Query, heads: Heads, rest: Any, count: Any, worst: Any) -
             count, worst = _forget_rows(query, count), worst + _ONE
             done = _NO_ENTRY
             _order_heads(heads, plain)
-    return count, worst
+    return count, worst, scored
 
 
 @njit(**_COMPILE)
@@ -383,6 +389,7 @@ def search_runs(
     keys: Array,
     counts: Array,
     worsts: Array,
+    scored: Array,
 ) -> None:
     """Add what one segment holds of each query's k best.
 
@@ -402,6 +409,8 @@ def search_runs(
         How many keys each query has, at most k.
     worsts : (n_queries,) uint64
         A key that each query's k-th best is known not to exceed; `NO_KEY` at first.
+    scored : (n_queries,) int64
+        Raised by how many codes were scored.
     """
     size = runs.codebook_size
     first_row, allowed = rows
@@ -414,4 +423,5 @@ def search_runs(
         _fill_head(tables[i], 0, runs.digits_a, size, heads.values_a)
         _fill_head(tables[i], runs.digits_a, runs.digits_b, size, heads.values_b)
         query = Query(tables[i], runs, allowed, first_row, k, keys[i])
-        counts[i], worsts[i] = _search_one(query, heads, rest, counts[i], worsts[i])
+        counts[i], worsts[i], seen = _search_one(query, heads, rest, counts[i], worsts[i])
+        scored[i] += seen

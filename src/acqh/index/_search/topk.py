@@ -49,11 +49,14 @@ class TopRows(NamedTuple):
     scores : (n_queries, k) float32
         Minus infinity where there are fewer than k.
     counts : (n_queries,) int64
+    scored : (n_queries,) int64
+        How many codes were scored.
     """
 
     rows: Ints
     scores: Floats
     counts: Ints
+    scored: Ints
 
     @classmethod
     def none(cls, n_queries: int, k: int) -> "TopRows":
@@ -62,11 +65,13 @@ class TopRows(NamedTuple):
             np.full((n_queries, k), -1, dtype=np.int64),
             np.full((n_queries, k), -np.inf, dtype=np.float32),
             np.zeros(n_queries, dtype=np.int64),
+            np.zeros(n_queries, dtype=np.int64),
         )
 
     def part(self, queries: slice) -> "TopRows":
         """Return views for some of the queries."""
-        return TopRows(self.rows[queries], self.scores[queries], self.counts[queries])
+        rows, scores, counts, scored = self
+        return TopRows(rows[queries], scores[queries], counts[queries], scored[queries])
 
 
 def search_targets(
@@ -104,7 +109,7 @@ def search_targets(
         worsts = np.full(n_queries, NO_KEY)
         for runs, first_row, allowed in targets:
             rows = (first_row, allowed)
-            search_runs(tables, tops, scales, runs, rows, k, keys, mine.counts, worsts)
+            search_runs(tables, tops, scales, runs, rows, k, keys, mine.counts, worsts, mine.scored)
         unpack_keys(keys, mine, k)
 
     # Tables have single precision, two entries to a number.

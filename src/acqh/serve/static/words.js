@@ -18,10 +18,10 @@ export function titleOf(query, item) {
 }
 
 /** The answer in a line. */
-export function summaryOf(query, item, { hits, n_seen }) {
+export function summaryOf(query, item, { hits, n_candidates }) {
   if (!hits.length) return "Nothing found";
-  const isAll = hits.length >= n_seen;
-  const best = isAll ? several(hits.length, "item") : `Best ${hits.length} of ${several(n_seen, "item")}`;
+  const isAll = hits.length >= n_candidates;
+  const best = isAll ? several(hits.length, "item") : `Best ${hits.length} of ${several(n_candidates, "item")}`;
   const where = query.labels.length ? ` with ${query.labels.join(" and ")}` : "";
   return `${best}${where}${asks(query) ? ` for ${titleOf(query, item)}` : ""}`;
 }
@@ -39,7 +39,7 @@ export function whyEmpty(query, answer, facts) {
     const ways = [text && "type words", image && "drop, paste or choose a picture"].filter(Boolean).join(", or ");
     return ["Nothing is asked for yet.", `${ways[0].toUpperCase()}${ways.slice(1)}.`];
   }
-  if (query.labels.length && !answer.n_seen) {
+  if (query.labels.length && !answer.n_candidates) {
     return ["No item has all of these labels.", query.labels.join(", ")];
   }
   const words = query.text.trim() || query.labels.join(", ");
