@@ -42,6 +42,7 @@ def test_a_hundred_killed_writers_lose_nothing_acknowledged(tmp_path):
 
 
 @POSIX
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_collection_whole(tmp_path):
     if shutil.which("unshare") is None:
         pytest.skip("needs unshare(1) to mount a small disk")
@@ -51,6 +52,7 @@ def test_a_full_disk_leaves_the_collection_whole(tmp_path):
 
 
 @POSIX
+@pytest.mark.slow
 def test_processes_that_add_at_once_wait_for_each_other(tmp_path):
     assert run(*PROGRAM, "together", str(tmp_path)) == {"n_items": 12 + 45}
 
