@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from playwright.sync_api import expect
@@ -314,6 +315,21 @@ def test_a_guarded_collection_asks_for_its_token(built, start, visit, token_file
         expect(hits(page)).to_have_count(24)
         expect(page.locator("#token")).to_be_hidden()
         page.wait_for_function("document.querySelector('#hits img').naturalWidth > 0")
+
+
+def test_a_collection_without_texts_is_searched_by_pictures(
+    tmp_path, start, visit, rebuild, make_items, make_picture
+):
+    pictures = [replace(item, text="") for item in make_items(n_rounds=1) if item.image]
+    with start(rebuild(tmp_path / "pictures.acqh", pictures)) as client:
+        page = visit(client, "/?label=sea")
+        expect(page.locator("#empty")).to_contain_text("Drop, paste or choose a picture.")
+        expect(page.locator("#text")).to_be_disabled()
+        file = {"name": "a.png", "mimeType": "image/png", "buffer": make_picture((20, 60, 220))}
+        page.locator("#file").set_input_files(file)
+        expect(page.locator("#summary")).to_have_text("4 items with sea for a.png")
+        hits(page).first.click()
+        expect(page.locator("#summary")).to_contain_text("3 items with sea for more like sea-0-")
 
 
 def test_nothing_sticks_out_at_the_width_of_a_phone(client, visit):

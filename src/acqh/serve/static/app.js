@@ -221,10 +221,11 @@ function drawEmpty(found, hits) {
 }
 
 function drawPanel() {
+  const isShown = !page.how.hidden && page.how.open;
   for (const link of page.hits.querySelectorAll("a")) {
-    link.classList.toggle("explained", page.how.open && Number(link.dataset.position) === explained);
+    link.classList.toggle("explained", isShown && Number(link.dataset.position) === explained);
   }
-  if (page.how.hidden || !page.how.open) return;
+  if (!isShown) return;
   fillPanel(page["how-body"], answer, explained, (position) => {
     explained = position;
     drawPanel();

@@ -20,7 +20,7 @@ export function titleOf(query, item) {
 /** The answer in a line. */
 export function summaryOf(query, item, { hits, n_candidates }) {
   if (!hits.length) return "Nothing found";
-  const isAll = hits.length >= n_candidates;
+  const isAll = hits.length + (query.item ? 1 : 0) >= n_candidates; // an item is not like itself
   const best = isAll ? several(hits.length, "item") : `Best ${hits.length} of ${several(n_candidates, "item")}`;
   const where = query.labels.length ? ` with ${query.labels.join(" and ")}` : "";
   return `${best}${where}${asks(query) ? ` for ${titleOf(query, item)}` : ""}`;
