@@ -202,7 +202,7 @@ def test_labels_filter_alone_together_and_say_when_nothing_is_left(client, visit
 def test_the_panel_shows_how_the_score_comes_about(client, visit):
     page = visit(client, "/?q=blue+sea")
     answer = client.post("/search", json={"text": "blue sea", "k": 24, "explain": True}).json()
-    expect(page.locator("#how-body dl")).to_contain_text("of 38 items looked at")
+    expect(page.locator("#how-body dl")).to_contain_text("codes looked at, of 38 items")
     expect(page.locator("#how-body svg.drawing rect")).to_have_count(4)
     for position in (0, 1):
         if position:

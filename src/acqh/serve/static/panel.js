@@ -1,6 +1,6 @@
 // "What happened": query -> vector -> tables -> bytes of a hit -> score.
 
-import { count, draw, make, milliseconds, signed } from "./dom.js";
+import { count, draw, make, milliseconds, several, signed } from "./dom.js";
 import { showPicture } from "./api.js";
 
 /**
@@ -36,10 +36,12 @@ function step(title, text, ...content) {
   return make("section", { className: "step" }, make("h3", {}, title), make("p", {}, text), ...content);
 }
 
-function figures({ n_seen, n_items, milliseconds: times, hits, bytes_per_item }) {
+function figures({ n_seen, n_candidates, milliseconds: times, hits, bytes_per_item }) {
   const bytes = hits.length ? hits[0].code.length : Math.round(bytes_per_item);
+  // A search may score a code twice, once to find a first bound; it was looked at all the same.
+  const looked = Math.min(n_seen, n_candidates);
   const entries = [
-    [count(n_seen), `of ${count(n_items)} items looked at`],
+    [count(looked), `codes looked at, of ${several(n_candidates, "item")}`],
     [milliseconds(times.search), `to search, ${milliseconds(times.total)} in all`],
     [`${bytes} bytes`, `a code, ${bytes_per_item.toFixed(1)} an item in memory`],
   ];
