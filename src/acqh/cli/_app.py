@@ -13,6 +13,7 @@ from acqh.cli import (
     _build,
     _datasets,
     _demo,
+    _fit,
     _remove,
     _report,
     _search,
@@ -31,6 +32,8 @@ app.command("bench")(_bench.bench)
 app.command("build")(_build.build)
 app.command("datasets")(_datasets.datasets)
 app.command("demo")(_demo.demo)
+app.command("encode")(_fit.encode)
+app.command("fit")(_fit.fit)
 app.command("remove")(_remove.remove)
 app.command("report")(_report.report)
 app.command("search")(_search.search)

@@ -410,7 +410,7 @@ def search_runs(
     worsts : (n_queries,) uint64
         A key that each query's k-th best is known not to exceed; `NO_KEY` at first.
     scored : (n_queries,) int64
-        Raised by how many codes were scored.
+        Raised by how many codes were looked at.
     """
     size = runs.codebook_size
     first_row, allowed = rows
@@ -424,4 +424,5 @@ def search_runs(
         _fill_head(tables[i], runs.digits_a, runs.digits_b, size, heads.values_b)
         query = Query(tables[i], runs, allowed, first_row, k, keys[i])
         counts[i], worsts[i], seen = _search_one(query, heads, rest, counts[i], worsts[i])
-        scored[i] += seen
+        # Some are scored twice, once to find the best code: they were looked at once.
+        scored[i] += min(seen, np.int64(runs.tails.shape[0]))

@@ -1,0 +1,132 @@
+"""``acqh fit`` and ``acqh encode``: from files of features to a model, and to codes."""
+
+import time
+from collections.abc import Iterator, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from acqh._core.errors import InvalidInputError, LabelError
+from acqh.cli._collections import reporting
+from acqh.cli._output import JsonOption, print_json
+
+DataArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA", help="A file or folder of features (.npz, .npy, .mat, Parquet, Arrow, CSV)."
+    ),
+]
+
+
+def fit(
+    data: DataArgument,
+    out: Annotated[Path, typer.Option(help="Folder for the model.")],
+    n_components: Annotated[int, typer.Option(min=1, help="Length of query vectors.")] = 32,
+    n_codebooks: Annotated[int, typer.Option(min=1, max=16, help="Bytes of a code.")] = 4,
+    similarity: Annotated[str, typer.Option(help="shared, dot, cosine or jaccard.")] = "shared",
+    chunk_size: Annotated[int, typer.Option(min=1, help="Items in memory at a time.")] = 65_536,
+    seed: Annotated[int, typer.Option(help="Of all that is random.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Learn ACQH from a file of features and labels, in one pass, a chunk at a time."""
+    from acqh.methods.acqh import ACQH
+
+    _refuse_existing(out)
+    started = time.perf_counter()
+    model = ACQH(
+        n_components, n_codebooks=n_codebooks, similarity=similarity, random_state=seed
+    ).fit(_chunks(data, chunk_size, "items read"))
+    model.save(out)
+    facts = {
+        "n_items": int(model.stats_.n_items),
+        "views": dict(model.n_features_in_),
+        "n_labels": len(model.label_names_),
+        "bytes_per_item": model.bytes_per_item,
+        "optimality_gap": float(model.optimality_gap_),
+        "seconds": time.perf_counter() - started,
+    }
+    if as_json:
+        print_json(facts)
+        return
+    print(
+        f"{out}: learnt from {facts['n_items']:,} items with {facts['n_labels']} labels; views "
+        f"{', '.join(model.n_features_in_)}; {facts['bytes_per_item']} bytes a code; at most "
+        f"{facts['optimality_gap']:.2%} above the best possible; {facts['seconds']:.1f} s."
+    )
+
+
+def encode(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that acqh fit made.")],
+    data: DataArgument,
+    out: Annotated[Path, typer.Option(help="File for the codes (.npy).")],
+    by_labels: Annotated[
+        bool, typer.Option("--by-labels", help="Code items that have labels by these.")
+    ] = False,
+    chunk_size: Annotated[int, typer.Option(min=1, help="Items in memory at a time.")] = 65_536,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn items into codes, one row of bytes each, by their views or by their labels."""
+    import numpy as np
+
+    from acqh.io import replace_file
+    from acqh.methods import load_method
+
+    if out.suffix != ".npy":
+        raise InvalidInputError(f"codes are written as .npy, and --out is {out.name!r}")
+    _refuse_existing(out)
+    started = time.perf_counter()
+    fitted = load_method(model)
+    parts = _chunks(data, chunk_size, "items coded")
+    codes = np.concatenate([_encode(fitted, part, by_labels) for part in parts])
+    content = BytesIO()
+    np.save(content, codes, allow_pickle=False)
+    replace_file(out, content.getvalue())
+    facts = {
+        "n_items": len(codes),
+        "bytes_per_item": int(codes.shape[1]),
+        "n_codes": len(np.unique(codes, axis=0)),
+        "seconds": time.perf_counter() - started,
+    }
+    if as_json:
+        print_json(facts)
+        return
+    print(
+        f"{out}: {facts['n_items']:,} items in {facts['bytes_per_item']} bytes each, "
+        f"{facts['n_codes']:,} different codes; {facts['seconds']:.1f} s."
+    )
+
+
+def _encode(model: Any, items: Any, by_labels: bool) -> Any:
+    if not by_labels:
+        return model.encode(items, mode="hashed" if len(items.views) == 1 else "unified")
+    if items.labels is None:
+        raise LabelError("the items have no labels; leave out --by-labels")
+    if tuple(items.label_names) != tuple(model.label_names_):
+        raise LabelError(
+            f"the items' labels are {_some(items.label_names)}, those of the model "
+            f"{_some(model.label_names_)}; they must be the same, in the same order"
+        )
+    return model.encode(items, labels=items.labels)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join([*map(repr, names[:5]), *(["..."] if len(names) > 5 else [])])
+
+
+def _chunks(path: str, chunk_size: int, what: str) -> Iterator[Any]:
+    """Read a file in parts, and show how far it is."""
+    from acqh.data import read_chunks
+
+    done = 0
+    with reporting() as show:
+        for part in read_chunks(path, chunk_size=chunk_size):
+            yield part
+            done += len(part)
+            show(done, None, f"{done:,} {what}")
+
+
+def _refuse_existing(path: Path) -> None:
+    if path.exists():
+        raise InvalidInputError(f"{path} exists; remove it, or choose another --out")

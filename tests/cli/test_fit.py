@@ -1,0 +1,70 @@
+"""``acqh fit`` and ``acqh encode`` do from files what the library does in memory."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import acqh
+from acqh.cli import _app
+from acqh.methods import load_method
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Return a folder with a file of features and a model that the command line learnt from it."""
+    folder = tmp_path_factory.mktemp("fit")
+    data = acqh.make_multiview(300, n_labels=4, random_state=0)
+    np.savez(folder / "items.npz", **data.views, labels=data.labels)
+    result = call("fit", folder / "items.npz", "--out", folder / "model", "--n-codebooks", 2)
+    assert result.exit_code == 0, result.output
+    assert "learnt from 300 items with 4 labels" in " ".join(result.output.split())
+    return folder
+
+
+def call(*arguments):
+    return CliRunner().invoke(_app.app, [str(each) for each in arguments])
+
+
+def model_of(place):
+    return load_method(place / "model")
+
+
+def test_the_model_is_that_of_a_fit_in_memory(place):
+    data = acqh.MultiViewData.from_files(place / "items.npz")
+    model = acqh.ACQH(n_codebooks=2, random_state=0).fit(data)
+    np.testing.assert_allclose(model_of(place).codebooks_, model.codebooks_, atol=1e-6)
+
+
+@pytest.mark.parametrize("by_labels", [False, True])
+def test_codes_are_those_of_the_library_whatever_the_chunks(place, tmp_path, by_labels):
+    data = acqh.MultiViewData.from_files(place / "items.npz")
+    labels = {"labels": data.labels} if by_labels else {}
+    expected = model_of(place).encode(data, **labels)
+    for chunk_size in (64, 1000):
+        out = tmp_path / f"{chunk_size}.npy"
+        flags = ["--by-labels"] if by_labels else []
+        call_ = call("encode", place / "model", place / "items.npz", "--out", out, *flags,
+                     "--chunk-size", chunk_size, "--json")  # fmt: skip
+        assert call_.exit_code == 0, call_.output
+        assert json.loads(call_.output)["n_items"] == 300
+        np.testing.assert_array_equal(np.load(out), expected)
+
+
+def test_what_is_there_is_not_overwritten(place, tmp_path):
+    for arguments in (
+        ("fit", place / "items.npz", "--out", place / "model"),
+        ("encode", place / "model", place / "items.npz", "--out", place / "items.npz"),
+    ):
+        error = call(*arguments).exception
+        assert isinstance(error, acqh._core.errors.InvalidInputError)
+
+
+def test_labels_that_the_model_does_not_know_are_refused(place, tmp_path):
+    data = acqh.make_multiview(20, n_labels=3, random_state=1)
+    np.savez(tmp_path / "other.npz", **data.views, labels=data.labels)
+    out = tmp_path / "codes.npy"
+    result = call("encode", place / "model", tmp_path / "other.npz", "--out", out, "--by-labels")
+    assert isinstance(result.exception, acqh._core.errors.LabelError)
+    assert not out.exists()
