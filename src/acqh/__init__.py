@@ -34,6 +34,7 @@ _ROOMS = frozenset(
         "methods",
         "metrics",
         "quantize",
+        "scale",
         "stats",
     }
 )

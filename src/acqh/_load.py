@@ -12,6 +12,7 @@ from acqh.io import BundleReport, kind_of, verify_bundle
 _READERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "collection": ("acqh.collection", "Collection.open", {"verify": True}),
     "code-index": ("acqh.index", "CodeIndex.load", {"verify": True}),
+    "code-parts": ("acqh.scale", "CodeParts", {"verify": True}),
     "hamming-index": ("acqh.index", "HammingIndex.load", {"verify": True}),
     "method": ("acqh.methods", "load_method", {}),
 }
@@ -29,7 +30,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    CodeIndex, HammingIndex, Collection, or a fitted method
+    CodeIndex, HammingIndex, CodeParts, Collection, or a fitted method
 
     Raises
     ------

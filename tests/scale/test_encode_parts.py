@@ -1,0 +1,221 @@
+"""Coding in parts gives the codes of the whole, whatever the parts and whatever stops it."""
+
+import shutil
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import acqh
+from acqh._core.errors import CorruptBundleError, InvalidInputError, LabelError
+from acqh.methods import fingerprint, load_method
+from acqh.scale import CodeParts, build_index, encode_parts
+
+# Codes in parts of 40 and dies by SIGKILL at the n-th time that a file gets its final name: the
+# manifest of the folder, then of each part its codes and its manifest, which makes it be there.
+_KILLED_RUN = """
+import os, signal, sys
+from acqh.io import _files
+from acqh.methods import load_method
+from acqh.scale import encode_parts
+
+model, data, out, n = *sys.argv[1:4], int(sys.argv[4])
+rename, renamed = _files.rename, []
+def counted(source, target):
+    renamed.append(target)
+    if len(renamed) == n:
+        os.kill(os.getpid(), signal.SIGKILL)
+    rename(source, target)
+_files.rename = counted
+encode_parts(load_method(model), data, out, chunk_size=40)
+"""
+
+
+class Counted:
+    """A model that notes how many items it codes."""
+
+    def __init__(self, model):
+        self._model = model
+        self.coded = []
+
+    def __getattr__(self, name):
+        return getattr(self._model, name)
+
+    def encode(self, items, **options):
+        self.coded.append(len(items))
+        return self._model.encode(items, **options)
+
+
+@pytest.fixture
+def counted(model, monkeypatch):
+    counter = Counted(model)
+    monkeypatch.setattr("acqh.scale._encode.fingerprint", lambda each: fingerprint(each._model))
+    return counter
+
+
+def codes_of(parts):
+    return np.concatenate([part.codes for part in parts])
+
+
+def ids_of(parts):
+    return np.concatenate([part.ids for part in parts])
+
+
+@pytest.mark.parametrize("by_labels", [False, True])
+@pytest.mark.parametrize("chunk_size", [9, 64, 1000])
+def test_codes_are_unchanged_by_chunk_size(model, items, tmp_path, chunk_size, by_labels):
+    labels = {"labels": items.labels} if by_labels else {}
+    few = items.subset(np.arange(70))
+    expected = model.encode(items, **labels)[:70]
+    parts = encode_parts(model, few, tmp_path / "c", by_labels=by_labels, chunk_size=chunk_size)
+    assert len(parts) == 70
+    assert parts.n_parts == -(-70 // chunk_size)
+    np.testing.assert_array_equal(codes_of(parts), expected)
+    np.testing.assert_array_equal(ids_of(parts), few.ids)
+
+
+def test_a_path_the_data_and_its_chunks_give_the_same(model, items, tmp_path):
+    np.savez(tmp_path / "items.npz", **items.views)
+    sources = {"path": tmp_path / "items.npz", "data": items, "chunks": items.chunks(50)}
+    for name, source in sources.items():
+        parts = encode_parts(model, source, tmp_path / name, chunk_size=50)
+        np.testing.assert_array_equal(codes_of(parts), model.encode(items))
+        assert ids_of(parts).tolist() == list(range(230))
+
+
+@pytest.mark.parametrize(
+    "ids", [["b", "é", "", "a" * 50], [7, 3, -9, 2**60], [5, 6, 7, 8]], ids=["text", "any", "run"]
+)
+def test_ids_are_kept(model, items, tmp_path, ids):
+    few = acqh.MultiViewData({name: view[:4] for name, view in items.views.items()}, ids=ids)
+    parts = encode_parts(model, few, tmp_path / "codes", chunk_size=3)
+    assert ids_of(parts).tolist() == ids
+    index = build_index(model.codebooks_, parts)
+    assert index.ids.tolist() == ids
+    np.testing.assert_array_equal(index.codes, model.encode(few))
+    # Finding the same ids again takes part in going on.
+    encode_parts(model, few, tmp_path / "codes", chunk_size=3)
+
+
+@pytest.mark.parametrize("n_renamed", [5, 6])
+def test_a_killed_run_goes_on_where_it_stopped(model, items, counted, tmp_path, n_renamed):
+    model.save(tmp_path / "model")
+    np.savez(tmp_path / "items.npz", **items.views)
+    out = tmp_path / "codes"
+    arguments = [tmp_path / "model", tmp_path / "items.npz", out, n_renamed]
+    killed = subprocess.run(
+        [sys.executable, "-c", _KILLED_RUN, *map(str, arguments)], capture_output=True, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    with pytest.raises(InvalidInputError, match="has not finished"):
+        CodeParts(out)
+    n_done = n_renamed // 2 - 1
+    before = {path: path.stat().st_mtime_ns for path in out.glob("part-*/manifest.json")}
+    assert len(before) == n_done
+    parts = encode_parts(counted, tmp_path / "items.npz", out, chunk_size=40)
+    assert counted.coded == [40, 40, 40, 40, 40, 30][n_done:]
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    np.testing.assert_array_equal(codes_of(parts), model.encode(items))
+
+
+def test_a_finished_folder_is_coded_no_more(counted, items, tmp_path):
+    for _ in range(2):
+        parts = encode_parts(counted, items, tmp_path / "codes", chunk_size=100)
+    assert counted.coded == [100, 100, 30]
+    assert len(parts) == 230
+
+
+def test_progress_is_told_after_each_part(model, items, tmp_path):
+    told = []
+    encode_parts(model, items, tmp_path / "c", chunk_size=100, progress=lambda *a: told.append(a))
+    assert [done for done, _, _ in told] == [100, 200, 230]
+
+
+def test_a_damaged_part_is_found(model, items, tmp_path):
+    folder = tmp_path / "codes"
+    parts = encode_parts(model, items, folder, chunk_size=100)
+    parts.verify()
+    member = next((folder / "part-00000001").glob("*.safetensors"))
+    content = bytearray(member.read_bytes())
+    content[-1] ^= 1
+    member.write_bytes(content)
+    for read in (
+        parts.verify,
+        lambda: CodeParts(folder, verify=True),
+        lambda: build_index(model.codebooks_, parts),
+        lambda: encode_parts(model, items, folder, chunk_size=100),
+    ):
+        with pytest.raises(CorruptBundleError, match="part-00000001"):
+            read()
+    shutil.rmtree(folder / "part-00000001")
+    with pytest.raises(CorruptBundleError, match="part-00000001 is missing"):
+        parts.verify()
+    encode_parts(model, items, folder, chunk_size=100).verify()
+
+
+def test_a_part_in_the_place_of_another_is_found(model, items, tmp_path):
+    folder = tmp_path / "codes"
+    parts = encode_parts(model, items, folder, chunk_size=100)
+    shutil.rmtree(folder / "part-00000001")
+    shutil.copytree(folder / "part-00000000", folder / "part-00000001")
+    with pytest.raises(CorruptBundleError, match="not the part of that number"):
+        parts.verify()
+
+
+def test_anything_else_in_the_same_folder_is_refused(model, items, tmp_path):
+    folder = tmp_path / "codes"
+    expected = codes_of(encode_parts(model, items, folder, chunk_size=100))
+    other = acqh.ACQH(8, n_codebooks=2, random_state=1).fit(items)
+    renamed = acqh.MultiViewData(items.views, ids=np.arange(230)[::-1])
+    shorter = items.subset(np.arange(200))
+    for match, arguments in {
+        "another model": (other, items, {"chunk_size": 100}),
+        "begun with chunk_size=100, not 99": (model, items, {"chunk_size": 99}),
+        "begun with chunk_size=100, not None": (model, items.chunks(100), {}),
+        "begun with by_labels=False": (model, items, {"chunk_size": 100, "by_labels": True}),
+        "other items": (model, renamed, {"chunk_size": 100}),
+        "parts after the 200 items": (model, shorter, {"chunk_size": 100}),
+    }.items():
+        used, source, options = arguments
+        with pytest.raises(InvalidInputError, match=match):
+            encode_parts(used, source, folder, **options)
+    np.testing.assert_array_equal(codes_of(CodeParts(folder)), expected)
+
+
+def test_chunks_cut_otherwise_are_refused(model, items, tmp_path):
+    encode_parts(model, items.chunks(100), tmp_path / "codes")
+    with pytest.raises(InvalidInputError, match="100 from row 0, not 50 from row 0"):
+        encode_parts(model, items.chunks(50), tmp_path / "codes")
+
+
+def test_what_cannot_be_coded_is_refused(model, items, tmp_path):
+    with pytest.raises(LabelError, match="no labels"):
+        encode_parts(model, items.without_labels(), tmp_path / "a", by_labels=True)
+    with pytest.raises(InvalidInputError, match="source is empty"):
+        encode_parts(model, [], tmp_path / "b")
+    with pytest.raises(InvalidInputError, match="chunks must be MultiViewData"):
+        encode_parts(model, [1], tmp_path / "c")
+    with pytest.raises(InvalidInputError, match="source must be"):
+        encode_parts(model, 3, tmp_path / "d")
+    (tmp_path / "e").mkdir()
+    (tmp_path / "e" / "notes.txt").write_text("mine")
+    with pytest.raises(FileExistsError):
+        encode_parts(model, items, tmp_path / "e")
+
+
+def test_a_fingerprint_outlives_saving_and_tells_models_apart(model, items, tmp_path):
+    model.save(tmp_path / "model")
+    assert fingerprint(load_method(tmp_path / "model")) == fingerprint(model)
+    other = load_method(tmp_path / "model")
+    other.codebooks_ = np.nextafter(other.codebooks_, np.inf)
+    assert fingerprint(other) != fingerprint(model)
+
+
+def test_parts_are_loaded_and_verified_like_any_bundle(model, items, tmp_path):
+    encode_parts(model, items, tmp_path / "codes", chunk_size=100)
+    assert len(acqh.load(tmp_path / "codes")) == 230
+    assert acqh._load.verify(tmp_path / "codes").ok
+    shutil.rmtree(tmp_path / "codes" / "part-00000002")
+    assert "part-00000002 is missing" in acqh._load.verify(tmp_path / "codes").problems[0]
