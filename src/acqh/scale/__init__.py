@@ -3,5 +3,6 @@
 from acqh.scale._build import build_index
 from acqh.scale._encode import encode_chunk, encode_parts
 from acqh.scale._parts import CodePart, CodeParts
+from acqh.scale._sharded import ShardedIndex
 
-__all__ = ["CodePart", "CodeParts", "build_index", "encode_chunk", "encode_parts"]
+__all__ = ["CodePart", "CodeParts", "ShardedIndex", "build_index", "encode_chunk", "encode_parts"]

@@ -1,0 +1,200 @@
+"""Several indexes searched as one."""
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Array, Bools, Floats
+from acqh._core.errors import DuplicateIdError, InvalidInputError
+from acqh.index import CodeIndex, SearchResult
+
+
+class ShardedIndex:
+    """Several indexes of the same codebooks, searched as one.
+
+    A search finds what one `CodeIndex` of all items would find, had they been added shard after
+    shard: the same ids, the same scores to the bit, equal scores in the order of the shards and
+    within a shard of insertion. An item's score depends on its own code alone, so the best of all
+    are among the best of each shard.
+
+    Parameters
+    ----------
+    shards : sequence of CodeIndex or path-like
+        At least one. Paths are opened mapped: they are read as they are searched. Indexes must not
+        be changed from here on.
+    check_ids : bool, default True
+        Refuse an id that two shards have. Reads every id, 8 bytes an item for numbers of one
+        shard at a time; where the ranges of ids overlap, all ids are sorted in memory. Without the
+        check an id may be found twice.
+
+    Raises
+    ------
+    InvalidInputError
+        No shard, other codebooks than the first shard's, or numbers in one and texts in another.
+    DuplicateIdError
+        Two shards have the same id.
+    FileNotFoundError, CorruptBundleError
+        A path without an index, or with a damaged one.
+
+    Examples
+    --------
+    >>> codebooks = np.array([[[1.0, 0.0], [0.0, 1.0]]])
+    >>> north = CodeIndex(codebooks).add([[0], [1]], ids=["a", "b"])
+    >>> south = CodeIndex(codebooks).add([[0]], ids=["c"])
+    >>> ShardedIndex([north, south]).search([[1.0, 0.5]], k=3).ids
+    array([['a', 'c', 'b']], dtype=object)
+    """
+
+    def __init__(
+        self, shards: Sequence[CodeIndex | str | PathLike[str]], *, check_ids: bool = True
+    ) -> None:
+        if isinstance(shards, str | PathLike | CodeIndex) or len(shards) == 0:
+            raise InvalidInputError(f"shards must be a list of indexes or paths, got {shards!r}")
+        self._shards = tuple(
+            shard if isinstance(shard, CodeIndex) else CodeIndex.load(shard) for shard in shards
+        )
+        self._check_alike()
+        if check_ids:
+            _check_ids(self._shards)
+
+    def __len__(self) -> int:
+        return sum(len(shard) for shard in self._shards)
+
+    def __contains__(self, identifier: object) -> bool:
+        return any(identifier in shard for shard in self._shards)
+
+    def __repr__(self) -> str:
+        return f"<ShardedIndex: {len(self)} items in {len(self._shards)} shards>"
+
+    @property
+    def shards(self) -> tuple[CodeIndex, ...]:
+        """The indexes, in order."""
+        return self._shards
+
+    @property
+    def codebooks(self) -> Floats:
+        """The codebooks, (n_codebooks, codebook_size, n_components) float32, read-only."""
+        return self._shards[0].codebooks
+
+    @property
+    def ids(self) -> Array:
+        """The ids, shard after shard: (n_items,) int64, or object for texts."""
+        return np.concatenate([shard.ids for shard in self._filled()])
+
+    def search(
+        self,
+        queries: Any,
+        k: int,
+        filter: Any = None,  # noqa: A002
+        n_threads: int | None = None,
+    ) -> SearchResult:
+        """Find the items of highest score in all shards.
+
+        Parameters
+        ----------
+        queries : (n_queries, n_components) floats
+            Used as float32.
+        k : int
+            How many items to find for each query, at least 1.
+        filter : callable, (n_items,) bool, or iterable of ids, optional
+            As in `CodeIndex.search`; masks, and the ids a callable gets, are in the order of `ids`.
+        n_threads : int, optional
+            Threads to share the queries among, one shard after the other; as many as there are
+            cores, if not given.
+
+        Returns
+        -------
+        SearchResult
+            Its ``scored`` is the sum over all shards.
+
+        Raises
+        ------
+        InvalidInputError
+            As `CodeIndex.search` does.
+        """
+        shards = self._filled()
+        filters = self._split_filter(filter, shards)
+        found = [
+            shard.search(queries, k, filter=each, n_threads=n_threads)
+            for shard, each in zip(shards, filters, strict=True)
+        ]
+        return _merge(found, k)
+
+    def _filled(self) -> tuple[CodeIndex, ...]:
+        """Return the shards with items, or one without: an empty one knows no kind of ids."""
+        return tuple(shard for shard in self._shards if len(shard)) or self._shards[:1]
+
+    def _check_alike(self) -> None:
+        for number, shard in enumerate(self._shards):
+            if not np.array_equal(shard.codebooks, self.codebooks):
+                raise InvalidInputError(
+                    f"shard {number} has other codebooks than shard 0, so their scores cannot be "
+                    "compared; all shards must be made with one model"
+                )
+        # An answer without queries has ids of the shard's kind, and reads none of them.
+        no_queries = np.empty((0, self.codebooks.shape[2]))
+        if len({shard.search(no_queries, 1).ids.dtype for shard in self._filled()}) > 1:
+            raise InvalidInputError("ids are numbers in one shard and texts in another")
+
+    def _split_filter(self, filter_: Any, shards: Sequence[CodeIndex]) -> list[Any]:
+        """Return what each shard's search needs of a filter."""
+        if filter_ is None:
+            return [None] * len(shards)
+        mask = np.asarray(filter_(self.ids)) if callable(filter_) else _as_mask(filter_)
+        if mask is None:
+            # An iterator can be read only once, and every shard needs it.
+            wanted = list(filter_) if isinstance(filter_, Iterator) else filter_
+            return [wanted] * len(shards)
+        if mask.dtype != bool or mask.shape != (len(self),):
+            raise InvalidInputError(
+                f"the filter's mask has shape {mask.shape} and dtype {mask.dtype}, the index has "
+                f"{len(self)} items; a mask says of each item, in the order of 'ids', whether it "
+                "may be found"
+            )
+        ends = accumulate((len(shard) for shard in shards), initial=0)
+        return [mask[start:stop] for start, stop in pairwise(ends)]
+
+
+def _as_mask(filter_: Any) -> Bools | None:
+    """Return a filter as a mask if it is one."""
+    if isinstance(filter_, np.ndarray):
+        return filter_ if filter_.dtype == bool else None
+    if not isinstance(filter_, list | tuple) or not filter_:
+        return None
+    return np.array(filter_) if all(isinstance(each, bool | np.bool_) for each in filter_) else None
+
+
+def _merge(found: Sequence[SearchResult], k: int) -> SearchResult:
+    """Return the k best of the best of all shards."""
+    scores = np.concatenate([result.scores for result in found], axis=1)
+    ids = np.concatenate([result.ids for result in found], axis=1)
+    # Stable, so that equal scores stay in the order of shards; padding is minus infinity.
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    counts = np.minimum(np.sum([result.counts for result in found], axis=0), k)
+    return SearchResult(
+        np.take_along_axis(ids, best, axis=1),
+        np.take_along_axis(scores, best, axis=1),
+        counts,
+        np.sum([result.scored for result in found], axis=0),
+    )
+
+
+def _check_ids(shards: Sequence[CodeIndex]) -> None:
+    """Refuse an id that two shards have."""
+    spans = []
+    for shard in shards:
+        if len(shard):
+            ids = shard.ids
+            spans.append((ids.min(), ids.max()))
+    if all(before[1] < after[0] for before, after in pairwise(sorted(spans))):
+        return
+    ids = np.sort(np.concatenate([shard.ids for shard in shards if len(shard)]))
+    repeats = np.flatnonzero(ids[1:] == ids[:-1])
+    if repeats.size:
+        raise DuplicateIdError(
+            f"id {ids[repeats[0]]!r} is in more than one shard ({repeats.size} such); ids must "
+            "differ from one another"
+        )

@@ -1,0 +1,105 @@
+"""Several indexes searched as one find what one index of everything finds."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acqh import CodeIndex
+from acqh._core.errors import DuplicateIdError, InvalidInputError
+from acqh.scale import ShardedIndex
+
+_CODEBOOKS = np.array([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [0.5, 0.5]]])
+
+
+def assert_same(result, expected):
+    np.testing.assert_array_equal(result.ids, expected.ids)
+    np.testing.assert_array_equal(result.scores, expected.scores)
+    np.testing.assert_array_equal(result.counts, expected.counts)
+    assert result.ids.dtype == expected.ids.dtype
+    assert result.scores.dtype == expected.scores.dtype
+    assert result.counts.dtype == expected.counts.dtype
+    assert result.scored.dtype == expected.scored.dtype
+
+
+@st.composite
+def cases(draw):
+    """One index of everything, its shards, queries, k and a filter; whole numbers make ties."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    sizes = draw(st.lists(st.sampled_from([0, 1, 3, 40, 200]), min_size=1, max_size=5))
+    m, n_components = draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    codebooks = rng.standard_normal((m, 8, n_components))
+    queries = rng.standard_normal((draw(st.integers(0, 3)), n_components))
+    if draw(st.booleans()):
+        codebooks, queries = np.round(codebooks), np.round(queries)
+    n_items = sum(sizes)
+    ids = rng.permutation(n_items) if draw(st.booleans()) else np.arange(n_items) + 5
+    if draw(st.booleans()):
+        ids = np.array([f"item {each}" for each in ids], dtype=object)
+    codes = rng.integers(8, size=(n_items, m))
+    whole, shards = CodeIndex(codebooks), []
+    for start, stop in zip(np.cumsum([0, *sizes]), np.cumsum(sizes), strict=False):
+        whole.add(codes[start:stop], ids[start:stop])
+        shards.append(CodeIndex(codebooks).add(codes[start:stop], ids[start:stop]))
+    mask = rng.random(n_items) < 0.5
+    filters = [None, mask, lambda _: mask, list(ids[mask]), mask.tolist()]
+    return whole, shards, queries, draw(st.integers(1, n_items + 3)), draw(st.sampled_from(filters))
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases())
+def test_the_answer_is_that_of_one_index_of_everything(case):
+    whole, shards, queries, k, allowed = case
+    index = ShardedIndex(shards)
+    assert len(index) == len(whole)
+    np.testing.assert_array_equal(index.ids, whole.ids)
+    assert_same(
+        index.search(queries, k, filter=allowed, n_threads=1),
+        whole.search(queries, k, filter=allowed, n_threads=1),
+    )
+
+
+def test_equal_scores_are_in_the_order_of_shards():
+    shards = [CodeIndex(_CODEBOOKS).add([[0, 0]] * 2, ids=ids) for ids in ([9, 1], [4, 0])]
+    assert ShardedIndex(shards).search([[1, 1]], 3).ids.tolist() == [[9, 1, 4]]
+    assert ShardedIndex(shards[::-1]).search([[1, 1]], 3).ids.tolist() == [[4, 0, 9]]
+
+
+def test_saved_indexes_are_opened_as_one(tmp_path):
+    for name, ids in {"a": ["x", "y"], "b": ["z"]}.items():
+        CodeIndex(_CODEBOOKS).add([[0, 1]] * len(ids), ids).save(tmp_path / name)
+    index = ShardedIndex([tmp_path / "a", str(tmp_path / "b")])
+    assert index.ids.tolist() == ["x", "y", "z"]
+    assert "z" in index
+    assert "w" not in index
+    assert repr(index) == "<ShardedIndex: 3 items in 2 shards>"
+    found = index.search([[1, 0]], 5, filter=iter(["z", "x", "w"]))
+    assert found.ids.tolist() == [["x", "z", None, None, None]]
+
+
+@pytest.mark.parametrize("ids", [([1, 5], [5, 6]), ([1, 9], [2, 1]), (["a", "c"], ["b", "c"])])
+def test_an_id_in_two_shards_is_refused_unless_told_otherwise(ids):
+    shards = [CodeIndex(_CODEBOOKS).add([[0, 0]] * len(each), each) for each in ids]
+    with pytest.raises(DuplicateIdError, match="more than one shard"):
+        ShardedIndex(shards)
+    assert len(ShardedIndex(shards, check_ids=False)) == 4
+
+
+def test_shards_that_do_not_go_together_are_refused():
+    numbers = CodeIndex(_CODEBOOKS).add([[0, 0]])
+    with pytest.raises(InvalidInputError, match="other codebooks"):
+        ShardedIndex([numbers, CodeIndex(_CODEBOOKS + 1)])
+    with pytest.raises(InvalidInputError, match="numbers in one shard and texts"):
+        ShardedIndex([numbers, CodeIndex(_CODEBOOKS).add([[0, 0]], ["a"])])
+    for nothing in ([], "path", numbers):
+        with pytest.raises(InvalidInputError, match="list of indexes"):
+            ShardedIndex(nothing)
+
+
+@pytest.mark.parametrize(
+    "wrong", [[True], np.ones(3, dtype=bool), lambda ids: ids, ["a"], 7, "text"]
+)
+def test_a_filter_that_does_not_fit_is_refused(wrong):
+    shards = [CodeIndex(_CODEBOOKS).add([[0, 0]], [number]) for number in range(2)]
+    with pytest.raises(InvalidInputError):
+        ShardedIndex(shards).search([[1, 0]], 1, filter=wrong)
