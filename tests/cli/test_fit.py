@@ -68,3 +68,35 @@ def test_labels_that_the_model_does_not_know_are_refused(place, tmp_path):
     result = call("encode", place / "model", tmp_path / "other.npz", "--out", out, "--by-labels")
     assert isinstance(result.exception, acqh._core.errors.LabelError)
     assert not out.exists()
+
+
+def test_codes_in_parts_go_on_and_become_an_index(place, tmp_path):
+    data = acqh.MultiViewData.from_files(place / "items.npz")
+    model, out = model_of(place), tmp_path / "codes"
+    arguments = ("encode", place / "model", place / "items.npz", "--out", out, "--chunk-size", 100)
+    for _ in range(2):
+        result = call(*arguments, "--json")
+        assert result.exit_code == 0, result.output
+        facts = json.loads(result.output)
+        assert (facts["n_items"], facts["n_parts"], facts["bytes_per_item"]) == (300, 3, 2)
+    assert "300 items in 2 bytes each, 3 parts" in " ".join(call(*arguments).output.split())
+    assert "whole. codes of 300 items in 3 parts" in " ".join(call("verify", out).output.split())
+    np.save(tmp_path / "codes.npy", model.encode(data))
+    for name in ("codes", "codes.npy"):
+        made = call("index", place / "model", tmp_path / name, "--out", tmp_path / f"{name}-index")
+        assert made.exit_code == 0, made.output
+        index = acqh.load(tmp_path / f"{name}-index")
+        np.testing.assert_array_equal(index.codes, model.encode(data))
+        assert index.ids.tolist() == list(range(300))
+
+
+def test_codes_that_are_not_the_models_are_refused(place, tmp_path):
+    data = acqh.make_multiview(60, n_labels=4, random_state=1)
+    other = acqh.ACQH(n_codebooks=2, random_state=1).fit(data)
+    acqh.scale.encode_parts(other, data, tmp_path / "parts")
+    (tmp_path / "text.npy").write_text("no codes")
+    np.save(tmp_path / "wide.npy", np.zeros((3, 7), dtype=np.uint8))
+    for name in ("parts", "text.npy", "wide.npy"):
+        result = call("index", place / "model", tmp_path / name, "--out", tmp_path / "index")
+        assert isinstance(result.exception, acqh._core.errors.InvalidInputError)
+        assert not (tmp_path / "index").exists()

@@ -4,6 +4,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -219,3 +220,18 @@ def test_parts_are_loaded_and_verified_like_any_bundle(model, items, tmp_path):
     assert acqh._load.verify(tmp_path / "codes").ok
     shutil.rmtree(tmp_path / "codes" / "part-00000002")
     assert "part-00000002 is missing" in acqh._load.verify(tmp_path / "codes").problems[0]
+
+
+def test_memory_does_not_grow_with_the_number_of_items(model, items, tmp_path):
+    peaks = []
+    # The first run is not counted: it loads modules and compiles kernels.
+    for run, n_chunks in enumerate([2, 5, 50]):
+        source = tmp_path / f"items {run}"
+        source.mkdir()
+        for name, view in items.views.items():
+            np.save(source / f"{name}.npy", np.tile(view[:200], (n_chunks, 1)))
+        tracemalloc.start()
+        encode_parts(model, source, tmp_path / f"codes {run}", chunk_size=200)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < 1.5 * peaks[1]

@@ -46,7 +46,7 @@ def cases(draw):
     return whole, shards, queries, draw(st.integers(1, n_items + 3)), draw(st.sampled_from(filters))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(cases())
 def test_the_answer_is_that_of_one_index_of_everything(case):
     whole, shards, queries, k, allowed = case

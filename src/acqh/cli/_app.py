@@ -14,6 +14,7 @@ from acqh.cli import (
     _datasets,
     _demo,
     _fit,
+    _index,
     _remove,
     _report,
     _search,
@@ -34,6 +35,7 @@ app.command("datasets")(_datasets.datasets)
 app.command("demo")(_demo.demo)
 app.command("encode")(_fit.encode)
 app.command("fit")(_fit.fit)
+app.command("index")(_index.index)
 app.command("remove")(_remove.remove)
 app.command("report")(_report.report)
 app.command("search")(_search.search)

@@ -1,16 +1,15 @@
 """``acqh fit`` and ``acqh encode``: from files of features to a model, and to codes."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from acqh._core.errors import InvalidInputError, LabelError
 from acqh.cli._collections import reporting
-from acqh.cli._output import JsonOption, print_json
+from acqh.cli._output import JsonOption, print_json, refuse_existing
 
 DataArgument = Annotated[
     str,
@@ -33,7 +32,7 @@ def fit(
     """Learn ACQH from a file of features and labels, in one pass, a chunk at a time."""
     from acqh.methods.acqh import ACQH
 
-    _refuse_existing(out)
+    refuse_existing(out)
     started = time.perf_counter()
     model = ACQH(
         n_components, n_codebooks=n_codebooks, similarity=similarity, random_state=seed
@@ -60,7 +59,10 @@ def fit(
 def encode(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that acqh fit made.")],
     data: DataArgument,
-    out: Annotated[Path, typer.Option(help="File for the codes (.npy).")],
+    out: Annotated[
+        Path,
+        typer.Option(help="File for the codes (.npy), or a folder for parts: go on if begun."),
+    ],
     by_labels: Annotated[
         bool, typer.Option("--by-labels", help="Code items that have labels by these.")
     ] = False,
@@ -68,51 +70,53 @@ def encode(
     as_json: JsonOption = False,
 ) -> None:
     """Turn items into codes, one row of bytes each, by their views or by their labels."""
-    import numpy as np
-
-    from acqh.io import replace_file
     from acqh.methods import load_method
+    from acqh.scale import encode_parts
 
-    if out.suffix != ".npy":
-        raise InvalidInputError(f"codes are written as .npy, and --out is {out.name!r}")
-    _refuse_existing(out)
+    if out.suffix == ".npy" or out.is_file():
+        refuse_existing(out)
     started = time.perf_counter()
     fitted = load_method(model)
-    parts = _chunks(data, chunk_size, "items coded")
-    codes = np.concatenate([_encode(fitted, part, by_labels) for part in parts])
-    content = BytesIO()
-    np.save(content, codes, allow_pickle=False)
-    replace_file(out, content.getvalue())
-    facts = {
-        "n_items": len(codes),
-        "bytes_per_item": int(codes.shape[1]),
-        "n_codes": len(np.unique(codes, axis=0)),
-        "seconds": time.perf_counter() - started,
-    }
+    if out.suffix == ".npy":
+        facts = _encode_whole(fitted, _chunks(data, chunk_size, "items coded"), out, by_labels)
+        what = f"{facts['n_codes']:,} different codes"
+    else:
+        with reporting() as show:
+            parts = encode_parts(
+                fitted, data, out, by_labels=by_labels, chunk_size=chunk_size, progress=show
+            )
+        facts = {
+            "n_items": len(parts),
+            "bytes_per_item": parts.bytes_per_item,
+            "n_parts": parts.n_parts,
+        }
+        what = f"{parts.n_parts:,} parts"
+    seconds = time.perf_counter() - started
     if as_json:
-        print_json(facts)
+        print_json({**facts, "seconds": seconds})
         return
     print(
-        f"{out}: {facts['n_items']:,} items in {facts['bytes_per_item']} bytes each, "
-        f"{facts['n_codes']:,} different codes; {facts['seconds']:.1f} s."
+        f"{out}: {facts['n_items']:,} items in {facts['bytes_per_item']} bytes each, {what}; "
+        f"{seconds:.1f} s."
     )
 
 
-def _encode(model: Any, items: Any, by_labels: bool) -> Any:
-    if not by_labels:
-        return model.encode(items, mode="hashed" if len(items.views) == 1 else "unified")
-    if items.labels is None:
-        raise LabelError("the items have no labels; leave out --by-labels")
-    if tuple(items.label_names) != tuple(model.label_names_):
-        raise LabelError(
-            f"the items' labels are {_some(items.label_names)}, those of the model "
-            f"{_some(model.label_names_)}; they must be the same, in the same order"
-        )
-    return model.encode(items, labels=items.labels)
+def _encode_whole(model: Any, chunks: Iterator[Any], out: Path, by_labels: bool) -> dict[str, int]:
+    """Code all items into one file; return facts about the codes."""
+    import numpy as np
 
+    from acqh.io import replace_file
+    from acqh.scale import encode_chunk
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join([*map(repr, names[:5]), *(["..."] if len(names) > 5 else [])])
+    codes = np.concatenate([encode_chunk(model, each, by_labels=by_labels) for each in chunks])
+    content = BytesIO()
+    np.save(content, codes, allow_pickle=False)
+    replace_file(out, content.getvalue())
+    return {
+        "n_items": len(codes),
+        "bytes_per_item": int(codes.shape[1]),
+        "n_codes": len(np.unique(codes, axis=0)),
+    }
 
 
 def _chunks(path: str, chunk_size: int, what: str) -> Iterator[Any]:
@@ -125,8 +129,3 @@ def _chunks(path: str, chunk_size: int, what: str) -> Iterator[Any]:
             yield part
             done += len(part)
             show(done, None, f"{done:,} {what}")
-
-
-def _refuse_existing(path: Path) -> None:
-    if path.exists():
-        raise InvalidInputError(f"{path} exists; remove it, or choose another --out")

@@ -3,11 +3,20 @@
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from acqh._core.errors import InvalidInputError
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+def refuse_existing(path: Path) -> None:
+    """Raise InvalidInputError where something is at the path of an ``--out`` already."""
+    if path.exists():
+        raise InvalidInputError(f"{path} exists; remove it, or choose another --out")
 
 
 def print_json(value: Any) -> None:

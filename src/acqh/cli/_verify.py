@@ -10,7 +10,7 @@ from acqh.cli._output import JsonOption, print_json
 
 
 def verify(
-    path: Annotated[Path, typer.Argument(help="A collection, an index or a fitted method.")],
+    path: Annotated[Path, typer.Argument(help="A collection, an index, codes or a method.")],
     as_json: JsonOption = False,
 ) -> None:
     """Check every byte of what acqh has written, and that its parts agree."""
@@ -41,6 +41,11 @@ def _check_bundle(path: Path) -> tuple[Any, str]:
     from acqh._load import verify as check
 
     report = check(path)
+    if report.kind == "code-parts" and report.ok:
+        from acqh.scale import CodeParts
+
+        parts = CodeParts(path)
+        return report, f"codes of {len(parts):,} items in {parts.n_parts:,} parts."
     title = f" '{report.name}'" if report.name else ""
     return report, (
         f"{report.kind}{title}, {report.n_members} members, {report.n_bytes:,} bytes, "

@@ -11,7 +11,7 @@ from acqh.scale._parts import CodeParts
 
 def build_index(
     codebooks: Any,
-    parts: CodeParts | Iterable[tuple[Array, Array]],
+    parts: CodeParts | Iterable[tuple[Array, Array | None]],
     *,
     progress: Progress | None = None,
 ) -> CodeIndex:
@@ -21,7 +21,7 @@ def build_index(
     ----------
     codebooks : (n_codebooks, codebook_size, n_components) floats
         Of the model that made the codes.
-    parts : CodeParts, or iterable of (codes, ids)
+    parts : CodeParts, or iterable of (codes, ids or None)
         Read one at a time.
     progress : callable, optional
         Called after each part with the number of items done, their number (None where it is not

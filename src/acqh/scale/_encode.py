@@ -31,7 +31,7 @@ def encode_parts(
 
     A part is there whole or not at all. Run again after whatever stopped it, with the same
     arguments, this codes only the parts that are not there yet; the source is read from its
-    beginning all the same. Memory holds one chunk of the source and its codes.
+    beginning all the same. What is in memory depends on the chunk size, not on the number of items.
 
     Parameters
     ----------

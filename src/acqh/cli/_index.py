@@ -1,0 +1,71 @@
+"""``acqh index``: from codes to an index."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from acqh._core.errors import InvalidInputError
+from acqh.cli._collections import reporting
+from acqh.cli._output import JsonOption, print_json, refuse_existing
+
+
+def index(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that acqh fit made.")],
+    codes: Annotated[
+        list[Path],
+        typer.Argument(metavar="CODES...", help="What acqh encode made: .npy files or folders."),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the index.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Make an index of codes, to be searched from Python; rows of .npy files are numbered."""
+    from acqh.methods import load_method
+    from acqh.scale import build_index
+
+    refuse_existing(out)
+    started = time.perf_counter()
+    fitted = load_method(model)
+    if not hasattr(fitted, "codebooks_"):
+        raise InvalidInputError(f"{model} has no codebooks: only additive codes can be indexed")
+    with reporting() as show:
+        made = build_index(fitted.codebooks_, _read(fitted, codes), progress=show)
+    made.save(out)
+    facts = {
+        "n_items": len(made),
+        "bytes_per_item": made.bytes_per_item,
+        "seconds": time.perf_counter() - started,
+    }
+    if as_json:
+        print_json(facts)
+        return
+    print(
+        f"{out}: {facts['n_items']:,} items in {facts['bytes_per_item']:.2f} bytes each without "
+        f"ids; {facts['seconds']:.1f} s."
+    )
+
+
+def _read(model: Any, paths: list[Path]) -> Iterator[tuple[Any, Any]]:
+    """Yield codes and ids; no ids for a file without any."""
+    from acqh.methods import fingerprint
+    from acqh.scale import CodeParts
+
+    for path in paths:
+        if path.is_file():
+            yield _read_array(path), None
+            continue
+        parts = CodeParts(path)
+        if parts.model != fingerprint(model):
+            raise InvalidInputError(f"{path} holds codes of another model")
+        yield from parts
+
+
+def _read_array(path: Path) -> Any:
+    import numpy as np
+
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InvalidInputError(f"{path} is no .npy file of codes: {error}") from error
