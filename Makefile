@@ -29,7 +29,8 @@ demo: $(VENV)/.demo  ## the embedded emoji set: its table, then, on a terminal, 
 	$(BIN)/acqh demo
 
 test: $(VENV)/.dev  ## all tests and doctests
-	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
+	@# One process a core: threads of their own would only wait for one another.
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
 
 check: $(VENV)/.dev  ## formatter, linter, strict types, layer rules, docs
 	$(BIN)/ruff format --check .
