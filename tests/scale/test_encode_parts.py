@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 
 import acqh
-from acqh._core.errors import CorruptBundleError, InvalidInputError, LabelError
+from acqh._core.errors import (
+    CorruptBundleError,
+    DuplicateIdError,
+    InvalidInputError,
+    LabelError,
+)
 from acqh.methods import fingerprint, load_method
 from acqh.scale import CodeParts, build_index, encode_parts
 
@@ -87,15 +92,20 @@ def test_a_path_the_data_and_its_chunks_give_the_same(model, items, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "ids", [["b", "é", "", "a" * 50], [7, 3, -9, 2**60], [5, 6, 7, 8]], ids=["text", "any", "run"]
+    "ids",
+    [
+        ["b", "é", "", "a" * 50],
+        [7, 3, -9, 2**60],
+        [5, 6, 7, 8],
+        [2**63 - 2, 2**63 - 1, -(2**63), 1 - 2**63],
+    ],
+    ids=["text", "any", "running", "wrapping"],
 )
 def test_ids_are_kept(model, items, tmp_path, ids):
     few = acqh.MultiViewData({name: view[:4] for name, view in items.views.items()}, ids=ids)
     parts = encode_parts(model, few, tmp_path / "codes", chunk_size=3)
     assert ids_of(parts).tolist() == ids
-    index = build_index(model.codebooks_, parts)
-    assert index.ids.tolist() == ids
-    np.testing.assert_array_equal(index.codes, model.encode(few))
+    np.testing.assert_array_equal(codes_of(parts), model.encode(few))
     # Finding the same ids again takes part in going on.
     encode_parts(model, few, tmp_path / "codes", chunk_size=3)
 
@@ -204,6 +214,23 @@ def test_what_cannot_be_coded_is_refused(model, items, tmp_path):
     (tmp_path / "e" / "notes.txt").write_text("mine")
     with pytest.raises(FileExistsError):
         encode_parts(model, items, tmp_path / "e")
+
+
+def test_an_index_of_parts_has_their_items_in_order(model, items, tmp_path):
+    ids = [f"item {number}" for number in range(230)]
+    named = acqh.MultiViewData(items.views, ids=ids)
+    told = []
+    parts = encode_parts(model, named, tmp_path / "codes", chunk_size=100)
+    index = build_index(model.codebooks_, parts, progress=lambda *each: told.append(each[:2]))
+    assert index.ids.tolist() == ids
+    np.testing.assert_array_equal(index.codes, model.encode(items))
+    assert told == [(100, 230), (200, 230), (230, 230)]
+
+
+def test_an_id_in_two_parts_is_refused_by_the_index(model, items, tmp_path):
+    parts = encode_parts(model, [items, items], tmp_path / "codes")
+    with pytest.raises(DuplicateIdError):
+        build_index(model.codebooks_, parts)
 
 
 def test_a_fingerprint_outlives_saving_and_tells_models_apart(model, items, tmp_path):

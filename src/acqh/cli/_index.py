@@ -16,7 +16,7 @@ def index(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that acqh fit made.")],
     codes: Annotated[
         list[Path],
-        typer.Argument(metavar="CODES...", help="What acqh encode made: .npy files or folders."),
+        typer.Argument(metavar="CODES", help="What acqh encode made: .npy files or folders."),
     ],
     out: Annotated[Path, typer.Option(help="Folder for the index.")],
     as_json: JsonOption = False,

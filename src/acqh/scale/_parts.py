@@ -268,20 +268,25 @@ class CodeParts:
 def _pack_ids(ids: Array) -> tuple[dict[str, Array], int | None]:
     """Return ids as arrays that a bundle can hold; or only the first, where they count up."""
     if ids.dtype.kind in "iu":
-        if np.all(ids[1:] - ids[:-1] == 1):
+        # The ends are compared too, because the difference of two int64 may overflow.
+        if int(ids[-1]) - int(ids[0]) == len(ids) - 1 and np.all(np.diff(ids) == 1):
             return {}, int(ids[0])
         return {"ids": ids.astype(np.int64, copy=False)}, None
-    encoded = [str(each).encode() for each in ids]
+    try:
+        encoded = [str(each).encode() for each in ids]
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"id {error.object!r} is not valid text: {error.reason}") from error
     starts = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
     return {"text": np.frombuffer(b"".join(encoded), dtype=np.uint8), "starts": starts}, None
 
 
 def _unpack_ids(arrays: dict[str, Array], first_id: int | None, n: int, path: Path) -> Array:
     """Take back what `_pack_ids` gave."""
-    if first_id is not None:
+    if first_id is not None and -(2**63) <= first_id <= 2**63 - n:
         return np.arange(first_id, first_id + n, dtype=np.int64)
-    if "ids" in arrays and arrays["ids"].shape == (n,):
-        return arrays["ids"]
+    numbers = arrays.get("ids", np.empty(0))
+    if numbers.dtype == np.int64 and numbers.shape == (n,):
+        return numbers
     starts = arrays.get("starts", np.empty(0))
     if "text" not in arrays or starts.shape != (n + 1,):
         raise CorruptBundleError(f"{path} does not hold the ids of {n} items")
