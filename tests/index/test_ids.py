@@ -81,6 +81,7 @@ def test_half_a_surrogate_pair_is_refused():
         ([7], RunningIds),
         ([4, 6], NumberIds),
         ([6, 5], NumberIds),
+        ([2**63 - 1, -(2**63)], NumberIds),
         (["4", "5"], TextIds),
     ],
 )

@@ -252,7 +252,8 @@ def table_of(ids: Array) -> IdTable:
     """
     if kind_of(ids) == "text":
         return TextIds.of(ids.tolist())
-    if ids.size and np.all(ids[1:] == ids[:-1] + 1):
+    # The last is above the first, or the numbers have run around the end of 64 bits.
+    if ids.size and ids[-1] >= ids[0] and np.all(ids[1:] == ids[:-1] + 1):
         return RunningIds(int(ids[0]), len(ids))
     return NumberIds.of(ids)
 
