@@ -194,8 +194,8 @@ def test_arrays_of_records_are_refused_where_needed(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"text_indptr": np.array([0, 3, 2])}, "pointers fall after row 1"),
-        ({"text_indptr": np.array([1, 2, 3])}, "pointers go from 1 to 3"),
-        ({"text_indptr": np.array([0, 2, 9])}, "pointers go from 0 to 9, but 3 values"),
+        ({"text_indptr": np.array([1, 2, 3])}, "pointers go from 1 to"),
+        ({"text_indptr": np.array([0, 2, 9])}, "to 9, but 3 values"),
         ({"text_indptr": np.array([0, 3])}, "expected 3 whole numbers"),
         ({"text_indptr": np.array([0.0, 2.0, 3.0])}, "expected 3 whole numbers"),
         ({"text_indices": np.array([0, 5, 0])}, "index 5, but indices go from 0 to 1"),

@@ -6,10 +6,14 @@ from acqh.data._multiview import MultiViewData
 from acqh.data._named import NamedDataset
 from acqh.data._readers import (
     Manifest,
+    Piece,
+    Pieces,
+    list_pieces,
     read,
     read_chunks,
     read_manifest,
     read_manifest_chunks,
+    read_pieces,
     read_records,
     save_npz,
 )
@@ -23,7 +27,10 @@ __all__ = [
     "Manifest",
     "MultiViewData",
     "NamedDataset",
+    "Piece",
+    "Pieces",
     "list_datasets",
+    "list_pieces",
     "load_dataset",
     "make_like",
     "make_multiview",
@@ -31,6 +38,7 @@ __all__ = [
     "read_chunks",
     "read_manifest",
     "read_manifest_chunks",
+    "read_pieces",
     "read_records",
     "save_npz",
     "split_rows",

@@ -1,16 +1,41 @@
 """The rows of Parquet and Arrow IPC files, in batches."""
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from acqh._core.errors import CorruptBundleError, InvalidInputError
 from acqh._core.optional import require
+from acqh.data._readers._columns import is_list
 from acqh.data._readers._limits import CHUNK_SIZE, check_unpacked_size
 
 TABLE_SUFFIXES = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
 PARQUET_MAGIC, ARROW_MAGIC = b"PAR1", b"ARROW1"
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """A file, and which rows of the whole it has."""
+
+    path: Path
+    first_row: int
+    n_rows: int
+
+    @property
+    def last_row(self) -> int:
+        """The last row it has; the one before the first if it has none."""
+        return self.first_row + self.n_rows - 1
+
+
+def files_of(files: Sequence[FileRows], start: int, stop: int) -> tuple[FileRows, ...]:
+    """Return the files that have some of the rows from `start` up to, not including, `stop`."""
+    first = bisect_left(files, start, key=lambda file: file.last_row)
+    last = bisect_left(files, stop, key=lambda file: file.first_row)
+    return tuple(files[first:last])
 
 
 class ArrowTable:
@@ -30,29 +55,32 @@ class ArrowTable:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.files = _find_files(path)
-        with _open_file(self.files[0]) as file:
+        found = _find_files(path)
+        with _open_file(found[0]) as file:
             self.schema = file.schema
             self.columns: list[str] = list(file.schema.names)
-        for other in self.files[1:]:
-            with _open_file(other) as file:
-                if not file.schema.equals(self.schema):
-                    raise InvalidInputError(
-                        f"{other.name} has other columns or types than {self.files[0].name}; "
-                        "all files of a folder must have the same"
-                    )
         if len(set(self.columns)) != len(self.columns):
             raise InvalidInputError(f"{path.name} has two columns of one name")
+        files, first_row = [], 0
+        for each in found:
+            with _open_file(each) as file:
+                if not file.schema.equals(self.schema):
+                    raise InvalidInputError(
+                        f"{each.name} has other columns or types than {found[0].name}; "
+                        "all files of a folder must have the same"
+                    )
+                files.append(FileRows(each, first_row, file.count_rows()))
+            first_row += files[-1].n_rows
+        self.files = tuple(files)
+        self.n_rows = first_row
 
     def batches(self, columns: list[str], size: int) -> Iterator[Any]:
         """Yield record batches of some columns, of at most `size` rows."""
-        for path in self.files:
-            with _open_file(path) as file:
-                yield from file.batches(columns, size)
+        return _batches(self.files, columns, size, 0)
 
     def whole(self, max_bytes: int | None) -> Any:
         """Return all rows; stop where they unpack to far more than the files' size."""
-        file_size = sum(file.stat().st_size for file in self.files)
+        file_size = sum(file.path.stat().st_size for file in self.files)
         batches, n_bytes = [], 0
         for batch in self.batches(self.columns, CHUNK_SIZE):
             n_bytes += batch.nbytes
@@ -88,7 +116,7 @@ def _open_file(path: Path) -> Iterator["_ParquetFile | _ArrowFile"]:
                 yield _ParquetFile(reader)
         else:
             with arrow.memory_map(str(path)) as source, arrow.ipc.open_file(source) as reader:
-                yield _ArrowFile(reader)
+                yield _ArrowFile(reader, source)
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise CorruptBundleError(f"{path.name} is damaged: {error}") from error
 
@@ -98,40 +126,101 @@ class _ParquetFile:
         self._reader = reader
         self.schema = reader.schema_arrow
 
-    def batches(self, columns: list[str], size: int) -> Iterator[Any]:
-        for batch in self._reader.iter_batches(size, columns=columns, use_threads=False):
+    def count_rows(self) -> int:
+        return int(self._reader.metadata.num_rows)
+
+    def batches(self, columns: list[str], size: int, skip: int) -> Iterator[Any]:
+        """Yield batches of rows after the first `skip`; row groups before are not read."""
+        metadata, group = self._reader.metadata, 0
+        while group < metadata.num_row_groups and skip >= metadata.row_group(group).num_rows:
+            skip -= metadata.row_group(group).num_rows
+            group += 1
+        groups = range(group, metadata.num_row_groups)
+        for batch in self._reader.iter_batches(size, groups, columns, use_threads=False):
             # Texts could be no Unicode.
             batch.validate(full=True)
-            yield batch
+            yield batch.slice(min(skip, batch.num_rows))
+            skip -= min(skip, batch.num_rows)
 
 
 class _ArrowFile:
-    def __init__(self, reader: Any) -> None:
+    def __init__(self, reader: Any, source: Any) -> None:
         self._reader = reader
+        self._source = source
         self.schema = reader.schema
 
-    def batches(self, columns: list[str], size: int) -> Iterator[Any]:
-        for index in range(self._reader.num_record_batches):
-            batch = self._reader.get_batch(index).select(columns)
+    @cached_property
+    def _batch_rows(self) -> list[int]:
+        # A batch may be compressed: one column of it, not a list if possible, tells its rows.
+        fields = enumerate(self.schema)
+        column = next((number for number, field in fields if not is_list(field.type)), 0)
+        ipc = require("pyarrow").ipc
+        options = ipc.IpcReadOptions(included_fields=[column])
+        with ipc.open_file(self._source, options=options) as reader:
+            numbers = range(reader.num_record_batches)
+            return [reader.get_batch(number).num_rows for number in numbers]
+
+    def count_rows(self) -> int:
+        return sum(self._batch_rows)
+
+    def batches(self, columns: list[str], size: int, skip: int) -> Iterator[Any]:
+        """Yield batches of rows after the first `skip`; record batches before are not read."""
+        for number, n_rows in enumerate(self._batch_rows):
+            if skip >= n_rows:
+                skip -= n_rows
+                continue
+            batch = self._reader.get_batch(number).select(columns)
             # Offsets of a hostile file could point anywhere.
             batch.validate(full=True)
-            for start in range(0, batch.num_rows, size):
+            for start in range(skip, n_rows, size):
                 yield batch.slice(start, size)
+            skip = 0
 
 
-def rebatch(batches: Iterator[Any], size: int) -> Iterator[Any]:
-    """Yield tables of `size` rows, the last one shorter."""
-    arrow = require("pyarrow")
-    pending: list[Any] = []
-    n_pending = 0
-    for batch in batches:
-        pending.append(batch)
-        n_pending += batch.num_rows
-        if n_pending >= size:
-            table = arrow.Table.from_batches(pending)
-            yield table.slice(0, size)
-            # A batch has at most `size` rows, so that less than one chunk is left.
-            pending = table.slice(size).to_batches()
-            n_pending -= size
-    if n_pending:
-        yield arrow.Table.from_batches(pending)
+def _batches(files: Sequence[FileRows], columns: list[str], size: int, start: int) -> Iterator[Any]:
+    """Yield record batches of the rows of files from `start` on."""
+    for rows in files:
+        if rows.last_row < start:
+            continue
+        with _open_file(rows.path) as file:
+            lacking = set(columns) - set(file.schema.names)
+            if lacking or file.count_rows() != rows.n_rows:
+                raise CorruptBundleError(f"{rows.path.name} has changed since it was listed")
+            yield from file.batches(columns, size, max(start - rows.first_row, 0))
+
+
+class TableCursor:
+    """Rows of files one after another, from any row on; reading on costs no search.
+
+    Parameters
+    ----------
+    files : sequence of FileRows
+        Those that have the rows that will be read.
+    columns : list of str
+    """
+
+    def __init__(self, files: Sequence[FileRows], columns: list[str]) -> None:
+        self._files = files
+        self._columns = columns
+        self._position = -1
+        self._batches: Iterator[Any] = iter(())
+        self._pending: list[Any] = []
+
+    def read(self, start: int, stop: int) -> Any:
+        """Return some rows as a table."""
+        if start != self._position:
+            self._batches = _batches(self._files, self._columns, stop - start, start)
+            self._pending = []
+        n_pending = sum(batch.num_rows for batch in self._pending)
+        while n_pending < stop - start:
+            batch = next(self._batches, None)
+            if batch is None:
+                raise CorruptBundleError(
+                    f"{self._files[-1].path.name} ends before row {stop - 1} of the whole"
+                )
+            self._pending.append(batch)
+            n_pending += batch.num_rows
+        table = require("pyarrow").Table.from_batches(self._pending)
+        self._pending = table.slice(stop - start).to_batches()
+        self._position = stop
+        return table.slice(0, stop - start)

@@ -2,19 +2,22 @@
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats
-from acqh._core.errors import DuplicateIdError, InvalidInputError
+from acqh._core.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh._core.labels import as_label_matrix
 from acqh.data._multiview import MultiViewData
-from acqh.data._readers._csvfile import CsvFile
+from acqh.data._readers._csvfile import CsvFile, Mark
 from acqh.data._readers._limits import CHUNK_SIZE, check_names_have_labels
 from acqh.data._readers._manifest import Manifest
+from acqh.data._readers._pieces import ReadRows
 from acqh.data._readers._tables import (
     ID_COLUMNS,
     LABEL_COLUMNS,
@@ -71,12 +74,6 @@ def read_csv(path: Path, options: CsvOptions) -> MultiViewData:
     return manifest.with_views(block.views, present=block.present)
 
 
-def read_csv_chunks(path: Path, chunk_size: int, options: CsvOptions) -> Iterator[MultiViewData]:
-    """Read a file that has numbers of views, so many rows at a time."""
-    for block, manifest in _chunks(path, chunk_size, options, views=True):
-        yield manifest.with_views(block.views, present=block.present)
-
-
 def read_manifest_file(path: Path, options: CsvOptions) -> Manifest:
     """Read a whole manifest; numbers of views, if any, are left out."""
     with CsvFile(path) as file:
@@ -85,41 +82,96 @@ def read_manifest_file(path: Path, options: CsvOptions) -> Manifest:
     return _make_manifest(block, plan, options.label_names, path)
 
 
-def read_manifest_file_chunks(
-    path: Path, chunk_size: int, options: CsvOptions
-) -> Iterator[Manifest]:
-    """Read a manifest so many rows at a time."""
-    for _, manifest in _chunks(path, chunk_size, options, views=False):
-        yield manifest
+@dataclass(frozen=True)
+class CsvRows:
+    """The rows of a file: what its columns are, and where every so many rows start."""
+
+    path: Path
+    n_rows: int
+    plan: _Plan
+    names: Sequence[str] | None
+    options: CsvOptions
+    marks: tuple[tuple[int, Mark], ...]
+
+    @contextmanager
+    def open(self) -> Iterator[ReadRows]:
+        """Open the file."""
+        with self.open_blocks() as read:
+
+            def read_views(start: int, stop: int) -> MultiViewData:
+                block, manifest = read(start, stop)
+                return manifest.with_views(block.views, present=block.present)
+
+            yield read_views
+
+    @contextmanager
+    def open_blocks(self) -> Iterator[Callable[[int, int], tuple[_Block, Manifest]]]:
+        """Open the file, for rows without their views."""
+        position = -1
+        with CsvFile(self.path) as file:
+
+            def read(start: int, stop: int) -> tuple[_Block, Manifest]:
+                nonlocal position
+                if start != position:
+                    position, mark = self._mark_before(start)
+                    file.go_to(mark)
+                    for _ in itertools.islice(file.rows(), start - position):
+                        pass
+                position = stop
+                block = next(_blocks(file, self.plan, stop - start, self.options), None)
+                if block is None:
+                    raise CorruptBundleError(f"{self.path.name} has changed since it was listed")
+                return block, _make_manifest(block, self.plan, self.names, self.path, start=start)
+
+            yield read
+
+    def only(self, start: int, stop: int) -> "CsvRows":  # noqa: ARG002
+        """Return this without marks other than the one to start from."""
+        return replace(self, marks=(self._mark_before(start),))
+
+    def _mark_before(self, row: int) -> tuple[int, Mark]:
+        return self.marks[bisect_right(self.marks, row, key=lambda each: each[0]) - 1]
+
+    def files(self) -> Iterable[Path]:
+        """Return the file."""
+        return [self.path]
 
 
-def _chunks(
-    path: Path, chunk_size: int, options: CsvOptions, *, views: bool
-) -> Iterator[tuple[_Block, Manifest]]:
-    names = options.label_names
+def find_csv_rows(
+    path: Path, chunk_size: int, options: CsvOptions, *, views: bool = True
+) -> CsvRows:
+    """Go through the lines once, without reading numbers: for labels, and for where rows start."""
+    found: set[str] = set()
+    marks, n_rows = [], 0
     with CsvFile(path) as file:
         plan = _make_plan(file, options)
         if views:
             _need_views(plan, file)
         else:
             plan = _without_views(plan)
-        if plan.labels is not None and names is None:
-            # All chunks need the same label columns, so their names are collected first.
-            names = _find_names(file, plan.labels, options)
-    start = 0
-    with CsvFile(path) as file:
-        for block in _blocks(file, plan, chunk_size, options):
-            yield block, _make_manifest(block, plan, names, path, start=start)
-            start += len(block.lines)
-    if start == 0:
+        mark = file.mark()
+        for _, fields in file.rows():
+            if n_rows % chunk_size == 0:
+                marks.append((n_rows, mark))
+            n_rows += 1
+            if plan.labels is not None and options.label_names is None:
+                found.update(_split_labels(fields[plan.labels], options))
+            if n_rows % chunk_size == 0:
+                mark = file.mark()
+    if n_rows == 0:
         _join([], path)
+    names = sort_names(found) if options.label_names is None else options.label_names
+    return CsvRows(path, n_rows, plan, names, options, tuple(marks))
 
 
-def _find_names(file: CsvFile, position: int, options: CsvOptions) -> tuple[str, ...]:
-    found: set[str] = set()
-    for _, fields in file.rows():
-        found.update(_split_labels(fields[position], options))
-    return sort_names(found)
+def read_manifest_file_chunks(
+    path: Path, chunk_size: int, options: CsvOptions
+) -> Iterator[Manifest]:
+    """Read a manifest so many rows at a time."""
+    rows = find_csv_rows(path, chunk_size, options, views=False)
+    with rows.open_blocks() as read:
+        for start in range(0, rows.n_rows, chunk_size):
+            yield read(start, min(start + chunk_size, rows.n_rows))[1]
 
 
 def _make_plan(file: CsvFile, options: CsvOptions) -> _Plan:

@@ -4,12 +4,19 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, NamedTuple, Self
 
 from acqh._core.errors import InvalidInputError
 
 # A line longer than this is no line of a table.
 _MAX_LINE_BYTES = 16 * 2**20
+
+
+class Mark(NamedTuple):
+    """A place between two rows: bytes and lines before it."""
+
+    offset: int
+    n_lines: int
 
 
 class CsvFile:
@@ -29,9 +36,8 @@ class CsvFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._handle: IO[bytes] = path.open("rb")
-        delimiter = "\t" if path.suffix == ".tsv" else ","
         self._n_lines = 0
-        self._reader = csv.reader(self._lines(), delimiter=delimiter, strict=True)
+        self._reader = self._make_reader()
         try:
             self.columns = self._read_header_row()
         except BaseException:
@@ -48,6 +54,20 @@ class CsvFile:
         trace: TracebackType | None,
     ) -> None:
         self._handle.close()
+
+    def _make_reader(self) -> Iterator[list[str]]:
+        delimiter = "\t" if self.path.suffix == ".tsv" else ","
+        return csv.reader(self._lines(), delimiter=delimiter, strict=True)
+
+    def mark(self) -> Mark:
+        """Return where the next row starts."""
+        return Mark(self._handle.tell(), self._n_lines)
+
+    def go_to(self, mark: Mark) -> None:
+        """Go on with the row that starts at a mark."""
+        self._handle.seek(mark.offset)
+        self._n_lines = mark.n_lines
+        self._reader = self._make_reader()
 
     def _lines(self) -> Iterator[str]:
         while line := self._handle.readline(_MAX_LINE_BYTES):

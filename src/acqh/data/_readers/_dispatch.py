@@ -12,16 +12,17 @@ from acqh.data._multiview import MultiViewData
 from acqh.data._readers import _arrowfile
 from acqh.data._readers._csv import (
     CsvOptions,
+    find_csv_rows,
     read_csv,
-    read_csv_chunks,
     read_manifest_file,
     read_manifest_file_chunks,
 )
 from acqh.data._readers._limits import CHUNK_SIZE
 from acqh.data._readers._manifest import Manifest
-from acqh.data._readers._mat import MatOptions, read_mat
-from acqh.data._readers._npz import ArrayOptions, read_array_chunks, read_arrays
-from acqh.data._readers._parquet import TableOptions, read_table, read_table_chunks
+from acqh.data._readers._mat import MatOptions, find_mat_rows, read_mat
+from acqh.data._readers._npz import ArrayOptions, find_array_rows, read_arrays
+from acqh.data._readers._parquet import TableOptions, find_table_rows, read_table
+from acqh.data._readers._pieces import Pieces, RowSource, read_pieces
 
 
 @dataclass(frozen=True)
@@ -33,29 +34,23 @@ class _Format:
     magics: tuple[bytes, ...]
     options: type[Any]
     read: Callable[[Path, Any], MultiViewData]
-    chunks: Callable[[Path, int, Any], Iterator[MultiViewData]]
+    # Of a path, for pieces of so many rows.
+    find_rows: Callable[[Path, int, Any], RowSource]
 
 
-def _mat_chunks(path: Path, chunk_size: int, options: MatOptions) -> Iterator[MultiViewData]:
-    # Matlab's formats cannot be read by items: the whole is read, then cut.
-    return read_mat(path, options).chunks(chunk_size)
-
-
-_ARRAYS = _Format(
-    "NumPy", (".npz",), (b"PK\x03\x04",), ArrayOptions, read_arrays, read_array_chunks
-)
+_ARRAYS = _Format("NumPy", (".npz",), (b"PK\x03\x04",), ArrayOptions, read_arrays, find_array_rows)
 _TABLE = _Format(
     "Parquet or Arrow",
     _arrowfile.TABLE_SUFFIXES,
     (_arrowfile.PARQUET_MAGIC, _arrowfile.ARROW_MAGIC),
     TableOptions,
     read_table,
-    read_table_chunks,
+    find_table_rows,
 )
 _MATLAB = _Format(
-    "Matlab", (".mat",), (b"MATLAB 5.0", b"MATLAB 7.3"), MatOptions, read_mat, _mat_chunks
+    "Matlab", (".mat",), (b"MATLAB 5.0", b"MATLAB 7.3"), MatOptions, read_mat, find_mat_rows
 )
-_CSV = _Format("CSV", (".csv", ".tsv"), (), CsvOptions, read_csv, read_csv_chunks)
+_CSV = _Format("CSV", (".csv", ".tsv"), (), CsvOptions, read_csv, find_csv_rows)
 _FORMATS = (_ARRAYS, _MATLAB, _TABLE, _CSV)
 
 
@@ -147,10 +142,58 @@ def read_chunks(
     ...     [chunk.ids.tolist() for chunk in read_chunks(f"{folder}/pets.npz", chunk_size=2)]
     [[0, 1], [2, 3], [4]]
     """
+    return read_pieces(list_pieces(path, chunk_size=chunk_size, **options))
+
+
+def list_pieces(path: str | PathLike[str], *, chunk_size: int = 65_536, **options: Any) -> Pieces:
+    """Cut the rows of a file, or folder, into pieces that can be read apart.
+
+    Pieces can be read in any order and, since they can be pickled, by other processes that see the
+    same files. Read in order they are the chunks of `read_chunks`.
+
+    Parameters
+    ----------
+    path : path
+        As in `read`.
+    chunk_size : int, default 65,536
+        Rows of a piece; the last one may have fewer.
+    **options
+        As in `read`, but for `extra`.
+
+    Returns
+    -------
+    Pieces
+        A sequence of `Piece`.
+
+    Raises
+    ------
+    DatasetNotFoundError, CorruptBundleError, InvalidInputError, ViewError, LabelError
+        As `read` raises them; mistakes in rows are found when these are read.
+    MissingExtraError
+        The kind of file needs a package that is not installed.
+
+    Notes
+    -----
+    What has to be known before, labels that are in use and the number of rows, is read here:
+    columns of labels whole, and of CSV files all lines, but no numbers. A piece then reads its own
+    rows from arrays, and the row groups or record batches it touches from tables. Into a ``.mat``
+    file and an array that is compressed in a ``.npz`` file there is no such way: each piece
+    reads the former whole, and unpacks the latter up to its rows.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/pets.npz", image=np.eye(5), labels=[0, 1, 0, 2, 2])
+    ...     pieces = list_pieces(f"{folder}/pets.npz", chunk_size=2)
+    ...     len(pieces), pieces.n_items, pieces[1].read()
+    (3, 5, MultiViewData('pets': 2 items; image 5 float64; 3 labels))
+    """
     check_positive_int(chunk_size, "chunk_size")
     place = Path(path)
     form = _detect(place)
-    return form.chunks(place, chunk_size, _make_options(form, options))
+    return Pieces(form.find_rows(place, chunk_size, _make_options(form, options)), chunk_size)
 
 
 def read_manifest(path: str | PathLike[str], **options: Any) -> Manifest:

@@ -11,8 +11,13 @@ import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Matrix
 from acqh._core.errors import CorruptBundleError, InvalidInputError, ViewError
-from acqh.data._readers._limits import check_compressed, check_indices, check_pointers
-from acqh.data._readers._store import ArrayStore, Take
+from acqh.data._readers._limits import (
+    check_compressed,
+    check_indices,
+    check_pointer_count,
+    check_some_pointers,
+)
+from acqh.data._readers._store import ArrayStore, Rows
 
 CSR_PIECES = ("_data", "_indices", "_indptr", "_shape")
 TEXT_PIECES = ("_utf8", "_offsets")
@@ -248,69 +253,82 @@ def load(store: ArrayStore, entry: Entry) -> Matrix:
     if entry.form == "array":
         return store.load(entry.name)
     if entry.form == "text":
-        return _stream_text(store, entry)(entry.shape[0])
+        return _text_rows(store, entry)(0, entry.shape[0])
     data, indices, indptr = (store.load(entry.name + piece) for piece in CSR_PIECES[:3])
     check_compressed(_where(store, entry), indptr, indices, data, _matrix_shape(entry))
     return _csr(data, indices, indptr, entry.shape)
 
 
-def stream(store: ArrayStore, entry: Entry) -> Take:
-    """Return a function that gives the next rows of an entry each time it is called."""
+def rows(store: ArrayStore, entry: Entry) -> Rows:
+    """Return a function that gives some rows of an entry."""
     if entry.form == "array":
-        return store.stream(entry.name)
+        return store.rows(entry.name)
     if entry.form == "text":
-        return _stream_text(store, entry)
-    return _stream_csr(store, entry)
+        return _text_rows(store, entry)
+    return _csr_rows(store, entry)
 
 
-def _stream_csr(store: ArrayStore, entry: Entry) -> Take:
-    rows, columns = _matrix_shape(entry)
-    indptr = store.load(f"{entry.name}_indptr")
+def _pointer_rows(store: ArrayStore, name: str, where: str, n_rows: int, n_stored: int) -> Rows:
+    """Return a function that gives where some rows start, and where the last of them ends."""
+    header = store.headers[name]
+    check_pointer_count(where, header.shape, header.dtype, n_rows)
+    take = store.rows(name)
+    end, end_pointer = -1, np.empty(0, np.int64)
+
+    def pointers(start: int, stop: int) -> Array:
+        nonlocal end, end_pointer
+        # The last pointer is kept: a compressed array would be unpacked again to go one row back.
+        if start == end:
+            found = np.concatenate([end_pointer, take(start + 1, stop + 1).astype(np.int64)])
+        else:
+            found = take(start, stop + 1).astype(np.int64)
+        end, end_pointer = stop, found[-1:].copy()
+        check_some_pointers(where, found, start, n_rows, n_stored)
+        return found
+
+    return pointers
+
+
+def _csr_rows(store: ArrayStore, entry: Entry) -> Rows:
+    n_rows, columns = _matrix_shape(entry)
+    where = _where(store, entry)
     counts = [store.headers[entry.name + piece].shape for piece in CSR_PIECES[:2]]
     if counts[0] != counts[1] or len(counts[0]) != 1:
         raise CorruptBundleError(
-            f"{_where(store, entry)} is damaged: its data have shape {counts[0]}, its indices "
-            f"{counts[1]}"
+            f"{where} is damaged: its data have shape {counts[0]}, its indices {counts[1]}"
         )
-    check_pointers(_where(store, entry), indptr, rows, counts[0][0])
-    next_data, next_indices = (store.stream(entry.name + piece) for piece in CSR_PIECES[:2])
-    position = 0
+    pointers_of = _pointer_rows(store, f"{entry.name}_indptr", where, n_rows, counts[0][0])
+    data_of, indices_of = (store.rows(entry.name + piece) for piece in CSR_PIECES[:2])
 
-    def take(n_rows: int) -> Matrix:
-        nonlocal position
-        pointers = indptr[position : position + n_rows + 1].astype(np.int64)
-        n_stored = int(pointers[-1] - pointers[0])
-        data, indices = next_data(n_stored), next_indices(n_stored)
-        check_indices(_where(store, entry), indices, columns)
-        position += n_rows
-        return _csr(data, indices, pointers - pointers[0], (n_rows, columns))
+    def take(start: int, stop: int) -> Matrix:
+        pointers = pointers_of(start, stop)
+        stored = int(pointers[0]), int(pointers[-1])
+        data, indices = data_of(*stored), indices_of(*stored)
+        check_indices(where, indices, columns)
+        return _csr(data, indices, pointers - pointers[0], (stop - start, columns))
 
     return take
 
 
-def _stream_text(store: ArrayStore, entry: Entry) -> Take:
-    offsets = store.load(f"{entry.name}_offsets")
+def _text_rows(store: ArrayStore, entry: Entry) -> Rows:
+    where = _where(store, entry)
     header = store.headers[f"{entry.name}_utf8"]
     if len(header.shape) != 1 or header.dtype != np.uint8:
-        raise CorruptBundleError(f"{_where(store, entry)} is damaged: its text is not bytes")
-    check_pointers(_where(store, entry), offsets, entry.shape[0], header.shape[0])
-    next_bytes = store.stream(f"{entry.name}_utf8")
-    position = 0
+        raise CorruptBundleError(f"{where} is damaged: its text is not bytes")
+    offsets_of = _pointer_rows(
+        store, f"{entry.name}_offsets", where, entry.shape[0], header.shape[0]
+    )
+    bytes_of = store.rows(f"{entry.name}_utf8")
 
-    def take(n_rows: int) -> Array:
-        nonlocal position
-        ends = offsets[position : position + n_rows + 1].astype(np.int64)
+    def take(start: int, stop: int) -> Array:
+        ends = offsets_of(start, stop)
+        buffer = bytes_of(int(ends[0]), int(ends[-1])).tobytes()
         ends -= ends[0]
-        buffer = next_bytes(int(ends[-1])).tobytes()
         try:
-            texts = [
-                buffer[start:end].decode("utf-8")
-                for start, end in itertools.pairwise(ends.tolist())
-            ]
+            texts = [buffer[a:b].decode("utf-8") for a, b in itertools.pairwise(ends.tolist())]
         except UnicodeDecodeError as error:
-            raise CorruptBundleError(f"{_where(store, entry)} is damaged: {error}") from error
-        position += n_rows
-        return np.fromiter(texts, dtype=object, count=n_rows)
+            raise CorruptBundleError(f"{where} is damaged: {error}") from error
+        return np.fromiter(texts, dtype=object, count=stop - start)
 
     return take
 

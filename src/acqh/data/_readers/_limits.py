@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -79,18 +80,36 @@ def check_compressed(
 
 def check_pointers(where: str, pointers: Array, n_major: int, n_stored: int) -> None:
     """Check that pointers rise from 0 to the number of stored values; see `check_compressed`."""
-    if pointers.dtype.kind not in "iu" or pointers.shape != (n_major + 1,):
+    check_pointer_count(where, pointers.shape, pointers.dtype, n_major)
+    check_some_pointers(where, pointers, 0, n_major, n_stored)
+
+
+def check_pointer_count(
+    where: str, shape: tuple[int, ...], dtype: "np.dtype[Any]", n_major: int
+) -> None:
+    """Check that there is a pointer for each row, and one more; see `check_compressed`."""
+    if dtype.kind not in "iu" or shape != (n_major + 1,):
         raise CorruptBundleError(
-            f"{where} is damaged: its pointers have dtype {pointers.dtype} and shape "
-            f"{pointers.shape}, expected {n_major + 1} whole numbers"
+            f"{where} is damaged: its pointers have dtype {dtype} and shape {shape}, expected "
+            f"{n_major + 1} whole numbers"
         )
+
+
+def check_some_pointers(
+    where: str, pointers: Array, start: int, n_major: int, n_stored: int
+) -> None:
+    """Check the pointers from row `start` on, which rise from 0 to the number of stored values."""
     falling = np.flatnonzero(pointers[1:] < pointers[:-1])
     if falling.size:
-        raise CorruptBundleError(f"{where} is damaged: its pointers fall after row {falling[0]}")
-    if pointers[0] != 0 or pointers[-1] != n_stored:
         raise CorruptBundleError(
-            f"{where} is damaged: its pointers go from {pointers[0]} to {pointers[-1]}, "
-            f"but {n_stored} values are stored"
+            f"{where} is damaged: its pointers fall after row {start + falling[0]}"
+        )
+    first, last = int(pointers[0]), int(pointers[-1])
+    at_ends = (start > 0 or first == 0) and (start + len(pointers) <= n_major or last == n_stored)
+    if not at_ends or first < 0 or last > n_stored:
+        raise CorruptBundleError(
+            f"{where} is damaged: its pointers go from {first} to {last}, but {n_stored} values "
+            "are stored"
         )
 
 

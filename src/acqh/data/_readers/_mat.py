@@ -1,8 +1,9 @@
 """Read Matlab files with the variable layouts the field uses."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from acqh.data._readers._matlayout import (
     make_plan,
 )
 from acqh.data._readers._matvariable import MatFile
+from acqh.data._readers._pieces import ReadRows
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,36 @@ def read_mat(path: Path, options: MatOptions) -> MultiViewData:
     elif labels.shape[1] == 1:
         labels = _class_numbers(labels, names)
     return MultiViewData(whole, labels, label_names=names, splits=splits, name=path.stem)
+
+
+@dataclass(frozen=True)
+class MatRows:
+    """The rows of a Matlab file, whose formats cannot be entered by items: it is read whole."""
+
+    path: Path
+    n_rows: int
+    options: MatOptions
+    whole: MultiViewData | None = None
+
+    @contextmanager
+    def open(self) -> Iterator[ReadRows]:
+        """Read the file, unless it is in memory already."""
+        whole = read_mat(self.path, self.options) if self.whole is None else self.whole
+        yield lambda start, stop: whole.subset(slice(start, stop))
+
+    def only(self, start: int, stop: int) -> "MatRows":  # noqa: ARG002
+        """Return this without what has been read."""
+        return replace(self, whole=None)
+
+    def files(self) -> Iterable[Path]:
+        """Return the file."""
+        return [self.path]
+
+
+def find_mat_rows(path: Path, _: int, options: MatOptions) -> MatRows:
+    """Read a file, to know its rows."""
+    whole = read_mat(path, options)
+    return MatRows(path, len(whole), options, whole)
 
 
 def _open(path: Path, max_bytes: int | None) -> MatFile:

@@ -1,7 +1,7 @@
 """Read .npz files and folders of .npy files, whole or in chunks."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,11 @@ from acqh.data._multiview import MultiViewData
 from acqh.data._readers import _layout
 from acqh.data._readers._layout import EXTRA_PREFIX, Entry, Layout
 from acqh.data._readers._limits import check_names_have_labels
+from acqh.data._readers._pieces import ReadRows
 from acqh.data._readers._store import ArrayStore, NpyFolder, NpzStore
+
+# Labels looked at together when their names are collected.
+_SCAN_ROWS = 2**20
 
 
 @dataclass(frozen=True)
@@ -54,25 +58,58 @@ def read_arrays(path: Path, options: ArrayOptions) -> MultiViewData:
     return MultiViewData.concat([data, extra], ids=ids)._replace(splits=data.splits)
 
 
-def read_array_chunks(
-    path: Path, chunk_size: int, options: ArrayOptions
-) -> Iterator[MultiViewData]:
-    """Read a file rows at a time; never more than a chunk of it is unpacked."""
+@dataclass(frozen=True)
+class ArrayRows:
+    """The rows of a store of arrays: which array is what, and the label columns of all rows."""
+
+    path: Path
+    layout: Layout
+    classes: _Classes
+    options: ArrayOptions
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return self.layout.n_items
+
+    @contextmanager
+    def open(self) -> Iterator[ReadRows]:
+        """Open the store."""
+        takes: dict[str, Callable[[int, int], Any]] = {}
+        with _open(self.path, self.options) as store:
+            entries = _layout.find_entries(store)
+
+            def take(entry: Entry, start: int, stop: int) -> Matrix:
+                if entry.name not in takes:
+                    if entries.get(entry.name) != entry:
+                        raise CorruptBundleError(
+                            f"{entry.name!r} of {self.path.name} has changed since it was listed"
+                        )
+                    takes[entry.name] = _layout.rows(store, entry)
+                return takes[entry.name](start, stop)
+
+            def read(start: int, stop: int) -> MultiViewData:
+                rows = range(start, stop)
+                return _build(self.layout, self.classes, take, rows, self.path.stem)
+
+            yield read
+
+    def only(self, start: int, stop: int) -> "ArrayRows":  # noqa: ARG002
+        """Return this: what is known does not grow with the rows."""
+        return self
+
+    def files(self) -> Iterable[Path]:
+        """Return the file, or the files of the folder."""
+        return sorted(self.path.glob("*.npy")) if self.path.is_dir() else [self.path]
+
+
+def find_array_rows(path: Path, _: int, options: ArrayOptions) -> ArrayRows:
+    """Look at what a store holds, without reading its rows."""
     with _open(path, options) as store:
         layout = _choose(_layout.find_entries(store), path, options)
         if layout.n_items == 0:
             raise ViewError(f"{path.name} has no rows; give at least one item")
-        classes = _find_classes(store, layout, options)
-        streams: dict[str, Callable[[int], Any]] = {}
-
-        def take(entry: Entry, n_rows: int) -> Matrix:
-            if entry.name not in streams:
-                streams[entry.name] = _layout.stream(store, entry)
-            return streams[entry.name](n_rows)
-
-        for start in range(0, layout.n_items, chunk_size):
-            stop = min(start + chunk_size, layout.n_items)
-            yield _build(layout, classes, take, range(start, stop), path.stem)
+        return ArrayRows(path, layout, _find_classes(store, layout, options), options)
 
 
 def _open(path: Path, options: ArrayOptions) -> AbstractContextManager[ArrayStore]:
@@ -93,7 +130,7 @@ def _load(
     classes: _Classes,
     splits: Mapping[str, Array] | None = None,
 ) -> MultiViewData:
-    def get(entry: Entry, _: int) -> Matrix:
+    def get(entry: Entry, *_: int) -> Matrix:
         return _layout.load(store, entry)
 
     return _build(layout, classes, get, range(layout.n_items), store.path.stem, splits)
@@ -102,23 +139,26 @@ def _load(
 def _build(
     layout: Layout,
     classes: _Classes,
-    get: Callable[[Entry, int], Matrix],
+    take: Callable[[Entry, int, int], Matrix],
     rows: range,
     name: str,
     splits: Mapping[str, Array] | None = None,
 ) -> MultiViewData:
-    """Make data of some rows; `get` gives the next so many of an entry."""
-    n = len(rows)
-    labels = None if layout.labels is None else get(layout.labels, n)
+    """Make data of some rows; `take` gives those of an entry."""
+
+    def get(entry: Entry) -> Matrix:
+        return take(entry, rows.start, rows.stop)
+
+    labels = None if layout.labels is None else get(layout.labels)
     if classes.by_position and classes.names is not None:
         labels = np.asarray(classes.names)[labels]
     return MultiViewData(
-        {view: get(entry, n) for view, entry in layout.views.items()},
+        {view: get(entry) for view, entry in layout.views.items()},
         labels,
-        ids=np.arange(rows.start, rows.stop) if layout.ids is None else get(layout.ids, n),
-        items={column: get(entry, n) for column, entry in layout.items.items()},
+        ids=np.arange(rows.start, rows.stop) if layout.ids is None else get(layout.ids),
+        items={column: get(entry) for column, entry in layout.items.items()},
         label_names=classes.names,
-        present={view: get(entry, n) for view, entry in layout.present.items()},
+        present={view: get(entry) for view, entry in layout.present.items()},
         splits=splits,
         name=name,
     )
@@ -141,7 +181,7 @@ def _find_classes(store: ArrayStore, layout: Layout, options: ArrayOptions) -> _
     names = None if names is None else tuple(str(name) for name in names)
     if len(layout.labels.shape) != 1:
         return _Classes(names)
-    found = np.unique(_layout.load(store, layout.labels))
+    found = _distinct(store, layout.labels)
     as_names = tuple(str(value) for value in found.tolist())
     if names is None:
         return _Classes(as_names)
@@ -153,6 +193,16 @@ def _find_classes(store: ArrayStore, layout: Layout, options: ArrayOptions) -> _
         f"the class ids of {store.path.name} go from {found[0]} to {found[-1]} and neither are "
         f"nor count the {len(names)} label names"
     )
+
+
+def _distinct(store: ArrayStore, entry: Entry) -> Array:
+    """Return the different values of a column, sorted; a block of it is in memory at a time."""
+    take = _layout.rows(store, entry)
+    found = np.empty(0, store.headers[entry.name].dtype)
+    for start in range(0, entry.shape[0], _SCAN_ROWS):
+        block = take(start, min(start + _SCAN_ROWS, entry.shape[0]))
+        found = np.union1d(found, block)
+    return found
 
 
 def _extra_layout(entries: Mapping[str, Entry], path: Path, options: ArrayOptions) -> Layout:

@@ -1,7 +1,8 @@
 """Read Parquet and Arrow IPC tables: a column for each view, whole or in chunks."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ from acqh._core.errors import InvalidInputError, LabelError, ViewError
 from acqh._core.optional import require
 from acqh.data._multiview import MultiViewData
 from acqh.data._readers import _columns
-from acqh.data._readers._arrowfile import ArrowTable, rebatch
+from acqh.data._readers._arrowfile import ArrowTable, FileRows, TableCursor, files_of
 from acqh.data._readers._columns import is_list, is_multi_hot, is_vector, list_lengths
 from acqh.data._readers._limits import CHUNK_SIZE, check_names_have_labels
+from acqh.data._readers._pieces import ReadRows
 from acqh.data._readers._tables import (
     ID_COLUMNS,
     LABEL_COLUMNS,
@@ -46,6 +48,12 @@ class _Plan:
     multi_hot: bool
     names: tuple[str, ...] | None
 
+    @property
+    def columns(self) -> list[str]:
+        """All columns that are read."""
+        singles = [name for name in (self.labels, self.ids) if name is not None]
+        return [*dict.fromkeys([*self.views.values(), *singles, *self.items])]
+
 
 def read_table(path: Path, options: TableOptions) -> MultiViewData:
     """Read a whole file, or all files of a folder."""
@@ -56,17 +64,36 @@ def read_table(path: Path, options: TableOptions) -> MultiViewData:
     return _build(whole, plan, 0, path, official=True)
 
 
-def read_table_chunks(
-    path: Path, chunk_size: int, options: TableOptions
-) -> Iterator[MultiViewData]:
-    """Read the rows in order, so many at a time, across files."""
+@dataclass(frozen=True)
+class TableRows:
+    """The rows of a table: its files, and what their columns are."""
+
+    path: Path
+    n_rows: int
+    plan: _Plan
+    parts: tuple[FileRows, ...]
+
+    @contextmanager
+    def open(self) -> Iterator[ReadRows]:
+        """Open the files, as their rows are read."""
+        cursor = TableCursor(self.parts, self.plan.columns)
+        yield lambda start, stop: _build(cursor.read(start, stop), self.plan, start, self.path)
+
+    def only(self, start: int, stop: int) -> "TableRows":
+        """Return this without files that have none of these rows."""
+        return replace(self, parts=files_of(self.parts, start, stop))
+
+    def files(self) -> Iterable[Path]:
+        """Return the files."""
+        return [part.path for part in self.parts]
+
+
+def find_table_rows(path: Path, _: int, options: TableOptions) -> TableRows:
+    """Look at the columns of a table, and read those of labels where these have to be collected."""
     table = ArrowTable(path)
     plan = _make_plan(table, options)
-    start = 0
-    for chunk in rebatch(table.batches(table.columns, chunk_size), chunk_size):
-        yield _build(chunk, plan, start, path)
-        start += chunk.num_rows
-    _check_rows(start, path)
+    _check_rows(table.n_rows, path)
+    return TableRows(path, table.n_rows, plan, table.files)
 
 
 def _check_rows(n_rows: int, path: Path) -> None:

@@ -21,9 +21,11 @@ from acqh.data._readers._limits import check_unpacked_size
 _DEFLATE_RATIO = 1_040
 _LOCAL_HEADER_BYTES = 30
 _READ_BYTES = 2**20
+# Rows of a compressed array that are unpacked at a time only to get past them.
+_SKIP_ROWS = 1024
 
-# The next rows of an array, as many as asked for.
-Take = Callable[[int], Any]
+# Gives the rows of an array from the first number up to, not including, the second.
+Rows = Callable[[int, int], Any]
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,8 @@ class ArrayStore(Protocol):
     def load(self, name: str) -> Array:
         """Return a whole array."""
 
-    def stream(self, name: str) -> Take:
-        """Return a function that gives the next rows of an array each time it is called."""
+    def rows(self, name: str) -> Rows:
+        """Return a function that gives some rows of an array."""
 
 
 def read_header(handle: IO[bytes], where: str) -> Header:
@@ -97,14 +99,20 @@ def _map(path: Path, header: Header, offset: int) -> Array:
     return np.memmap(path, header.dtype, mode="r", offset=offset, shape=shape, order=order)
 
 
-def _slices(array: Array) -> Take:
-    position = 0
+def _mapped_rows(path: Path, header: Header, offset: int) -> Rows:
+    """Return a function that maps some rows, afresh each time.
 
-    def take(n_rows: int) -> Array:
-        nonlocal position
-        block = _native(array[position : position + n_rows])
-        position += n_rows
-        return block
+    What of a file has been read stays mapped as long as the map: one map of the whole would, in the
+    end, have all of it in memory.
+    """
+
+    def take(start: int, stop: int) -> Array:
+        stop = min(stop, header.shape[0])
+        if header.fortran:
+            return _native(_map(path, header, offset)[start:stop])
+        row = Header((1, *header.shape[1:]), header.dtype, False, 0).n_bytes
+        block = Header((stop - start, *header.shape[1:]), header.dtype, False, 0)
+        return _native(_map(path, block, offset + start * row))
 
     return take
 
@@ -137,9 +145,11 @@ class NpyFolder:
         _refuse_objects(header, f"{name}.npy")
         return _native(_map(self.path / f"{name}.npy", header, header.offset))
 
-    def stream(self, name: str) -> Take:
-        """Return a function that gives the next rows of an array each time it is called."""
-        return _slices(self.load(name))
+    def rows(self, name: str) -> Rows:
+        """Return a function that gives some rows of an array."""
+        header = self.headers[name]
+        _refuse_objects(header, f"{name}.npy")
+        return _mapped_rows(self.path / f"{name}.npy", header, header.offset)
 
 
 class NpzStore:
@@ -233,26 +243,42 @@ class NpzStore:
             values = self._take_values(handle, header, name, math.prod(header.shape))
         return values.reshape(header.shape, order="F" if header.fortran else "C")
 
-    def stream(self, name: str) -> Take:
-        """Return a function that gives the next rows of an array each time it is called.
+    def rows(self, name: str) -> Rows:
+        """Return a function that gives some rows of an array.
 
-        A stored array is memory-mapped; a compressed one is unpacked as its rows are taken. Only
-        an array that is compressed with its columns one after another has to be loaded whole.
+        A stored array is memory-mapped; a compressed one is unpacked up to the rows, from where the
+        last ones ended if that is before. Only an array that is compressed with its columns one
+        after another has to be loaded whole.
         """
         header = self.headers[name]
         _refuse_objects(header, f"array {name!r} of {self.path.name}")
         info = self._zip.getinfo(f"{name}.npy")
         if info.compress_type == zipfile.ZIP_STORED:
-            return _slices(_map(self.path, header, self._data_offset(info) + header.offset))
+            return _mapped_rows(self.path, header, self._data_offset(info) + header.offset)
         if header.fortran and len(header.shape) > 1:
-            return _slices(self.load(name))
-        handle = self._streams.enter_context(self._open(f"{name}.npy"))
-        handle.read(header.offset)
-        row_shape = header.shape[1:]
+            whole = self.load(name)
+            return lambda start, stop: whole[start:stop]
+        return self._unpacked_rows(name, header)
 
-        def take(n_rows: int) -> Array:
-            values = self._take_values(handle, header, name, n_rows * math.prod(row_shape))
-            return values.reshape(n_rows, *row_shape)
+    def _unpacked_rows(self, name: str, header: Header) -> Rows:
+        row_shape = header.shape[1:]
+        row_values = math.prod(row_shape)
+        handle: IO[bytes] | None = None
+        position = 0
+
+        def take(start: int, stop: int) -> Array:
+            nonlocal handle, position
+            if handle is None or start < position:
+                handle = self._streams.enter_context(self._open(f"{name}.npy"))
+                handle.read(header.offset)
+                position = 0
+            while position < start:
+                n_skipped = min(start - position, _SKIP_ROWS)
+                self._take_values(handle, header, name, n_skipped * row_values)
+                position += n_skipped
+            values = self._take_values(handle, header, name, (stop - start) * row_values)
+            position = stop
+            return values.reshape(stop - start, *row_shape)
 
         return take
 
