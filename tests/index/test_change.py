@@ -132,6 +132,10 @@ class IndexMachine(RuleBasedStateMachine):
         assert len(self.index) == len(self.items)
         assert self.index.ids.tolist() == list(self.items)
         assert self.index.codes.tolist() == [list(code) for code in self.items.values()]
+        pairs = [pair for batch in self.index.batches(3) for pair in zip(*batch, strict=True)]
+        assert [(i, tuple(code)) for i, code in pairs] == [
+            (i, tuple(code)) for i, code in self.items.items()
+        ]
         for part in self.index._snapshot.parts:
             part.verify()
 

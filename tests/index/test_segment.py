@@ -1,11 +1,15 @@
 """Segments keep every code and row, in few bytes, through files and joins."""
 
+from dataclasses import replace
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acqh._core.errors import CorruptBundleError
+from acqh.index import _segment
 from acqh.index._row_lists import pack_lists, unpack_lists
 from acqh.index._segment import CodeSegment
 
@@ -42,6 +46,24 @@ def test_codes_come_back_in_order_of_insertion(case):
     np.testing.assert_array_equal(segment.codes(), codes)
     for row in range(0, len(codes), 37):
         np.testing.assert_array_equal(segment.code_of(row), codes[row])
+
+
+@given(case=code_arrays(), cut=st.integers(1, 100), piece=st.sampled_from([1, 7, 100]))
+@settings(max_examples=50, deadline=None)
+def test_codes_of_consecutive_rows_are_the_same_however_they_are_cut(case, cut, piece):
+    codes, n = case
+    segment = CodeSegment.of(codes, n)
+    with mock.patch.object(_segment, "_PIECE", piece):
+        for start in range(0, len(codes), cut):
+            stop = min(start + cut, len(codes))
+            np.testing.assert_array_equal(segment.codes_between(start, stop), codes[start:stop])
+
+
+def test_a_missing_row_is_noticed_when_codes_are_read_in_pieces():
+    segment = CodeSegment.of(np.array([[0], [1], [2]], dtype=np.uint8), 256)
+    damaged = replace(segment, rows=np.array([0, 7, 2], dtype=np.uint32))
+    with pytest.raises(CorruptBundleError, match="row is missing"):
+        damaged.codes_between(0, 3)
 
 
 @given(case=code_arrays(), other=seeds)

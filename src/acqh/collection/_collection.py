@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
+from acqh._core.arrays import Floats, check_positive_int
 from acqh._core.errors import CorruptBundleError, MissingItemError
 from acqh._core.random import RandomState
 from acqh.collection._adding import Adder
@@ -21,6 +21,7 @@ from acqh.collection._folder import (
     replacing,
 )
 from acqh.collection._search import Searcher
+from acqh.collection._searchable import Searchable
 from acqh.collection._stage import BuildSettings
 from acqh.collection._stats import collect_stats
 from acqh.collection._store import Store
@@ -33,12 +34,11 @@ from acqh.collection._types import (
     StoredItem,
 )
 from acqh.collection._verify import verify_collection
-from acqh.features import Picture
 from acqh.methods import load_method
 from acqh.methods.acqh import ACQH
 
 
-class Collection:
+class Collection(Searchable):
     """Items to be found by text, by picture, by both, or by another item.
 
     A collection is a folder: the items in SQLite, the encoders and the model that describe and
@@ -205,17 +205,6 @@ class Collection:
             self._cache.save()
             self._store.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         state = "closed" if self._store.connections.closed else f"{len(self):,} items"
         return f"<Collection {self._path.name!r}: {state}>"
@@ -309,56 +298,15 @@ class Collection:
         """
         return self._store.remove([ids] if isinstance(ids, str) else ids)
 
-    def search(
+    def _search(
         self,
-        *,
-        text: str | None = None,
-        image: Picture = None,
-        item: str | None = None,
-        features: Mapping[str, Any] | None = None,
-        weights: Mapping[str, float] | None = None,
-        k: int = 10,
-        where: Any = None,
-        explain: bool = False,
+        given: Mapping[str, Any],
+        weights: Mapping[str, float],
+        k: int,
+        where: Any,
+        explain: bool,
     ) -> Answer:
-        """Find the items that fit a query best, exactly.
-
-        Parameters
-        ----------
-        text : str, optional
-        image : path, bytes or PIL.Image.Image, optional
-        item : str, optional
-            Id of a stored item: find others like it.
-        features : mapping of str to (n_features,), optional
-            A query that is described already, by view.
-        weights : mapping of str to float, optional
-            How much "text", "image", "item" or a view of `features` counts, where several are
-            given; 1 each by default.
-        k : int
-        where : mapping, str or iterable of str, optional
-            Only items for which all of this holds: ``{"label": "dog", "year": 2010}`` or
-            ``["label=dog", "year=2010"]``. Of several labels an item must have all; of several
-            values of a column, one.
-        explain : bool
-            Say how the scores came about.
-
-        Returns
-        -------
-        Answer
-            Without hits where no word of the text is known and nothing else was asked for.
-
-        Raises
-        ------
-        CollectionError
-            Nothing was asked for, or something that the collection cannot answer.
-        MissingItemError
-            There is no such item.
-        PictureError
-            The picture cannot be read.
-        """
-        query = {"text": text, "image": image, "item": item, **(features or {})}
-        given = {name: value for name, value in query.items() if value is not None}
-        return self._searcher.search(given, weights or {}, k, where, explain)
+        return self._searcher.search(given, weights, k, where, explain)
 
     def item(self, identifier: str) -> StoredItem:
         """Return an item; raise MissingItemError where there is none of that id."""
@@ -380,6 +328,34 @@ class Collection:
         if picture is None:
             raise MissingItemError(f"item {identifier!r} has no picture")
         return picture
+
+    def batches(self, size: int = 4_096) -> Iterator[list[tuple[StoredItem, bytes]]]:
+        """Yield all items with their codes in order of insertion, some at a time.
+
+        What is yielded is one state: changes that others make meanwhile do not show.
+
+        Parameters
+        ----------
+        size : int, default 4,096
+            Items of a batch.
+        """
+        return self._store.pages(check_positive_int(size, "size"))
+
+    def columns(self) -> dict[str, set[str]]:
+        """Return what the columns of items hold.
+
+        Returns
+        -------
+        dict of str to set of {"integer", "real", "text", "boolean", "null"}
+            For every column that some item has. A whole number that does not fit 64 bits counts as
+            "real".
+        """
+        return self._store.column_kinds()
+
+    @property
+    def codebooks(self) -> Floats:
+        """The codebooks of the index, (n_codebooks, codebook_size, n_components) float32."""
+        return self._cache.current().codebooks
 
     def labels(self) -> dict[str, int]:
         """Return how many items have each label, in alphabetical order."""

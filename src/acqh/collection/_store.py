@@ -4,7 +4,6 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -31,6 +30,16 @@ from acqh.collection._types import StoredItem
 
 # SQLite takes so many parameters in one statement, in every version.
 _MAX_PARAMETERS = 500
+_READ = (
+    "SELECT i.number, id, text, labels, columns, t.number IS NOT NULL, code "
+    "FROM items i LEFT JOIN thumbnails t ON t.number = i.number"
+)
+# A number that JSON writes as a whole one but that does not fit 64 bits is a real to SQLite.
+_COLUMN_KINDS = (
+    "SELECT DISTINCT c.key, "
+    "CASE WHEN c.type IN ('true', 'false') THEN 'boolean' ELSE typeof(c.atom) END "
+    "FROM items, json_each(items.columns) c ORDER BY c.key"
+)
 
 
 class Store:
@@ -124,26 +133,43 @@ class Store:
             for start in range(0, len(numbers), _MAX_PARAMETERS):
                 part = numbers[start : start + _MAX_PARAMETERS]
                 marks = ", ".join("?" * len(part))
-                rows = connection.execute(
-                    "SELECT i.number, id, text, labels, columns, t.number IS NOT NULL, code "  # noqa: S608
-                    "FROM items i LEFT JOIN thumbnails t ON t.number = i.number "
-                    f"WHERE i.number IN ({marks})",
-                    list(part),
-                )
-                for number, identifier, text, labels, columns, has_thumbnail, code in rows:
-                    labels, columns = self._parsed(number, labels, columns)
-                    item = StoredItem(identifier, text, labels, columns, bool(has_thumbnail))
-                    found[number] = (item, code)
+                rows = connection.execute(f"{_READ} WHERE i.number IN ({marks})", list(part))
+                found.update({row[0]: self._parsed(*row) for row in rows})
         return found
 
-    def _parsed(self, number: int, labels: str, columns: str) -> tuple[tuple[str, ...], Any]:
+    def pages(self, size: int) -> Iterator[list[tuple[StoredItem, bytes]]]:
+        """Yield all items and their codes in order of insertion, some at a time, of one state."""
+        with self.connections.reading() as connection:
+            rows = connection.execute(f"{_READ} ORDER BY i.number")
+            while page := rows.fetchmany(size):
+                yield [self._parsed(*row) for row in page]
+
+    def _parsed(
+        self,
+        number: int,
+        identifier: str,
+        text: str,
+        labels: str,
+        columns: str,
+        has_thumbnail: int,
+        code: bytes,
+    ) -> tuple[StoredItem, bytes]:
         try:
-            return tuple(json.loads(labels)), json.loads(columns)
+            names, values = tuple(json.loads(labels)), json.loads(columns)
         except ValueError as error:
             raise CorruptBundleError(
                 f"{self.path} is damaged: item number {number} cannot be read ({error}); "
                 "run acqh verify"
             ) from error
+        return StoredItem(identifier, text, names, values, bool(has_thumbnail)), code
+
+    def column_kinds(self) -> dict[str, set[str]]:
+        """Return the columns that items have, and what is in them: see `Collection.columns`."""
+        kinds: dict[str, set[str]] = {}
+        with self.connections.reading() as connection:
+            for name, kind in connection.execute(_COLUMN_KINDS):
+                kinds.setdefault(name, set()).add(kind)
+        return kinds
 
     def label_counts(self) -> dict[str, int]:
         """Return how many items have each label, in alphabetical order."""

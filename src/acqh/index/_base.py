@@ -15,7 +15,7 @@ from acqh._core.errors import (
     InvalidInputError,
     UnknownIdError,
 )
-from acqh.index._ids import NO_NUMBER, IdTable, RunningIds, kind_of, read_ids, table_of
+from acqh.index._ids import NO_NUMBER, IdKind, IdTable, RunningIds, kind_of, read_ids, table_of
 from acqh.index._saved import (
     read_caller,
     read_settings,
@@ -74,6 +74,11 @@ class BaseIndex(ABC, Generic[S]):
     def __contains__(self, identifier: object) -> bool:
         snapshot = self._snapshot
         return snapshot.row_of(identifier) >= 0
+
+    @property
+    def id_kind(self) -> IdKind | None:
+        """What ids are: "number" or "text", None before the first."""
+        return self._snapshot.kind
 
     @property
     def ids(self) -> Array:

@@ -1,6 +1,6 @@
 """CodeIndex: exact search over additive codes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +19,8 @@ from acqh.index._stored import frozen, read_array, require
 
 # Where a filter leaves at most one row in this many, they are copied out before the search.
 _RESTRICT_PART = 16
+# Bytes of codes that reading in batches keeps in memory.
+_WINDOW_BYTES = 1 << 27
 
 
 class CodeIndex(BaseIndex[CodeSegment]):
@@ -112,6 +114,45 @@ class CodeIndex(BaseIndex[CodeSegment]):
         targets = _targets(snapshot, filter)
         top = search_targets(self._words, targets, queries, k, len(snapshot), n_threads)
         return SearchResult(snapshot.take_ids(top.rows), top.scores, top.counts, top.scored)
+
+    def batches(self, size: int = 65_536) -> Iterator[tuple[Array, Array]]:
+        """Yield ids and codes in order of insertion, some at a time, from one state of the index.
+
+        Where `ids` and `codes` need memory for all items, this keeps 128 MB of codes at a time. It
+        reads the row numbers of the index once for each of these.
+
+        Parameters
+        ----------
+        size : int, default 65,536
+            Items of a batch; some batches are smaller.
+
+        Yields
+        ------
+        ids : (n,) int64, or object for texts
+        codes : (n, n_codebooks) uint8
+
+        Raises
+        ------
+        CorruptBundleError
+            The file that the index is mapped from is damaged.
+
+        Examples
+        --------
+        >>> index = CodeIndex(np.eye(3)[np.newaxis]).add([[2], [0], [1]], ids=["a", "b", "c"])
+        >>> [(ids.tolist(), codes.tolist()) for ids, codes in index.batches(2)]
+        [(['a', 'b'], [[2], [0]]), (['c'], [[1]])]
+        """
+        size = check_positive_int(size, "size")
+        window = max(_WINDOW_BYTES // len(self._codebooks) // size, 1) * size
+        for part in self._snapshot.parts:
+            for first in range(0, part.segment.n_rows, window):
+                end = min(first + window, part.segment.n_rows)
+                codes = part.segment.codes_between(first, end)
+                for start in range(first, end, size):
+                    rows = np.arange(start, min(start + size, end))
+                    rows = rows[part.is_live(rows)]
+                    if rows.size:
+                        yield part.ids.take(rows), codes[rows - first]
 
     def reconstruct(self, identifier: Any) -> Floats:
         """Return the vector an item stands for, the sum of its words: (n_components,) float32.

@@ -5,7 +5,7 @@
 kernels rely on; ``CodeSegment.verify`` reads every value.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -25,6 +25,8 @@ _GROUPED_FROM = 2
 _MAX_GROUPED = 2**32 // 5
 # Heads take as many words as leave this many codes a run, on average.
 _CODES_A_RUN = 1 / 2
+# What is read in pieces is read so many rows, or bytes of lists, at a time.
+_PIECE = 1 << 20
 
 _COUNTS = ("n_codebooks", "codebook_size", "n_rows", "digits_a", "digits_b")
 _DTYPES = {
@@ -189,6 +191,44 @@ class CodeSegment:
         if len(codes) == 0:
             raise CorruptBundleError("the index lacks the code of an item; verify its file")
         return np.asarray(codes[0])
+
+    def codes_between(self, start: int, stop: int) -> Array:
+        """Return the codes of consecutive rows, (stop - start, n_codebooks) uint8.
+
+        Reads all row numbers, a piece at a time: beside the codes little is in memory, and as long
+        as lists of rows are short, how little does not depend on the number of rows.
+
+        Raises
+        ------
+        CorruptBundleError
+            A row is missing.
+        """
+        codes = np.empty((stop - start, self.n_codebooks), dtype=np.uint8)
+        n_found = 0
+        for entries, rows in self._pieces():
+            chosen = np.flatnonzero((rows >= start) & (rows < stop))
+            codes[rows[chosen] - start] = self._codes_at(entries[chosen])
+            n_found += len(chosen)
+        if n_found != stop - start:
+            raise CorruptBundleError("a row is missing or occurs twice; verify the file")
+        return codes
+
+    def _pieces(self) -> Iterator[tuple[Ints, Array]]:
+        """Yield entries and the row of each, in sorted order; grouped entries occur repeatedly."""
+        n_entries = len(self.tails)
+        start = 0
+        while start < n_entries:
+            if self.is_grouped:
+                end_byte = int(self.gap_starts[start]) + _PIECE
+                found = int(np.searchsorted(self.gap_starts, end_byte, side="right")) - 1
+                stop = max(found, start + 1)  # a list is read whole
+                begins = self.gap_starts[start : stop + 1].astype(np.int64)
+                rows, sizes = unpack_lists(self.gaps[begins[0] : begins[-1]], begins - begins[0])
+                yield np.repeat(np.arange(start, stop), sizes), rows
+            else:
+                stop = min(start + _PIECE, n_entries)
+                yield np.arange(start, stop), self.rows[start:stop]
+            start = stop
 
     def _items(self, keep: Bools) -> tuple[Array, Array]:
         """Return the codes and the rows of the items to keep, in sorted order."""

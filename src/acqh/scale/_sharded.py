@@ -134,9 +134,7 @@ class ShardedIndex:
                     f"shard {number} has other codebooks than shard 0, so their scores cannot be "
                     "compared; all shards must be made with one model"
                 )
-        # An answer without queries has ids of the shard's kind, and reads none of them.
-        no_queries = np.empty((0, self.codebooks.shape[2]))
-        if len({shard.search(no_queries, 1).ids.dtype for shard in self._filled()}) > 1:
+        if len({shard.id_kind for shard in self._filled()}) > 1:
             raise InvalidInputError("ids are numbers in one shard and texts in another")
 
     def _split_filter(self, filter_: Any, shards: Sequence[CodeIndex]) -> list[Any]:
