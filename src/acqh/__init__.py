@@ -28,6 +28,7 @@ _ROOMS = frozenset(
         "bench",
         "collection",
         "data",
+        "export",
         "features",
         "index",
         "io",

@@ -65,6 +65,10 @@ class MissingExtraError(AcqhError, ImportError):
     """An optional dependency is not installed."""
 
 
+class MilvusError(AcqhError, ConnectionError):
+    """Milvus cannot be reached, or refuses what it is asked."""
+
+
 class NotFittedError(AcqhError, ValueError, AttributeError):
     """A method or encoder was used before ``fit``."""
 

@@ -13,6 +13,7 @@ _EXTRAS = {
     "pyarrow": "parquet",
     "h5py": "mat",
     "faiss": "faiss",
+    "pymilvus": "milvus",
     "torch": "torch",
     "fastapi": "serve",
     "uvicorn": "serve",

@@ -13,6 +13,7 @@ from acqh.cli import (
     _build,
     _datasets,
     _demo,
+    _export,
     _fit,
     _index,
     _remove,
@@ -34,6 +35,7 @@ app.command("build")(_build.build)
 app.command("datasets")(_datasets.datasets)
 app.command("demo")(_demo.demo)
 app.command("encode")(_fit.encode)
+app.command("export")(_export.export)
 app.command("fit")(_fit.fit)
 app.command("index")(_index.index)
 app.command("remove")(_remove.remove)

@@ -19,7 +19,7 @@ def to_faiss(codebooks: Floats, codes: Array) -> Any:
     """
     faiss = require("faiss")
     n_codebooks, codebook_size, n_components = codebooks.shape
-    n_bits = max(1, int(codebook_size - 1).bit_length())
+    n_bits = _word_bits(codebook_size)
     index = faiss.IndexResidualQuantizer(
         n_components,
         n_codebooks,
@@ -31,10 +31,30 @@ def to_faiss(codebooks: Floats, codes: Array) -> Any:
     words = np.zeros((n_codebooks, 1 << n_bits, n_components), dtype=np.float32)
     words[:, :codebook_size] = codebooks
     faiss.copy_array_to_vector(words.ravel(), index.rq.codebooks)
-    faiss.copy_array_to_vector(_pack(codes, [n_bits] * n_codebooks).ravel(), index.codes)
+    faiss.copy_array_to_vector(faiss_codes(codes, codebook_size).ravel(), index.codes)
     index.ntotal = len(codes)
     index.rq.is_trained = index.is_trained = True
     return index
+
+
+def faiss_codes(codes: Array, codebook_size: int) -> Array:
+    """Return codes as Faiss stores them: words one after another, each in as few bits as it needs.
+
+    Parameters
+    ----------
+    codes : (n_items, n_codebooks) uint8
+    codebook_size : int
+
+    Returns
+    -------
+    (n_items, n_bytes) uint8
+
+    Examples
+    --------
+    >>> faiss_codes(np.array([[1, 2]], dtype=np.uint8), codebook_size=16)
+    array([[33]], dtype=uint8)
+    """
+    return _pack(codes, [_word_bits(codebook_size)] * codes.shape[1])
 
 
 def from_faiss(index: Any) -> tuple[Floats, Array]:
@@ -77,6 +97,10 @@ def from_faiss(index: Any) -> tuple[Floats, Array]:
         first += 1 << bits
     packed = faiss.vector_to_array(index.codes).reshape(index.ntotal, -1)
     return codebooks, _unpack(packed, n_bits)
+
+
+def _word_bits(codebook_size: int) -> int:
+    return max(1, int(codebook_size - 1).bit_length())
 
 
 def _pack(codes: Array, n_bits: list[int]) -> Array:

@@ -1,0 +1,86 @@
+"""``acqh export``: items for Parquet, Faiss or Milvus."""
+
+import logging
+import os
+import time
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from acqh.cli._collections import reporting
+from acqh.cli._output import JsonOption, print_json
+
+_TOKEN = "ACQH_MILVUS_TOKEN"  # noqa: S105
+
+
+def export(
+    source: Annotated[
+        Path, typer.Argument(metavar="INDEX", help="An index or a collection that acqh made.")
+    ],
+    to: Annotated[Literal["milvus", "faiss", "parquet"], typer.Option(help="What to write.")],
+    out: Annotated[Path | None, typer.Option(help="File to write, for faiss and parquet.")] = None,
+    uri: Annotated[
+        str | None, typer.Option(help="Server, or NAME.db for Milvus Lite; for milvus.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Collection to make; for milvus.")] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help=f"File with the token of the server; or set {_TOKEN}. For milvus."),
+    ] = None,
+    index_type: Annotated[
+        Literal["FLAT", "AUTOINDEX"], typer.Option(help="FLAT is exact; for milvus.")
+    ] = "FLAT",
+    codes: Annotated[
+        bool, typer.Option("--codes", help="Write codes, not vectors; for faiss and parquet.")
+    ] = False,
+    metadata: Annotated[
+        bool, typer.Option("--metadata/--no-metadata", help="What a collection has beside ids.")
+    ] = True,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace what is there already.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Hand the items of an index or a collection over, as vectors whose inner product is the score.
+
+    Of a collection texts, labels and columns go along.
+    """
+    from acqh.export import export_faiss, export_milvus, export_parquet
+
+    started = time.perf_counter()
+    with reporting() as progress:
+        common: dict[str, Any] = {
+            "metadata": metadata,
+            "overwrite": overwrite,
+            "progress": progress,
+        }
+        if to == "milvus":
+            if uri is None or name is None or out is not None or codes:
+                raise typer.BadParameter("milvus takes --uri and --name, no --out and no --codes")
+            # It logs tracebacks of errors, which reach people as messages.
+            logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
+            report = export_milvus(
+                source, uri, name, token=_token(token_file), index_type=index_type, **common
+            )
+            where = f"{uri}, {name}"
+        else:
+            if out is None or uri is not None or name is not None or token_file is not None:
+                raise typer.BadParameter(f"{to} takes --out, and nothing that is for milvus")
+            write = export_faiss if to == "faiss" else export_parquet
+            report = write(source, out, codes=codes, **common)
+            where = ", ".join(str(file) for file in report.files)
+    seconds = time.perf_counter() - started
+    if as_json:
+        files = [str(file) for file in report.files]
+        print_json({"n_items": report.n_items, "files": files, "n_bytes": report.n_bytes,
+                    "seconds": round(seconds, 3)})  # fmt: skip
+        return
+    size = f", {report.n_bytes / 1e6:.1f} MB" if report.files else ""
+    print(f"{where}: {report.n_items:,} items{size}; {seconds:.1f} s.")
+
+
+def _token(file: Path | None) -> str | None:
+    if file is not None:
+        return file.read_text().strip()
+    return os.environ.get(_TOKEN)

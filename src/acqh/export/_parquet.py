@@ -1,0 +1,146 @@
+"""Items as a Parquet file."""
+
+import base64
+import json
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Array, Floats
+from acqh._core.optional import require
+from acqh.export._source import (
+    CODE,
+    ID,
+    VECTOR,
+    Batch,
+    Exportable,
+    ExportReport,
+    Progress,
+    Source,
+    open_source,
+)
+from acqh.export._targets import check_target, written_whole
+
+# Items of a row group.
+_ROWS = 32_768
+
+
+def export_parquet(
+    source: Exportable,
+    path: str | PathLike[str],
+    *,
+    codes: bool = False,
+    metadata: bool = True,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> ExportReport:
+    """Write items to a Parquet file, a row each, in order of insertion.
+
+    The columns are ``id``, then ``vector`` (a fixed-size list of float32) or ``code`` (bytes of
+    fixed size), then, of a collection, ``text``, ``labels`` and the columns of its items; one that
+    has a name of these gets an underscore behind it. The schema's metadata hold, under
+    ``acqh``, settings as JSON, and with codes, under ``acqh.codebooks``, the codebooks: base64 of
+    little-endian float32.
+
+    Parameters
+    ----------
+    source : path-like, CodeIndex or Collection
+    path : path-like
+        The file. It appears when all is written, and not before.
+    codes : bool, default False
+        Write codes in place of the vectors that they stand for.
+    metadata : bool, default True
+        Whether to write what a collection has beside ids.
+    overwrite : bool, default False
+        Replace the file at the path.
+    progress : callable, optional
+        Called after each batch with the number of items done, their number, and a text.
+
+    Returns
+    -------
+    ExportReport
+
+    Raises
+    ------
+    FileExistsError
+        There is something at the path.
+    FileNotFoundError
+        There is no source, or no folder for the file.
+    InvalidInputError
+        The source is neither an index of additive codes nor a collection.
+    MissingExtraError
+        PyArrow is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import acqh
+    >>> index = acqh.CodeIndex(np.eye(2)[np.newaxis]).add([[1], [0]], ids=["a", "b"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = export_parquet(index, folder + "/items.parquet")
+    ...     require("pyarrow.parquet").read_table(folder + "/items.parquet").to_pylist()
+    [{'id': 'a', 'vector': [0.0, 1.0]}, {'id': 'b', 'vector': [1.0, 0.0]}]
+    """
+    arrow, parquet = require("pyarrow"), require("pyarrow.parquet")
+    target = check_target(path, overwrite=overwrite)
+    with open_source(source, metadata=metadata) as items:
+        schema = _schema(arrow, items, codes)
+        # Neither vectors nor codes repeat enough for dictionaries to be worth making.
+        repeating = [name for name in items.kinds if items.kinds[name] in ("text", "texts")]
+        with (
+            written_whole(target) as temporary,
+            parquet.ParquetWriter(temporary, schema, use_dictionary=repeating) as writer,
+        ):
+            for batch in items.batches(_ROWS, progress):
+                writer.write_table(_table(arrow, schema, items, batch, codes))
+        return ExportReport(items.n_items, (target,))
+
+
+def _schema(arrow: Any, items: Source, codes: bool) -> Any:
+    n_codebooks, codebook_size, n_components = items.codebooks.shape
+    kinds = {
+        "text": arrow.string(),
+        "texts": arrow.list_(arrow.string()),
+        "integer": arrow.int64(),
+        "real": arrow.float64(),
+        "boolean": arrow.bool_(),
+    }
+    fields = [(ID, arrow.string() if items.has_text_ids else arrow.int64())]
+    if codes:
+        fields.append((CODE, arrow.binary(n_codebooks)))
+    else:
+        fields.append((VECTOR, arrow.list_(arrow.float32(), n_components)))
+    fields += [(name, kinds[kind]) for name, kind in items.kinds.items()]
+    settings = {
+        "n_codebooks": n_codebooks,
+        "codebook_size": codebook_size,
+        "n_components": n_components,
+        "score": "inner product",
+    }
+    notes = {"acqh": json.dumps(settings)}
+    if codes:
+        notes["acqh.codebooks"] = _as_base64(items.codebooks)
+    return arrow.schema(fields, metadata=notes)
+
+
+def _as_base64(codebooks: Floats) -> str:
+    return base64.b64encode(np.ascontiguousarray(codebooks, dtype="<f4").tobytes()).decode()
+
+
+def _table(arrow: Any, schema: Any, items: Source, batch: Batch, codes: bool) -> Any:
+    columns = [arrow.array(batch.ids, schema.field(ID).type)]
+    columns.append(
+        _fixed_binary(arrow, batch.codes)
+        if codes
+        else arrow.FixedSizeListArray.from_arrays(
+            items.vectors(batch.codes).ravel(), items.codebooks.shape[2]
+        )
+    )
+    columns += [arrow.array(batch.metadata[name], schema.field(name).type) for name in items.kinds]
+    return arrow.Table.from_arrays(columns, schema=schema)
+
+
+def _fixed_binary(arrow: Any, codes: Array) -> Any:
+    content = arrow.py_buffer(np.ascontiguousarray(codes))
+    return arrow.Array.from_buffers(arrow.binary(codes.shape[1]), len(codes), [None, content])
