@@ -61,6 +61,10 @@ class MissingItemError(CollectionError, KeyError):
         return str(self.args[0]) if self.args else ""
 
 
+class ClusterError(AcqhError, RuntimeError):
+    """A Dask cluster does not answer, has lost work for good, or cannot do what was asked."""
+
+
 class MissingExtraError(AcqhError, ImportError):
     """An optional dependency is not installed."""
 

@@ -13,6 +13,8 @@ _EXTRAS = {
     "pyarrow": "parquet",
     "h5py": "mat",
     "faiss": "faiss",
+    "dask": "dask",
+    "distributed": "dask",
     "pymilvus": "milvus",
     "torch": "torch",
     "fastapi": "serve",

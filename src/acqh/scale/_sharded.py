@@ -1,15 +1,20 @@
 """Several indexes searched as one."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from os import PathLike
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats
-from acqh._core.errors import DuplicateIdError, InvalidInputError
+from acqh._core.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh.index import CodeIndex, SearchResult
+from acqh.io import read_bundle, write_bundle
+
+_KIND = "code-shards"
 
 
 class ShardedIndex:
@@ -59,6 +64,41 @@ class ShardedIndex:
         self._check_alike()
         if check_ids:
             _check_ids(self._shards)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, verify: bool = False) -> Self:
+        """Open the shards of a folder that `build_shards` made, mapped.
+
+        Parameters
+        ----------
+        path : path-like
+        verify : bool, default False
+            Read every byte, and compare all ids again.
+
+        Returns
+        -------
+        ShardedIndex
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such folder.
+        InvalidInputError
+            Its shards were not finished, or it holds something else.
+        CorruptBundleError
+            A shard is damaged, missing, or not of the folder.
+        """
+        folder = ShardFolder.read(Path(path))
+        try:
+            shards = [CodeIndex.load(shard, verify=verify) for shard in folder.paths]
+        except FileNotFoundError as error:
+            raise CorruptBundleError(f"a shard of {folder.path} is missing: {error}") from error
+        opened = cls(shards, check_ids=verify)
+        if len(opened) != folder.n_items:
+            raise CorruptBundleError(
+                f"the shards of {folder.path} have {len(opened)} items, not {folder.n_items}"
+            )
+        return opened
 
     def __len__(self) -> int:
         return sum(len(shard) for shard in self._shards)
@@ -154,6 +194,46 @@ class ShardedIndex:
             )
         ends = accumulate((len(shard) for shard in shards), initial=0)
         return [mask[start:stop] for start, stop in pairwise(ends)]
+
+
+@dataclass(frozen=True)
+class ShardFolder:
+    """A folder of shards; a bundle itself, which says how many there are once all are."""
+
+    path: Path
+    n_shards: int
+    n_items: int
+
+    @property
+    def paths(self) -> list[Path]:
+        """Where each shard is."""
+        return [self.path / f"shard-{number:05d}" for number in range(self.n_shards)]
+
+    def begin(self) -> None:
+        """Make the folder, or mark it as not finished."""
+        self._write(is_finished=False)
+
+    def finish(self) -> None:
+        """Note that all shards are there."""
+        self._write(is_finished=True)
+
+    def _write(self, *, is_finished: bool) -> None:
+        info = {"n_shards": self.n_shards, "n_items": self.n_items, "is_finished": is_finished}
+        write_bundle(self.path, kind=_KIND, info=info, arrays={})
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read what a folder of finished shards says of itself; raises as `ShardedIndex.load`."""
+        match read_bundle(path, kind=_KIND).info:
+            case {
+                "n_shards": int(n_shards),
+                "n_items": int(n_items),
+                "is_finished": bool(finished),
+            }:
+                if finished:
+                    return cls(path, n_shards, n_items)
+                raise InvalidInputError(f"the shards of {path} were not finished; build them again")
+        raise CorruptBundleError(f"{path} does not describe shards")
 
 
 def _as_mask(filter_: Any) -> Bools | None:
