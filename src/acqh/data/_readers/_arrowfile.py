@@ -44,6 +44,8 @@ class ArrowTable:
     Parameters
     ----------
     path : Path
+    files : sequence of Path, optional
+        Those to read; all that the folder has, by default.
 
     Raises
     ------
@@ -53,15 +55,15 @@ class ArrowTable:
         There are no files, or their columns differ.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, files: Sequence[Path] | None = None) -> None:
         self.path = path
-        found = _find_files(path)
+        found = files or _find_files(path)
         with _open_file(found[0]) as file:
             self.schema = file.schema
             self.columns: list[str] = list(file.schema.names)
         if len(set(self.columns)) != len(self.columns):
             raise InvalidInputError(f"{path.name} has two columns of one name")
-        files, first_row = [], 0
+        listed, first_row = [], 0
         for each in found:
             with _open_file(each) as file:
                 if not file.schema.equals(self.schema):
@@ -69,9 +71,9 @@ class ArrowTable:
                         f"{each.name} has other columns or types than {found[0].name}; "
                         "all files of a folder must have the same"
                     )
-                files.append(FileRows(each, first_row, file.count_rows()))
-            first_row += files[-1].n_rows
-        self.files = tuple(files)
+                listed.append(FileRows(each, first_row, file.count_rows()))
+            first_row += listed[-1].n_rows
+        self.files = tuple(listed)
         self.n_rows = first_row
 
     def batches(self, columns: list[str], size: int) -> Iterator[Any]:

@@ -1,8 +1,9 @@
 """Which reader a file needs, by its ending or by its first bytes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from os import PathLike
+from os.path import commonpath
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,12 @@ def read_chunks(
     return read_pieces(list_pieces(path, chunk_size=chunk_size, **options))
 
 
-def list_pieces(path: str | PathLike[str], *, chunk_size: int = 65_536, **options: Any) -> Pieces:
+def list_pieces(
+    path: str | PathLike[str] | Sequence[str | PathLike[str]],
+    *,
+    chunk_size: int = 65_536,
+    **options: Any,
+) -> Pieces:
     """Cut the rows of a file, or folder, into pieces that can be read apart.
 
     Pieces can be read in any order and, since they can be pickled, by other processes that see the
@@ -153,8 +159,8 @@ def list_pieces(path: str | PathLike[str], *, chunk_size: int = 65_536, **option
 
     Parameters
     ----------
-    path : path
-        As in `read`.
+    path : path, or sequence of paths
+        As in `read`; or Parquet or Arrow files, whose rows follow one another.
     chunk_size : int, default 65,536
         Rows of a piece; the last one may have fewer.
     **options
@@ -191,6 +197,11 @@ def list_pieces(path: str | PathLike[str], *, chunk_size: int = 65_536, **option
     (3, 5, MultiViewData('pets': 2 items; image 5 float64; 3 labels))
     """
     check_positive_int(chunk_size, "chunk_size")
+    if not isinstance(path, str | PathLike):
+        files = [_find_table(each) for each in path]
+        folder = Path(commonpath([file.parent for file in files]))
+        rows = find_table_rows(folder, chunk_size, _make_options(_TABLE, options), files)
+        return Pieces(rows, chunk_size)
     place = Path(path)
     form = _detect(place)
     return Pieces(form.find_rows(place, chunk_size, _make_options(form, options)), chunk_size)
@@ -257,6 +268,13 @@ def _find(path: str | PathLike[str]) -> Path:
     place = Path(path)
     if not place.exists():
         raise DatasetNotFoundError(f"there is no file or folder {place}")
+    return place
+
+
+def _find_table(path: str | PathLike[str]) -> Path:
+    place = _find(path)
+    if _detect(place) is not _TABLE or place.is_dir():
+        raise InvalidInputError(f"{place} is no Parquet or Arrow file; only these can be listed")
     return place
 
 

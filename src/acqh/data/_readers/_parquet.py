@@ -88,9 +88,11 @@ class TableRows:
         return [part.path for part in self.parts]
 
 
-def find_table_rows(path: Path, _: int, options: TableOptions) -> TableRows:
+def find_table_rows(
+    path: Path, _: int, options: TableOptions, files: Sequence[Path] | None = None
+) -> TableRows:
     """Look at the columns of a table, and read those of labels where these have to be collected."""
-    table = ArrowTable(path)
+    table = ArrowTable(path, files)
     plan = _make_plan(table, options)
     _check_rows(table.n_rows, path)
     return TableRows(path, table.n_rows, plan, table.files)
