@@ -35,6 +35,11 @@ class MappedStatistics:
     label_names: tuple[str, ...]
     dtype: np.dtype[Any]
 
+    def sums_of_none(self) -> Statistics:
+        """Return sums of the same features over no items, to be added to."""
+        widths = {view: sums.n_features for view, sums in self.statistics.views.items()}
+        return Statistics(widths, self.statistics.n_labels)
+
 
 def collect(
     parts: Iterable[MultiViewData], feature_maps: Any, known: MappedStatistics | None = None
@@ -64,35 +69,64 @@ def collect(
     """
     statistics = None
     for part in parts:
-        if part.labels is None:
-            raise LabelError("labels are needed to fit; give labels with the views")
         if known is None:
-            known = _describe(part, feature_maps)
-        _check_same(part, known)
-        for chunk in part.chunks(CHUNK_ROWS):
-            views = {
-                view: map_features(known.feature_maps, matrix, view)
-                for view, matrix in chunk.views.items()
-            }
-            if statistics is None:
-                widths = {view: matrix.shape[1] for view, matrix in views.items()}
-                statistics = Statistics(widths, len(known.label_names))
-            statistics.update(views, chunk.labels, chunk.present)
+            known = describe(part, feature_maps)
+        if statistics is None:
+            statistics = known.sums_of_none()
+        add_part(part, known, statistics)
     if known is None or statistics is None or statistics.n_items == 0:
         raise LabelError("no item has a label, so there is nothing to learn from")
     return replace(known, statistics=statistics)
 
 
-def _describe(part: MultiViewData, feature_maps: Any) -> MappedStatistics:
+def describe(part: MultiViewData, feature_maps: Any) -> MappedStatistics:
+    """Fit the feature maps to a part; return what all parts must be like, with sums of none."""
+    _check_labelled(part)
     kinds = [matrix.dtype for matrix in part.views.values()]
     is_single = all(kind in (np.float32, np.float16, np.uint8, np.bool_) for kind in kinds)
+    fitted = fit_feature_maps(feature_maps, part)
+    widths = {
+        view: map_features(fitted, matrix[:1], view).shape[1] for view, matrix in part.views.items()
+    }
     return MappedStatistics(
-        statistics=Statistics({}, len(part.label_names)),
-        feature_maps=fit_feature_maps(feature_maps, part),
+        statistics=Statistics(widths, len(part.label_names)),
+        feature_maps=fitted,
         widths={view: matrix.shape[1] for view, matrix in part.views.items()},
         label_names=part.label_names,
         dtype=np.dtype(np.float32 if is_single else np.float64),
     )
+
+
+def add_part(part: MultiViewData, known: MappedStatistics, statistics: Statistics) -> None:
+    """Add the items of one part to sums, in place.
+
+    Parameters
+    ----------
+    part : MultiViewData
+        None of its items need have a label.
+    known : MappedStatistics
+        What the part must be like, and the feature maps to use.
+    statistics : Statistics
+        As `MappedStatistics.sums_of_none` gives them, or those of parts before.
+
+    Raises
+    ------
+    LabelError, ViewError
+        As `collect` does.
+    """
+    _check_labelled(part)
+    _check_same(part, known)
+    for chunk in part.chunks(CHUNK_ROWS):
+        views = {
+            view: map_features(known.feature_maps, matrix, view)
+            for view, matrix in chunk.views.items()
+        }
+        statistics.update(views, chunk.labels, chunk.present)
+
+
+def _check_labelled(part: MultiViewData) -> None:
+    if part.labels is None:
+        raise LabelError("labels are needed to fit; give labels with the views")
 
 
 def _check_same(part: MultiViewData, known: MappedStatistics) -> None:

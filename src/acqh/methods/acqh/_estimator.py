@@ -251,14 +251,15 @@ class ACQH(BaseMethod):
             raise InvalidInputError("no item would be left; fit a new model instead")
         return self._solve(replace(gone, statistics=left))
 
-    def fit_stats(self, stats: Statistics, label_names: Any = None) -> Self:
+    def fit_stats(self, stats: Statistics | MappedStatistics, label_names: Any = None) -> Self:
         """Learn from sums collected before, such as those of another fit.
 
         Parameters
         ----------
-        stats : Statistics
+        stats : Statistics or MappedStatistics
+            The latter also say which feature maps and label names they are of.
         label_names : sequence of str, optional
-            Names of the label columns; their numbers by default.
+            Names of the label columns; their numbers by default. Not used with MappedStatistics.
 
         Returns
         -------
@@ -270,6 +271,8 @@ class ACQH(BaseMethod):
         ``model.set_params(similarity="jaccard").fit_stats(model.stats_)``.
         """
         self._check_parameters()
+        if isinstance(stats, MappedStatistics) and stats.statistics.n_items > 0:
+            return self._solve(stats)
         if not isinstance(stats, Statistics) or stats.n_items == 0:
             raise InvalidInputError("stats must be a Statistics of at least one labelled item")
         if hasattr(self, "stats_") and label_names is None:
