@@ -13,6 +13,7 @@ _READERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "collection": ("acqh.collection", "Collection.open", {"verify": True}),
     "code-index": ("acqh.index", "CodeIndex.load", {"verify": True}),
     "code-parts": ("acqh.scale", "CodeParts", {"verify": True}),
+    "code-shards": ("acqh.scale", "ShardedIndex.load", {"verify": True}),
     "hamming-index": ("acqh.index", "HammingIndex.load", {"verify": True}),
     "method": ("acqh.methods", "load_method", {}),
 }
@@ -30,7 +31,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    CodeIndex, HammingIndex, CodeParts, Collection, or a fitted method
+    CodeIndex, ShardedIndex, HammingIndex, CodeParts, Collection, or a fitted method
 
     Raises
     ------

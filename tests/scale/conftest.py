@@ -1,6 +1,16 @@
+import os
+import signal
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
 import pytest
 
 import acqh
+
+# Workers get this process's path, and so find what they are given to read.
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(scope="session")
@@ -11,3 +21,62 @@ def items():
 @pytest.fixture(scope="session")
 def model(items):
     return acqh.ACQH(8, n_codebooks=2, random_state=0).fit(items)
+
+
+@pytest.fixture(scope="session")
+def items_file(items, tmp_path_factory):
+    path = tmp_path_factory.mktemp("items") / "items.npz"
+    acqh.data.save_npz(items, path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def client():
+    """Give a client of two worker processes; a killed one is started again."""
+    dask = pytest.importorskip("dask")
+    distributed = pytest.importorskip("distributed")
+    from distributed.utils import get_mp_context
+
+    # Workers come from a process that has imported everything: a new one takes no seconds then.
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        get_mp_context().set_forkserver_preload(["distributed", "acqh.scale", "worker_pieces"])
+        with (
+            distributed.LocalCluster(
+                processes=True, n_workers=2, threads_per_worker=1, dashboard_address=None
+            ) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            yield client
+
+
+@pytest.fixture
+def kill_reader(tmp_path):
+    """Have the first worker that reads one of some pieces killed while it does."""
+    from worker_pieces import Deadly
+
+    marker = tmp_path / "reader"
+
+    def watch(pieces, number):
+        watched = list(pieces)
+        watched[number] = Deadly(watched[number], marker)
+        return watched, killing()
+
+    @contextmanager
+    def killing():
+        given_up = threading.Event()
+        killer = threading.Thread(target=kill, args=(given_up,))
+        killer.start()
+        try:
+            yield
+        finally:
+            given_up.set()
+            killer.join()
+        assert marker.exists()
+
+    def kill(given_up):
+        while not given_up.wait(0.01):
+            if marker.exists():
+                os.kill(int(marker.read_text()), signal.SIGKILL)
+                return
+
+    return watch

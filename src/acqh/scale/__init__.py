@@ -1,8 +1,22 @@
-"""Out of core: coding in parts that a killed run keeps, and indexes of what does not fit one."""
+"""Out of core and on clusters: coding in parts that a killed run keeps, and indexes in shards."""
 
 from acqh.scale._build import build_index
+from acqh.scale._dask import DaskViews, connect
 from acqh.scale._encode import encode_chunk, encode_parts
+from acqh.scale._fit import fit
 from acqh.scale._parts import CodePart, CodeParts
 from acqh.scale._sharded import ShardedIndex
+from acqh.scale._shards import build_shards
 
-__all__ = ["CodePart", "CodeParts", "ShardedIndex", "build_index", "encode_chunk", "encode_parts"]
+__all__ = [
+    "CodePart",
+    "CodeParts",
+    "DaskViews",
+    "ShardedIndex",
+    "build_index",
+    "build_shards",
+    "connect",
+    "encode_chunk",
+    "encode_parts",
+    "fit",
+]

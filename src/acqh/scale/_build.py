@@ -5,7 +5,7 @@ from typing import Any
 
 from acqh._core.arrays import Array
 from acqh.index import CodeIndex
-from acqh.scale._encode import Progress
+from acqh.scale._dask import Progress
 from acqh.scale._parts import CodeParts
 
 

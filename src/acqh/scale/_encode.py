@@ -1,6 +1,6 @@
 """Coding a source chunk by chunk, so that a killed run goes on where it stopped."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -11,11 +11,10 @@ from acqh._core.arrays import Array, check_positive_int
 from acqh._core.errors import CorruptBundleError, InvalidInputError, LabelError
 from acqh.data import MultiViewData, read_chunks
 from acqh.methods import fingerprint
+from acqh.scale._dask import Progress
 from acqh.scale._parts import CodePart, CodeParts, Place, Plan, part_path, read_part, write_part
 
 Source: TypeAlias = str | PathLike[str] | MultiViewData | Iterable[MultiViewData]
-# Called with how many items are done, how many there are (None: not known), and what is done.
-Progress: TypeAlias = Callable[[int, int | None, str], None]
 
 
 def encode_parts(
@@ -77,7 +76,7 @@ def encode_parts(
     """
     check_positive_int(chunk_size, "chunk_size")
     folder = Path(out)
-    chunks = _chunks(source, chunk_size)
+    chunks = read_source(source, chunk_size)
     cut_here = isinstance(source, str | PathLike | MultiViewData)
     plan = Plan(
         fingerprint(model), by_labels, chunk_size if cut_here else None, model.bytes_per_item
@@ -164,7 +163,8 @@ def _is_coded(folder: Path, place: Place, plan: Plan, ids: Array) -> bool:
     return True
 
 
-def _chunks(source: Source, chunk_size: int) -> Iterator[MultiViewData]:
+def read_source(source: Source, chunk_size: int) -> Iterator[MultiViewData]:
+    """Yield the chunks of a source."""
     if isinstance(source, str | PathLike):
         return read_chunks(fspath(source), chunk_size=chunk_size)
     if isinstance(source, MultiViewData):

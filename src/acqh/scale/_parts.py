@@ -5,6 +5,7 @@ there are. A part's manifest says which one it is. So a part that is there is wh
 what a killed writer left is not a part.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
@@ -236,22 +237,65 @@ class CodeParts:
         )
 
     def __iter__(self) -> Iterator[CodePart]:
-        first_row = 0
-        for number in range(self.n_parts):
-            path = part_path(self.path, number)
-            try:
-                place, part = read_part(path, self.model)
-            except FileNotFoundError as error:
-                raise CorruptBundleError(f"{path} is missing") from error
-            expected = (number, first_row, self.bytes_per_item)
-            if (place.number, place.first_row, part.codes.shape[1]) != expected:
-                raise CorruptBundleError(f"{path} is not the part of that number")
-            first_row += place.n_rows
-            yield part
-        if first_row != len(self):
-            raise CorruptBundleError(
-                f"the parts of {self.path} have {first_row} items, not {len(self)}"
-            )
+        return self.rows(0, len(self))
+
+    def rows(self, start: int, stop: int) -> Iterator[CodePart]:
+        """Yield some of the items, by their row in all parts; read no part that has none of them.
+
+        Parameters
+        ----------
+        start, stop : int
+            The first row, and the one after the last.
+
+        Yields
+        ------
+        CodePart
+            A part, or what is wanted of it.
+
+        Raises
+        ------
+        InvalidInputError
+            There are no such rows.
+        CorruptBundleError
+            A part is damaged or missing; the message names it.
+        """
+        if not 0 <= start <= stop <= len(self):
+            raise InvalidInputError(f"there are {len(self)} items, so no rows {start} to {stop}")
+        row, number = start, 0
+        if start > 0:
+            # The last part that does not begin after the row: parts are in the order of rows.
+            number = bisect_right(range(self.n_parts), start, key=self._first_row) - 1
+        while row < stop:
+            place, part = self._read(number)
+            end = place.first_row + place.n_rows
+            follows = place.first_row == row or (row == start and place.first_row < row < end)
+            if not follows or part.codes.shape[1] != self.bytes_per_item:
+                raise CorruptBundleError(f"{part_path(self.path, number)} is not that part")
+            if end > len(self) or (end == len(self)) != (number == self.n_parts - 1):
+                raise CorruptBundleError(f"the parts of {self.path} do not have {len(self)} items")
+            wanted = slice(row - place.first_row, min(stop, end) - place.first_row)
+            yield CodePart(part.codes[wanted], part.ids[wanted])
+            row, number = min(stop, end), number + 1
+
+    def _read(self, number: int) -> tuple[Place, CodePart]:
+        path = part_path(self.path, number)
+        try:
+            place, part = read_part(path, self.model)
+        except FileNotFoundError as error:
+            raise CorruptBundleError(f"{path} is missing") from error
+        if place.number != number:
+            raise CorruptBundleError(f"{path} is not the part of that number")
+        return place, part
+
+    def _first_row(self, number: int) -> int:
+        path = part_path(self.path, number)
+        try:
+            first_row = read_bundle(path, kind=_PART_KIND).info.get("first_row")
+        except FileNotFoundError as error:
+            raise CorruptBundleError(f"{path} is missing") from error
+        if not isinstance(first_row, int):
+            raise CorruptBundleError(f"{path} does not describe a part of codes")
+        return first_row
 
     def verify(self) -> None:
         """Read every byte of every part.

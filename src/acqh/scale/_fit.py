@@ -1,0 +1,151 @@
+"""Learning from more than fits in memory, here or on a cluster."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from acqh._core.arrays import check_positive_int
+from acqh._core.errors import InvalidInputError, LabelError
+from acqh.data import MultiViewData
+from acqh.methods import BaseMethod
+from acqh.methods._statistics import MappedStatistics, add_part, describe
+from acqh.scale._dask import (
+    Chunk,
+    Progress,
+    call,
+    carry,
+    check_workers,
+    compute,
+    counter,
+    list_chunks,
+    read_items,
+    tree,
+)
+from acqh.scale._encode import read_source
+from acqh.stats import Statistics
+
+Method = TypeVar("Method", bound=BaseMethod)
+
+
+def fit(
+    model: Method,
+    source: Any,
+    *,
+    chunk_size: int = 65_536,
+    client: Any = None,
+    progress: Progress | None = None,
+) -> Method:
+    """Learn from a source in one pass, a chunk at a time.
+
+    Parameters
+    ----------
+    model : BaseMethod
+        Whose `fit` takes chunks, such as `acqh.ACQH`; with a client, one that is learnt from sums.
+    source : path-like, sequence of path-like, MultiViewData, or iterable of MultiViewData
+        A path that `acqh.data.list_pieces` takes, or Parquet files; or the chunks. With a client
+        paths, pieces, `DaskViews`, or a ``dask.bag`` of MultiViewData.
+    chunk_size : int, default 65,536
+        Items of a chunk; not used where the source comes in chunks.
+    client : distributed.Client, optional
+        Whose workers read the source; they must see the files under the same paths.
+    progress : callable, optional
+        Called after each chunk with the number of items done, their number (None: not known), and
+        a text.
+
+    Returns
+    -------
+    BaseMethod
+        The model, fitted.
+
+    Raises
+    ------
+    InvalidInputError
+        A source that cannot be read so, or a model that cannot be learnt from sums.
+    LabelError, ViewError
+        As `fit` of the model does.
+    ClusterError
+        The cluster cannot do the work, or has lost it.
+
+    Notes
+    -----
+    Workers send sums, which are merged a few at a time in an order that is always the same: the
+    square of the number of features and the number of distinct label sets decide their size.
+    Feature maps are fitted on the first chunk.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(50, random_state=0)
+    >>> fit(acqh.ACQH(8, n_codebooks=2, random_state=0), data, chunk_size=20).stats_.n_items
+    50
+    """
+    check_positive_int(chunk_size, "chunk_size")
+    if client is None:
+        return model.fit(_counted(read_source(source, chunk_size), progress))
+    if not hasattr(model, "fit_stats"):
+        raise InvalidInputError(
+            f"{type(model).__name__} is not learnt from sums, so workers cannot share the work; "
+            "fit it without a client"
+        )
+    check_workers(client)
+    model.fit_stats(_collect(client, list_chunks(source, chunk_size), model.feature_maps, progress))
+    return model
+
+
+def _counted(chunks: Iterable[MultiViewData], progress: Progress | None) -> Iterator[MultiViewData]:
+    done = 0
+    for chunk in chunks:
+        yield chunk
+        done += len(chunk)
+        if progress is not None:
+            progress(done, None, f"{done:,} items read")
+
+
+def _collect(
+    client: Any, chunks: Sequence[Chunk], feature_maps: Any, progress: Progress | None
+) -> MappedStatistics:
+    """Sum over all chunks on the workers."""
+    names = [chunk.name for chunk in chunks]
+    known = _describe_first(client, chunks, feature_maps)
+    # Sent again where a worker is lost: a feature map fitted again could come out another.
+    carried = carry(known)
+    sums = [call(_sum)(carried, chunk.items) for chunk in chunks]
+    total = compute(
+        client,
+        sums,
+        names,
+        result=tree(_merge, sums),
+        done=counter(chunks, progress, "read"),
+    )
+    if total is None or total.n_items == 0:
+        raise LabelError("no item has a label, so there is nothing to learn from")
+    return replace(known, statistics=total)
+
+
+def _describe_first(client: Any, chunks: Sequence[Chunk], feature_maps: Any) -> MappedStatistics:
+    """Fit the feature maps on the first chunk that has items."""
+    for chunk in chunks:
+        task = call(_describe)(chunk.items, carry(feature_maps))
+        known: MappedStatistics | None = compute(client, [task], [chunk.name], result=task)
+        if known is not None:
+            return known
+    raise LabelError("there are no items to learn from")
+
+
+def _describe(items: Any, feature_maps: Any) -> MappedStatistics | None:
+    part = read_items(items)
+    return None if part is None else describe(part, feature_maps)
+
+
+def _sum(known: MappedStatistics, items: Any) -> Statistics | None:
+    part = read_items(items)
+    if part is None:
+        return None
+    sums = known.sums_of_none()
+    add_part(part, known, sums)
+    return sums
+
+
+def _merge(parts: list[Statistics | None]) -> Statistics | None:
+    some = [part for part in parts if part is not None]
+    return sum(some[1:], start=some[0]) if some else None

@@ -1,0 +1,183 @@
+"""Workers of a cluster learn what one process learns."""
+
+import numpy as np
+import pytest
+from worker_pieces import Broken, Late
+
+import acqh
+from acqh._core.errors import (
+    CorruptBundleError,
+    InvalidInputError,
+    LabelError,
+    ViewError,
+)
+from acqh.data import list_pieces
+from acqh.scale import DaskViews, fit
+
+da = pytest.importorskip("dask.array")
+
+
+def new_model(**settings):
+    return acqh.ACQH(8, n_codebooks=2, random_state=0, **settings)
+
+
+def assert_same_sums(stats, expected):
+    stats, expected = stats.compact().to_arrays(), expected.compact().to_arrays()
+    assert stats.keys() == expected.keys()
+    for name, array in stats.items():
+        np.testing.assert_allclose(array, expected[name], rtol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("chunk_size", [230, 100, 10])
+def test_sums_of_a_file_are_those_of_one_process(client, items, items_file, chunk_size):
+    model = fit(new_model(), items_file, chunk_size=chunk_size, client=client)
+    assert_same_sums(model.stats_, new_model().fit(items).stats_)
+    assert model.label_names_ == items.label_names
+    assert model.codebooks_.dtype == new_model().fit(items).codebooks_.dtype
+
+
+def test_a_run_repeats_to_the_bit(client, items_file):
+    first, second = (fit(new_model(), items_file, chunk_size=20, client=client) for _ in range(2))
+    assert acqh.methods.fingerprint(first) == acqh.methods.fingerprint(second)
+
+
+def test_feature_maps_are_fitted_on_the_first_chunk(client, items, items_file):
+    settings = {"feature_maps": "standardize"}
+    model = fit(new_model(**settings), items_file, chunk_size=100, client=client)
+    local = new_model(**settings).fit(items.chunks(100))
+    assert_same_sums(model.stats_, local.stats_)
+
+
+def test_a_killed_worker_changes_nothing(client, items, items_file, kill_reader):
+    pieces = list_pieces(items_file, chunk_size=40)
+    pieces, killed = kill_reader(pieces, 3)
+    with killed:
+        model = fit(new_model(), pieces, client=client)
+    assert_same_sums(model.stats_, new_model().fit(items).stats_)
+    whole = fit(new_model(), items_file, chunk_size=40, client=client)
+    assert acqh.methods.fingerprint(model) == acqh.methods.fingerprint(whole)
+
+
+def test_a_straggler_changes_nothing(client, items_file, tmp_path):
+    pieces = list_pieces(items_file, chunk_size=40)
+    markers = [tmp_path / f"read-{number}" for number in range(len(pieces))]
+    late = [
+        Late(piece, marker, tuple(markers[1:]) if number == 0 else ())
+        for number, (piece, marker) in enumerate(zip(pieces, markers, strict=True))
+    ]
+    # The first piece is also read to see what the data are like.
+    markers[0].touch()
+    late[0] = Late(pieces[0], markers[0], ())
+    late[1] = Late(pieces[1], markers[1], tuple(markers[2:]))
+    model = fit(new_model(), late, client=client)
+    whole = fit(new_model(), items_file, chunk_size=40, client=client)
+    assert acqh.methods.fingerprint(model) == acqh.methods.fingerprint(whole)
+
+
+@pytest.mark.parametrize(
+    "error", [CorruptBundleError("it is damaged"), OSError(5, "Input/output error", "p.parquet")]
+)
+def test_a_piece_that_cannot_be_read_stops_the_job_with_its_name(client, items_file, error):
+    pieces = list(list_pieces(items_file, chunk_size=40))
+    pieces[2] = Broken(pieces[2], error)
+    with pytest.raises(type(error)) as caught:
+        fit(new_model(), pieces, client=client)
+    said = [str(caught.value), *getattr(caught.value, "__notes__", [])]
+    assert any("the broken piece" in line for line in said)
+
+
+def test_dask_arrays_cut_otherwise_are_aligned(client, items):
+    source = DaskViews(
+        {
+            "image": da.from_array(items.views["image"], chunks=(70, 5)),
+            "text": da.from_array(items.views["text"], chunks=((30, 0, 199, 1), -1)),
+        },
+        labels=da.from_array(items.labels, chunks=(230, 1)),
+        label_names=items.label_names,
+    )
+    model = fit(new_model(), source, client=client)
+    assert_same_sums(model.stats_, new_model().fit(items).stats_)
+    assert model.label_names_ == items.label_names
+
+
+def test_views_of_different_lengths_are_refused(client, items):
+    views = {
+        "image": da.from_array(items.views["image"]),
+        "text": da.from_array(items.views["text"][1:]),
+    }
+    with pytest.raises(ViewError, match="view 'text' has 229 rows, not 230"):
+        fit(new_model(), DaskViews(views), client=client)
+
+
+def test_a_bag_may_have_empty_partitions_and_several_elements(client, items):
+    from dask import bag
+
+    parts = list(items.chunks(60))
+    source = bag.from_delayed(_constants([[], parts[:2], [], parts[2:3], parts[3:]]))
+    model = fit(new_model(), source, client=client)
+    assert_same_sums(model.stats_, new_model().fit(items).stats_)
+
+
+def _constants(lists):
+    from dask import delayed
+
+    return [delayed(each, traverse=False, pure=False) for each in lists]
+
+
+def test_pieces_without_a_labelled_item_add_nothing(client, items, tmp_path):
+    labels = items.labels.copy()
+    labels[100:200] = 0
+    np.savez(tmp_path / "some.npz", **items.views, labels=labels)
+    model = fit(new_model(), tmp_path / "some.npz", chunk_size=50, client=client)
+    assert model.stats_.n_items == 130
+
+
+def test_nothing_to_learn_from_is_said(client, items, tmp_path):
+    np.savez(tmp_path / "none.npz", **items.views, labels=np.zeros((230, 2)))
+    with pytest.raises(LabelError, match="no item has a label"):
+        fit(new_model(), tmp_path / "none.npz", chunk_size=50, client=client)
+
+
+def test_data_in_memory_do_not_travel(client, items):
+    with pytest.raises(InvalidInputError, match="not MultiViewData; write the items to files"):
+        fit(new_model(), items, client=client)
+
+
+def test_only_methods_of_sums_are_learnt_on_a_cluster(client, items_file):
+    with pytest.raises(InvalidInputError, match="not learnt from sums"):
+        fit(acqh.methods.get("cvh")(), items_file, client=client)
+
+
+def test_a_list_of_parquet_files_is_read_in_its_order(client, items, tmp_path):
+    pytest.importorskip("pyarrow")
+    names = np.array(items.label_names)
+    files = [tmp_path / name for name in ("z.parquet", "a.parquet", "m.parquet")]
+    for file, part in zip(files, items.chunks(80), strict=True):
+        write_parquet(file, part, [names[row.astype(bool)].tolist() for row in part.labels])
+    assert [len(piece) for piece in list_pieces(files, chunk_size=100)] == [100, 100, 30]
+    model = fit(new_model(), files, chunk_size=100, client=client)
+    assert_same_sums(model.stats_, new_model().fit(items).stats_)
+    with pytest.raises(InvalidInputError, match="is no Parquet or Arrow file"):
+        fit(new_model(), [*files, tmp_path], client=client)
+
+
+def test_a_damaged_parquet_file_stops_the_job_with_its_name(client, items, tmp_path):
+    pytest.importorskip("pyarrow")
+    files = [tmp_path / f"{number}.parquet" for number in range(3)]
+    for file, part in zip(files, items.chunks(80), strict=True):
+        write_parquet(file, part, part.labels.tolist())
+    pieces = list_pieces(files, chunk_size=80)
+    files[1].write_bytes(files[1].read_bytes()[:-100])
+    with pytest.raises(CorruptBundleError, match=r"1\.parquet"):
+        fit(new_model(), pieces, client=client)
+
+
+def write_parquet(path, part, labels):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    columns = {name: pa.array(list(view)) for name, view in part.views.items()}
+    has_names = isinstance(labels[0][0], str)
+    kind = pa.list_(pa.string()) if has_names else pa.list_(pa.uint8(), len(labels[0]))
+    columns["labels"] = pa.array(labels, type=kind)
+    parquet.write_table(pa.table(columns), path, compression="none")

@@ -1,0 +1,102 @@
+"""An index in shards, whoever makes them, finds what one index finds."""
+
+import numpy as np
+import pytest
+
+import acqh
+from acqh._core.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
+from acqh._load import verify
+from acqh.data import MultiViewData
+from acqh.scale import CodeParts, ShardedIndex, build_index, build_shards, encode_parts
+
+
+@pytest.fixture(scope="module")
+def parts(items, model, tmp_path_factory):
+    return encode_parts(model, items, tmp_path_factory.mktemp("parts") / "codes", chunk_size=50)
+
+
+@pytest.mark.parametrize("bounds", [(0, 230), (0, 0), (49, 50), (50, 100), (30, 171), (229, 230)])
+def test_rows_of_parts_are_those_of_the_whole(parts, bounds):
+    whole = np.concatenate([part.ids for part in parts])
+    found = [part.ids for part in parts.rows(*bounds)]
+    np.testing.assert_array_equal(np.concatenate([[], *found]), whole[slice(*bounds)])
+
+
+def test_rows_that_are_not_there_are_refused(parts):
+    with pytest.raises(InvalidInputError, match="230 items, so no rows 0 to 231"):
+        next(parts.rows(0, 231))
+
+
+@pytest.mark.parametrize("n_shards", [1, 3, 7])
+@pytest.mark.parametrize("where", ["here", "on workers"])
+def test_shards_find_what_one_index_finds(request, items, model, parts, tmp_path, n_shards, where):
+    client = None if where == "here" else request.getfixturevalue("client")
+    build_shards(model.codebooks_, parts, tmp_path / "index", n_shards=n_shards, client=client)
+    shards = acqh.load(tmp_path / "index")
+    assert [len(shard) for shard in shards.shards] == np.diff(
+        [230 * number // n_shards for number in range(n_shards + 1)]
+    ).tolist()
+    # Rounded queries: many scores are equal, so the order of ties shows.
+    queries = np.round(model.project(items.views["text"][:40], view="text"))
+    found = shards.search(queries, 30)
+    expected = build_index(model.codebooks_, parts).search(queries, 30)
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+
+
+def test_shards_are_counted_as_they_are_made(model, parts, tmp_path):
+    calls = []
+    build_shards(
+        model.codebooks_,
+        parts,
+        tmp_path / "index",
+        n_shards=2,
+        progress=lambda *call: calls.append(call),
+    )
+    assert calls == [(115, 230, "115 items indexed"), (230, 230, "230 items indexed")]
+
+
+@pytest.mark.parametrize("where", ["here", "on workers"])
+def test_an_id_in_two_parts_is_refused(request, items, model, tmp_path, where):
+    client = None if where == "here" else request.getfixturevalue("client")
+    again = [MultiViewData(items.views, ids=items.ids + shift) for shift in (0, 229)]
+    parts = encode_parts(model, again, tmp_path / "codes")
+    with pytest.raises(DuplicateIdError, match="229"):
+        build_shards(model.codebooks_, parts, tmp_path / "index", n_shards=2, client=client)
+    with pytest.raises(InvalidInputError, match="were not finished"):
+        ShardedIndex.load(tmp_path / "index")
+
+
+def test_more_shards_than_items_are_refused(model, parts, tmp_path):
+    with pytest.raises(InvalidInputError, match="231 shards of 230 items"):
+        build_shards(model.codebooks_, parts, tmp_path / "index", n_shards=231)
+
+
+def test_shards_made_again_take_the_place_of_those_before(model, parts, tmp_path):
+    for n_shards in (3, 2, 2):
+        build_shards(model.codebooks_, parts, tmp_path / "index", n_shards=n_shards)
+    assert len(ShardedIndex.load(tmp_path / "index").shards) == 2
+
+
+def test_a_missing_or_foreign_shard_is_noticed(model, parts, tmp_path):
+    build_shards(model.codebooks_, parts, tmp_path / "index", n_shards=2)
+    assert verify(tmp_path / "index").ok
+    acqh.CodeIndex(model.codebooks_).save(tmp_path / "index" / "shard-00001")
+    with pytest.raises(CorruptBundleError, match="have 115 items, not 230"):
+        ShardedIndex.load(tmp_path / "index")
+    (tmp_path / "index" / "shard-00001").rename(tmp_path / "elsewhere")
+    with pytest.raises(CorruptBundleError, match="shard-00001"):
+        acqh.load(tmp_path / "index")
+
+
+def test_workers_name_a_part_that_is_missing(client, items, model, tmp_path):
+    encode_parts(model, items, tmp_path / "codes", chunk_size=50)
+    (tmp_path / "codes" / "part-00000002").rename(tmp_path / "elsewhere")
+    with pytest.raises(CorruptBundleError, match="part-00000002 is missing"):
+        build_shards(
+            model.codebooks_,
+            CodeParts(tmp_path / "codes"),
+            tmp_path / "index",
+            n_shards=2,
+            client=client,
+        )
