@@ -35,7 +35,7 @@ def make(kind, texts, n=40):
     codes = rng.integers(size, size=(n, m))
     digits = (1, 2) if kind == "runs" else (0, 0)
     with (
-        mock.patch("acqh.index._segment._choose_digits", return_value=digits),
+        mock.patch("acqh.index._layout._lay_out.choose_digits", return_value=digits),
         mock.patch("acqh.index._snapshot._SMALL", 1),
     ):
         return index.add(codes[:30], ids[:30]).remove(ids[:3]).add(codes[30:], ids[30:])

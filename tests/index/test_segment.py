@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from acqh._core.errors import CorruptBundleError
 from acqh.index import _segment
-from acqh.index._row_lists import pack_lists, unpack_lists
 from acqh.index._segment import CodeSegment
+from acqh.index._twins import pack_lists, unpack_lists
 
 seeds = st.integers(0, 2**32)
 

@@ -14,19 +14,12 @@ import numpy as np
 from acqh._core.arrays import Array, Bools, Ints
 from acqh._core.errors import CorruptBundleError
 from acqh.index._checks import MAX_CODEBOOK_SIZE, MAX_CODEBOOKS
-from acqh.index._row_lists import gap_size, pack_lists, unpack_lists
+from acqh.index._layout import Layout, digits_a_side, lay_out, read_codes, read_lists
 from acqh.index._search._types import Runs
 from acqh.index._stored import check_rising, frozen, read_array, read_count, require
 
-_ROW_BYTES = 4
-# Reading lists is worth it where at least this many items share a code, on average.
-_GROUPED_FROM = 2
-# Lists of more rows might not fit what a 32-bit number can point into.
-_MAX_GROUPED = 2**32 // 5
-# Heads take as many words as leave this many codes a run, on average.
-_CODES_A_RUN = 1 / 2
-# What is read in pieces is read so many rows, or bytes of lists, at a time.
-_PIECE = 1 << 20
+# Items are read so many at a time; a few dozen bytes each are in use meanwhile.
+_PIECE = 1 << 18
 
 _COUNTS = ("n_codebooks", "codebook_size", "n_rows", "digits_a", "digits_b")
 _DTYPES = {
@@ -62,7 +55,7 @@ class CodeSegment:
     gap_starts : (n_entries + 1,) uint32
         Where each code's list of rows starts in `gaps`; empty where codes are not grouped.
     gaps : (n_bytes,) uint8
-        Lists of rows as ``_row_lists`` writes them.
+        Lists of rows as ``_layout`` writes them.
 
     Examples
     --------
@@ -95,57 +88,47 @@ class CodeSegment:
             Words below `codebook_size`.
         codebook_size : int
         """
-        return cls._of_unsorted(codes, np.arange(len(codes)), codebook_size, len(codes))
+        n_rows, n_codebooks = codes.shape
+
+        def blocks() -> Iterator[tuple[Array, Array]]:
+            for start in range(0, n_rows, _PIECE):
+                block = codes[start : start + _PIECE]
+                yield block, np.arange(start, start + len(block), dtype=np.uint32)
+
+        layout = lay_out(blocks, n_codebooks, codebook_size, n_rows)
+        return cls.of_layout(layout, n_codebooks, codebook_size, n_rows)
+
+    @classmethod
+    def of_layout(cls, layout: Layout, n_codebooks: int, codebook_size: int, n_rows: int) -> Self:
+        """Make a segment of what `lay_out` gave; rows are below `n_rows`."""
+        values: dict[str, Any] = {name: frozen(getattr(layout, name)) for name in _DTYPES}
+        values |= {"digits_a": layout.digits_a, "digits_b": layout.digits_b}
+        return cls(n_codebooks, codebook_size, n_rows, **values)
 
     @classmethod
     def join(cls, segments: Sequence[Self], keep: Sequence[Bools]) -> Self:
         """Make one segment of the rows to keep of several; rows are numbered anew, in order."""
-        codes, rows, first_row = [], [], 0
-        for segment, kept in zip(segments, keep, strict=True):
-            number = np.cumsum(kept) - 1 + first_row
-            first_row += int(np.count_nonzero(kept))
-            kept_codes, kept_rows = segment._items(kept)
-            codes.append(kept_codes)
-            rows.append(number[kept_rows])
-        # Within one code the rows of each segment rise, and so do those of later segments: a
-        # stable sort keeps them rising.
-        size = segments[0].codebook_size
-        return cls._of_unsorted(np.concatenate(codes), np.concatenate(rows), size, first_row)
+        counts = [int(np.count_nonzero(kept)) for kept in keep]
+        # Where rows are missing, what number each of the others has.
+        numbers = [
+            None if n == len(kept) else np.cumsum(kept, dtype=np.uint32) - np.uint32(1)
+            for n, kept in zip(counts, keep, strict=True)
+        ]
 
-    @classmethod
-    def _of_unsorted(cls, codes: Array, rows: Ints, codebook_size: int, n_rows: int) -> Self:
-        order = np.lexsort(codes.T[::-1])
-        return cls._of_sorted(codes[order], rows[order], codebook_size, n_rows)
+        def blocks() -> Iterator[tuple[Array, Array]]:
+            # Within one code the rows of each segment rise, and so do those of later segments.
+            first_row = 0
+            for segment, kept, number, n in zip(segments, keep, numbers, counts, strict=True):
+                for codes, rows in segment._items(None if number is None else kept):
+                    new = rows if number is None else number[rows]
+                    yield codes, (new + first_row).astype(np.uint32)
+                first_row += n
 
-    @classmethod
-    def _of_sorted(cls, codes: Array, rows: Ints, codebook_size: int, n_rows: int) -> Self:
-        n_codebooks = codes.shape[1]
-        gap_starts = gaps = np.empty(0, dtype=np.uint8)
-        is_first = np.ones(len(codes), dtype=bool)
-        is_first[1:] = (codes[1:] != codes[:-1]).any(axis=1)
-        n_distinct = int(np.count_nonzero(is_first))
-        if len(codes) > 0 and _grouping_pays(len(codes), n_distinct, n_codebooks, codebook_size):
-            list_starts = np.flatnonzero(is_first)
-            gaps, gap_starts = pack_lists(rows, list_starts)
-            codes, rows = codes[list_starts], rows[:0]
-        digits_a, digits_b = _choose_digits(len(codes), n_codebooks, codebook_size)
-        n_head = digits_a + digits_b
-        run = np.zeros(len(codes), dtype=np.int64)
-        for column in range(n_head):
-            run = run * codebook_size + codes[:, column]
-        sizes = np.bincount(run, minlength=codebook_size**n_head)
-        return cls(
-            n_codebooks,
-            codebook_size,
-            n_rows,
-            digits_a,
-            digits_b,
-            starts=frozen(np.concatenate([[0], np.cumsum(sizes)]), np.uint32),
-            tails=frozen(codes[:, n_head:], np.uint8),
-            rows=frozen(rows, np.uint32),
-            gap_starts=frozen(gap_starts, np.uint32),
-            gaps=frozen(gaps, np.uint8),
-        )
+        n_items, shape = sum(counts), (segments[0].n_codebooks, segments[0].codebook_size)
+        if n_items <= _PIECE:  # not worth reading twice
+            few = list(blocks())
+            return cls.of_layout(lay_out(lambda: few, *shape, n_items), *shape, n_items)
+        return cls.of_layout(lay_out(blocks, *shape, n_items), *shape, n_items)
 
     @property
     def is_grouped(self) -> bool:
@@ -174,20 +157,23 @@ class CodeSegment:
 
     def codes(self) -> Array:
         """Return the code of every row, (n_rows, n_codebooks) uint8."""
-        codes, rows = self._items(np.ones(self.n_rows, dtype=bool))
-        by_row = np.zeros_like(codes)
-        by_row[rows] = codes
+        by_row = np.zeros((self.n_rows, self.n_codebooks), dtype=np.uint8)
+        for codes, rows in self._items():
+            by_row[rows] = codes
         return by_row
 
     def restrict(self, keep: Bools) -> Self:
         """Return a segment of the chosen rows only, which keep their numbers."""
-        return self._of_sorted(*self._items(keep), self.codebook_size, self.n_rows)
+        items = [(codes, rows.astype(np.uint32)) for codes, rows in self._items(keep)]
+        shape = self.n_codebooks, self.codebook_size
+        layout = lay_out(lambda: items, *shape, sum(len(rows) for _, rows in items))
+        return self.of_layout(layout, *shape, self.n_rows)
 
     def code_of(self, row: int) -> Array:
         """Return the code of one row, (n_codebooks,) uint8; reads all row numbers."""
         keep = np.zeros(self.n_rows, dtype=bool)
         keep[row] = True
-        codes, _ = self._items(keep)
+        codes = np.concatenate([codes for codes, _ in self._items(keep)])
         if len(codes) == 0:
             raise CorruptBundleError("the index lacks the code of an item; verify its file")
         return np.asarray(codes[0])
@@ -195,8 +181,7 @@ class CodeSegment:
     def codes_between(self, start: int, stop: int) -> Array:
         """Return the codes of consecutive rows, (stop - start, n_codebooks) uint8.
 
-        Reads all row numbers, a piece at a time: beside the codes little is in memory, and as long
-        as lists of rows are short, how little does not depend on the number of rows.
+        Reads all row numbers, a piece at a time: beside the codes little is in memory.
 
         Raises
         ------
@@ -213,47 +198,40 @@ class CodeSegment:
             raise CorruptBundleError("a row is missing or occurs twice; verify the file")
         return codes
 
-    def _pieces(self) -> Iterator[tuple[Ints, Array]]:
-        """Yield entries and the row of each, in sorted order; grouped entries occur repeatedly."""
-        n_entries = len(self.tails)
-        start = 0
-        while start < n_entries:
-            if self.is_grouped:
-                end_byte = int(self.gap_starts[start]) + _PIECE
-                found = int(np.searchsorted(self.gap_starts, end_byte, side="right")) - 1
-                stop = max(found, start + 1)  # a list is read whole
-                begins = self.gap_starts[start : stop + 1].astype(np.int64)
-                rows, sizes = unpack_lists(self.gaps[begins[0] : begins[-1]], begins - begins[0])
-                yield np.repeat(np.arange(start, stop), sizes), rows
-            else:
-                stop = min(start + _PIECE, n_entries)
-                yield np.arange(start, stop), self.rows[start:stop]
-            start = stop
+    def _items(self, keep: Bools | None = None) -> Iterator[tuple[Array, Ints]]:
+        """Yield the codes and the rows of the items to keep, in sorted order, a block at a time."""
+        wrong = CorruptBundleError(f"rows are not those of {self.n_rows} items; verify the file")
+        n_read = 0
+        for entries, rows in self._pieces():
+            n_read += len(rows)
+            if (rows >= self.n_rows).any():
+                raise wrong
+            chosen = slice(None) if keep is None else keep[rows]
+            yield self._codes_at(entries[chosen]), rows[chosen]
+        if n_read != self.n_rows:
+            raise wrong
 
-    def _items(self, keep: Bools) -> tuple[Array, Array]:
-        """Return the codes and the rows of the items to keep, in sorted order."""
-        if self.is_grouped:
-            rows, sizes = unpack_lists(self.gaps, self.gap_starts)
-            entries = np.repeat(np.arange(len(sizes)), sizes)
-        else:
-            rows, entries = self.rows, np.arange(len(self.rows))
-        if len(rows) != self.n_rows or (rows >= self.n_rows).any():
-            raise CorruptBundleError(f"rows are not those of {self.n_rows} items; verify the file")
-        chosen = keep[rows]
-        return self._codes_at(entries[chosen]), rows[chosen]
+    def _pieces(self) -> Iterator[tuple[Ints, Ints]]:
+        """Yield the entries and the rows of all items, a block at a time."""
+        if not self.is_grouped:
+            for start in range(0, len(self.rows), _PIECE):
+                rows = self.rows[start : start + _PIECE].astype(np.int64)
+                yield np.arange(start, start + len(rows)), rows
+            return
+        state = np.zeros(3, dtype=np.int64)
+        size = n_read = min(_PIECE, self.n_rows + 1)
+        while n_read == size:
+            entries, rows = np.empty((2, size), dtype=np.int64)
+            n_read = read_lists(self.gap_starts, self.gaps, state, rows, entries)
+            yield entries[:n_read], rows[:n_read]
 
     def _codes_at(self, entries: Ints) -> Array:
-        """Return the whole codes of entries."""
-        n_head = self.digits_a + self.digits_b
+        """Return the whole codes of entries, which rise."""
         codes = np.empty((len(entries), self.n_codebooks), dtype=np.uint8)
-        codes[:, n_head:] = self.tails[entries]
-        if codes[:, n_head:].max(initial=0) >= self.codebook_size:
+        if not read_codes(self.starts, self.tails, self.codebook_size, entries, codes):
             raise CorruptBundleError(
                 f"a code has a word outside codebooks of {self.codebook_size}; verify the file"
             )
-        run = np.searchsorted(self.starts, entries, side="right") - 1
-        for column in range(n_head - 1, -1, -1):
-            run, codes[:, column] = np.divmod(run, self.codebook_size)
         return codes
 
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -285,7 +263,7 @@ class CodeSegment:
         n_entries = len(self.tails) if self.tails.ndim == 2 else -1
         require(1 <= self.n_codebooks <= MAX_CODEBOOKS, "n_codebooks")
         require(1 <= self.codebook_size <= MAX_CODEBOOK_SIZE, "codebook_size")
-        side = _digits_a_side(self.codebook_size)
+        side = digits_a_side(self.codebook_size)
         require(self.digits_a <= side and self.digits_b <= side, "digits_a")
         require(n_head <= self.n_codebooks, "digits_b")
         require(self.tails.shape == (n_entries, self.n_codebooks - n_head), "tails")
@@ -306,46 +284,17 @@ class CodeSegment:
         CorruptBundleError
             A word is outside its codebook, codes are not sorted, or rows are not each there once.
         """
-        codes, rows = self._items(np.ones(self.n_rows, dtype=bool))
         found = np.zeros(self.n_rows, dtype=bool)
-        found[rows] = True
+        last = np.empty((0, self.n_codebooks + 1), dtype=np.int64)
+        for codes, rows in self._items():
+            found[rows] = True
+            columns = np.concatenate([last, np.column_stack([codes, rows])]).T
+            # Each code compared with the one before it, of equal ones the rows.
+            equal = np.ones(max(columns.shape[1] - 1, 0), dtype=bool)
+            for column in columns:
+                if (equal & (column[1:] < column[:-1])).any():
+                    raise CorruptBundleError("codes are not in sorted order")
+                equal &= column[1:] == column[:-1]
+            last = columns.T[-1:]
         if not found.all():
             raise CorruptBundleError("a row is missing or occurs twice")
-        # Each code compared with the one before it, of equal ones the rows.
-        equal = np.ones(max(self.n_rows - 1, 0), dtype=bool)
-        for column in (*codes.T, rows):
-            if (equal & (column[1:] < column[:-1])).any():
-                raise CorruptBundleError("codes are not in sorted order")
-            equal &= column[1:] == column[:-1]
-
-
-def _digits_a_side(codebook_size: int) -> int:
-    """Return how many words fit one half of a run's number, of at most 256 values."""
-    digits = 1
-    while 1 < codebook_size ** (digits + 1) <= MAX_CODEBOOK_SIZE:
-        digits += 1
-    return digits
-
-
-def _grouping_pays(n_items: int, n_distinct: int, n_codebooks: int, codebook_size: int) -> bool:
-    """Whether to keep each code once, with a list of rows: many share one, and it takes less."""
-
-    def entry_bytes(n_entries: int) -> int:
-        digits = _choose_digits(n_entries, n_codebooks, codebook_size)
-        return n_entries * (n_codebooks - sum(digits) + _ROW_BYTES)
-
-    if n_distinct * _GROUPED_FROM > n_items or n_items > _MAX_GROUPED:
-        return False
-    # The mean gap between rows of one code is about the number of codes.
-    gap_bytes = n_items * gap_size(n_distinct)
-    return entry_bytes(n_distinct) + gap_bytes < entry_bytes(n_items)
-
-
-def _choose_digits(n_entries: int, n_codebooks: int, codebook_size: int) -> tuple[int, int]:
-    """Return the number of words in both halves of the head that suits so many entries."""
-    side = _digits_a_side(codebook_size)
-    for digits_a, digits_b in ((side, side), (side, 0)):
-        n_runs = codebook_size ** (digits_a + digits_b)
-        if digits_a + digits_b <= n_codebooks and n_entries >= n_runs * _CODES_A_RUN:
-            return digits_a, digits_b
-    return 0, 0

@@ -1,0 +1,144 @@
+"""Laying out in bounded memory gives, to the byte, what a plain sort of all items gives."""
+
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acqh._core.errors import InvalidInputError
+from acqh.index import _twins
+from acqh.index._layout import _kernels, _lay_out
+
+seeds = st.integers(0, 2**32)
+
+
+@st.composite
+def items(draw):
+    """Codes, some of them or all repeated, and how to cut them into blocks, empty ones too."""
+    m = draw(st.integers(1, 5))
+    n = draw(st.sampled_from([1, 2, 3, 16, 256]))
+    n_items = draw(st.sampled_from([0, 1, 2, 23, 24, 25, 150, 700]))
+    rng = np.random.default_rng(draw(seeds))
+    codes = rng.integers(draw(st.integers(1, n)), size=(n_items, m), dtype=np.uint8)
+    if draw(st.booleans()):
+        codes = codes[rng.integers(1 + n_items // 9, size=n_items) % max(n_items, 1)]
+    cuts = np.sort(rng.integers(n_items + 1, size=draw(st.integers(0, 4))))
+    return codes, n, cuts
+
+
+def in_blocks(codes, rows, cuts):
+    """Return blocks that can be read again."""
+    blocks = [*zip(np.split(codes, cuts), np.split(rows, cuts), strict=True)]
+    return lambda: iter(blocks)
+
+
+def assert_same(layout, expected):
+    for name in layout._fields:
+        np.testing.assert_array_equal(getattr(layout, name), getattr(expected, name), err_msg=name)
+    for name in ("starts", "tails", "rows", "gap_starts", "gaps"):
+        assert getattr(layout, name).dtype == getattr(expected, name).dtype, name
+
+
+@given(case=items(), known=st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_blocks_are_laid_out_as_a_plain_sort_does(case, known):
+    codes, n, cuts = case
+    rows = np.arange(len(codes), dtype=np.uint32)
+    blocks = in_blocks(codes, rows, cuts)
+    layout = _lay_out.lay_out(blocks, codes.shape[1], n, len(codes) if known else None)
+    assert_same(layout, _twins.lay_out(codes, rows, n))
+
+
+@pytest.mark.parametrize("n_words", [2, 256])
+@pytest.mark.parametrize("n_distinct", [40_000, 900])
+def test_many_items_are_laid_out_as_a_plain_sort_does(n_words, n_distinct):
+    rng = np.random.default_rng(0)
+    # Skewed, so that some runs are long and many short.
+    words = (n_words * rng.random((n_distinct, 4)) ** 3).astype(np.uint8)
+    codes = words[rng.integers(n_distinct, size=60_000)]
+    rows = np.arange(len(codes), dtype=np.uint32)
+    blocks = in_blocks(codes, rows, [1, 1, 30_000])
+    assert_same(_lay_out.lay_out(blocks, 4, n_words), _twins.lay_out(codes, rows, n_words))
+
+
+def test_rows_may_have_any_32_bits():
+    codes = np.array([[1, 0], [0, 0], [1, 0]], dtype=np.uint8)
+    rows = np.array([0, 2**31, 2**32 - 2], dtype=np.uint32)
+    for grouped in (True, False):
+        with (
+            mock.patch.object(_lay_out, "grouping_pays", return_value=grouped),
+            mock.patch.object(_twins, "grouping_pays", return_value=grouped),
+        ):
+            layout = _lay_out.lay_out(in_blocks(codes, rows, []), 2, 2)
+            assert_same(layout, _twins.lay_out(codes, rows.astype(np.int64), 2))
+
+
+def test_lists_too_long_to_point_into_are_not_made():
+    codes = np.zeros((1000, 4), dtype=np.uint8)
+    blocks = in_blocks(codes, np.arange(1000, dtype=np.uint32), [])
+    assert len(_lay_out.lay_out(blocks, 4, 256).gaps) == 1000
+    with mock.patch.object(_lay_out, "_MAX_GAP_BYTES", 999):
+        layout = _lay_out.lay_out(blocks, 4, 256)
+    assert len(layout.gaps) == 0
+    np.testing.assert_array_equal(layout.rows, np.arange(1000))
+
+
+@given(case=items(), change=st.sampled_from(["more", "fewer", "others"]))
+@settings(max_examples=60, deadline=None)
+def test_other_runs_when_read_again_are_an_error(case, change):
+    codes, n, _ = case
+    if len(codes) == 0 or n == 1:
+        return
+    other = {"more": np.vstack([codes, codes[:1]]), "fewer": codes[1:], "others": codes.copy()}
+    other["others"][0, 0] = (int(codes[0, 0]) + 1) % n
+    readings = iter([codes, other[change]])
+
+    def blocks():
+        codes = next(readings)
+        return [(codes, np.arange(len(codes), dtype=np.uint32))]
+
+    # Heads of one word; what only other words tell is for the caller to compare.
+    with (
+        mock.patch.object(_lay_out, "choose_digits", return_value=(1, 0)),
+        pytest.raises(InvalidInputError, match="not the same when they were read again"),
+    ):
+        _lay_out.lay_out(blocks, codes.shape[1], n)
+
+
+@given(lists=st.lists(st.sets(st.integers(0, 2**32 - 1), min_size=1, max_size=20), max_size=8))
+@settings(max_examples=100, deadline=None)
+def test_lists_are_read_in_pieces_as_they_are_at_once(lists):
+    rows = np.array([row for one in lists for row in sorted(one)], dtype=np.int64)
+    sizes = np.array([len(one) for one in lists], dtype=np.int64)
+    gaps, gap_starts = _twins.pack_lists(rows, np.cumsum(sizes) - sizes)
+    state = np.zeros(3, dtype=np.int64)
+    found, codes = [], []
+    n_read = 3
+    while n_read == 3:
+        some, numbers = np.empty((2, 3), dtype=np.int64)
+        n_read = _kernels.read_lists(gap_starts.astype(np.uint32), gaps, state, some, numbers)
+        found += some[:n_read].tolist()
+        codes += numbers[:n_read].tolist()
+    assert found == rows.tolist()
+    assert codes == np.repeat(np.arange(len(lists)), sizes).tolist()
+
+
+@given(case=items(), seed=seeds)
+@settings(max_examples=60, deadline=None)
+def test_codes_are_read_back_from_runs(case, seed):
+    codes, n, _ = case
+    ordered = codes[np.lexsort(codes.T[::-1])]
+    m = codes.shape[1]
+    n_head = min(m, 2)
+    run = ordered[:, :n_head] @ n ** np.arange(n_head)[::-1]
+    starts = np.searchsorted(run, np.arange(n**n_head + 1)).astype(np.uint32)
+    entries = np.flatnonzero(np.random.default_rng(seed).random(len(codes)) < 0.5)
+    found = np.empty((len(entries), m), dtype=np.uint8)
+    tails = np.ascontiguousarray(ordered[:, n_head:])
+    assert _kernels.read_codes(starts, tails, n, entries, found)
+    np.testing.assert_array_equal(found, ordered[entries])
+    highest = int(tails[entries].max(initial=0))
+    if highest > 0:
+        assert not _kernels.read_codes(starts, tails, highest, entries, found)
