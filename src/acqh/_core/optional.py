@@ -12,6 +12,7 @@ _EXTRAS = {
     "matplotlib": "plot",
     "pyarrow": "parquet",
     "h5py": "mat",
+    "zarr": "zarr",
     "faiss": "faiss",
     "dask": "dask",
     "distributed": "dask",

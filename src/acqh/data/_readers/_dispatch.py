@@ -21,9 +21,10 @@ from acqh.data._readers._csv import (
 from acqh.data._readers._limits import CHUNK_SIZE
 from acqh.data._readers._manifest import Manifest
 from acqh.data._readers._mat import MatOptions, find_mat_rows, read_mat
-from acqh.data._readers._npz import ArrayOptions, find_array_rows, read_arrays
+from acqh.data._readers._npz import ArrayOptions, ZarrOptions, find_array_rows, read_arrays
 from acqh.data._readers._parquet import TableOptions, find_table_rows, read_table
 from acqh.data._readers._pieces import Pieces, RowSource, read_pieces
+from acqh.data._readers._zarr import ZARR_MARKS
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class _Format:
 
 
 _ARRAYS = _Format("NumPy", (".npz",), (b"PK\x03\x04",), ArrayOptions, read_arrays, find_array_rows)
+_ZARR = _Format("Zarr", (), (), ZarrOptions, read_arrays, find_array_rows)
 _TABLE = _Format(
     "Parquet or Arrow",
     _arrowfile.TABLE_SUFFIXES,
@@ -61,14 +63,17 @@ def read(path: str | PathLike[str], **options: Any) -> MultiViewData:
     Parameters
     ----------
     path : path
-        ``.npz``, a folder of ``.npy`` files (memory-mapped), ``.mat``, ``.parquet``, ``.arrow``
-        or a folder of them, ``.csv``. A file without a known ending is told by its first bytes.
+        ``.npz``, a folder of ``.npy`` files (memory-mapped), a Zarr group in a folder, ``.mat``,
+        ``.parquet``, ``.arrow`` or a folder of them, ``.csv``. A file without a known ending is
+        told by its first bytes.
     **options
         By kind of file; each has a usual value.
 
         - ``.npz`` and ``.npy``: `views` (``{"image": ARRAY}``), `labels`, `ids` (names of
           arrays), `label_names`, `extra` (True appends the rows of ``extra_...`` arrays),
           `max_bytes` (how much the arrays may take).
+        - Zarr: the same, and `fill_missing` (True takes a chunk that is not there as one that has
+          the array's fill value everywhere).
         - ``.mat``: `variables` (``{"image": NAME, "labels": NAME}``, or for each a mapping of
           train, database, test to names), `orientation` ("rows" or "columns": where items are),
           `label_names`, `max_bytes`.
@@ -298,11 +303,15 @@ def _detect(path: Path) -> _Format:
 
 
 def _detect_folder(path: Path) -> _Format:
+    if any((path / mark).exists() for mark in ZARR_MARKS):
+        return _ZARR
     if any(path.glob("*.npy")):
         return _ARRAYS
     if any(file.suffix in _TABLE.suffixes for file in path.rglob("*")):
         return _TABLE
-    raise InvalidInputError(f"the folder {path.name} has no .npy, Parquet or Arrow files")
+    raise InvalidInputError(
+        f"the folder {path.name} has no .npy, Parquet or Arrow files and is no Zarr group"
+    )
 
 
 def _make_options(form: _Format, options: dict[str, Any]) -> Any:

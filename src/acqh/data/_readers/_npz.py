@@ -1,4 +1,4 @@
-"""Read .npz files and folders of .npy files, whole or in chunks."""
+"""Read .npz files, folders of .npy files and Zarr groups, whole or some rows at a time."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,6 +16,7 @@ from acqh.data._readers._layout import EXTRA_PREFIX, Entry, Layout
 from acqh.data._readers._limits import check_names_have_labels
 from acqh.data._readers._pieces import ReadRows
 from acqh.data._readers._store import ArrayStore, NpyFolder, NpzStore
+from acqh.data._readers._zarr import ZarrStore
 
 # Labels looked at together when their names are collected.
 _SCAN_ROWS = 2**20
@@ -31,6 +32,13 @@ class ArrayOptions:
     label_names: Sequence[str] | None = None
     extra: bool = False
     max_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class ZarrOptions(ArrayOptions):
+    """What a caller may say about a Zarr group."""
+
+    fill_missing: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,7 +108,9 @@ class ArrayRows:
 
     def files(self) -> Iterable[Path]:
         """Return the file, or the files of the folder."""
-        return sorted(self.path.glob("*.npy")) if self.path.is_dir() else [self.path]
+        if isinstance(self.options, ZarrOptions):
+            return (file for file in self.path.rglob("*") if file.is_file())
+        return self.path.glob("*.npy") if self.path.is_dir() else [self.path]
 
 
 def find_array_rows(path: Path, _: int, options: ArrayOptions) -> ArrayRows:
@@ -113,6 +123,8 @@ def find_array_rows(path: Path, _: int, options: ArrayOptions) -> ArrayRows:
 
 
 def _open(path: Path, options: ArrayOptions) -> AbstractContextManager[ArrayStore]:
+    if isinstance(options, ZarrOptions):
+        return nullcontext(ZarrStore(path, options.max_bytes, options.fill_missing))
     if path.is_dir():
         return nullcontext(NpyFolder(path))
     return NpzStore(path, options.max_bytes)
@@ -172,7 +184,7 @@ def _find_classes(store: ArrayStore, layout: Layout, options: ArrayOptions) -> _
         return _Classes()
     if names is None and layout.label_names is not None:
         stored = store.load(layout.label_names.name)
-        if stored.ndim != 1 or stored.dtype.kind != "U":
+        if stored.ndim != 1 or stored.dtype.kind not in "UO":
             raise CorruptBundleError(
                 f"label_names of {store.path.name} must be a list of strings, got dtype "
                 f"{stored.dtype} and shape {stored.shape}"
