@@ -1,12 +1,13 @@
 """The rows of Parquet and Arrow IPC files, in batches."""
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from acqh._core.errors import CorruptBundleError, InvalidInputError
 from acqh._core.optional import require
@@ -31,7 +32,10 @@ class FileRows:
         return self.first_row + self.n_rows - 1
 
 
-def files_of(files: Sequence[FileRows], start: int, stop: int) -> tuple[FileRows, ...]:
+_FileRows = TypeVar("_FileRows", bound=FileRows)
+
+
+def files_of(files: Sequence[_FileRows], start: int, stop: int) -> tuple[_FileRows, ...]:
     """Return the files that have some of the rows from `start` up to, not including, `stop`."""
     first = bisect_left(files, start, key=lambda file: file.last_row)
     last = bisect_left(files, stop, key=lambda file: file.first_row)
@@ -91,13 +95,21 @@ class ArrowTable:
         return require("pyarrow").Table.from_batches(batches, schema=self.schema)
 
 
+def natural_order(path: Path) -> list[str | int]:
+    """Return a key that sorts files by name, and numbers in names by value: 2 before 10."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(path))]
+
+
 def _find_files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     files = sorted(
-        file
-        for file in path.rglob("*")
-        if file.suffix in TABLE_SUFFIXES and not file.name.startswith((".", "_"))
+        (
+            file
+            for file in path.rglob("*")
+            if file.suffix in TABLE_SUFFIXES and not file.name.startswith((".", "_"))
+        ),
+        key=natural_order,
     )
     if not files:
         raise InvalidInputError(f"{path} has no Parquet or Arrow files")

@@ -1,6 +1,6 @@
 """Which reader a file needs, by its ending or by its first bytes."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from os import PathLike
 from os.path import commonpath
@@ -22,6 +22,12 @@ from acqh.data._readers._limits import CHUNK_SIZE
 from acqh.data._readers._manifest import Manifest
 from acqh.data._readers._mat import MatOptions, find_mat_rows, read_mat
 from acqh.data._readers._npz import ArrayOptions, ZarrOptions, find_array_rows, read_arrays
+from acqh.data._readers._paired import (
+    PairedOptions,
+    find_paired_rows,
+    is_paired,
+    read_paired,
+)
 from acqh.data._readers._parquet import TableOptions, find_table_rows, read_table
 from acqh.data._readers._pieces import Pieces, RowSource, read_pieces
 from acqh.data._readers._zarr import ZARR_MARKS
@@ -42,6 +48,7 @@ class _Format:
 
 _ARRAYS = _Format("NumPy", (".npz",), (b"PK\x03\x04",), ArrayOptions, read_arrays, find_array_rows)
 _ZARR = _Format("Zarr", (), (), ZarrOptions, read_arrays, find_array_rows)
+_PAIRED = _Format("paired", (), (), PairedOptions, read_paired, find_paired_rows)
 _TABLE = _Format(
     "Parquet or Arrow",
     _arrowfile.TABLE_SUFFIXES,
@@ -64,8 +71,8 @@ def read(path: str | PathLike[str], **options: Any) -> MultiViewData:
     ----------
     path : path
         ``.npz``, a folder of ``.npy`` files (memory-mapped), a Zarr group in a folder, ``.mat``,
-        ``.parquet``, ``.arrow`` or a folder of them, ``.csv``. A file without a known ending is
-        told by its first bytes.
+        ``.parquet``, ``.arrow`` or a folder of them, ``.csv``; or a folder with a folder for each
+        view and for the labels. A file without a known ending is told by its first bytes.
     **options
         By kind of file; each has a usual value.
 
@@ -79,6 +86,8 @@ def read(path: str | PathLike[str], **options: Any) -> MultiViewData:
           `label_names`, `max_bytes`.
         - Parquet and Arrow: `views` (``{"image": COLUMN}``), `labels`, `ids` (columns),
           `label_names`, `max_bytes`.
+        - A folder of folders: `views` (``{"image": FOLDER}``), `labels`, `ids` (folders),
+          `label_names`.
         - CSV: `image`, `text`, `labels`, `ids` (columns), `label_names`, `label_separator`.
 
     Returns
@@ -107,7 +116,7 @@ def read(path: str | PathLike[str], **options: Any) -> MultiViewData:
     MultiViewData('pets': 3 items; image 3 float64, text 5 float64; 2 labels)
     """
     place = Path(path)
-    form = _detect(place)
+    form = _detect(place, options)
     return form.read(place, _make_options(form, options))
 
 
@@ -208,7 +217,7 @@ def list_pieces(
         rows = find_table_rows(folder, chunk_size, _make_options(_TABLE, options), files)
         return Pieces(rows, chunk_size)
     place = Path(path)
-    form = _detect(place)
+    form = _detect(place, options)
     return Pieces(form.find_rows(place, chunk_size, _make_options(form, options)), chunk_size)
 
 
@@ -278,15 +287,15 @@ def _find(path: str | PathLike[str]) -> Path:
 
 def _find_table(path: str | PathLike[str]) -> Path:
     place = _find(path)
-    if _detect(place) is not _TABLE or place.is_dir():
+    if _detect(place, {}) is not _TABLE or place.is_dir():
         raise InvalidInputError(f"{place} is no Parquet or Arrow file; only these can be listed")
     return place
 
 
-def _detect(path: Path) -> _Format:
+def _detect(path: Path, options: Mapping[str, Any]) -> _Format:
     _find(path)
     if path.is_dir():
-        return _detect_folder(path)
+        return _detect_folder(path, options)
     for form in _FORMATS:
         if path.suffix.lower() in form.suffixes:
             return form
@@ -302,11 +311,13 @@ def _detect(path: Path) -> _Format:
     )
 
 
-def _detect_folder(path: Path) -> _Format:
+def _detect_folder(path: Path, options: Mapping[str, Any]) -> _Format:
     if any((path / mark).exists() for mark in ZARR_MARKS):
         return _ZARR
     if any(path.glob("*.npy")):
         return _ARRAYS
+    if is_paired(path, options.get("views")):
+        return _PAIRED
     if any(file.suffix in _TABLE.suffixes for file in path.rglob("*")):
         return _TABLE
     raise InvalidInputError(

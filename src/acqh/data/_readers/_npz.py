@@ -9,17 +9,15 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Matrix
-from acqh._core.errors import CorruptBundleError, InvalidInputError, LabelError, ViewError
+from acqh._core.errors import CorruptBundleError, InvalidInputError, ViewError
 from acqh.data._multiview import MultiViewData
 from acqh.data._readers import _layout
+from acqh.data._readers._classes import Classes, find_classes
 from acqh.data._readers._layout import EXTRA_PREFIX, Entry, Layout
 from acqh.data._readers._limits import check_names_have_labels
 from acqh.data._readers._pieces import ReadRows
 from acqh.data._readers._store import ArrayStore, NpyFolder, NpzStore
 from acqh.data._readers._zarr import ZarrStore
-
-# Labels looked at together when their names are collected.
-_SCAN_ROWS = 2**20
 
 
 @dataclass(frozen=True)
@@ -41,20 +39,12 @@ class ZarrOptions(ArrayOptions):
     fill_missing: bool = False
 
 
-@dataclass(frozen=True)
-class _Classes:
-    """Names of the label columns, and whether class numbers count them or are their names."""
-
-    names: tuple[str, ...] | None = None
-    by_position: bool = False
-
-
 def read_arrays(path: Path, options: ArrayOptions) -> MultiViewData:
     """Read a whole file; the arrays of a folder stay memory-mapped."""
     with _open(path, options) as store:
         entries = _layout.find_entries(store)
         layout = _choose(entries, path, options)
-        classes = _find_classes(store, layout, options)
+        classes = _settle_classes(store, layout, options)
         splits = {part: store.load(entry.name) for part, entry in layout.splits.items()}
         data = _load(store, layout, classes, splits)
         if not options.extra:
@@ -72,7 +62,7 @@ class ArrayRows:
 
     path: Path
     layout: Layout
-    classes: _Classes
+    classes: Classes
     options: ArrayOptions
 
     @property
@@ -119,7 +109,7 @@ def find_array_rows(path: Path, _: int, options: ArrayOptions) -> ArrayRows:
         layout = _choose(_layout.find_entries(store), path, options)
         if layout.n_items == 0:
             raise ViewError(f"{path.name} has no rows; give at least one item")
-        return ArrayRows(path, layout, _find_classes(store, layout, options), options)
+        return ArrayRows(path, layout, _settle_classes(store, layout, options), options)
 
 
 def _open(path: Path, options: ArrayOptions) -> AbstractContextManager[ArrayStore]:
@@ -139,7 +129,7 @@ def _choose(entries: Mapping[str, Entry], path: Path, options: ArrayOptions) -> 
 def _load(
     store: ArrayStore,
     layout: Layout,
-    classes: _Classes,
+    classes: Classes,
     splits: Mapping[str, Array] | None = None,
 ) -> MultiViewData:
     def get(entry: Entry, *_: int) -> Matrix:
@@ -150,7 +140,7 @@ def _load(
 
 def _build(
     layout: Layout,
-    classes: _Classes,
+    classes: Classes,
     take: Callable[[Entry, int, int], Matrix],
     rows: range,
     name: str,
@@ -161,12 +151,9 @@ def _build(
     def get(entry: Entry) -> Matrix:
         return take(entry, rows.start, rows.stop)
 
-    labels = None if layout.labels is None else get(layout.labels)
-    if classes.by_position and classes.names is not None:
-        labels = np.asarray(classes.names)[labels]
     return MultiViewData(
         {view: get(entry) for view, entry in layout.views.items()},
-        labels,
+        None if layout.labels is None else classes.named(get(layout.labels)),
         ids=np.arange(rows.start, rows.stop) if layout.ids is None else get(layout.ids),
         items={column: get(entry) for column, entry in layout.items.items()},
         label_names=classes.names,
@@ -176,12 +163,12 @@ def _build(
     )
 
 
-def _find_classes(store: ArrayStore, layout: Layout, options: ArrayOptions) -> _Classes:
+def _settle_classes(store: ArrayStore, layout: Layout, options: ArrayOptions) -> Classes:
     """Fix the label columns for all chunks alike."""
     names = options.label_names
     if layout.labels is None:
         check_names_have_labels(names, store.path)
-        return _Classes()
+        return Classes()
     if names is None and layout.label_names is not None:
         stored = store.load(layout.label_names.name)
         if stored.ndim != 1 or stored.dtype.kind not in "UO":
@@ -192,29 +179,9 @@ def _find_classes(store: ArrayStore, layout: Layout, options: ArrayOptions) -> _
         names = stored.tolist()
     names = None if names is None else tuple(str(name) for name in names)
     if len(layout.labels.shape) != 1:
-        return _Classes(names)
-    found = _distinct(store, layout.labels)
-    as_names = tuple(str(value) for value in found.tolist())
-    if names is None:
-        return _Classes(as_names)
-    if set(as_names) <= set(names):
-        return _Classes(names)
-    if found.dtype.kind in "iu" and found[0] >= 0 and found[-1] < len(names):
-        return _Classes(names, by_position=True)
-    raise LabelError(
-        f"the class ids of {store.path.name} go from {found[0]} to {found[-1]} and neither are "
-        f"nor count the {len(names)} label names"
-    )
-
-
-def _distinct(store: ArrayStore, entry: Entry) -> Array:
-    """Return the different values of a column, sorted; a block of it is in memory at a time."""
-    take = _layout.rows(store, entry)
-    found = np.empty(0, store.headers[entry.name].dtype)
-    for start in range(0, entry.shape[0], _SCAN_ROWS):
-        block = take(start, min(start + _SCAN_ROWS, entry.shape[0]))
-        found = np.union1d(found, block)
-    return found
+        return Classes(names)
+    take = _layout.rows(store, layout.labels)
+    return find_classes(take, layout.n_items, names, store.path.name)
 
 
 def _extra_layout(entries: Mapping[str, Entry], path: Path, options: ArrayOptions) -> Layout:

@@ -171,12 +171,12 @@ def _make_plan(table: ArrowTable, options: TableOptions) -> _Plan:
         ids=ids,
         items=tuple(name for name in table.columns if name not in taken),
         multi_hot=labels is not None and is_multi_hot(table.schema.field(labels).type),
-        widths={view: _width(table, name) for view, name in views.items()},
-        names=_class_names(table, labels, options.label_names),
+        widths={view: view_width(table, name) for view, name in views.items()},
+        names=class_names(table, labels, options.label_names),
     )
 
 
-def _width(table: ArrowTable, name: str) -> int:
+def view_width(table: ArrowTable, name: str) -> int:
     """Return how many numbers a view has: declared, or those of the first row that has it."""
     kind = table.schema.field(name).type
     if require("pyarrow").types.is_fixed_size_list(kind):
@@ -188,7 +188,7 @@ def _width(table: ArrowTable, name: str) -> int:
     raise ViewError(f"column {name!r} of {table.path.name} is empty in every row")
 
 
-def _class_names(
+def class_names(
     table: ArrowTable, labels: str | None, given: Sequence[str] | None
 ) -> tuple[str, ...] | None:
     """Return the names of the label columns; one pass over that column finds those in use."""

@@ -79,6 +79,25 @@ def read_header(handle: IO[bytes], where: str) -> Header:
     return Header(shape, dtype, fortran, handle.tell())
 
 
+def read_file_header(file: Path) -> Header:
+    """Read the header of a .npy file, and compare what it promises with the size of the file.
+
+    Raises
+    ------
+    CorruptBundleError
+        It is not a .npy file, or is cut off.
+    """
+    with file.open("rb") as handle:
+        header = read_header(handle, file.name)
+    expected = header.offset + header.n_bytes
+    if not header.dtype.hasobject and file.stat().st_size != expected:
+        raise CorruptBundleError(
+            f"{file.name} has {file.stat().st_size:,} bytes, but its header promises "
+            f"{expected:,}; it is cut off or damaged"
+        )
+    return header
+
+
 def _refuse_objects(header: Header, where: str) -> None:
     if header.dtype.hasobject:
         raise InvalidInputError(
@@ -117,6 +136,12 @@ def _mapped_rows(path: Path, header: Header, offset: int) -> Rows:
     return take
 
 
+def file_rows(path: Path, header: Header) -> Rows:
+    """Return a function that gives some rows of a .npy file."""
+    _refuse_objects(header, path.name)
+    return _mapped_rows(path, header, header.offset)
+
+
 class NpyFolder:
     """The .npy files of a folder, memory-mapped.
 
@@ -129,15 +154,7 @@ class NpyFolder:
         self.path = path
         self.headers: dict[str, Header] = {}
         for file in sorted(path.glob("*.npy")):
-            with file.open("rb") as handle:
-                header = read_header(handle, str(file.name))
-            expected = header.offset + header.n_bytes
-            if not header.dtype.hasobject and file.stat().st_size != expected:
-                raise CorruptBundleError(
-                    f"{file.name} has {file.stat().st_size:,} bytes, but its header promises "
-                    f"{expected:,}; it is cut off or damaged"
-                )
-            self.headers[file.stem] = header
+            self.headers[file.stem] = read_file_header(file)
 
     def load(self, name: str) -> Array:
         """Return an array as a read-only memory map."""
@@ -147,9 +164,7 @@ class NpyFolder:
 
     def rows(self, name: str) -> Rows:
         """Return a function that gives some rows of an array."""
-        header = self.headers[name]
-        _refuse_objects(header, f"{name}.npy")
-        return _mapped_rows(self.path / f"{name}.npy", header, header.offset)
+        return file_rows(self.path / f"{name}.npy", self.headers[name])
 
 
 class NpzStore:

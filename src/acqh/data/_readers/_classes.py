@@ -1,0 +1,64 @@
+"""The label columns of class ids, settled once for all rows."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Array
+from acqh._core.errors import LabelError
+
+# Labels looked at together when their names are collected.
+_SCAN_ROWS = 2**20
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Names of the label columns, and whether class numbers count them or are their names."""
+
+    names: tuple[str, ...] | None = None
+    by_position: bool = False
+
+    def named(self, labels: Any) -> Any:
+        """Return labels as they are, or the names that class numbers count."""
+        if self.by_position and self.names is not None:
+            return np.asarray(self.names)[labels]
+        return labels
+
+
+def find_classes(
+    take: Callable[[int, int], Any], n_rows: int, names: Sequence[str] | None, where: str
+) -> Classes:
+    """Collect the class ids that are in use, and compare them with names if there are any.
+
+    Parameters
+    ----------
+    take : callable
+        Gives class ids, from one row up to, not including, another; a block is in memory at a time.
+    n_rows : int
+    names : sequence of str or None
+        Names of the label columns.
+    where : str
+        What to call the file in an error.
+
+    Raises
+    ------
+    LabelError
+        The ids neither are the names nor count them.
+    """
+    found: Array = np.unique(take(0, min(_SCAN_ROWS, n_rows)))
+    for start in range(_SCAN_ROWS, n_rows, _SCAN_ROWS):
+        found = np.union1d(found, take(start, min(start + _SCAN_ROWS, n_rows)))
+    as_names = tuple(str(value) for value in found.tolist())
+    if names is None:
+        return Classes(as_names)
+    given = tuple(str(name) for name in names)
+    if set(as_names) <= set(given):
+        return Classes(given)
+    if found.dtype.kind in "iu" and found[0] >= 0 and found[-1] < len(given):
+        return Classes(given, by_position=True)
+    raise LabelError(
+        f"the class ids of {where} go from {found[0]} to {found[-1]} and neither are nor count the "
+        f"{len(given)} label names"
+    )
