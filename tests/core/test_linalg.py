@@ -1,8 +1,10 @@
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.linalg import LinAlgError
 
-from acqh._core.linalg import principal_directions, solve_spd, whiten
+from acqh._core.linalg import Tridiagonal, principal_directions, solve_spd, whiten
 
 
 @settings(max_examples=50, deadline=None)
@@ -42,3 +44,26 @@ def test_principal_directions_are_leading_and_no_more_than_the_matrix_spans():
     np.testing.assert_allclose(np.abs(principal_directions(gram, 2)), np.eye(4)[:, [2, 3]])
     assert principal_directions(gram, 9).shape == (4, 3)
     assert principal_directions(np.zeros((2, 2)), 1).shape == (2, 0)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 12), st.integers(0, 12), st.integers(0, 2**32 - 1))
+def test_tridiagonal_form_solves_for_every_shift_and_keeps_the_eigenvalues(n, rank, seed):
+    rng = np.random.default_rng(seed)
+    factor = rng.normal(size=(n, min(rank, n)))
+    gram = factor @ factor.T
+    right = rng.normal(size=(n, 3))
+    form = Tridiagonal.of(gram)
+    rotated = form.rotate(right)
+    np.testing.assert_allclose(form.eigenvalues(), np.linalg.eigvalsh(gram), atol=1e-10)
+    np.testing.assert_allclose(form.rotate_back(rotated), right, atol=1e-10)
+    for shift in (0.01, 3.0):
+        found = form.rotate_back(form.solve(shift, rotated))
+        expected = np.linalg.solve(gram + shift * np.eye(n), right)
+        np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-8)
+
+
+def test_tridiagonal_form_refuses_a_shift_that_leaves_negative_eigenvalues():
+    form = Tridiagonal.of(np.diag([1.0, 2.0, 3.0]))
+    with pytest.raises(LinAlgError, match="not positive definite"):
+        form.solve(-2.5, np.ones((3, 1)))

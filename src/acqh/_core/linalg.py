@@ -1,11 +1,13 @@
 """The one policy for linear systems: symmetric, ridged where singular, never a bare inverse."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
+from scipy.linalg import lapack
 
-from acqh._core.arrays import Floats
+from acqh._core.arrays import Array, Floats
 
 # Eigenvalues below this share of the largest count as zero.
 RANK_TOLERANCE = 1e-10
@@ -147,6 +149,89 @@ def principal_directions(gram: Floats, n_directions: int) -> Floats:
     )
     keep = values > RANK_TOLERANCE * max(values[-1], 0.0)
     return np.ascontiguousarray(vectors[:, keep][:, ::-1])
+
+
+@dataclass(frozen=True)
+class Tridiagonal:
+    """A symmetric matrix as ``Q T Q^T``, Q orthogonal and T tridiagonal.
+
+    Solves ``(gram + shift * I) x = right`` for many shifts in linear time each, at a third of the
+    cost of an eigendecomposition.
+
+    Attributes
+    ----------
+    diagonal : (n,)
+        Of T.
+    off_diagonal : (n - 1,)
+        Of T.
+    reflectors : (n, n)
+        Q as LAPACK keeps it: Householder vectors below the first subdiagonal.
+    scales : (n - 1,)
+        Their scales.
+
+    Examples
+    --------
+    >>> gram = np.array([[2.0, 1.0, 1.0], [1.0, 3.0, 0.0], [1.0, 0.0, 4.0]])
+    >>> form = Tridiagonal.of(gram)
+    >>> rotated = form.rotate(np.eye(3))
+    >>> inverse = form.rotate_back(form.solve(0.5, rotated))
+    >>> np.allclose(inverse @ (gram + 0.5 * np.eye(3)), np.eye(3))
+    True
+    """
+
+    diagonal: Floats
+    off_diagonal: Floats
+    reflectors: Array
+    scales: Floats
+
+    @classmethod
+    def of(cls, gram: Floats) -> "Tridiagonal":
+        """Reduce a symmetric matrix, (n, n)."""
+        work = int(lapack.dsytrd_lwork(len(gram), lower=1)[0])
+        reflectors, diagonal, off_diagonal, scales, _ = lapack.dsytrd(gram, lower=1, lwork=work)
+        return cls(diagonal, off_diagonal, reflectors, scales)
+
+    def eigenvalues(self) -> Floats:
+        """Return the eigenvalues of the matrix, rising: (n,)."""
+        return np.asarray(
+            scipy.linalg.eigvalsh_tridiagonal(
+                self.diagonal, self.off_diagonal, check_finite=False, lapack_driver="sterf"
+            )
+        )
+
+    def rotate(self, right: Floats) -> Floats:
+        """Return ``Q^T right``, (n, k)."""
+        return self._apply(right, "T")
+
+    def rotate_back(self, rotated: Floats) -> Floats:
+        """Return ``Q rotated``, (n, k)."""
+        return self._apply(rotated, "N")
+
+    def solve(self, shift: float, rotated: Floats) -> Floats:
+        """Return ``(T + shift * I)^-1 rotated``, (n, k), for a shift that makes it definite.
+
+        Raises
+        ------
+        LinAlgError
+            It is not positive definite.
+        """
+        # The wrapper wants an entry beside the diagonal even of a single number.
+        off_diagonal = self.off_diagonal if len(self.off_diagonal) else np.zeros(1)
+        *_, solution, failed = lapack.dptsv(self.diagonal + shift, off_diagonal, rotated)
+        if failed:
+            raise scipy.linalg.LinAlgError("the shifted matrix is not positive definite")
+        return np.asarray(solution)
+
+    def _apply(self, right: Floats, side: str) -> Floats:
+        """Multiply by Q or its transpose, which leave the first row alone."""
+        result = np.array(right, dtype=np.float64, order="F")
+        if len(self.scales):
+            # The Householder vectors are those of a QR decomposition, one row further down.
+            vectors = self.reflectors[1:, :-1]
+            rest = result[1:]
+            work = int(lapack.dormqr("L", side, vectors, self.scales, rest, lwork=-1)[1][0])
+            result[1:] = lapack.dormqr("L", side, vectors, self.scales, rest, lwork=work)[0]
+        return result
 
 
 def mean_diagonal(gram: Floats) -> float:

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import scipy.linalg
 
 from acqh._core.arrays import Floats
-from acqh._core.linalg import mean_diagonal, solve_spd
+from acqh._core.linalg import Tridiagonal, mean_diagonal, solve_spd
 from acqh.stats._statistics import ViewStatistics
 
 # Strengths tried by "auto", relative to the mean diagonal of the Gram matrix.
@@ -105,20 +104,22 @@ def _cross_validate(
     gram: Floats, cross: Floats, power: float, n_items: float
 ) -> tuple[float, Floats, float]:
     """Return the ridge of least generalised cross-validation error, its fit and its freedom."""
-    values, vectors = scipy.linalg.eigh(gram, check_finite=False, driver="evd")
-    values = np.maximum(values, 0.0)
-    rotated = vectors.T @ cross
-    explained = np.sum(rotated**2, axis=1)
+    form = Tridiagonal.of(gram)
+    values = np.maximum(form.eigenvalues(), 0.0)
+    rotated = form.rotate(cross)
     # Features that are all constant have nothing to scale, and nothing to predict with.
     scale = max(mean_diagonal(gram), 0.0) or 1.0
-    denominators = values[None, :] + (AUTO_RIDGES * scale)[:, None]
-    freedoms = np.sum(values / denominators, axis=1)
-    residuals = power - np.sum(explained * (2.0 / denominators - values / denominators**2), axis=1)
+    penalties = AUTO_RIDGES * scale
+    freedoms = np.sum(values / (values + penalties[:, None]), axis=1)
+    residuals = np.empty(len(penalties))
+    for i, penalty in enumerate(penalties):
+        fitted = form.solve(penalty, rotated)
+        residuals[i] = power - np.vdot(rotated, fitted) - penalty * np.vdot(fitted, fitted)
     left = np.maximum(1.0 - (freedoms + 1.0) / n_items, 1.0 / n_items)
     errors = np.maximum(residuals, 0.0) / left**2
     errors[:-1][freedoms[:-1] + 1.0 > _MAX_FREEDOM * n_items] = np.inf
     best = int(np.argmin(errors))
-    coefficients = vectors @ (rotated / denominators[best][:, None])
+    coefficients = form.rotate_back(form.solve(penalties[best], rotated))
     return float(AUTO_RIDGES[best]), coefficients, float(freedoms[best])
 
 

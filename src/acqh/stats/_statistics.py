@@ -56,8 +56,10 @@ class ViewStatistics:
     @property
     def gram(self) -> Floats:
         """The Gram matrix ``X^T X``, (n_features, n_features)."""
-        upper = np.triu(self.upper)
-        return np.asarray(upper + np.triu(upper, 1).T)
+        gram = np.triu(self.upper)
+        gram += gram.T
+        np.fill_diagonal(gram, np.diag(self.upper))
+        return gram
 
     def grown(self, n_sets: int) -> "ViewStatistics":
         """Return the same sums with room for more label sets."""
