@@ -51,6 +51,20 @@ def test_an_indefinite_similarity_is_embedded_as_well_as_its_positive_part_allow
     np.testing.assert_allclose(F @ F.T, positive, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["cosine", "dot", "jaccard", "shared"])
+def test_eigenpairs_of_many_sets_are_those_of_the_whole_matrix(name):
+    # Ten labels, so the dot product has rank ten, far less than a block of vectors.
+    sets = distinct_sets(5, n_labels=10, n_sets=700)
+    root = np.sqrt(np.random.default_rng(0).zipf(1.5, 700).clip(max=100))
+    matrix = root[:, None] * SIMILARITIES[name](sets, sets) * root
+    values, vectors = _similarity._leading_eigenpairs(matrix)
+    exact = np.linalg.eigvalsh(matrix)[::-1]
+    np.testing.assert_allclose(values, exact[: len(values)], atol=2e-3 * exact[0])
+    np.testing.assert_allclose(values[:10], exact[:10], rtol=1e-5)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(len(values)), atol=1e-10)
+    assert len(values) == 10 if name == "dot" else len(values) > 10 or name == "cosine"
+
+
 def test_unseen_sets_are_extended_consistently():
     sets = distinct_sets(3, n_sets=40)
     embedding = embed("jaccard", sets[:30], np.ones(30), np.random.default_rng(0))

@@ -24,10 +24,10 @@ MAX_LANDMARKS = 4096
 _MAX_LABELS = 2048
 # Label sets are compared with the landmarks in blocks of this many.
 _BLOCK_SETS = 8192
-# Up to this many sets all eigenpairs are computed, above by subspace iteration.
+# Up to this many sets all eigenpairs are computed, above those of a Krylov space of this size.
 _DENSE_EIGEN_SETS = 512
-_SUBSPACE = 2 * MAX_DIMENSIONS
-_SUBSPACE_STEPS = 3
+_BLOCK_VECTORS = MAX_DIMENSIONS // 2
+_N_BLOCKS = 5
 
 
 def dot(a: Array, b: Array) -> Array:
@@ -146,7 +146,9 @@ def embed(
     matrix = _compare(_callable(similarity), landmarks.astype(np.float64), landmarks)
     if callable(similarity) and not np.allclose(matrix, matrix.T, atol=1e-8):
         raise InvalidInputError("the similarity is not symmetric: s(a, b) must equal s(b, a)")
-    values, vectors = _leading_eigenpairs(root[:, None] * matrix * root)
+    weighted = matrix * root
+    weighted *= root[:, None]
+    values, vectors = _leading_eigenpairs(weighted)
     return LabelEmbedding(similarity, landmarks, root[:, None] * vectors / np.sqrt(values))
 
 
@@ -181,16 +183,12 @@ def _choose_landmarks(
 def _leading_eigenpairs(matrix: Floats) -> tuple[Floats, Floats]:
     """Return the leading positive eigenvalues, falling, and their vectors.
 
-    Large matrices by subspace iteration: a few products with a block of vectors, which settle
-    the strong directions to rounding and the weakest ones to what they matter.
+    Of large matrices those within a block Krylov space, which settles the strong directions to
+    rounding and the weakest ones to what they matter.
     """
     basis = None
     if len(matrix) > _DENSE_EIGEN_SETS:
-        start = np.random.default_rng(0).standard_normal((len(matrix), _SUBSPACE))
-        basis = np.linalg.qr(matrix @ start)[0]
-        for _ in range(_SUBSPACE_STEPS):
-            basis = np.linalg.qr(matrix @ basis)[0]
-        matrix = basis.T @ (matrix @ basis)
+        basis, matrix = _project_krylov(matrix)
     values, vectors = scipy.linalg.eigh(matrix, check_finite=False)
     values = values[::-1][:MAX_DIMENSIONS]
     vectors = vectors[:, ::-1][:, :MAX_DIMENSIONS]
@@ -199,6 +197,22 @@ def _leading_eigenpairs(matrix: Floats) -> tuple[Floats, Floats]:
         raise InvalidInputError("the similarity of every label set with itself must be positive")
     vectors = vectors[:, keep] if basis is None else basis @ vectors[:, keep]
     return values[keep], fix_signs(vectors)
+
+
+def _project_krylov(matrix: Floats) -> tuple[Floats, Floats]:
+    """Return an orthonormal basis of a block Krylov space, and the matrix in that basis."""
+    block = np.random.default_rng(0).standard_normal((len(matrix), _BLOCK_VECTORS))
+    basis = np.zeros((len(matrix), 0))
+    image = np.zeros((len(matrix), 0))
+    product = matrix @ block
+    for _ in range(_N_BLOCKS):
+        block = product
+        for _ in range(2):  # once more for what rounding left
+            block = np.linalg.qr(block - basis @ (basis.T @ block))[0]
+        product = matrix @ block
+        basis = np.hstack([basis, block])
+        image = np.hstack([image, product])
+    return basis, basis.T @ image
 
 
 def _unit_rows(matrix: Any) -> Floats:
