@@ -98,38 +98,49 @@ def draw_predictions(
     -------
     (n_ways * n_draws, n_components)
     """
-    drawn = {name: _draw_view(view, predictors[name], n_draws, rng) for name, view in views.items()}
-    ways = [points for _, points in drawn.values()]
-    if len(drawn) > 1:
+    shapes = {name: _predictions_of(view, predictors[name]) for name, view in views.items()}
+    sets = {
+        name: rng.choice(len(view.counts), n_draws, p=view.counts / view.counts.sum())
+        for name, view in views.items()
+    }
+    ways = [shape.draw(sets[name], rng) for name, shape in shapes.items()]
+    if len(shapes) > 1:
         # All views of one item share its label set, so they are drawn for the same sets.
-        sets = next(iter(drawn.values()))[0]
-        together = {
-            name: _draw_view(view, predictors[name], n_draws, rng, sets)[1]
-            for name, view in views.items()
-        }
-        ways.append(fuse(together, predictors))
+        together = next(iter(sets.values()))
+        drawn = {name: shape.draw(together, rng) for name, shape in shapes.items()}
+        ways.append(fuse(drawn, predictors))
     return np.concatenate(ways)
 
 
-def _draw_view(
-    view: ViewStatistics,
-    predictor: Predictor,
-    n_draws: int,
-    rng: np.random.Generator,
-    sets: Ints | None = None,
-) -> tuple[Ints, Floats]:
+@dataclass(frozen=True)
+class _Predictions:
+    """How the predictions of one view are spread: a normal distribution for every label set.
+
+    Attributes
+    ----------
+    means : (n_sets, n_components)
+    root : (n_components, n_components)
+        Root of the covariance that all of them share.
+    """
+
+    means: Floats
+    root: Floats
+
+    def draw(self, sets: Ints, rng: np.random.Generator) -> Floats:
+        """Draw a prediction for an item of each label set given."""
+        return self.means[sets] + rng.standard_normal((len(sets), len(self.root))) @ self.root
+
+
+def _predictions_of(view: ViewStatistics, predictor: Predictor) -> _Predictions:
     total = view.counts.sum()
-    if sets is None:
-        sets = rng.choice(len(view.counts), n_draws, p=view.counts / total)
     counts = np.maximum(view.counts, 1.0)[:, None]
     means = view.sums @ predictor.coefficients / counts + predictor.intercept
     overall = view.counts @ means / total
-    centre = view.sums.sum(axis=0) / total
-    scatter = view.gram - total * np.outer(centre, centre)
-    spread = predictor.coefficients.T @ scatter @ predictor.coefficients
+    shift = view.sums.sum(axis=0) @ predictor.coefficients
+    spread = predictor.coefficients.T @ (view.gram @ predictor.coefficients)
+    spread -= np.outer(shift, shift) / total
     between = ((means - overall).T * view.counts) @ (means - overall)
     values, vectors = np.linalg.eigh((spread - between) / total)
     # The symmetric root: unlike the vectors themselves, it has no arbitrary signs.
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-    noise = rng.standard_normal((n_draws, len(root))) @ root
-    return sets, means[sets] + noise
+    return _Predictions(means, root)
