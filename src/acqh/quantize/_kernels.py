@@ -239,9 +239,9 @@ def seed(columns: Floats, weights: Floats, draws: Floats, chosen: Ints) -> int:
     """
     n_words, n_trials = draws.shape
     n_items = len(weights)
-    closest = np.full(n_items, np.inf)
-    tried = np.empty(n_items)
-    best = np.empty(n_items)
+    closest = np.full(n_items, np.inf, dtype=columns.dtype)
+    tried = np.empty(n_items, dtype=columns.dtype)
+    best = np.empty(n_items, dtype=columns.dtype)
     mass = np.cumsum(weights)
     for word in range(n_words):
         if not mass[-1] > 0:

@@ -117,7 +117,10 @@ def residual_kmeans(
 def _seed(points: Floats, weights: Floats, n_words: int, rng: np.random.Generator) -> Floats:
     draws = rng.random((n_words, _TRIALS))
     chosen = np.zeros(n_words, dtype=np.int64)
-    n_chosen = _kernels.seed(np.ascontiguousarray(points.T), weights, draws, chosen)
+    # Single precision is quicker, and points near zero and of size one keep their distances in it.
+    centred = (points - np.average(points, axis=0, weights=weights)).T
+    centred /= np.abs(centred).max() or 1.0
+    n_chosen = _kernels.seed(np.ascontiguousarray(centred, np.float32), weights, draws, chosen)
     words = np.zeros((n_words, points.shape[1]))
     words[:n_chosen] = points[chosen[:n_chosen]]
     return words
