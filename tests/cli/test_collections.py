@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from acqh._core.errors import CollectionError
+from acqh._core.errors import CollectionError, DuplicateIdError
 from acqh.cli import app
 
 COLOURS = {"flower": (220, 40, 60), "vehicle": (60, 60, 70)}
@@ -90,3 +90,20 @@ def test_wrong_calls_and_missing_collections_are_told_apart(built, tmp_path):
     )
     missing = run("search", tmp_path / "none", "--text", "a", code=1).exception
     assert isinstance(missing, FileNotFoundError)
+
+
+def test_a_collection_built_like_another_is_searched_with_it(built, photos, tmp_path):
+    lines = (photos / "manifest.csv").read_text().splitlines()
+    (photos / "more.csv").write_text("\n".join([lines[0], *(f"more-{row}" for row in lines[1:5])]))
+    more = tmp_path / "more.acqh"
+    assert "4 items" in run("build", photos / "more.csv", "--out", more, "--like", built).stdout
+    answer = json.loads(run("search", built, more, "--text", "rose", "-k", "28", "--json").stdout)
+    ids = [hit["id"] for hit in answer["hits"]]
+    assert answer["n_items"] == len(set(ids)) == 28
+    assert ids.index("n0") + 1 <= ids.index("more-n0")
+    told = run("build", photos / "more.csv", "--out", tmp_path / "x", "--like", built,
+               "--n-codebooks", "2", code=1)  # fmt: skip
+    assert isinstance(told.exception, CollectionError)
+    assert isinstance(
+        run("search", built, built, "--text", "a", code=1).exception, DuplicateIdError
+    )

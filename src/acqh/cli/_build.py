@@ -40,6 +40,13 @@ def build(
         Path | None,
         typer.Option(help="Folder that pictures are relative to and lie in; the manifest's."),
     ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            help="A collection whose encoders and model to use, instead of learning: both can then "
+            "be searched and served as one."
+        ),
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail if an item cannot be used.")
     ] = False,
@@ -66,6 +73,7 @@ def build(
             overwrite=overwrite,
             image_root=image_root,
             random_state=seed,
+            like=like,
             progress=progress,
         )
     seconds = time.perf_counter() - started

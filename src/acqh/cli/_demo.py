@@ -47,7 +47,7 @@ def demo(
     if serve is None:
         serve = sys.stdout.isatty() and not os.environ.get("CI") and not as_json
     if serve:
-        serve_collection(collection, port=port)
+        serve_collection([collection], port=port)
     elif not as_json:
         # By the name it was called by: in a virtual environment it may not be on the PATH.
         program = sys.argv[0] if Path(sys.argv[0]).stem == "acqh" else "acqh"

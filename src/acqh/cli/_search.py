@@ -6,14 +6,20 @@ from typing import Annotated, Any
 
 import typer
 
-from acqh.cli._collections import CollectionArgument, printable
+from acqh.cli._collections import printable
 from acqh.cli._output import JsonOption, print_json, print_table
 
 _TEXT_WIDTH = 60
 
 
 def search(
-    path: CollectionArgument,
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="COLLECTION...",
+            help="A folder that acqh build has made; or several made with --like, as one.",
+        ),
+    ],
     text: Annotated[str | None, typer.Option(help="Words to search for.")] = None,
     image: Annotated[Path | None, typer.Option(help="A picture to search for.")] = None,
     item: Annotated[str | None, typer.Option(help="Id of an item: find others like it.")] = None,
@@ -26,17 +32,17 @@ def search(
     image_weight: Annotated[float, typer.Option(min=0, help="How much the picture counts.")] = 1.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Search a collection; with text and picture, by both together."""
+    """Search a collection, or several as one; with text and picture, by both together."""
     if text is None and image is None and item is None:
         raise typer.BadParameter("give --text, --image or --item")
-    from acqh.collection import Collection
+    from acqh.collection import open_collections
 
     weights = {}
     if text is not None:
         weights["text"] = text_weight
     if image is not None:
         weights["image"] = image_weight
-    with Collection.open(path) as collection:
+    with open_collections(paths) as collection:
         answer = collection.search(
             text=text, image=image, item=item, weights=weights, k=k, where=where
         )

@@ -9,7 +9,13 @@ import typer
 
 
 def serve(
-    collection: Annotated[Path, typer.Argument(help="A collection that acqh build made.")],
+    collections: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="COLLECTION...",
+            help="A collection that acqh build made; or several made with --like, as one.",
+        ),
+    ],
     host: Annotated[
         str | None, typer.Option(help="Address to listen on; any but loopback needs a token.")
     ] = None,
@@ -31,7 +37,9 @@ def serve(
 
     from acqh.serve import Settings, run
 
+    first, *others = collections
     given = {
+        "shards": others or None,
         "host": host,
         "port": port,
         "token_file": token_file,
@@ -39,13 +47,14 @@ def serve(
     }
     try:
         settings = Settings(
-            collection=collection,
+            collection=first,
             **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
         )
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
         name = ".".join(str(part) for part in wrong["loc"])
         raise typer.BadParameter(f"ACQH_{name.upper()}: {wrong['msg']}") from None
+    names = ", ".join(map(str, collections))
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    run(settings, lambda address: print(f"serving {collection} at {address}", file=sys.stderr))
+    run(settings, lambda address: print(f"serving {names} at {address}", file=sys.stderr))

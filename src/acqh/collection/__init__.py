@@ -2,6 +2,8 @@
 
 from acqh.collection._collection import Collection
 from acqh.collection._folder import generation_of
+from acqh.collection._searchable import Searchable
+from acqh.collection._sharded import ShardedCollection, open_collections
 from acqh.collection._types import (
     AddReport,
     Answer,
@@ -23,7 +25,10 @@ __all__ = [
     "Explanation",
     "Hit",
     "Item",
+    "Searchable",
+    "ShardedCollection",
     "StoredItem",
     "generation_of",
+    "open_collections",
     "verify_collection",
 ]

@@ -26,13 +26,15 @@ class Adder:
         self._encoders = encoders
         self._coder = coder
 
-    def add(self, items: Any, *, strict: bool, replace: bool, progress: Progress) -> AddReport:
-        """Add items; see `Collection.add`."""
+    def add(
+        self, items: Any, *, strict: bool, at_once: bool, replace: bool, progress: Progress
+    ) -> AddReport:
+        """Add items, all or nothing or in batches; see `Collection.add`."""
         skipped: Skipped = []
         ids: list[str] = []
         parts = self._coded_parts(items, skipped, strict)
-        if strict:
-            # All or nothing: no item is stored before the last one is known to be good.
+        if at_once:
+            # No item is stored before the last one is known to be good.
             parts = iter([[row for part in parts for row in part]])
         for rows in parts:
             stored = self._store.insert(rows, replace=replace, strict=strict)

@@ -2,7 +2,7 @@
 
 import secrets
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,13 +15,14 @@ from acqh import __version__
 from acqh._core.arrays import Ints
 from acqh._core.errors import CollectionError
 from acqh._core.random import check_rng
+from acqh.collection._adding import Adder
 from acqh.collection._cache import IndexCache
 from acqh.collection._coder import Coder, Encoders
 from acqh.collection._feature_table import FeatureTable, GivenFeatures
 from acqh.collection._folder import INDEX, ITEMS, MODEL, Facts, start_folder, write_facts
 from acqh.collection._rows import Skipped
 from acqh.collection._sources import read_items
-from acqh.collection._stage import CHUNK_ROWS, BuildSettings, stage_data, stage_items
+from acqh.collection._stage import CHUNK_ROWS, BuildSettings, Learnt, stage_data, stage_items
 from acqh.collection._store import Store
 from acqh.collection._tables import create_store
 from acqh.collection._types import Progress
@@ -32,6 +33,8 @@ from acqh.methods.acqh import ACQH
 # labels. For 20 label names as queries over 4,000 photographs, 6.8 of the best ten had the label
 # with it, 9.5 with this.
 _SIMILARITY = "jaccard"
+# What a build may be told about learning.
+_LEARNING = ("image_encoder", "text_encoder", "n_components", "n_codebooks", "auto_labels")
 # Clusters are settled by so many rows.
 _CLUSTERED_ROWS = 50_000
 
@@ -40,10 +43,7 @@ _CLUSTERED_ROWS = 50_000
 class Built:
     """What came of a build, besides the items."""
 
-    encoders: Encoders
-    model: ACQH
-    trained_on: str
-    n_trained: int
+    learnt: Learnt
     skipped: Skipped = field(default_factory=list)
 
 
@@ -56,20 +56,24 @@ def build_into(
     store = Store(folder / ITEMS, durable=False)
     try:
         with TemporaryDirectory(dir=folder, prefix="staging-") as staging:
-            built = _fill(store, Path(staging), source, settings, progress)
+            if settings.like is not None:
+                built = _fill_like(store, source, settings, settings.like, progress)
+            else:
+                built = _fill(store, Path(staging), source, settings, progress)
+        learnt = built.learnt
         facts = Facts(
             name,
             secrets.token_hex(8),
-            built.encoders,
-            built.trained_on,
-            built.n_trained,
+            learnt.encoders,
+            learnt.trained_on,
+            learnt.n_trained,
             len(built.skipped),
             __version__,
         )
         write_facts(folder, facts)
-        built.model.save(folder / MODEL)
+        learnt.model.save(folder / MODEL)
         progress(0, None, "writing the index")
-        IndexCache(store, built.model.codebooks_, folder / INDEX, facts.generation).save()
+        IndexCache(store, learnt.model.codebooks_, folder / INDEX, facts.generation).save()
         store.compact()
     finally:
         store.close()
@@ -88,19 +92,44 @@ def _fill(
     else:
         items = read_items(source, image_root=settings.image_root)
         table, encoders = stage_items(staging, store, items, settings, skipped, progress)
-    n_items = len(store)
-    if n_items == 0:
-        raise CollectionError(f"there are no items to build from{_first_reason(skipped)}")
+    n_items = _check_filled(store, skipped)
     labels, trained_on = _training_labels(store, table, n_items, settings)
     progress(0, None, "learning")
     model = _fit(table, labels, n_items, settings)
     n_trained = sum(1 for names in labels if names)
     _code(store, table, Coder(model), n_items, skipped, settings.strict, progress)
-    return Built(encoders, model, trained_on, n_trained, skipped)
+    return Built(Learnt(encoders, model, trained_on, n_trained), skipped)
 
 
-def _first_reason(skipped: Sequence[tuple[str, str]]) -> str:
-    return f": {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
+def _fill_like(
+    store: Store, source: Any, settings: BuildSettings, like: Learnt, progress: Progress
+) -> Built:
+    """Store the items of a source with the codes that another collection would give them."""
+    usual = BuildSettings()
+    for name in _LEARNING:
+        if getattr(settings, name) != getattr(usual, name):
+            raise CollectionError(
+                f"like brings the encoders and the model, so {name} has nothing to say; leave it "
+                "out"
+            )
+    items = source
+    if not isinstance(source, MultiViewData):
+        items = read_items(source, image_root=settings.image_root)
+    adder = Adder(store, like.encoders, Coder(like.model))
+    report = adder.add(
+        items, strict=settings.strict, at_once=False, replace=False, progress=progress
+    )
+    skipped = list(report.skipped)
+    _check_filled(store, skipped)
+    return Built(like, skipped)
+
+
+def _check_filled(store: Store, skipped: Skipped) -> int:
+    """Return how many items there are, at least one."""
+    if n_items := len(store):
+        return n_items
+    reason = f": {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
+    raise CollectionError(f"there are no items to build from{reason}")
 
 
 def _training_labels(

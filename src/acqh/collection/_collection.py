@@ -20,9 +20,9 @@ from acqh.collection._folder import (
     read_facts,
     replacing,
 )
-from acqh.collection._search import Searcher
+from acqh.collection._search import Searcher, Shard
 from acqh.collection._searchable import Searchable
-from acqh.collection._stage import BuildSettings
+from acqh.collection._stage import BuildSettings, Learnt
 from acqh.collection._stats import collect_stats
 from acqh.collection._store import Store
 from acqh.collection._types import (
@@ -78,7 +78,8 @@ class Collection(Searchable):
         self._coder = Coder(model)
         self._cache = IndexCache(store, model.codebooks_, path / INDEX, self._facts.generation)
         self._adder = Adder(store, self._facts.encoders, self._coder)
-        self._searcher = Searcher(store, self._facts.encoders, self._coder, self._cache)
+        self._shard = Shard(store, self._coder, self._cache)
+        self._searcher = Searcher(self._facts.encoders, self._coder, [self._shard])
 
     @classmethod
     def build(
@@ -95,6 +96,7 @@ class Collection(Searchable):
         overwrite: bool = False,
         image_root: str | PathLike[str] | None = None,
         random_state: RandomState = 0,
+        like: "str | PathLike[str] | Collection | None" = None,
         progress: Progress | None = None,
     ) -> Self:
         """Make a collection of items, and learn from those with labels how to find them.
@@ -122,6 +124,9 @@ class Collection(Searchable):
         image_root : path, optional
             Folder that a manifest's pictures are relative to and lie in; its own by default.
         random_state : int, Generator or None
+        like : Collection or path, optional
+            Learn nothing: describe and code the items as this collection does its own, so that
+            both can be searched as one with `ShardedCollection`. Labels are not needed then.
         progress : callable, optional
             Called with how much is done, of how much (or None), and what.
 
@@ -133,7 +138,8 @@ class Collection(Searchable):
         Raises
         ------
         CollectionError
-            No item can be used, or none has labels; with `strict`, an item cannot be used.
+            No item can be used, or none has labels; with `strict`, an item cannot be used; with
+            `like`, something was said about encoders or the model.
         FileExistsError
             There is something at the path.
         OSError
@@ -148,6 +154,7 @@ class Collection(Searchable):
             strict,
             random_state,
             image_root,
+            None if like is None else _learnt_by(like),
         )
         target = Path(path)
         with replacing(target, overwrite=overwrite) as folder:
@@ -271,7 +278,7 @@ class Collection(Searchable):
             Writing failed, for example because the disk is full; the batch was not added.
         """
         say = progress or _say_nothing
-        return self._adder.add(items, strict=strict, replace=False, progress=say)
+        return self._adder.add(items, strict=strict, at_once=strict, replace=False, progress=say)
 
     def upsert(
         self, items: Any, *, strict: bool = False, progress: Progress | None = None
@@ -281,7 +288,7 @@ class Collection(Searchable):
         Takes and raises what `add` does.
         """
         say = progress or _say_nothing
-        return self._adder.add(items, strict=strict, replace=True, progress=say)
+        return self._adder.add(items, strict=strict, at_once=strict, replace=True, progress=say)
 
     def remove(self, ids: str | Iterable[str]) -> int:
         """Remove items, in one transaction.
@@ -368,6 +375,14 @@ class Collection(Searchable):
     def verify(self) -> CollectionReport:
         """Check every byte of the collection, and that its parts agree."""
         return verify_collection(self._path)
+
+
+def _learnt_by(like: str | PathLike[str] | Collection) -> Learnt:
+    if not isinstance(like, Collection):
+        with Collection.open(like) as opened:
+            return _learnt_by(opened)
+    facts = like._facts
+    return Learnt(facts.encoders, like._coder.model, facts.trained_on, facts.n_trained)
 
 
 def _say_nothing(done: int, total: int | None, what: str) -> None:

@@ -93,7 +93,9 @@ class Connections:
             try:
                 yield connection
             finally:
-                connection.execute("ROLLBACK")
+                # Whoever stopped reading in the middle may have closed everything since.
+                if not self.closed:
+                    connection.execute("ROLLBACK")
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:

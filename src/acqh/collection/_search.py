@@ -28,18 +28,64 @@ _SMALL_PART = 16
 _MAX_TRIES = 8
 
 
-class Searcher:
-    """Searches one collection; any thread may call it."""
+class Shard:
+    """The items that one store and its index hold; any thread may search them."""
 
-    def __init__(self, store: Store, encoders: Encoders, coder: Coder, cache: IndexCache) -> None:
-        self._store = store
-        self._encoders = encoders
+    def __init__(self, store: Store, coder: Coder, cache: IndexCache) -> None:
+        self.store = store
+        self.cache = cache
         self._coder = coder
-        self._cache = cache
         self._selections: OrderedDict[tuple[Any, int], Selection] = OrderedDict()
         # The first search of a process loads compiled code; nobody should have to wait for that.
         nothing = np.zeros(coder.model.n_components, dtype=np.float32)
         _top(cache.current(), nothing, 1, None, None)
+
+    def top(
+        self, query: Floats, k: int, conditions: tuple[Condition, ...], exclude: int | None
+    ) -> "Ranking":
+        """Return the best items that meet the conditions, but one."""
+        index = self.cache.current()
+        selected = self._select(conditions)
+        if selected.index is not None:
+            found = _top(selected.index, query, k, None, exclude)
+        else:
+            found = _top(index, query, k, selected.numbers, exclude)
+        n_candidates = len(index) if selected.numbers is None else len(selected.numbers)
+        return Ranking(*found, len(index), n_candidates)
+
+    def _select(self, conditions: tuple[Condition, ...]) -> "Selection":
+        """Return the items that may be found."""
+        if not conditions:
+            return Selection()
+        key = (conditions, self.store.change)
+        selected = self._selections.get(key)
+        if selected is None:
+            numbers = self.store.numbers_where(lambda c: select_numbers(c, conditions))
+            index = None
+            if len(numbers) * _SMALL_PART <= len(self.cache.current()):
+                numbers, codes = self.store.codes_of(numbers, self._coder.code_bytes)
+                index = CodeIndex(self._coder.model.codebooks_).add(codes, ids=numbers)
+            selected = self._selections[key] = Selection(numbers, index)
+            while len(self._selections) > _KEPT_SELECTIONS:
+                self._selections.popitem(last=False)
+        return selected
+
+
+class Searcher:
+    """Searches the shards of a collection, of which most have one; any thread may call it.
+
+    Parameters
+    ----------
+    encoders : Encoders
+    coder : Coder
+    shards : sequence of Shard
+        Coded with these encoders and this coder. Equal scores are ordered by shard.
+    """
+
+    def __init__(self, encoders: Encoders, coder: Coder, shards: Sequence[Shard]) -> None:
+        self._encoders = encoders
+        self._coder = coder
+        self._shards = shards
 
     def search(
         self,
@@ -53,32 +99,46 @@ class Searcher:
         k = check_positive_int(k, "k")
         conditions = read_where(where)
         started = time.perf_counter()
-        query, exclude = self._query(given, weights)
+        query, own = self._query(given, weights)
         encoded = time.perf_counter()
         if query is None:
-            return Answer((), len(self._cache.current()), 0, 0, _times(started, encoded))
+            n_items = sum(len(shard.cache.current()) for shard in self._shards)
+            return Answer((), n_items, 0, 0, _times(started, encoded))
         for _ in range(_MAX_TRIES):
-            index = self._cache.current()
-            selected = self._select(conditions)
-            numbers, scores, n_seen = selected.top(index, query, k, exclude)
+            rankings = [
+                shard.top(query, k, conditions, own[1] if own and own[0] is shard else None)
+                for shard in self._shards
+            ]
+            best = _merge(rankings, k)
             searched = time.perf_counter()
-            found = self._store.read(numbers)
-            if len(found) == len(numbers):
+            hits = self._read(best)
+            if len(hits) == len(best):
                 break
-        hits = tuple(
-            Hit(item.id, score, item.text, item.labels, item.columns, item.has_thumbnail, code)
-            for number, score in zip(numbers, scores, strict=True)
-            if number in found
-            for item, code in [found[number]]
+        return Answer(
+            hits,
+            sum(ranking.n_items for ranking in rankings),
+            sum(ranking.n_candidates for ranking in rankings),
+            sum(ranking.n_seen for ranking in rankings),
+            _times(started, encoded, searched, time.perf_counter()),
+            _explain(self._shards[0].cache.current(), query, hits) if explain else None,
         )
-        times = _times(started, encoded, searched, time.perf_counter())
-        n_candidates = len(index) if selected.numbers is None else len(selected.numbers)
-        explanation = _explain(index, query, hits) if explain else None
-        return Answer(hits, len(index), n_candidates, n_seen, times, explanation)
+
+    def _read(self, best: Sequence["Place"]) -> tuple[Hit, ...]:
+        """Read what was found; items that are gone by now are left out."""
+        found = [
+            shard.store.read([number for _, at, number in best if at == position])
+            for position, shard in enumerate(self._shards)
+        ]
+        return tuple(
+            Hit(item.id, score, item.text, item.labels, item.columns, item.has_thumbnail, code)
+            for score, at, number in best
+            if number in found[at]
+            for item, code in [found[at][number]]
+        )
 
     def _query(
         self, given: Mapping[str, Any], weights: Mapping[str, float]
-    ) -> tuple[Floats | None, int | None]:
+    ) -> tuple[Floats | None, tuple[Shard, int] | None]:
         """Return the query's vector, or None where nothing of it is known; and its own item."""
         if not given:
             raise CollectionError("there is nothing to search for; give text, image or item")
@@ -89,8 +149,10 @@ class Searcher:
         for name, value in given.items():
             weight = float(weights.get(name, 1.0))
             if name == "item":
-                own = self._store.number_of(value)
-                vector: Floats | None = self._coder.query_of(self._store.read([own])[own][1])
+                shard = shard_of(self._shards, value)
+                own = shard, shard.store.number_of(value)
+                code = shard.store.read([own[1]])[own[1]][1]
+                vector: Floats | None = self._coder.query_of(code)
             else:
                 vector = self._vector(name, value)
             if vector is not None:
@@ -121,22 +183,45 @@ class Searcher:
         matrix, present = describe(self._encoders.by_view[view], view, [raw])
         return self._coder.query(view, matrix) if present[0] else None
 
-    def _select(self, conditions: tuple[Condition, ...]) -> "Selection":
-        """Return the items that may be found."""
-        if not conditions:
-            return Selection()
-        key = (conditions, self._store.change)
-        selected = self._selections.get(key)
-        if selected is None:
-            numbers = self._store.numbers_where(lambda c: select_numbers(c, conditions))
-            index = None
-            if len(numbers) * _SMALL_PART <= len(self._cache.current()):
-                numbers, codes = self._store.codes_of(numbers, self._coder.code_bytes)
-                index = CodeIndex(self._coder.model.codebooks_).add(codes, ids=numbers)
-            selected = self._selections[key] = Selection(numbers, index)
-            while len(self._selections) > _KEPT_SELECTIONS:
-                self._selections.popitem(last=False)
-        return selected
+
+def shard_of(shards: Sequence[Shard], identifier: str) -> Shard:
+    """Return the shard that has an item; the last where none has it."""
+    return next((shard for shard in shards if shard.store.has(identifier)), shards[-1])
+
+
+# Score of an item, the position of its shard, and its number there.
+Place = tuple[float, int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """The best items of a shard, and among how many they were chosen.
+
+    Attributes
+    ----------
+    numbers : list of int
+    scores : list of float
+    n_seen : int
+        Codes that were scored.
+    n_items, n_candidates : int
+    """
+
+    numbers: list[int]
+    scores: list[float]
+    n_seen: int
+    n_items: int
+    n_candidates: int
+
+
+def _merge(rankings: Sequence[Ranking], k: int) -> list[Place]:
+    """Return the k best of the best of all shards."""
+    places = [
+        (score, position, number)
+        for position, ranking in enumerate(rankings)
+        for score, number in zip(ranking.scores, ranking.numbers, strict=True)
+    ]
+    # Stable, so that equal scores stay in the order of shards.
+    return sorted(places, key=lambda place: -place[0])[:k]
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,14 +239,6 @@ class Selection:
 
     numbers: Ints | None = None
     index: CodeIndex | None = None
-
-    def top(
-        self, whole: CodeIndex, query: Floats, k: int, exclude: int | None
-    ) -> tuple[list[int], list[float], int]:
-        """Return numbers and scores of the best items but one, and how many codes were scored."""
-        if self.index is not None:
-            return _top(self.index, query, k, None, exclude)
-        return _top(whole, query, k, self.numbers, exclude)
 
 
 def _check_weights(given: Mapping[str, Any], weights: Mapping[str, float]) -> None:

@@ -17,6 +17,7 @@ from acqh.collection._store import Store
 from acqh.collection._types import Progress
 from acqh.data import MultiViewData
 from acqh.features import describe_feature_map, make_encoder
+from acqh.methods.acqh import ACQH
 
 PICTURE_BATCH = 64
 CHUNK_ROWS = 4_096
@@ -24,6 +25,16 @@ CHUNK_ROWS = 4_096
 _FITTED_PICTURES = 256
 # A vocabulary is settled by so many texts.
 _FITTED_TEXTS = 200_000
+
+
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """What a collection has learnt: how items are described and coded, and from what."""
+
+    encoders: Encoders
+    model: ACQH
+    trained_on: str
+    n_trained: int
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,7 @@ class BuildSettings:
     strict: bool = False
     random_state: RandomState = 0
     image_root: str | PathLike[str] | None = None
+    like: Learnt | None = None
 
 
 def stage_data(store: Store, data: MultiViewData, progress: Progress) -> None:

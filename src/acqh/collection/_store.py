@@ -104,6 +104,12 @@ class Store:
             last = found[-1][0]
             yield from (identifier for _, identifier in found)
 
+    def sorted_ids(self) -> Iterator[str]:
+        """Yield all ids in alphabetical order, of one state, without keeping them."""
+        with self.connections.reading() as connection:
+            for (identifier,) in connection.execute("SELECT id FROM items ORDER BY id"):
+                yield identifier
+
     def has(self, identifier: str) -> bool:
         """Whether there is an item of this id."""
         with self.connections.reading() as connection:

@@ -1,15 +1,15 @@
-"""The collection being served, and how another takes its place without a failed request."""
+"""What is being served, and how another takes its place without a failed request."""
 
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
 from acqh._core.errors import CorruptBundleError
-from acqh.collection import Collection
+from acqh.collection import Searchable, open_collections, verify_collection
 from acqh.serve._metrics import Metrics
 from acqh.serve._settings import Settings
 from acqh.serve._work import Crew, patient
@@ -17,12 +17,12 @@ from acqh.serve._work import Crew, patient
 _LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
-# Device and number of a file, and when it last changed.
-_Stamp = tuple[int, int, int]
+# Device and number of each file, and when it last changed.
+_Stamps = tuple[tuple[int, int, int], ...]
 
 
 class Live:
-    """The collection being served.
+    """The collection being served, or several as one.
 
     A collection that is built anew has another SQLite file in its folder. That is noticed by a
     look at the file's number, which stays taken for as long as the old file is open. The new
@@ -42,22 +42,23 @@ class Live:
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self.problem: str | None = None
-        self._path = settings.collection
+        self._paths = settings.paths
+        self._name = ", ".join(map(str, settings.paths))
         self._settings = settings
         self._metrics = metrics
         self._lock = threading.Lock()
         self._reloading = threading.Lock()
         self._wake: asyncio.Event | None = None
-        self._failed: _Stamp | None = None
-        self._stamp = _stamp(self._path)
-        self._crew = Crew(Collection.open(self._path), settings.n_threads)
+        self._failed: _Stamps | None = None
+        self._stamps = _stamps(self._paths)
+        self._crew = Crew(open_collections(self._paths), settings.n_threads)
         metrics.items.set(len(self._crew.collection))
 
-    async def run(self, work: Callable[[Collection], T]) -> T:
+    async def run(self, work: Callable[[Searchable], T]) -> T:
         """Return what `work` makes of the collection; raise 503 when that takes too long."""
         return await patient(self._submit(work), self._settings.max_work_seconds)
 
-    async def change(self, work: Callable[[Collection], T]) -> T:
+    async def change(self, work: Callable[[Searchable], T]) -> T:
         """Do as `run`, but wait for the end of work that has begun."""
         submitted = self._submit(work)
         return await patient(submitted, self._settings.max_work_seconds, give_up=False)
@@ -65,10 +66,10 @@ class Live:
     def refresh(self) -> bool:
         """Reload if the collection was built anew; return whether another one is served now."""
         try:
-            stamp = _stamp(self._path)
+            stamps = _stamps(self._paths)
         except OSError:
             return False  # between two renames, or gone: what is open can still be served
-        if stamp[:2] == self._stamp[:2] or stamp == self._failed:
+        if _files(stamps) == _files(self._stamps) or stamps == self._failed:
             return False
         return self.reload()
 
@@ -83,17 +84,17 @@ class Live:
         with self._reloading:
             try:
                 # Before opening: if another one comes in between, the next look sees it.
-                stamp = _stamp(self._path)
+                stamps = _stamps(self._paths)
             except OSError as error:
                 self._fail(error)
                 return False
             try:
-                fresh = Crew(_open_verified(self._path), self._settings.n_threads)
+                fresh = Crew(_open_verified(self._paths), self._settings.n_threads)
             except Exception as error:  # whatever damage does, the old one is still there
                 self._fail(error)
-                self._failed = _later(stamp, self._path)
+                self._failed = _later(stamps, self._paths)
                 return False
-            self._swap(fresh, stamp)
+            self._swap(fresh, stamps)
             return True
 
     async def watch(self) -> None:
@@ -123,46 +124,51 @@ class Live:
         with self._reloading:
             self._crew.close()
 
-    def _submit(self, work: Callable[[Collection], T]) -> "Future[T]":
+    def _submit(self, work: Callable[[Searchable], T]) -> "Future[T]":
         with self._lock:  # a crew takes no more work once another has taken its place
             return self._crew.submit(work)
 
     def _fail(self, error: Exception) -> None:
         self.problem = "the collection on disk is damaged; the one before it is served; see the log"
-        _LOG.error("%s is not reloaded: %s", self._path, error)
+        _LOG.error("%s is not reloaded: %s", self._name, error)
         self._metrics.reloads.labels("damaged").inc()
         self._metrics.reload_failed.set(1)
 
-    def _swap(self, fresh: Crew, stamp: _Stamp) -> None:
-        self._stamp = stamp
+    def _swap(self, fresh: Crew, stamps: _Stamps) -> None:
+        self._stamps = stamps
         with self._lock:
             old, self._crew = self._crew, fresh
         self.problem = self._failed = None
         self._metrics.items.set(len(fresh.collection))
         self._metrics.reloads.labels("swapped").inc()
         self._metrics.reload_failed.set(0)
-        _LOG.info("%s is reloaded: %d items", self._path, len(fresh.collection))
+        _LOG.info("%s is reloaded: %d items", self._name, len(fresh.collection))
         old.close()
 
 
-def _open_verified(path: Path) -> Collection:
-    collection = Collection.open(path)
-    report = collection.verify()
-    if report.problems:
+def _open_verified(paths: Sequence[Path]) -> Searchable:
+    collection = open_collections(paths)
+    problems = [problem for path in paths for problem in verify_collection(path).problems]
+    if problems:
         collection.close()
-        raise CorruptBundleError("; ".join(report.problems))
+        raise CorruptBundleError("; ".join(problems))
     return collection
 
 
-def _later(stamp: _Stamp, path: Path) -> _Stamp:
-    """Return the stamp after a look at the file, which may itself have changed it."""
+def _later(stamps: _Stamps, paths: Sequence[Path]) -> _Stamps:
+    """Return the stamps after a look at the files, which may itself have changed them."""
     try:
-        now = _stamp(path)
+        now = _stamps(paths)
     except OSError:
-        return stamp
-    return now if now[:2] == stamp[:2] else stamp
+        return stamps
+    return now if _files(now) == _files(stamps) else stamps
 
 
-def _stamp(path: Path) -> _Stamp:
-    status = (path / "items.sqlite").stat()
-    return status.st_dev, status.st_ino, status.st_ctime_ns
+def _files(stamps: _Stamps) -> list[tuple[int, int]]:
+    """Return which files they were, whatever has changed in them."""
+    return [(device, number) for device, number, _ in stamps]
+
+
+def _stamps(paths: Sequence[Path]) -> _Stamps:
+    found = [(path / "items.sqlite").stat() for path in paths]
+    return tuple((each.st_dev, each.st_ino, each.st_ctime_ns) for each in found)

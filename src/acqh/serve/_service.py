@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TypeVar
 
 from acqh._core.errors import AcqhError, CorruptBundleError, MissingExtraError, MissingItemError
-from acqh.collection import Answer, Collection, Item
+from acqh.collection import Answer, Collection, Item, Searchable
 from acqh.serve import _schemas as schemas
 from acqh.serve._answers import answer_schema, item_schema
 from acqh.serve._live import Live
@@ -45,7 +45,7 @@ class Service:
         if picture is not None and query.image is not None:
             raise ProblemError(422, "image: give one picture, not two")
 
-        def work(collection: Collection) -> tuple[Answer, float]:
+        def work(collection: Searchable) -> tuple[Answer, float]:
             image = self._picture(query.image, picture)
             given = {"text": query.text, "image": image, "item": query.item}
             weights = query.weights or schemas.Weights()
@@ -99,7 +99,7 @@ class Service:
     ) -> schemas.AddAnswer:
         """Add items; `picture` belongs to the first."""
 
-        def work(collection: Collection) -> schemas.AddAnswer:
+        def work(collection: Searchable) -> schemas.AddAnswer:
             given = [picture, *[None] * (len(items) - 1)]
             new = [
                 Item(
@@ -112,7 +112,8 @@ class Service:
                 )
                 for position, (item, upload) in enumerate(zip(items, given, strict=True))
             ]
-            report = (collection.upsert if replace else collection.add)(new)
+            single = _writable(collection)
+            report = (single.upsert if replace else single.add)(new)
             self.metrics.items.set(len(collection))
             if not report.ids:
                 raise ProblemError(422, "; ".join(f"{at}: {why}" for at, why in report.skipped[:5]))
@@ -124,8 +125,8 @@ class Service:
     async def remove(self, identifier: str) -> None:
         """Remove an item."""
 
-        def work(collection: Collection) -> None:
-            collection.remove([identifier])
+        def work(collection: Searchable) -> None:
+            _writable(collection).remove([identifier])
             self.metrics.items.set(len(collection))
 
         await self.live.change(_translating(work))
@@ -137,10 +138,16 @@ class Service:
         return content
 
 
-def _translating(work: Callable[[Collection], T]) -> Callable[[Collection], T]:
+def _writable(collection: Searchable) -> Collection:
+    if isinstance(collection, Collection):
+        return collection
+    raise ProblemError(403, "several collections are served as one, which cannot be changed here")
+
+
+def _translating(work: Callable[[Searchable], T]) -> Callable[[Searchable], T]:
     """Return work whose errors are problems for clients, where clients can do something."""
 
-    def translated(collection: Collection) -> T:
+    def translated(collection: Searchable) -> T:
         try:
             return work(collection)
         except MissingItemError as error:

@@ -8,14 +8,14 @@ from threading import Barrier
 from typing import Any, TypeVar
 
 from acqh._core.errors import AcqhError
-from acqh.collection import Collection
+from acqh.collection import Searchable
 from acqh.serve._problems import ProblemError
 
 T = TypeVar("T")
 
 
 class Crew:
-    """An open collection and the threads that search it.
+    """An open collection, or several as one, and the threads that search it.
 
     Before there is other work, one search of each kind is made, so that everything is compiled
     and loaded when the first client asks; and every thread reads from the collection once: what
@@ -23,19 +23,19 @@ class Crew:
 
     Parameters
     ----------
-    collection : Collection
+    collection : Searchable
         Closed with the crew.
     n_threads : int
     """
 
-    def __init__(self, collection: Collection, n_threads: int) -> None:
+    def __init__(self, collection: Searchable, n_threads: int) -> None:
         self.collection = collection
         self._pool = ThreadPoolExecutor(n_threads, thread_name_prefix="acqh-serve")
         together = Barrier(n_threads)
 
         def touch() -> None:
             together.wait()
-            next(iter(collection), None)
+            len(collection)  # reads from every shard
 
         try:
             warm_up(collection)
@@ -45,7 +45,7 @@ class Crew:
             self.close()
             raise
 
-    def submit(self, work: Callable[[Collection], T]) -> "Future[T]":
+    def submit(self, work: Callable[[Searchable], T]) -> "Future[T]":
         """Have a thread do some work as soon as one is free."""
         return self._pool.submit(work, self.collection)
 
@@ -55,7 +55,7 @@ class Crew:
         self.collection.close()
 
 
-def warm_up(collection: Collection) -> None:
+def warm_up(collection: Searchable) -> None:
     """Make one search of each kind that clients may make."""
     first = next(iter(collection), None)
     if first is None:

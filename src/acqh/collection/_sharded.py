@@ -1,0 +1,244 @@
+"""Several collections as one."""
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import chain, pairwise
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+
+from acqh._core.errors import CollectionError, DuplicateIdError
+from acqh.collection._coder import Encoders
+from acqh.collection._collection import Collection
+from acqh.collection._search import Searcher
+from acqh.collection._searchable import Searchable
+from acqh.collection._types import Answer, CollectionStats, StoredItem
+from acqh.features import feature_map_state
+from acqh.methods import fingerprint
+
+
+class ShardedCollection(Searchable):
+    """Several collections with the same encoders and model, read and searched as one.
+
+    A search finds what it would find in one collection to which all items were added, shard after
+    shard: the same items, the same scores to the bit, equal scores in the order of the shards and
+    within a shard of insertion. An item's score depends on its own code alone, so the best of all
+    are among the best of each shard.
+
+    Shards are changed one by one, each as a `Collection`; the next search sees it. A new shard is
+    made with ``Collection.build(..., like=shard)``.
+
+    Parameters
+    ----------
+    shards : sequence of Collection
+        Open; closed with this.
+
+    Raises
+    ------
+    CollectionError
+        No shard, or one with other encoders or another model than the first.
+    DuplicateIdError
+        Two shards have an item of the same id. Ids that are added later are not compared: of two
+        items with one id, `item` and `thumbnail` then give that of the earlier shard.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from acqh.collection import Collection, Item, ShardedCollection
+    >>> kinds = {"rose": "flower", "tulip": "flower", "car": "vehicle", "bus": "vehicle"}
+    >>> items = [Item(text=f"a {word}", labels=[kinds[word]], id=word) for word in kinds]
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> north = Collection.build(items, folder.name + "/north.acqh", n_components=2)
+    >>> south = Collection.build([Item(text="a red bus", id="9")], folder.name + "/south.acqh",
+    ...                          like=north)
+    >>> with ShardedCollection([north, south]) as both:
+    ...     print(len(both), sorted(hit.id for hit in both.search(text="bus", k=3).hits))
+    5 ['9', 'bus', 'car']
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, shards: Sequence[Collection]) -> None:
+        if not shards:
+            raise CollectionError("there is no collection to open; give at least one")
+        self._shards = tuple(shards)
+        _check_alike(self._shards)
+        _check_ids(self._shards)
+        first = self._shards[0]
+        self._searcher = Searcher(
+            first._facts.encoders, first._coder, [shard._shard for shard in self._shards]
+        )
+
+    @classmethod
+    def open(cls, paths: Sequence[str | PathLike[str]], *, verify: bool = False) -> Self:
+        """Open collections as one.
+
+        Parameters
+        ----------
+        paths : sequence of path-like
+        verify : bool, default False
+            Check everything first, which reads all of it.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no collection at a path.
+        CorruptBundleError
+            One is damaged.
+        CollectionError, DuplicateIdError
+            They cannot be searched as one; see the class.
+        """
+        with ExitStack() as opened:
+            shards = [opened.enter_context(Collection.open(path, verify=verify)) for path in paths]
+            whole = cls(shards)
+            opened.pop_all()
+        return whole
+
+    def close(self) -> None:
+        """Close all shards; safe to call twice."""
+        for shard in self._shards:
+            shard.close()
+
+    def __repr__(self) -> str:
+        return f"<ShardedCollection: {', '.join(shard.path.name for shard in self._shards)}>"
+
+    def __len__(self) -> int:
+        return sum(len(shard) for shard in self._shards)
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(self._shards)
+
+    def __contains__(self, identifier: object) -> bool:
+        return any(identifier in shard for shard in self._shards)
+
+    @property
+    def shards(self) -> tuple[Collection, ...]:
+        """The collections, in order."""
+        return self._shards
+
+    @property
+    def bytes_per_item(self) -> float:
+        """Of the indexes, without ids."""
+        n_bytes = sum(shard.bytes_per_item * len(shard) for shard in self._shards)
+        return n_bytes / max(len(self), 1)
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """What queries may be made of: "image", "text", or the views of the data."""
+        return self._shards[0].views
+
+    def _search(
+        self,
+        given: Mapping[str, Any],
+        weights: Mapping[str, float],
+        k: int,
+        where: Any,
+        explain: bool,
+    ) -> Answer:
+        return self._searcher.search(given, weights, k, where, explain)
+
+    def item(self, identifier: str) -> StoredItem:
+        """Return an item; raise MissingItemError where there is none of that id."""
+        return self._home_of(identifier).item(identifier)
+
+    def thumbnail(self, identifier: str) -> bytes:
+        """Return an item's picture as WebP; raise MissingItemError where there is none."""
+        return self._home_of(identifier).thumbnail(identifier)
+
+    def labels(self) -> dict[str, int]:
+        """Return how many items have each label, in alphabetical order."""
+        counts = _added(shard.labels() for shard in self._shards)
+        return dict(sorted(counts.items()))
+
+    def stats(self) -> CollectionStats:
+        """Return facts about all shards together; what is counted is added up."""
+        stats = [shard.stats() for shard in self._shards]
+        return replace(
+            stats[0],
+            n_items=sum(each.n_items for each in stats),
+            n_labelled=sum(each.n_labelled for each in stats),
+            n_labels=len(self.labels()),
+            n_thumbnails=sum(each.n_thumbnails for each in stats),
+            bytes_per_item=self.bytes_per_item,
+            size_on_disk=sum(each.size_on_disk for each in stats),
+            coded_by=_added(each.coded_by for each in stats),
+            n_skipped=sum(each.n_skipped for each in stats),
+            generation="+".join(each.generation for each in stats),
+            change=sum(each.change for each in stats),
+        )
+
+    def _home_of(self, identifier: str) -> Collection:
+        """Return the shard that has an item; the last where none has it."""
+        return next((shard for shard in self._shards if identifier in shard), self._shards[-1])
+
+
+def open_collections(paths: Sequence[str | PathLike[str]]) -> Searchable:
+    """Open a collection, or several as one.
+
+    Parameters
+    ----------
+    paths : sequence of path-like
+        At least one.
+
+    Returns
+    -------
+    Collection or ShardedCollection
+
+    Raises
+    ------
+    FileNotFoundError, CorruptBundleError, CollectionError, DuplicateIdError
+        As `Collection.open` and `ShardedCollection.open` do.
+    """
+    return Collection.open(paths[0]) if len(paths) == 1 else ShardedCollection.open(paths)
+
+
+def _added(counts: Any) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for each in counts:
+        total.update(each)
+    return dict(total)
+
+
+def _check_alike(shards: Sequence[Collection]) -> None:
+    first, *others = shards
+    model = fingerprint(first._coder.model)
+    for shard in others:
+        if fingerprint(shard._coder.model) != model:
+            raise CollectionError(
+                f"{shard.path} has another model than {first.path}, so their scores cannot be "
+                f"compared; build it anew with like={str(first.path)!r} (--like {first.path})"
+            )
+        if not _same_encoders(shard._facts.encoders, first._facts.encoders):
+            raise CollectionError(
+                f"{shard.path} has other encoders than {first.path}; build it anew with "
+                f"like={str(first.path)!r} (--like {first.path})"
+            )
+
+
+def _same_encoders(one: Encoders, other: Encoders) -> bool:
+    if one.by_view.keys() != other.by_view.keys():
+        return False
+    for view, encoder in one.by_view.items():
+        description, arrays = feature_map_state(encoder)
+        other_description, other_arrays = feature_map_state(other.by_view[view])
+        if description != other_description or arrays.keys() != other_arrays.keys():
+            return False
+        if not all(np.array_equal(arrays[name], other_arrays[name]) for name in arrays):
+            return False
+    return True
+
+
+def _check_ids(shards: Sequence[Collection]) -> None:
+    """Refuse an id that two shards have; a few ids are in memory at a time."""
+    streams = (
+        ((identifier, shard.path) for identifier in shard._store.sorted_ids()) for shard in shards
+    )
+    for (one, path), (other, other_path) in pairwise(heapq.merge(*streams)):
+        if one == other:
+            raise DuplicateIdError(
+                f"{path} and {other_path} both have an item {one!r}; ids must differ, so remove "
+                "it from one of them"
+            )
