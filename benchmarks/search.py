@@ -21,7 +21,6 @@ import faiss
 import hnswlib
 import numpy as np
 import usearch.index
-from numba import njit
 
 from acqh import CodeIndex
 
@@ -31,7 +30,6 @@ N_CODEBOOKS = 4
 N_CENTRES = 1000
 N_TRAIN = 50_000
 CHUNK = 20_000
-BLOCK = 500
 MILLION = 1_000_000
 # (items, k, times faster than Faiss's additive index that must be reached)
 GOALS = [
@@ -52,64 +50,37 @@ class Vectors:
         rng = np.random.default_rng(0)
         scale = (1 + np.arange(N_COMPONENTS)) ** -0.5
         self.scale = (scale / np.sqrt(np.mean(scale**2))).astype(np.float32)
-        self.centres = self._noise(rng, N_CENTRES)
+        self.centres = self.noise(rng, N_CENTRES)
         quantizer = faiss.ResidualQuantizer(N_COMPONENTS, N_CODEBOOKS, 8)
         quantizer.train(self.take(N_TRAIN))
         words = faiss.vector_to_array(quantizer.codebooks)
         self.codebooks = words.reshape(N_CODEBOOKS, 256, N_COMPONENTS)
-        self.queries = self.chunk(10**9)[:N_QUERIES]
+        self.queries = self._chunk(10**9)[:N_QUERIES]
 
-    def _noise(self, rng: np.random.Generator, n: int) -> np.ndarray:
+    def noise(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        """Return what tells n vectors of one cluster apart, before it is scaled down."""
         return rng.standard_normal((n, N_COMPONENTS), dtype=np.float32) * self.scale
 
-    def chunk(self, number: int) -> np.ndarray:
-        """Return as many vectors as a chunk has, others for each number."""
+    def _chunk(self, number: int) -> np.ndarray:
         rng = np.random.default_rng([1, number])
         centres = self.centres[rng.integers(N_CENTRES, size=CHUNK)]
-        return centres + np.float32(0.5) * self._noise(rng, CHUNK)
+        return centres + np.float32(0.5) * self.noise(rng, CHUNK)
 
     def take(self, n: int) -> np.ndarray:
         """Return the first n vectors."""
-        return np.concatenate([self.chunk(number) for number in range(-(-n // CHUNK))])[:n]
+        return np.concatenate([self._chunk(number) for number in range(-(-n // CHUNK))])[:n]
 
     def codes(self, n: int) -> np.ndarray:
         """Return the codes of the first n vectors: in each codebook the word nearest the rest."""
+        halves = 0.5 * np.sum(self.codebooks**2, axis=2)
         codes = np.empty((n, N_CODEBOOKS), dtype=np.uint8)
         for start in range(0, n, CHUNK):
-            self.encode(self.chunk(start // CHUNK)[: n - start], codes[start : start + CHUNK])
+            rest = self._chunk(start // CHUNK)[: n - start]
+            for words, half, column in zip(self.codebooks, halves, codes.T, strict=True):
+                word = np.argmax(rest @ words.T - half, axis=1)
+                column[start : start + len(rest)] = word
+                rest = rest - words[word]
         return codes
-
-    def encode(self, rest: np.ndarray, codes: np.ndarray) -> None:
-        """Fill in the codes of vectors, which are overwritten with what the words leave of them."""
-        for words, column in zip(self.codebooks, codes.T, strict=True):
-            halves = np.float32(0.5) * np.sum(words**2, axis=1)
-            for start in range(0, len(rest), BLOCK):
-                block = slice(start, start + BLOCK)
-                take_nearest(rest[block] @ words.T, halves, words, rest[block], column[block])
-
-
-@njit(fastmath=True, cache=True)
-def take_nearest(
-    products: np.ndarray,
-    halves: np.ndarray,
-    words: np.ndarray,
-    rest: np.ndarray,
-    column: np.ndarray,
-) -> None:
-    """Note each vector's nearest word, and take it away from the vector."""
-    for i in range(len(rest)):
-        best, where = np.float32(-np.inf), 0
-        for first in range(0, len(halves), 16):
-            high = np.float32(-np.inf)
-            for j in range(first, first + 16):
-                high = max(high, products[i, j] - halves[j])
-            if high > best:
-                best, where = high, first
-        while products[i, where] - halves[where] < best:
-            where += 1
-        column[i] = where
-        for d in range(rest.shape[1]):
-            rest[i, d] -= words[where, d]
 
 
 def best_times(jobs: dict[str, Callable[[], Any]], n_rounds: int, n_queries: int) -> Record:

@@ -31,7 +31,7 @@ def index(
     if not hasattr(fitted, "codebooks_"):
         raise InvalidInputError(f"{model} has no codebooks: only additive codes can be indexed")
     with reporting() as show:
-        made = build_index(fitted.codebooks_, _read(fitted, codes), progress=show)
+        made = build_index(fitted.codebooks_, lambda: _read(fitted, codes), progress=show)
     made.save(out)
     facts = {
         "n_items": len(made),
@@ -50,22 +50,13 @@ def index(
 def _read(model: Any, paths: list[Path]) -> Iterator[tuple[Any, Any]]:
     """Yield codes and ids; no ids for a file without any."""
     from acqh.methods import fingerprint
-    from acqh.scale import CodeParts
+    from acqh.scale import CodeFiles, CodeParts
 
     for path in paths:
         if path.is_file():
-            yield _read_array(path), None
+            yield from CodeFiles(path)
             continue
         parts = CodeParts(path)
         if parts.model != fingerprint(model):
             raise InvalidInputError(f"{path} holds codes of another model")
         yield from parts
-
-
-def _read_array(path: Path) -> Any:
-    import numpy as np
-
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise InvalidInputError(f"{path} is no .npy file of codes: {error}") from error

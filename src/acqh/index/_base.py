@@ -11,11 +11,11 @@ import numpy as np
 from acqh._core.arrays import Array
 from acqh._core.errors import (
     CorruptBundleError,
-    DuplicateIdError,
     InvalidInputError,
     UnknownIdError,
 )
-from acqh.index._ids import NO_NUMBER, IdKind, IdTable, RunningIds, kind_of, read_ids, table_of
+from acqh.index._ids import IdKind, read_ids
+from acqh.index._new_ids import NewIds, check_kind, refuse_known
 from acqh.index._saved import (
     read_caller,
     read_settings,
@@ -23,7 +23,7 @@ from acqh.index._saved import (
     verify_snapshot,
     write_snapshot,
 )
-from acqh.index._snapshot import MAX_ROWS, Part, S, Snapshot
+from acqh.index._snapshot import Part, S, Snapshot
 from acqh.io import read_bundle
 
 
@@ -125,10 +125,12 @@ class BaseIndex(ABC, Generic[S]):
         """
         codes = self._check_codes(codes)
         with self._change:
-            table = self._read_table(ids, len(codes))
+            snapshot, new = self._snapshot, NewIds(self._snapshot)
+            table = new.take(ids, len(codes))
             if ids is not None:
-                self._refuse_known(table)
-            self._publish(self._snapshot, codes, table)
+                refuse_known(snapshot, table)
+            if new.n:
+                self._publish(snapshot, self._segment_of(codes), new)
         return self
 
     def upsert(self, codes: Any, ids: Any) -> Self:
@@ -156,9 +158,12 @@ class BaseIndex(ABC, Generic[S]):
         if ids is None:
             raise InvalidInputError("upsert needs ids; to add items under new ids use add")
         with self._change:
-            table = self._read_table(ids, len(codes))
-            rows = self._snapshot.find(table.take(np.arange(len(table))))
-            self._publish(self._snapshot.without(rows[rows >= 0]), codes, table)
+            snapshot, new = self._snapshot, NewIds(self._snapshot)
+            table = new.take(ids, len(codes))
+            rows = snapshot.find(table.take(np.arange(len(table))))
+            if new.n:
+                rest = snapshot.without(rows[rows >= 0])
+                self._publish(rest, self._segment_of(codes), new)
         return self
 
     def remove(self, ids: Any) -> Self:
@@ -183,10 +188,10 @@ class BaseIndex(ABC, Generic[S]):
         wanted = read_ids(ids)
         with self._change:
             snapshot = self._snapshot
-            self._check_kind(wanted)
+            check_kind(snapshot.kind, wanted)
             rows = snapshot.find(wanted)
             if (rows < 0).any():
-                unknown = wanted[np.argmin(rows)]
+                unknown = wanted[rows < 0][:1].tolist()[0]
                 raise UnknownIdError(f"no item has the id {unknown!r}; nothing was removed")
             self._snapshot = snapshot.without(np.unique(rows))
         return self
@@ -287,43 +292,7 @@ class BaseIndex(ABC, Generic[S]):
         number = int(np.searchsorted(snapshot.first_rows, row, side="right")) - 1
         return snapshot.parts[number], row - int(snapshot.first_rows[number])
 
-    def _publish(self, snapshot: Snapshot[S], codes: Array, table: IdTable) -> None:
+    def _publish(self, snapshot: Snapshot[S], segment: S, new: NewIds) -> None:
         """Put a snapshot with new items in place, in one step."""
-        if len(codes) == 0:
-            return
-        if snapshot.first_rows[-1] + len(codes) > MAX_ROWS:
-            raise InvalidInputError(f"an index holds at most {MAX_ROWS} items")
-        next_number = snapshot.next_number
-        if table.kind == "number":
-            next_number = max(next_number, table.largest() + 1)
-        part = Part.of(self._segment_of(codes), table)
-        self._snapshot = snapshot.with_part(part, table.kind, next_number)
-
-    def _read_table(self, ids: Any, n: int) -> IdTable:
-        if ids is None:
-            if self._snapshot.kind == "text":
-                raise InvalidInputError("the ids of this index are texts; give the new ones too")
-            if self._snapshot.next_number + n > 2**63:
-                raise InvalidInputError("running numbers are used up; give ids")
-            return RunningIds(self._snapshot.next_number, n)
-        values = read_ids(ids)
-        if len(values) != n:
-            raise InvalidInputError(f"{len(values)} ids for {n} items; give one id an item")
-        self._check_kind(values)
-        if kind_of(values) == "number" and (values == NO_NUMBER).any():
-            raise InvalidInputError(f"{NO_NUMBER} cannot be an id: results mark missing items so")
-        return table_of(values)
-
-    def _check_kind(self, values: Array) -> None:
-        kind = self._snapshot.kind
-        if kind is not None and len(values) and kind_of(values) != kind:
-            raise InvalidInputError(f"the ids of this index are {kind}s, got {values[0]!r}")
-
-    def _refuse_known(self, table: IdTable) -> None:
-        values = table.take(np.arange(len(table)))
-        known = np.flatnonzero(self._snapshot.find(values) >= 0)
-        if known.size:
-            raise DuplicateIdError(
-                f"id {values[known[0]]!r} is in the index already ({known.size} such); "
-                "use upsert to replace items"
-            )
+        part = Part.of(segment, new.table())
+        self._snapshot = snapshot.with_part(part, part.ids.kind, new.next_number)

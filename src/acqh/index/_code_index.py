@@ -1,6 +1,6 @@
 """CodeIndex: exact search over additive codes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +11,9 @@ from acqh.index._base import BaseIndex
 from acqh.index._checks import as_codebooks, as_codes, as_queries, as_thread_count
 from acqh.index._faiss import from_faiss, to_faiss
 from acqh.index._filters import rows_allowed
+from acqh.index._layout import lay_out
+from acqh.index._new_ids import NewIds, refuse_known
+from acqh.index._parts import PartReader, Progress
 from acqh.index._result import SearchResult
 from acqh.index._search import Target, search_targets
 from acqh.index._segment import CodeSegment
@@ -73,6 +76,62 @@ class CodeIndex(BaseIndex[CodeSegment]):
     def codebooks(self) -> Floats:
         """The codebooks, (n_codebooks, codebook_size, n_components) float32, read-only."""
         return self._codebooks
+
+    def add_parts(
+        self, parts: Iterable[tuple[Any, Any]], *, progress: Progress | None = None
+    ) -> Self:
+        """Add items that come in parts, in little more memory than the index takes.
+
+        Gives what `add` gives of all parts put together. Every part is read twice: first its items
+        are counted, then each is put in its place. Beside the index, which takes about 6 bytes an
+        item with four codebooks, there is a part in memory, and its ids unless they count up.
+
+        Parameters
+        ----------
+        parts : iterable of (codes, ids or None)
+            What `add` takes, part by part; the same each time it is read, so no iterator.
+        progress : callable, optional
+            Called after each part with the number of items done (those read once count half),
+            their number (None in the first reading), and a text.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DuplicateIdError
+            An id occurs twice or is there already; nothing was added.
+        InvalidInputError
+            Codes or ids of the wrong shape, type or range, or parts that are not the same when
+            they are read again; nothing was added.
+
+        Examples
+        --------
+        >>> parts = [([[0], [2]], ["a", "b"]), ([[1]], ["c"])]
+        >>> CodeIndex(np.eye(3)[np.newaxis]).add_parts(parts).ids
+        array(['a', 'b', 'c'], dtype=object)
+        """
+        if isinstance(parts, Iterator):
+            raise InvalidInputError(
+                "parts are read twice, and an iterator can be read only once; give a list, or "
+                "anything else that can be read again, or add the parts one by one"
+            )
+        n_codebooks, codebook_size, _ = self._codebooks.shape
+        with self._change:
+            snapshot, new = self._snapshot, NewIds(self._snapshot)
+
+            def take_ids(ids: Any, n: int) -> None:
+                table = new.take(ids, n)
+                if ids is not None:
+                    refuse_known(snapshot, table)
+
+            reader = PartReader(parts, self._check_codes, take_ids, progress)
+            layout = lay_out(reader, n_codebooks, codebook_size)
+            if new.n:
+                segment = CodeSegment.of_layout(layout, n_codebooks, codebook_size, new.n)
+                self._publish(snapshot, segment, new)
+        return self
 
     def search(
         self,

@@ -258,6 +258,28 @@ def table_of(ids: Array) -> IdTable:
     return NumberIds.of(ids)
 
 
+def chain_tables(tables: Sequence[IdTable]) -> IdTable:
+    """Make one table of several, in order; of numbers that count up through all, nothing is stored.
+
+    Raises
+    ------
+    DuplicateIdError
+        An id occurs twice.
+
+    Examples
+    --------
+    >>> chain_tables([RunningIds(3, 2), RunningIds(5, 4)])
+    RunningIds(first=3, n=6)
+    """
+    running = [table for table in tables if isinstance(table, RunningIds) and table.n]
+    if sum(table.n for table in running) == sum(map(len, tables)) and all(
+        before.first + before.n == after.first for before, after in pairwise(running)
+    ):
+        first = running[0].first if running else 0
+        return RunningIds(first, sum(table.n for table in running))
+    return table_of(np.concatenate([table.take(np.arange(len(table))) for table in tables]))
+
+
 def join_tables(tables: Sequence[IdTable], keep: Sequence[Bools]) -> IdTable:
     """Make one table of the rows to keep of several, in order.
 
@@ -266,8 +288,10 @@ def join_tables(tables: Sequence[IdTable], keep: Sequence[Bools]) -> IdTable:
     CorruptBundleError
         An id occurs twice, which only a damaged file can bring about.
     """
-    parts = [table.take(np.flatnonzero(rows)) for table, rows in zip(tables, keep, strict=True)]
     try:
+        if all(rows.all() for rows in keep):
+            return chain_tables(tables)
+        parts = [table.take(np.flatnonzero(rows)) for table, rows in zip(tables, keep, strict=True)]
         return table_of(np.concatenate(parts))
     except DuplicateIdError as error:
         raise CorruptBundleError("the index has an id twice; verify its file") from error

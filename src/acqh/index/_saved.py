@@ -8,6 +8,7 @@ import numpy as np
 
 from acqh._core.arrays import Array
 from acqh._core.errors import CorruptBundleError
+from acqh.index._ids import NumberIds, RunningIds
 from acqh.index._snapshot import MAX_ROWS, Part, S, Snapshot
 from acqh.index._stored import read_count, require
 from acqh.io import Bundle, write_bundle
@@ -134,12 +135,11 @@ def verify_snapshot(snapshot: Snapshot[S]) -> None:
     """
     for part in snapshot.parts:
         part.verify()
-    ids = snapshot.ids()
+        if isinstance(part.ids, RunningIds | NumberIds):
+            require(part.ids.largest() < snapshot.next_number, "next_number")
     if len(snapshot.parts) > 1:
         # An id in two parts is found in the later one both times.
-        require(bool(np.all(np.diff(snapshot.find(ids)) > 0)), "ids")
-    if snapshot.kind == "number" and len(ids):
-        require(int(ids.max()) < snapshot.next_number, "next_number")
+        require(bool(np.all(np.diff(snapshot.find(snapshot.ids())) > 0)), "ids")
 
 
 def _member(number: int) -> str:

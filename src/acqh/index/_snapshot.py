@@ -35,8 +35,8 @@ from acqh.index._ids import (
 )
 from acqh.index._stored import read_array, read_count, require
 
-# Rows are numbered in four bytes.
-MAX_ROWS = 2**32
+# Rows are numbered in four bytes, and so is the end of the last.
+MAX_ROWS = 2**32 - 1
 _GROWTH = 2
 # Smaller parts are joined with the next whatever its size: they cost a search more than a join.
 _SMALL = 1024

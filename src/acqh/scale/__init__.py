@@ -1,6 +1,7 @@
 """Out of core and on clusters: coding in parts that a killed run keeps, and indexes in shards."""
 
 from acqh.scale._build import build_index
+from acqh.scale._code_files import CodeFiles
 from acqh.scale._dask import DaskViews, connect
 from acqh.scale._encode import encode_chunk, encode_parts
 from acqh.scale._fit import fit
@@ -9,6 +10,7 @@ from acqh.scale._sharded import ShardedIndex
 from acqh.scale._shards import build_shards
 
 __all__ = [
+    "CodeFiles",
     "CodePart",
     "CodeParts",
     "DaskViews",

@@ -1,17 +1,21 @@
 """An index of codes that lie in parts."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from acqh._core.arrays import Array
 from acqh.index import CodeIndex
+from acqh.scale._code_files import CodeFiles
 from acqh.scale._dask import Progress
 from acqh.scale._parts import CodeParts
+
+Parts: TypeAlias = Iterable[tuple[Array, Array | None]]
 
 
 def build_index(
     codebooks: Any,
-    parts: CodeParts | Iterable[tuple[Array, Array | None]],
+    parts: CodeParts | CodeFiles | Parts | Callable[[], Parts],
     *,
     progress: Progress | None = None,
 ) -> CodeIndex:
@@ -21,11 +25,12 @@ def build_index(
     ----------
     codebooks : (n_codebooks, codebook_size, n_components) floats
         Of the model that made the codes.
-    parts : CodeParts, or iterable of (codes, ids or None)
-        Read one at a time.
+    parts : CodeParts, CodeFiles, iterable of (codes, ids or None), or callable
+        Read twice, one part at a time: what a function returns, it is called for twice. An
+        iterator is read once.
     progress : callable, optional
-        Called after each part with the number of items done, their number (None where it is not
-        known), and a text.
+        Called after each part with the number of items done (of parts that are read twice, those
+        read once count half), their number (None where it is not known), and a text.
 
     Returns
     -------
@@ -37,15 +42,16 @@ def build_index(
     DuplicateIdError
         An id occurs in two parts.
     InvalidInputError
-        Codes that do not fit the codebooks.
+        Codes that do not fit the codebooks; parts that have changed when they are read again.
     CorruptBundleError
         A part is damaged.
 
     Notes
     -----
-    One part is in memory at a time, but so is the index: about 6 bytes an item with four codebooks,
-    and ids unless they count up. The peak is higher. When segments of the index are joined, about
-    70 bytes an item are in use for a moment (four codebooks, ids that count up).
+    With four codebooks and ids that count up, the index takes about 6 bytes an item, and building
+    it little more: beside it there is a part in memory. An index of fewer different codes than
+    items is made of one without such lists, and both are in memory for a moment. Items of an
+    iterator are added part by part; about 13 bytes an item are in use while the parts are joined.
 
     Examples
     --------
@@ -55,9 +61,27 @@ def build_index(
     <CodeIndex: 3 items, 1 codebooks of 2 words, 2 components>
     """
     index = CodeIndex(codebooks)
-    total = len(parts) if isinstance(parts, CodeParts) else None
+    total = len(parts) if isinstance(parts, CodeParts | CodeFiles) else None
+
+    def tell(done: int, n: int | None, text: str) -> None:
+        if progress is not None:
+            progress(done, total if n is None else n, text)
+
+    if callable(parts):
+        parts = _Again(parts)
+    if not isinstance(parts, Iterator):
+        return index.add_parts(parts, progress=tell)
     for codes, ids in parts:
         index.add(codes, ids)
-        if progress is not None:
-            progress(len(index), total, f"{len(index):,} items indexed")
-    return index
+        tell(len(index), None, f"{len(index):,} items indexed")
+    return index.compact()
+
+
+@dataclass(frozen=True)
+class _Again:
+    """What a function returns, each time it is read."""
+
+    read: Callable[[], Parts]
+
+    def __iter__(self) -> Iterator[tuple[Array, Array | None]]:
+        return iter(self.read())

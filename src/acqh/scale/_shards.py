@@ -100,4 +100,5 @@ def build_shards(
 
 def _write_shard(codebooks: Any, source: Path, path: Path, start: int, stop: int) -> None:
     """Index some of the items, by their rows in all parts, and write the index."""
-    build_index(codebooks, CodeParts(source).rows(start, stop)).save(path)
+    parts = CodeParts(source)
+    build_index(codebooks, lambda: parts.rows(start, stop)).save(path)
