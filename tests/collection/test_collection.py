@@ -3,7 +3,7 @@ import pytest
 
 import acqh
 from acqh._core.errors import CollectionError, MissingItemError
-from acqh.collection import Collection, generation_of
+from acqh.collection import Collection, Item, generation_of
 
 
 def test_a_text_finds_the_items_it_belongs_to(collection):
@@ -102,3 +102,15 @@ def test_restricted_searches_are_the_whole_ones_without_the_others(tmp_path, mak
         collection.remove(gone)
         found = collection.search(item="item3", k=150, where=where).hits
         assert [(hit.id, hit.score) for hit in found] == expected[1:]
+
+
+def test_batches_are_of_one_state_whatever_others_change_meanwhile(collection, path):
+    batches = collection.batches(20)
+    first = next(batches)
+    with Collection.open(path) as elsewhere:
+        elsewhere.remove("item59")
+        elsewhere.upsert(Item(text="rose", labels=["flower"], id="item58"))
+    pairs = [*first, *(pair for batch in batches for pair in batch)]
+    assert [item.id for item, _ in pairs] == [f"item{n}" for n in range(60)]
+    assert [item.id for item, _ in next(collection.batches(1000))][-1] == "item58"
+    assert collection.columns() == {"year": {"integer"}}

@@ -1,6 +1,6 @@
 """Collection: items, their model and their index in one folder."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -27,7 +27,6 @@ from acqh.collection._stats import collect_stats
 from acqh.collection._store import Store
 from acqh.collection._types import (
     AddReport,
-    Answer,
     CollectionReport,
     CollectionStats,
     Progress,
@@ -304,16 +303,6 @@ class Collection(Searchable):
             An id is not there; nothing was removed.
         """
         return self._store.remove([ids] if isinstance(ids, str) else ids)
-
-    def _search(
-        self,
-        given: Mapping[str, Any],
-        weights: Mapping[str, float],
-        k: int,
-        where: Any,
-        explain: bool,
-    ) -> Answer:
-        return self._searcher.search(given, weights, k, where, explain)
 
     def item(self, identifier: str) -> StoredItem:
         """Return an item; raise MissingItemError where there is none of that id."""

@@ -5,12 +5,15 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from acqh.collection._search import Searcher
 from acqh.collection._types import Answer, CollectionStats, StoredItem
 from acqh.features import Picture
 
 
 class Searchable(ABC):
     """Items that can be read and searched: a `Collection`, or several as one."""
+
+    _searcher: Searcher
 
     @abstractmethod
     def close(self) -> None:
@@ -95,18 +98,7 @@ class Searchable(ABC):
         """
         query = {"text": text, "image": image, "item": item, **(features or {})}
         given = {name: value for name, value in query.items() if value is not None}
-        return self._search(given, weights or {}, k, where, explain)
-
-    @abstractmethod
-    def _search(
-        self,
-        given: Mapping[str, Any],
-        weights: Mapping[str, float],
-        k: int,
-        where: Any,
-        explain: bool,
-    ) -> Answer:
-        """Answer a query of what was given."""
+        return self._searcher.search(given, weights or {}, k, where, explain)
 
     @abstractmethod
     def item(self, identifier: str) -> StoredItem:

@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain, pairwise
@@ -16,7 +16,7 @@ from acqh.collection._coder import Encoders
 from acqh.collection._collection import Collection
 from acqh.collection._search import Searcher
 from acqh.collection._searchable import Searchable
-from acqh.collection._types import Answer, CollectionStats, StoredItem
+from acqh.collection._types import CollectionStats, StoredItem
 from acqh.features import feature_map_state
 from acqh.methods import fingerprint
 
@@ -129,16 +129,6 @@ class ShardedCollection(Searchable):
     def views(self) -> tuple[str, ...]:
         """What queries may be made of: "image", "text", or the views of the data."""
         return self._shards[0].views
-
-    def _search(
-        self,
-        given: Mapping[str, Any],
-        weights: Mapping[str, float],
-        k: int,
-        where: Any,
-        explain: bool,
-    ) -> Answer:
-        return self._searcher.search(given, weights, k, where, explain)
 
     def item(self, identifier: str) -> StoredItem:
         """Return an item; raise MissingItemError where there is none of that id."""
