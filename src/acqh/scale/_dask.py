@@ -8,7 +8,7 @@ when it is run twice.
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from os import PathLike
 from pathlib import Path
@@ -198,6 +198,22 @@ def _join(partition: Any) -> MultiViewData | None:
         if not isinstance(part, MultiViewData):
             raise InvalidInputError(f"a bag's elements must be MultiViewData, not {type(part)}")
     return MultiViewData.concat(parts) if parts else None
+
+
+def count_rows(client: Any, chunks: Sequence[Chunk]) -> list[Chunk]:
+    """Return the chunks that have items and say how many; those that do not are read for it."""
+    if all(chunk.n_rows is not None for chunk in chunks):
+        return list(chunks)
+    counts = [call(_count)(chunk.items) for chunk in chunks]
+    names = [chunk.name for chunk in chunks]
+    sizes = compute(client, counts, names, result=call(list)(counts))
+    counted = zip(chunks, sizes, strict=True)
+    return [replace(chunk, n_rows=size) for chunk, size in counted if size > 0]
+
+
+def _count(items: Any) -> int:
+    part = read_items(items)
+    return 0 if part is None else len(part)
 
 
 def carry(value: Any) -> Any:

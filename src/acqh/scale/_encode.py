@@ -1,6 +1,9 @@
 """Coding a source chunk by chunk, so that a killed run goes on where it stopped."""
 
+import socket
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
+from itertools import accumulate, count
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -8,10 +11,22 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import Array, check_positive_int
-from acqh._core.errors import CorruptBundleError, InvalidInputError, LabelError
-from acqh.data import MultiViewData, read_chunks
+from acqh._core.errors import ClusterError, CorruptBundleError, InvalidInputError, LabelError
+from acqh.data import MultiViewData, Piece, list_pieces, read_chunks, read_pieces
 from acqh.methods import fingerprint
-from acqh.scale._dask import Progress
+from acqh.scale._dask import (
+    Chunk,
+    Progress,
+    call,
+    carry,
+    check_workers,
+    compute,
+    count_rows,
+    counter,
+    is_dask_source,
+    list_chunks,
+    read_items,
+)
 from acqh.scale._parts import CodePart, CodeParts, Place, Plan, part_path, read_part, write_part
 
 Source: TypeAlias = str | PathLike[str] | MultiViewData | Iterable[MultiViewData]
@@ -24,6 +39,7 @@ def encode_parts(
     *,
     by_labels: bool = False,
     chunk_size: int = 65_536,
+    client: Any = None,
     progress: Progress | None = None,
 ) -> CodeParts:
     """Code items into a folder, a chunk at a time, each chunk a part of its own.
@@ -44,6 +60,10 @@ def encode_parts(
         Code items that have labels by these.
     chunk_size : int, default 65,536
         Items of a part; not used where the source comes in chunks.
+    client : distributed.Client, optional
+        Whose workers read the source and write the parts; they must see both under the same paths.
+        The source is then what `acqh.scale.fit` takes with a client. A folder begun without a
+        client can be finished with one, and the other way round.
     progress : callable, optional
         Called after each part with the number of items done, None, and a text.
 
@@ -63,6 +83,8 @@ def encode_parts(
         Items that the model cannot code.
     FileExistsError
         The folder has something else in it.
+    ClusterError
+        The cluster cannot do the work, or has lost it.
 
     Examples
     --------
@@ -75,22 +97,22 @@ def encode_parts(
     <CodeParts: 50 items in 3 parts, 2 bytes an item>
     """
     check_positive_int(chunk_size, "chunk_size")
-    folder = Path(out)
-    chunks = read_source(source, chunk_size)
-    cut_here = isinstance(source, str | PathLike | MultiViewData)
+    folder = Path(out).absolute()
     plan = Plan(
-        fingerprint(model), by_labels, chunk_size if cut_here else None, model.bytes_per_item
+        fingerprint(model),
+        by_labels,
+        chunk_size if _is_cut_here(source) else None,
+        model.bytes_per_item,
     )
-    plan.begin(folder)
-    n_items = n_parts = 0
-    for chunk in chunks:
-        place = Place(n_parts, n_items, len(chunk))
-        if not _is_coded(folder, place, plan, chunk.ids):
-            codes = encode_chunk(model, chunk, by_labels=by_labels)
-            write_part(folder, place, plan.model, CodePart(codes, chunk.ids))
-        n_items, n_parts = n_items + len(chunk), n_parts + 1
-        if progress is not None:
-            progress(n_items, None, f"{n_items:,} items coded")
+    if client is None:
+        chunks = read_source(source, chunk_size)
+        plan.begin(folder)
+        n_items, n_parts = _code_here(model, chunks, folder, plan, progress)
+    else:
+        check_workers(client)
+        listed = count_rows(client, list_chunks(source, chunk_size))
+        plan.begin(folder)
+        n_items, n_parts = _code_on_workers(client, model, listed, folder, plan, progress)
     if n_items == 0:
         raise InvalidInputError("there are no items to code: the source is empty")
     if part_path(folder, n_parts).exists():
@@ -100,6 +122,59 @@ def encode_parts(
         )
     plan.finish(folder, n_items, n_parts)
     return CodeParts(folder)
+
+
+def _code_here(
+    model: Any, chunks: Iterator[MultiViewData], folder: Path, plan: Plan, progress: Progress | None
+) -> tuple[int, int]:
+    """Code chunks one after the other; return how many items and parts there are."""
+    n_items = n_parts = 0
+    for chunk in chunks:
+        _code_part(model, chunk, Place(n_parts, n_items, len(chunk)), folder, plan)
+        n_items, n_parts = n_items + len(chunk), n_parts + 1
+        if progress is not None:
+            progress(n_items, None, f"{n_items:,} items coded")
+    return n_items, n_parts
+
+
+def _code_on_workers(
+    client: Any,
+    model: Any,
+    chunks: Sequence[Chunk],
+    folder: Path,
+    plan: Plan,
+    progress: Progress | None,
+) -> tuple[int, int]:
+    """Have the workers code chunks; return how many items and parts there are."""
+    sizes = [chunk.n_rows or 0 for chunk in chunks]
+    first_rows = accumulate(sizes, initial=0)
+    places = [Place(*each) for each in zip(count(), first_rows, sizes, strict=False)]
+    slim = copy(model)
+    # The sums that it was learnt from can be large, and coding needs none.
+    vars(slim).pop("stats_", None)
+    carried = carry(slim)
+    tasks = [
+        call(_code_part)(carried, chunk.items, place, folder, plan)
+        for chunk, place in zip(chunks, places, strict=True)
+    ]
+    names = [chunk.name for chunk in chunks]
+    compute(client, tasks, names, done=counter(chunks, progress, "coded"))
+    return sum(sizes), len(sizes)
+
+
+def _code_part(model: Any, items: Any, place: Place, folder: Path, plan: Plan) -> None:
+    """Code the items of one part, unless it is there already."""
+    if not folder.is_dir():
+        raise ClusterError(
+            f"worker {socket.gethostname()} sees no folder {folder}; it must be on a file system "
+            "that all workers share, under the same path"
+        )
+    chunk = read_items(items)
+    if chunk is None:
+        raise InvalidInputError(f"there are no items, but {place.n_rows} when they were counted")
+    if not _is_coded(folder, place, plan, chunk.ids):
+        codes = encode_chunk(model, chunk, by_labels=plan.by_labels)
+        write_part(folder, place, plan.model, CodePart(codes, chunk.ids))
 
 
 def encode_chunk(model: Any, items: MultiViewData, *, by_labels: bool = False) -> Array:
@@ -163,8 +238,17 @@ def _is_coded(folder: Path, place: Place, plan: Plan, ids: Array) -> bool:
     return True
 
 
+def _is_cut_here(source: Any) -> bool:
+    """Whether the chunk size decides how many items a part has."""
+    if isinstance(source, str | PathLike | MultiViewData):
+        return True
+    return isinstance(source, Sequence) and all(isinstance(path, str | PathLike) for path in source)
+
+
 def read_source(source: Source, chunk_size: int) -> Iterator[MultiViewData]:
     """Yield the chunks of a source."""
+    if is_dask_source(source):
+        raise InvalidInputError("Dask arrays and bags are read by workers only; give a client")
     if isinstance(source, str | PathLike):
         return read_chunks(fspath(source), chunk_size=chunk_size)
     if isinstance(source, MultiViewData):
@@ -174,11 +258,14 @@ def read_source(source: Source, chunk_size: int) -> Iterator[MultiViewData]:
             "the source must be a path, MultiViewData or an iterable of them, not "
             f"{type(source).__name__}"
         )
+    if isinstance(source, Sequence) and source and _is_cut_here(source):
+        return read_pieces(list_pieces(source, chunk_size=chunk_size))
     return _checked(source)
 
 
 def _checked(chunks: Iterable[Any]) -> Iterator[MultiViewData]:
-    for chunk in chunks:
+    for each in chunks:
+        chunk = each.read() if isinstance(each, Piece) else each
         if not isinstance(chunk, MultiViewData):
             raise InvalidInputError(f"chunks must be MultiViewData, got {type(chunk).__name__}")
         yield chunk

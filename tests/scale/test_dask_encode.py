@@ -1,0 +1,126 @@
+"""Workers of a cluster write the codes that one process writes."""
+
+import cloudpickle
+import numpy as np
+import pytest
+from worker_pieces import Broken
+
+import acqh
+from acqh._core.errors import ClusterError, CorruptBundleError, InvalidInputError
+from acqh.data import list_pieces
+from acqh.scale import CodeParts, DaskViews, encode_parts, fit
+
+da = pytest.importorskip("dask.array")
+
+
+def content(parts):
+    """Return all bytes of the parts, by the name of the file."""
+    files = [path for path in parts.path.rglob("*") if path.is_file()]
+    return {path.relative_to(parts.path): path.read_bytes() for path in files}
+
+
+@pytest.fixture(scope="module")
+def expected(items_file, model, tmp_path_factory):
+    """Give the parts that one process writes."""
+    return encode_parts(model, items_file, tmp_path_factory.mktemp("here") / "codes", chunk_size=40)
+
+
+@pytest.mark.parametrize("by_labels", [False, True])
+def test_parts_are_those_of_one_process_to_the_byte(client, items_file, model, tmp_path, by_labels):
+    settings = {"by_labels": by_labels, "chunk_size": 40}
+    here = encode_parts(model, items_file, tmp_path / "here", **settings)
+    there = encode_parts(model, items_file, tmp_path / "there", client=client, **settings)
+    assert content(there) == content(here)
+
+
+def test_a_task_run_twice_changes_nothing(client, items_file, model, tmp_path, expected):
+    for _ in range(2):
+        parts = encode_parts(model, items_file, tmp_path / "codes", chunk_size=40, client=client)
+        assert content(parts) == content(expected)
+
+
+def test_two_clients_may_write_one_folder(client, items_file, model, tmp_path, expected):
+    """As when a task runs on two workers at once."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    def encode(_):
+        return encode_parts(model, items_file, tmp_path / "codes", chunk_size=40, client=client)
+
+    with ThreadPoolExecutor(2) as pool:
+        for parts in pool.map(encode, range(2)):
+            parts.verify()
+    assert content(parts) == content(expected)
+
+
+def test_what_one_process_began_workers_finish(client, items_file, model, tmp_path, expected):
+    pieces = list_pieces(items_file, chunk_size=40)
+    broken = [*pieces[:3], Broken(pieces[3], CorruptBundleError("it is damaged")), *pieces[4:]]
+    with pytest.raises(CorruptBundleError, match="<the broken piece>: it is damaged"):
+        encode_parts(model, broken, tmp_path / "codes", client=client)
+    with pytest.raises(InvalidInputError, match="has not finished"):
+        CodeParts(tmp_path / "codes")
+    parts = encode_parts(model, pieces, tmp_path / "codes")
+    assert [len(part.ids) for part in parts] == [len(part.ids) for part in expected]
+
+
+def test_a_killed_worker_changes_nothing(
+    client, items_file, model, tmp_path, expected, kill_reader
+):
+    pieces, killed = kill_reader(list_pieces(items_file, chunk_size=40), 2)
+    with killed:
+        parts = encode_parts(model, pieces, tmp_path / "codes", client=client)
+    for part, other in zip(parts, expected, strict=True):
+        np.testing.assert_array_equal(part.codes, other.codes)
+        np.testing.assert_array_equal(part.ids, other.ids)
+
+
+def test_arrays_and_bags_are_coded_by_their_chunks(client, items, model, tmp_path):
+    from dask import bag, delayed
+
+    views = {
+        "image": da.from_array(items.views["image"], chunks=(100, -1)),
+        "text": da.from_array(items.views["text"], chunks=(64, 7)),
+    }
+    of_arrays = encode_parts(model, DaskViews(views), tmp_path / "arrays", client=client)
+    chunks = list(items.chunks(100))
+    partitions = [delayed(each, traverse=False) for each in ([chunks[0]], [], chunks[1:])]
+    of_bag = encode_parts(model, bag.from_delayed(partitions), tmp_path / "bag", client=client)
+    assert [len(part.ids) for part in of_arrays] == [100, 100, 30]
+    assert [len(part.ids) for part in of_bag] == [100, 130]
+    for parts in (of_arrays, of_bag):
+        codes, ids = (np.concatenate(each) for each in zip(*parts, strict=True))
+        np.testing.assert_array_equal(codes, model.encode(items))
+        np.testing.assert_array_equal(ids, items.ids)
+
+
+def test_arrays_need_a_client(items, model, tmp_path):
+    source = DaskViews({"image": da.from_array(items.views["image"])})
+    with pytest.raises(InvalidInputError, match="give a client"):
+        encode_parts(model, source, tmp_path / "codes")
+
+
+def test_a_folder_that_workers_do_not_see_is_named(client, items_file, model, tmp_path):
+    from acqh.scale import _encode
+
+    with pytest.raises(ClusterError, match="sees no folder"):
+        _encode._code_part(model, None, None, tmp_path / "elsewhere", None)
+
+
+def test_only_small_things_travel(client, tmp_path, monkeypatch):
+    items = acqh.make_multiview(20_000, random_state=0)
+    acqh.data.save_npz(items, tmp_path / "items.npz", compress=False)
+    n_bytes = (tmp_path / "items.npz").stat().st_size
+    sent = []
+
+    def compute(tasks):
+        sent.append(len(cloudpickle.dumps(tasks)))
+        return original(tasks)
+
+    original = client.compute
+    monkeypatch.setattr(client, "compute", compute)
+    model = fit(
+        acqh.ACQH(8, random_state=0), tmp_path / "items.npz", chunk_size=1000, client=client
+    )
+    encode_parts(model, tmp_path / "items.npz", tmp_path / "codes", chunk_size=1000, client=client)
+    assert len(sent) == 3
+    assert max(sent) < 100_000 < n_bytes / 30
