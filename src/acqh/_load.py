@@ -15,6 +15,7 @@ _READERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "code-parts": ("acqh.scale", "CodeParts", {"verify": True}),
     "code-shards": ("acqh.scale", "ShardedIndex.load", {"verify": True}),
     "hamming-index": ("acqh.index", "HammingIndex.load", {"verify": True}),
+    "search-parts": ("acqh.scale", "SearchParts", {"verify": True}),
     "method": ("acqh.methods", "load_method", {}),
 }
 
@@ -31,7 +32,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    CodeIndex, ShardedIndex, HammingIndex, CodeParts, Collection, or a fitted method
+    CodeIndex, ShardedIndex, HammingIndex, CodeParts, SearchParts, Collection, or a fitted method
 
     Raises
     ------

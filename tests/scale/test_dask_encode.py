@@ -100,10 +100,10 @@ def test_arrays_need_a_client(items, model, tmp_path):
 
 
 def test_a_folder_that_workers_do_not_see_is_named(client, items_file, model, tmp_path):
-    from acqh.scale import _encode
+    from acqh.scale import _make_parts
 
     with pytest.raises(ClusterError, match="sees no folder"):
-        _encode._code_part(model, None, None, tmp_path / "elsewhere", None)
+        _make_parts._make_seen_part(tmp_path / "elsewhere", None, None, None, None)
 
 
 def test_only_small_things_travel(client, tmp_path, monkeypatch):

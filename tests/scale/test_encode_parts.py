@@ -1,5 +1,6 @@
 """Coding in parts gives the codes of the whole, whatever the parts and whatever stops it."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from acqh._core.errors import (
     InvalidInputError,
     LabelError,
 )
+from acqh.data import list_pieces
 from acqh.methods import fingerprint, load_method
 from acqh.scale import CodeParts, build_index, encode_parts
 
@@ -131,6 +133,66 @@ def test_a_killed_run_goes_on_where_it_stopped(model, items, counted, tmp_path, 
     np.testing.assert_array_equal(codes_of(parts), model.encode(items))
 
 
+def test_a_killed_run_does_not_read_again_what_it_has_coded(model, items, tmp_path):
+    model.save(tmp_path / "model")
+    source, out = tmp_path / "items", tmp_path / "codes"
+    source.mkdir()
+    for name, view in items.views.items():
+        np.save(source / f"{name}.npy", view)
+    arguments = [tmp_path / "model", source, out, 6]
+    killed = subprocess.run(
+        [sys.executable, "-c", _KILLED_RUN, *map(str, arguments)], capture_output=True, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert len(list(out.glob("part-*/manifest.json"))) == 2
+    # Whoever reads the rows of the two parts again now finds that they are no numbers.
+    for file in source.iterdir():
+        times = file.stat().st_atime_ns, file.stat().st_mtime_ns
+        np.load(file, mmap_mode="r+")[:80] = np.nan
+        os.utime(file, ns=times)
+    told = []
+    parts = encode_parts(
+        model, source, out, chunk_size=40, progress=lambda *each: told.append(each[:2])
+    )
+    np.testing.assert_array_equal(codes_of(parts), model.encode(items))
+    assert told == [(done, 230) for done in (80, 120, 160, 200, 230)]
+
+
+@pytest.mark.parametrize("change", ["time", "rows", "name"])
+def test_a_source_that_has_changed_is_refused(model, items, tmp_path, change):
+    source, out = tmp_path / "items", tmp_path / "codes"
+    source.mkdir()
+    for name, view in items.views.items():
+        np.save(source / f"{name}.npy", view)
+    encode_parts(model, source, out, chunk_size=100)
+    encode_parts(model, source, out, chunk_size=100)
+    if change == "time":
+        os.utime(source / "image.npy", ns=(0, 0))
+    elif change == "rows":
+        for name, view in items.views.items():
+            np.save(source / f"{name}.npy", view[:-1])
+    else:
+        np.save(source / "ids.npy", np.arange(230))
+    with pytest.raises(InvalidInputError, match="begun with another source"):
+        encode_parts(model, source, out, chunk_size=100)
+
+
+def test_a_folder_may_be_moved_with_its_source(model, items_file, tmp_path):
+    encode_parts(model, items_file, tmp_path / "codes", chunk_size=100)
+    moved = tmp_path / items_file.name
+    shutil.copy2(items_file, moved)
+    encode_parts(model, moved, tmp_path / "codes", chunk_size=100)
+
+
+def test_pieces_are_coded_one_by_one(model, items, items_file, tmp_path):
+    pieces = list_pieces(items_file, chunk_size=90)
+    for name, source in {"all": pieces, "list": list(pieces)}.items():
+        parts = encode_parts(model, source, tmp_path / name)
+        assert [len(part.ids) for part in parts] == [90, 90, 50]
+        np.testing.assert_array_equal(parts.to_arrays().codes, model.encode(items))
+        np.testing.assert_array_equal(parts.to_arrays().ids, items.ids)
+
+
 def test_a_finished_folder_is_coded_no_more(counted, items, tmp_path):
     for _ in range(2):
         parts = encode_parts(counted, items, tmp_path / "codes", chunk_size=100)
@@ -141,7 +203,7 @@ def test_a_finished_folder_is_coded_no_more(counted, items, tmp_path):
 def test_progress_is_told_after_each_part(model, items, tmp_path):
     told = []
     encode_parts(model, items, tmp_path / "c", chunk_size=100, progress=lambda *a: told.append(a))
-    assert [done for done, _, _ in told] == [100, 200, 230]
+    assert [each[:2] for each in told] == [(100, 230), (200, 230), (230, 230)]
 
 
 def test_a_damaged_part_is_found(model, items, tmp_path):

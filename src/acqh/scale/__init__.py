@@ -6,6 +6,8 @@ from acqh.scale._dask import DaskViews, connect
 from acqh.scale._encode import encode_chunk, encode_parts
 from acqh.scale._fit import fit
 from acqh.scale._parts import CodePart, CodeParts
+from acqh.scale._search import search_chunk, search_parts
+from acqh.scale._search_parts import SearchPart, SearchParts
 from acqh.scale._sharded import ShardedIndex
 from acqh.scale._shards import build_shards
 
@@ -14,6 +16,8 @@ __all__ = [
     "CodePart",
     "CodeParts",
     "DaskViews",
+    "SearchPart",
+    "SearchParts",
     "ShardedIndex",
     "build_index",
     "build_shards",
@@ -21,4 +25,6 @@ __all__ = [
     "encode_chunk",
     "encode_parts",
     "fit",
+    "search_chunk",
+    "search_parts",
 ]

@@ -1,35 +1,29 @@
 """Coding a source chunk by chunk, so that a killed run goes on where it stopped."""
 
-import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
-from itertools import accumulate, count
-from os import PathLike, fspath
+from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array, check_positive_int
-from acqh._core.errors import ClusterError, CorruptBundleError, InvalidInputError, LabelError
-from acqh.data import MultiViewData, Piece, list_pieces, read_chunks, read_pieces
+from acqh._core.arrays import Array
+from acqh._core.errors import LabelError
+from acqh.data import MultiViewData
 from acqh.methods import fingerprint
 from acqh.scale._dask import (
-    Chunk,
     Progress,
-    call,
-    carry,
     check_workers,
-    compute,
     count_rows,
     counter,
     is_dask_source,
     list_chunks,
-    read_items,
 )
-from acqh.scale._parts import CodePart, CodeParts, Place, Plan, part_path, read_part, write_part
-
-Source: TypeAlias = str | PathLike[str] | MultiViewData | Iterable[MultiViewData]
+from acqh.scale._make_parts import make_parts, make_parts_on, reporter
+from acqh.scale._parts import CodePart, CodeParts, CodePlan
+from acqh.scale._sources import CutSource, Source, cut_source
 
 
 def encode_parts(
@@ -45,15 +39,16 @@ def encode_parts(
     """Code items into a folder, a chunk at a time, each chunk a part of its own.
 
     A part is there whole or not at all. Run again after whatever stopped it, with the same
-    arguments, this codes only the parts that are not there yet; the source is read from its
-    beginning all the same. What is in memory depends on the chunk size, not on the number of items.
+    arguments, this reads and codes only what has no part yet; only chunks given one after the other
+    have to be gone through again. What is in memory depends on the chunk size, not on the number of
+    items.
 
     Parameters
     ----------
     model : BaseMethod
         Fitted.
-    source : path-like, MultiViewData, or iterable of MultiViewData
-        A path that `acqh.data.read_chunks` takes; or the chunks, each of which becomes a part.
+    source : path-like, sequence of Piece, MultiViewData, or iterable of MultiViewData
+        A path that `acqh.data.list_pieces` takes, pieces, or chunks, each of which becomes a part.
     out : path-like
         The folder; made if it is not there. Its parent must exist.
     by_labels : bool, default False
@@ -65,7 +60,8 @@ def encode_parts(
         The source is then what `acqh.scale.fit` takes with a client. A folder begun without a
         client can be finished with one, and the other way round.
     progress : callable, optional
-        Called after each part with the number of items done, None, and a text.
+        Called after each part with the number of items done, their number (None: not known), and
+        a text.
 
     Returns
     -------
@@ -75,8 +71,8 @@ def encode_parts(
     ------
     InvalidInputError
         There are no items; or the folder was begun with another model, another `by_labels`,
-        another chunk size, or other items (their number in each part and their ids are compared,
-        their features are not).
+        another chunk size, or another source: other names, sizes or times of modification of its
+        files, other numbers of rows, or, of chunks in memory, other ids.
     CorruptBundleError
         A part that is there is damaged.
     LabelError, ViewError
@@ -96,85 +92,42 @@ def encode_parts(
     ...     encode_parts(model, data, folder + "/codes", chunk_size=20)
     <CodeParts: 50 items in 3 parts, 2 bytes an item>
     """
-    check_positive_int(chunk_size, "chunk_size")
     folder = Path(out).absolute()
-    plan = Plan(
-        fingerprint(model),
-        by_labels,
-        chunk_size if _is_cut_here(source) else None,
-        model.bytes_per_item,
+    # Dask's own collections are cut, and counted, on the cluster alone.
+    there = client is not None and is_dask_source(source)
+    cut = CutSource((), None, None) if there else cut_source(source, chunk_size)
+    plan = CodePlan(
+        model=fingerprint(model),
+        by_labels=by_labels,
+        bytes_per_item=model.bytes_per_item,
+        chunk_size=cut.chunk_size,
+        source=cut.fingerprint,
     )
     if client is None:
-        chunks = read_source(source, chunk_size)
-        plan.begin(folder)
-        n_items, n_parts = _code_here(model, chunks, folder, plan, progress)
+        report = reporter(progress, cut.n_items, "items coded")
+        make_parts(folder, plan, cut.chunks, _Coder(model, by_labels), report)
     else:
         check_workers(client)
-        listed = count_rows(client, list_chunks(source, chunk_size))
-        plan.begin(folder)
-        n_items, n_parts = _code_on_workers(client, model, listed, folder, plan, progress)
-    if n_items == 0:
-        raise InvalidInputError("there are no items to code: the source is empty")
-    if part_path(folder, n_parts).exists():
-        raise InvalidInputError(
-            f"{folder} has parts after the {n_items} items of the source; they are of another "
-            "source: choose another folder"
-        )
-    plan.finish(folder, n_items, n_parts)
+        listed = list_chunks(source if cut.fingerprint is None else cut.chunks, chunk_size)
+        chunks = count_rows(client, listed)
+        slim = copy(model)
+        # The sums that it was learnt from can be large, and coding needs none.
+        vars(slim).pop("stats_", None)
+        done = counter(chunks, progress, "coded")
+        make_parts_on(client, folder, plan, chunks, _Coder(slim, by_labels), done)
     return CodeParts(folder)
 
 
-def _code_here(
-    model: Any, chunks: Iterator[MultiViewData], folder: Path, plan: Plan, progress: Progress | None
-) -> tuple[int, int]:
-    """Code chunks one after the other; return how many items and parts there are."""
-    n_items = n_parts = 0
-    for chunk in chunks:
-        _code_part(model, chunk, Place(n_parts, n_items, len(chunk)), folder, plan)
-        n_items, n_parts = n_items + len(chunk), n_parts + 1
-        if progress is not None:
-            progress(n_items, None, f"{n_items:,} items coded")
-    return n_items, n_parts
+@dataclass(frozen=True)
+class _Coder:
+    """Codes the items of a part."""
 
+    model: Any
+    by_labels: bool
 
-def _code_on_workers(
-    client: Any,
-    model: Any,
-    chunks: Sequence[Chunk],
-    folder: Path,
-    plan: Plan,
-    progress: Progress | None,
-) -> tuple[int, int]:
-    """Have the workers code chunks; return how many items and parts there are."""
-    sizes = [chunk.n_rows or 0 for chunk in chunks]
-    first_rows = accumulate(sizes, initial=0)
-    places = [Place(*each) for each in zip(count(), first_rows, sizes, strict=False)]
-    slim = copy(model)
-    # The sums that it was learnt from can be large, and coding needs none.
-    vars(slim).pop("stats_", None)
-    carried = carry(slim)
-    tasks = [
-        call(_code_part)(carried, chunk.items, place, folder, plan)
-        for chunk, place in zip(chunks, places, strict=True)
-    ]
-    names = [chunk.name for chunk in chunks]
-    compute(client, tasks, names, done=counter(chunks, progress, "coded"))
-    return sum(sizes), len(sizes)
-
-
-def _code_part(model: Any, items: Any, place: Place, folder: Path, plan: Plan) -> None:
-    """Code the items of one part, unless it is there already."""
-    if not folder.is_dir():
-        raise ClusterError(
-            f"worker {socket.gethostname()} sees no folder {folder}; it must be on a file system "
-            "that all workers share, under the same path"
-        )
-    chunk = read_items(items)
-    if chunk is None:
-        raise InvalidInputError(f"there are no items, but {place.n_rows} when they were counted")
-    if not _is_coded(folder, place, plan, chunk.ids):
-        codes = encode_chunk(model, chunk, by_labels=plan.by_labels)
-        write_part(folder, place, plan.model, CodePart(codes, chunk.ids))
+    def __call__(self, items: MultiViewData) -> CodePart:
+        codes = encode_chunk(self.model, items, by_labels=self.by_labels)
+        return CodePart(codes, items.ids)
 
 
 def encode_chunk(model: Any, items: MultiViewData, *, by_labels: bool = False) -> Array:
@@ -218,57 +171,6 @@ def encode_chunk(model: Any, items: MultiViewData, *, by_labels: bool = False) -
             f"{_some(model.label_names_)}; they must be the same, in the same order"
         )
     return np.asarray(model.encode(items, labels=items.labels))
-
-
-def _is_coded(folder: Path, place: Place, plan: Plan, ids: Array) -> bool:
-    """Whether the part of these items is there already; raises where it is another or damaged."""
-    path = place.path(folder)
-    try:
-        there, part = read_part(path, plan.model)
-    except FileNotFoundError:
-        return False
-    except CorruptBundleError as error:
-        raise CorruptBundleError(f"{error}; remove {path} to have it coded again") from error
-    if there != place or not np.array_equal(part.ids, ids):
-        raise InvalidInputError(
-            f"{path} holds other items than the source has there: {there.n_rows} from row "
-            f"{there.first_row}, not {place.n_rows} from row {place.first_row}, or other ids; give "
-            "the same source, cut alike, or choose another folder"
-        )
-    return True
-
-
-def _is_cut_here(source: Any) -> bool:
-    """Whether the chunk size decides how many items a part has."""
-    if isinstance(source, str | PathLike | MultiViewData):
-        return True
-    return isinstance(source, Sequence) and all(isinstance(path, str | PathLike) for path in source)
-
-
-def read_source(source: Source, chunk_size: int) -> Iterator[MultiViewData]:
-    """Yield the chunks of a source."""
-    if is_dask_source(source):
-        raise InvalidInputError("Dask arrays and bags are read by workers only; give a client")
-    if isinstance(source, str | PathLike):
-        return read_chunks(fspath(source), chunk_size=chunk_size)
-    if isinstance(source, MultiViewData):
-        return source.chunks(chunk_size)
-    if not isinstance(source, Iterable):
-        raise InvalidInputError(
-            "the source must be a path, MultiViewData or an iterable of them, not "
-            f"{type(source).__name__}"
-        )
-    if isinstance(source, Sequence) and source and _is_cut_here(source):
-        return read_pieces(list_pieces(source, chunk_size=chunk_size))
-    return _checked(source)
-
-
-def _checked(chunks: Iterable[Any]) -> Iterator[MultiViewData]:
-    for each in chunks:
-        chunk = each.read() if isinstance(each, Piece) else each
-        if not isinstance(chunk, MultiViewData):
-            raise InvalidInputError(f"chunks must be MultiViewData, got {type(chunk).__name__}")
-        yield chunk
 
 
 def _some(names: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
 """Learning from more than fits in memory, here or on a cluster."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -21,7 +21,8 @@ from acqh.scale._dask import (
     read_items,
     tree,
 )
-from acqh.scale._encode import read_source
+from acqh.scale._make_parts import reporter
+from acqh.scale._sources import CutSource, cut_source
 from acqh.stats import Statistics
 
 Method = TypeVar("Method", bound=BaseMethod)
@@ -81,7 +82,7 @@ def fit(
     """
     check_positive_int(chunk_size, "chunk_size")
     if client is None:
-        return model.fit(_counted(read_source(source, chunk_size), progress))
+        return model.fit(_counted(cut_source(source, chunk_size), progress))
     if not hasattr(model, "fit_stats"):
         raise InvalidInputError(
             f"{type(model).__name__} is not learnt from sums, so workers cannot share the work; "
@@ -92,13 +93,16 @@ def fit(
     return model
 
 
-def _counted(chunks: Iterable[MultiViewData], progress: Progress | None) -> Iterator[MultiViewData]:
+def _counted(source: CutSource, progress: Progress | None) -> Iterator[MultiViewData]:
+    report = reporter(progress, source.n_items, "items read")
     done = 0
-    for chunk in chunks:
+    for chunk in source.read():
+        n_rows = len(chunk)
         yield chunk
-        done += len(chunk)
-        if progress is not None:
-            progress(done, None, f"{done:,} items read")
+        # The next chunk is read when this one is gone.
+        del chunk
+        done += n_rows
+        report(done)
 
 
 def _collect(

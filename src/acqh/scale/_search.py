@@ -1,0 +1,205 @@
+"""Searching for all queries of a source, chunk by chunk."""
+
+import hashlib
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from acqh._core.arrays import check_positive_int
+from acqh._core.errors import InvalidInputError, ViewError
+from acqh._load import load
+from acqh.data import MultiViewData
+from acqh.index import CodeIndex
+from acqh.methods import fingerprint
+from acqh.scale._dask import Progress
+from acqh.scale._make_parts import make_parts, reporter
+from acqh.scale._search_parts import SearchPart, SearchParts, SearchPlan
+from acqh.scale._sharded import ShardedIndex
+from acqh.scale._sources import Source, cut_source
+
+Index: TypeAlias = (
+    CodeIndex | ShardedIndex | str | PathLike[str] | Sequence[str | PathLike[str] | CodeIndex]
+)
+
+
+def search_parts(
+    model: Any,
+    index: Index,
+    source: Source,
+    out: str | PathLike[str],
+    *,
+    view: str,
+    k: int = 10,
+    chunk_size: int = 8_192,
+    progress: Progress | None = None,
+) -> SearchParts:
+    """Search for all queries of a source and write what is found into a folder, part by part.
+
+    The answers are those of one search for all queries. A part is there whole or not at all. Run
+    again after whatever stopped it, with the same arguments, this searches only for the queries
+    whose part is not there yet. What is in memory depends on the chunk size, not on the number of
+    queries.
+
+    Parameters
+    ----------
+    model : BaseMethod
+        Fitted; its codebooks are those of the index.
+    index : CodeIndex, ShardedIndex, path-like, or sequence of path-like or CodeIndex
+        Several are searched as one.
+    source : path-like, sequence of Piece, MultiViewData, or iterable of MultiViewData
+        The queries: a path that `acqh.data.list_pieces` takes, pieces, or chunks, each of which
+        becomes a part.
+    out : path-like
+        The folder; made if it is not there. Its parent must exist.
+    view : str
+        The view of the queries to search by.
+    k : int, default 10
+        How many items to find for each query.
+    chunk_size : int, default 8,192
+        Queries of a part; not used where the source comes in chunks.
+    progress : callable, optional
+        Called after each part with the number of queries done, their number (None: not known), and
+        a text.
+
+    Returns
+    -------
+    SearchParts
+
+    Raises
+    ------
+    InvalidInputError
+        There are no queries; the model and the index have other codebooks; or the folder was begun
+        with another model, index, view, k, chunk size or source. An index that is not a path is
+        known by its codebooks and its number of items only.
+    ViewError
+        Queries without the view, or that the model cannot project.
+    CorruptBundleError
+        The index, or a part that is there, is damaged.
+    FileExistsError
+        The folder has something else in it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import acqh
+    >>> data = acqh.make_multiview(50, random_state=0)
+    >>> model = acqh.ACQH(8, n_codebooks=2, random_state=0).fit(data)
+    >>> index = acqh.CodeIndex(model.codebooks_).add(model.encode(data), data.ids)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     search_parts(model, index, data, folder + "/answers", view="text", chunk_size=20)
+    <SearchParts: 50 queries in 3 parts, 10 items each>
+    """
+    check_positive_int(k, "k")
+    opened = open_index(index)
+    check_codebooks(model, opened)
+    cut = cut_source(source, chunk_size)
+    plan = SearchPlan(
+        model=fingerprint(model),
+        index=_index_fingerprint(index),
+        view=view,
+        k=k,
+        chunk_size=cut.chunk_size,
+        source=cut.fingerprint,
+    )
+    folder = Path(out).absolute()
+    make_parts(
+        folder,
+        plan,
+        cut.chunks,
+        lambda queries: search_chunk(model, opened, queries, view=view, k=k),
+        reporter(progress, cut.n_items, "queries answered"),
+    )
+    return SearchParts(folder)
+
+
+def search_chunk(
+    model: Any, index: CodeIndex | ShardedIndex, queries: MultiViewData, *, view: str, k: int
+) -> SearchPart:
+    """Search for some queries.
+
+    Parameters
+    ----------
+    model : BaseMethod
+        Fitted.
+    index : CodeIndex or ShardedIndex
+    queries : MultiViewData
+    view : str
+        The view to search by; every query must have it.
+    k : int
+        How many items to find for each query.
+
+    Returns
+    -------
+    SearchPart
+
+    Raises
+    ------
+    ViewError
+        There is no such view, a query lacks it, or the model cannot project it.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(50, random_state=0)
+    >>> model = acqh.ACQH(8, n_codebooks=2, random_state=0).fit(data)
+    >>> index = acqh.CodeIndex(model.codebooks_).add(model.encode(data), data.ids)
+    >>> search_chunk(model, index, data, view="image", k=3).ids.shape
+    (50, 3)
+    """
+    if view not in queries.views:
+        raise ViewError(f"the queries have no view {view!r}; theirs are {', '.join(queries.views)}")
+    present = queries.present[view]
+    if not present.all():
+        query = queries.ids[int(np.argmin(present))]
+        raise ViewError(f"query {query} has no view {view!r}; leave it out, or search by another")
+    found = index.search(model.project(queries.views[view], view=view), k=k)
+    return SearchPart(queries.ids, found.ids, found.scores, found.counts)
+
+
+def open_index(index: Index) -> CodeIndex | ShardedIndex:
+    """Open an index of one or several paths, mapped.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is nothing at a path.
+    InvalidInputError
+        A path holds something else, or indexes do not fit together.
+    CorruptBundleError
+        An index is damaged.
+    """
+    if isinstance(index, str | PathLike):
+        index = load(index)
+    elif not isinstance(index, CodeIndex | ShardedIndex):
+        index = ShardedIndex(index)
+    if not isinstance(index, CodeIndex | ShardedIndex):
+        raise InvalidInputError(f"an index of codes is needed to search, not {index!r}")
+    return index
+
+
+def check_codebooks(model: Any, index: CodeIndex | ShardedIndex) -> None:
+    """Refuse a model whose codes are not those of the index."""
+    codebooks = getattr(model, "codebooks_", None)
+    if codebooks is None or not np.array_equal(codebooks.astype(np.float32), index.codebooks):
+        raise InvalidInputError(
+            "the model has other codebooks than the index, so its queries find nothing sensible; "
+            "give the model that made the codes"
+        )
+
+
+def _index_fingerprint(index: Index) -> str:
+    """Return a hash of the manifests of an index, or of what an index in memory is known by."""
+    running = hashlib.sha256()
+    if isinstance(index, CodeIndex | ShardedIndex):
+        running.update(np.ascontiguousarray(index.codebooks).tobytes())
+        running.update(str(len(index)).encode())
+    elif isinstance(index, str | PathLike):
+        for manifest in sorted(Path(index).rglob("manifest.json")):
+            running.update(manifest.read_bytes())
+    else:
+        for each in index:
+            running.update(_index_fingerprint(each).encode())
+    return running.hexdigest()

@@ -1,0 +1,104 @@
+"""Where items come from: files, pieces of them, data in memory, or chunks one after the other."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from acqh._core.arrays import check_positive_int
+from acqh._core.errors import InvalidInputError
+from acqh.data import MultiViewData, Piece, Pieces, list_pieces, read_pieces
+from acqh.scale._dask import is_dask_source
+
+Source: TypeAlias = (
+    str
+    | PathLike[str]
+    | Sequence[str | PathLike[str]]
+    | Sequence[Piece]
+    | MultiViewData
+    | Iterable[MultiViewData]
+)
+
+
+@dataclass(frozen=True)
+class CutSource:
+    """A source cut into chunks.
+
+    Parameters
+    ----------
+    chunks : sequence of Piece, or iterable of MultiViewData
+        Pieces can be left out without being read.
+    n_items : int or None
+        None: not known before all are read.
+    chunk_size : int or None
+        None: the source decided.
+    fingerprint : str or None
+        Tells one state of files from another; None where there are no files.
+    """
+
+    chunks: Sequence[Piece] | Iterable[MultiViewData]
+    n_items: int | None
+    chunk_size: int | None
+    fingerprint: str | None = None
+
+    def read(self) -> Iterator[MultiViewData]:
+        """Yield the items of each chunk."""
+        if isinstance(self.chunks, Sequence):
+            return read_pieces(self.chunks)
+        return iter(self.chunks)
+
+
+def cut_source(source: Source, chunk_size: int) -> CutSource:
+    """Look at a source, and cut it unless it comes in chunks.
+
+    Raises
+    ------
+    InvalidInputError
+        It is none of the known kinds.
+    """
+    check_positive_int(chunk_size, "chunk_size")
+    if isinstance(source, MultiViewData):
+        return CutSource(source.chunks(chunk_size), len(source), chunk_size)
+    if paths := _paths(source):
+        # Absolute: processes that read the pieces may have another working directory.
+        listed = list_pieces(paths if _is_list(source) else paths[0], chunk_size=chunk_size)
+        return CutSource(listed, listed.n_items, chunk_size, listed.fingerprint())
+    if isinstance(source, Pieces):
+        return CutSource(source, source.n_items, None, source.fingerprint())
+    if pieces := _given_pieces(source):
+        return CutSource(pieces, sum(map(len, pieces)), None)
+    if is_dask_source(source):
+        raise InvalidInputError("Dask arrays and bags are read by workers only; give a client")
+    if not isinstance(source, Iterable):
+        raise InvalidInputError(
+            "the source must be a path, pieces of files, MultiViewData or an iterable of them, not "
+            f"{type(source).__name__}"
+        )
+    return CutSource(_checked(source), None, None)
+
+
+def _paths(source: Any) -> list[Path]:
+    """Return the path or paths that a source is; none where it is something else."""
+    listed = source if _is_list(source) else [source]
+    if not all(isinstance(each, str | PathLike) for each in listed):
+        return []
+    return [Path(each).absolute() for each in listed]
+
+
+def _given_pieces(source: Any) -> list[Piece]:
+    """Return the pieces that a source is; none where it is something else."""
+    if not _is_list(source) or not all(isinstance(each, Piece) for each in source):
+        return []
+    return list(source)
+
+
+def _is_list(source: Any) -> bool:
+    return isinstance(source, Sequence) and not isinstance(source, str)
+
+
+def _checked(chunks: Iterable[Any]) -> Iterator[MultiViewData]:
+    for chunk in chunks:
+        if not isinstance(chunk, MultiViewData):
+            raise InvalidInputError(f"chunks must be MultiViewData, got {type(chunk).__name__}")
+        yield chunk
