@@ -42,7 +42,7 @@ def client():
         get_mp_context().set_forkserver_preload(["distributed", "acqh.scale", "worker_pieces"])
         with (
             distributed.LocalCluster(
-                processes=True, n_workers=2, threads_per_worker=1, dashboard_address=None
+                processes=True, n_workers=2, threads_per_worker=1, dashboard_address=":0"
             ) as cluster,
             distributed.Client(cluster) as client,
         ):

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from acqh.cli._cluster import DaskOption, cluster
 from acqh.cli._collections import reporting
 from acqh.cli._output import JsonOption, print_json, refuse_existing
 
@@ -27,16 +28,18 @@ def fit(
     similarity: Annotated[str, typer.Option(help="shared, dot, cosine or jaccard.")] = "shared",
     chunk_size: Annotated[int, typer.Option(min=1, help="Items in memory at a time.")] = 65_536,
     seed: Annotated[int, typer.Option(help="Of all that is random.")] = 0,
+    dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Learn ACQH from a file of features and labels, in one pass, a chunk at a time."""
     from acqh.methods.acqh import ACQH
+    from acqh.scale import fit as fit_source
 
     refuse_existing(out)
     started = time.perf_counter()
-    model = ACQH(
-        n_components, n_codebooks=n_codebooks, similarity=similarity, random_state=seed
-    ).fit(_chunks(data, chunk_size, "items read"))
+    model = ACQH(n_components, n_codebooks=n_codebooks, similarity=similarity, random_state=seed)
+    with cluster(dask) as client, reporting() as show:
+        fit_source(model, data, chunk_size=chunk_size, client=client, progress=show)
     model.save(out)
     facts = {
         "n_items": int(model.stats_.n_items),
@@ -67,12 +70,15 @@ def encode(
         bool, typer.Option("--by-labels", help="Code items that have labels by these.")
     ] = False,
     chunk_size: Annotated[int, typer.Option(min=1, help="Items in memory at a time.")] = 65_536,
+    dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Turn items into codes, one row of bytes each, by their views or by their labels."""
     from acqh.methods import load_method
     from acqh.scale import encode_parts
 
+    if dask is not None and out.suffix == ".npy":
+        raise typer.BadParameter("workers write parts: give --out a folder, not a .npy file")
     if out.suffix == ".npy" or out.is_file():
         refuse_existing(out)
     started = time.perf_counter()
@@ -81,9 +87,15 @@ def encode(
         facts = _encode_whole(fitted, _chunks(data, chunk_size, "items coded"), out, by_labels)
         what = f"{facts['n_codes']:,} different codes"
     else:
-        with reporting() as show:
+        with cluster(dask) as client, reporting() as show:
             parts = encode_parts(
-                fitted, data, out, by_labels=by_labels, chunk_size=chunk_size, progress=show
+                fitted,
+                data,
+                out,
+                by_labels=by_labels,
+                chunk_size=chunk_size,
+                client=client,
+                progress=show,
             )
         facts = {
             "n_items": len(parts),

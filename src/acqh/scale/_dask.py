@@ -399,7 +399,7 @@ def connect(address: str) -> Iterator[Any]:
             distributed.LocalCluster(
                 processes=True,
                 threads_per_worker=1,
-                dashboard_address=None,
+                dashboard_address=":0",
                 memory_limit=None,
                 silence_logs=logging.CRITICAL,
             ) as cluster,

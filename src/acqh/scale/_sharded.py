@@ -120,6 +120,12 @@ class ShardedIndex:
         return self._shards[0].codebooks
 
     @property
+    def bytes_per_item(self) -> float:
+        """Bytes that an item takes in its shard, without its id, on average."""
+        total = sum(shard.bytes_per_item * len(shard) for shard in self._shards)
+        return total / max(1, len(self))
+
+    @property
     def ids(self) -> Array:
         """The ids, shard after shard: (n_items,) int64, or object for texts."""
         return np.concatenate([shard.ids for shard in self._filled()])

@@ -1,0 +1,72 @@
+"""``--dask`` does on a cluster what the command does without it."""
+
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import acqh
+from acqh._core.errors import ClusterError, MissingExtraError
+from acqh.cli import _app
+from acqh.scale import CodeParts, connect
+
+pytest.importorskip("distributed")
+
+
+def call(*arguments):
+    return CliRunner().invoke(_app.app, [str(each) for each in arguments])
+
+
+def run(*arguments):
+    result = call(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_the_commands_give_on_a_cluster_what_they_give_here(
+    client, items_file, tmp_path, monkeypatch
+):
+    # Relative paths are those of the command, wherever workers were started.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "items.npz").symlink_to(items_file)
+    there = ("--dask", client.scheduler.address)
+    run("fit", "items.npz", "--out", "model", "--chunk-size", 100, *there)
+    run("encode", "model", "items.npz", "--out", "here", "--chunk-size", 100)
+    run("encode", "model", "items.npz", "--out", "there", "--chunk-size", 100, *there)
+    run("index", "model", "here", "--out", "whole")
+    assert "230 items" in run("index", "model", "there", "--out", "shards", "--shards", 2, *there)
+    for here, other in zip(CodeParts("here"), CodeParts("there"), strict=True):
+        np.testing.assert_array_equal(here.codes, other.codes)
+    queries = np.random.default_rng(0).standard_normal((5, 32))
+    found, expected = (acqh.load(name).search(queries, 50) for name in ("shards", "whole"))
+    np.testing.assert_array_equal(found.ids, expected.ids)
+
+
+def test_wrong_calls_are_said(items_file, tmp_path):
+    result = call("encode", tmp_path, items_file, "--out", "codes.npy", "--dask", "local")
+    assert result.exit_code == 2
+    assert "workers write parts" in result.output
+    result = call("index", tmp_path, items_file, "--out", tmp_path / "index", "--dask", "local")
+    assert result.exit_code == 2
+    assert "give --shards" in result.output
+
+
+def test_an_address_without_a_scheduler_is_said(monkeypatch):
+    monkeypatch.setattr("acqh.scale._dask._SCHEDULER_SECONDS", 0.2)
+    for address in ("tcp://127.0.0.1:9", "nonsense"):
+        message = f"no Dask scheduler answers at {address}"
+        with pytest.raises(ClusterError, match=message), connect(address):
+            pass
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingExtraError, match=r"acqh\[dask\]"), connect("local"):
+        pass
+
+
+def test_workers_with_another_version_are_refused(client, monkeypatch):
+    monkeypatch.setattr("acqh.scale._dask.__version__", "0.0")
+    with pytest.raises(ClusterError, match=r"has acqh .*, this is 0\.0"):
+        acqh.scale.fit(acqh.ACQH(), "items.npz", client=client)
