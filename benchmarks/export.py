@@ -1,5 +1,9 @@
-"""Bytes an item of every kind of export, and how long each takes."""
+"""Bytes an item, items a second and memory of every kind of export, one JSON line each.
 
+With many items, such as ``--n-items 40000000``, only Parquet files are written.
+"""
+
+import argparse
 import json
 import tempfile
 import time
@@ -8,9 +12,52 @@ from pathlib import Path
 import numpy as np
 
 from acqh import CodeIndex
+from acqh._core.optional import require
 from acqh.export import export_faiss, export_milvus, export_parquet
 
-N_ITEMS, N_COMPONENTS, N_CODEBOOKS = 100_000, 32, 4
+N_COMPONENTS, N_CODEBOOKS = 32, 4
+MANY = 1_000_000
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--n-items", type=int, default=100_000)
+    n_items = parser.parse_args().n_items
+    exports = {
+        "parquet-codes": lambda path, **how: export_parquet(source, path, codes=True, **how),
+        "parquet": lambda path, **how: export_parquet(source, path, **how),
+    }
+    if n_items <= MANY:
+        exports |= {
+            "faiss-codes": lambda path, **how: export_faiss(source, path, codes=True, **how),
+            "faiss": lambda path, **how: export_faiss(source, path, **how),
+            "milvus.db": lambda path, **how: export_milvus(source, str(path), "items", **how),
+        }
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "index")
+        make_index(n_items).save(source)
+        report("index", n_items, bytes_of(source))
+        for package in ("pyarrow.parquet", "faiss", "pymilvus"):
+            require(package)
+        for name, write in exports.items():
+            path = Path(folder, name)
+            before, peaks = private_bytes(), []
+            started = time.perf_counter()
+            write(path, progress=lambda *_, peaks=peaks: peaks.append(private_bytes()))
+            seconds = time.perf_counter() - started
+            report(
+                name,
+                n_items,
+                bytes_of(path),
+                items_per_second=round(n_items / seconds),
+                memory_mb=round((max(peaks) - before) / 1e6),
+            )
+
+
+def make_index(n_items):
+    rng = np.random.default_rng(0)
+    codebooks = rng.standard_normal((N_CODEBOOKS, 256, N_COMPONENTS))
+    return CodeIndex(codebooks).add(rng.integers(256, size=(n_items, N_CODEBOOKS), dtype=np.uint8))
 
 
 def bytes_of(path):
@@ -18,32 +65,16 @@ def bytes_of(path):
     return sum(file.stat().st_size for file in files if file.is_file())
 
 
-def main():
-    rng = np.random.default_rng(0)
-    codebooks = rng.standard_normal((N_CODEBOOKS, 256, N_COMPONENTS))
-    index = CodeIndex(codebooks).add(rng.integers(256, size=(N_ITEMS, N_CODEBOOKS)))
-    exports = {
-        "index": lambda path: index.save(path),
-        "parquet": lambda path: export_parquet(index, path),
-        "parquet-codes": lambda path: export_parquet(index, path, codes=True),
-        "faiss": lambda path: export_faiss(index, path),
-        "faiss-codes": lambda path: export_faiss(index, path, codes=True),
-        "milvus.db": lambda path: export_milvus(index, str(path), "items"),
-    }
-    with tempfile.TemporaryDirectory() as folder:
-        for name, write in exports.items():
-            path = Path(folder, name)
-            started = time.perf_counter()
-            write(path)
-            seconds = time.perf_counter() - started
-            row = {
-                "benchmark": "export",
-                "export": name,
-                "n_items": N_ITEMS,
-                "bytes_per_item": round(bytes_of(path) / N_ITEMS, 1),
-                "items_per_second": round(N_ITEMS / seconds),
-            }
-            print(json.dumps(row), flush=True)
+def private_bytes():
+    """Return the memory that is the process's own: not files that are mapped."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith("RssAnon"))
+    return 1024 * int(line.split()[1])
+
+
+def report(name, n_items, n_bytes, **facts):
+    row = {"benchmark": "export", "export": name, "n_items": n_items}
+    print(json.dumps({**row, "bytes_per_item": round(n_bytes / n_items, 1), **facts}), flush=True)
 
 
 if __name__ == "__main__":

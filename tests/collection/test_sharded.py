@@ -127,7 +127,7 @@ def test_changes_of_a_shard_are_seen_by_the_next_search(make_items, tmp_path):
 
 def test_shards_that_cannot_be_one_are_refused(paths, make_items, tmp_path):
     whole, shards = paths
-    with pytest.raises(DuplicateIdError, match=r"both have an item '.*'; ids must differ"):
+    with pytest.raises(DuplicateIdError, match=r"shard-0.acqh and .*whole.acqh both have an item"):
         ShardedCollection.open([shards[0], whole])
     with pytest.raises(FileNotFoundError, match="none"):
         ShardedCollection.open([shards[0], tmp_path / "none.acqh"])
@@ -152,6 +152,17 @@ def test_one_path_opens_a_collection_and_several_open_as_one(paths):
     with open_collections([paths[0]]) as one, open_collections(paths[1]) as several:
         assert isinstance(one, Collection)
         assert isinstance(several, ShardedCollection)
+
+
+def test_items_without_ids_are_numbered_differently_in_each_shard(tmp_path):
+    items = [Item(text=f"a {word}", labels=[word]) for word in ("rose", "car", "boat")]
+    north = Collection.build(items, tmp_path / "north.acqh", n_components=2)
+    south = Collection.build(items[:2], tmp_path / "south.acqh", like=north)
+    south.add([Item(text="a red rose"), Item(text="a boat", id="south-4"), Item(text="a car")])
+    with ShardedCollection([north, south]) as both:
+        assert list(both) == [
+            "1", "2", "3", "south-1", "south-2", "south-3", "south-4", "south-5"
+        ]  # fmt: skip
 
 
 def test_a_collection_built_like_another_needs_no_labels_and_learns_nothing(paths, tmp_path):

@@ -52,7 +52,8 @@ def build_into(
 ) -> Built:
     """Make a collection of that name in an empty folder."""
     start_folder(folder)
-    create_store(folder / ITEMS)
+    # Collections that are made to be searched as one must not both have an item 1.
+    create_store(folder / ITEMS, f"{name}-" if settings.like is not None else "")
     store = Store(folder / ITEMS, durable=False)
     try:
         with TemporaryDirectory(dir=folder, prefix="staging-") as staging:

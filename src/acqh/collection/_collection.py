@@ -125,7 +125,8 @@ class Collection(Searchable):
         random_state : int, Generator or None
         like : Collection or path, optional
             Learn nothing: describe and code the items as this collection does its own, so that
-            both can be searched as one with `ShardedCollection`. Labels are not needed then.
+            both can be searched as one with `ShardedCollection`. Labels are not needed then,
+            and items without ids get the name of the new collection before their number.
         progress : callable, optional
             Called with how much is done, of how much (or None), and what.
 

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain, pairwise
 from os import PathLike
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -223,12 +224,13 @@ def _same_encoders(one: Encoders, other: Encoders) -> bool:
 
 def _check_ids(shards: Sequence[Collection]) -> None:
     """Refuse an id that two shards have; a few ids are in memory at a time."""
-    streams = (
-        ((identifier, shard.path) for identifier in shard._store.sorted_ids()) for shard in shards
-    )
-    for (one, path), (other, other_path) in pairwise(heapq.merge(*streams)):
+
+    def named(shard: Collection) -> Iterator[tuple[str, Path]]:
+        return ((identifier, shard.path) for identifier in shard._store.sorted_ids())
+
+    for (one, path), (other, other_path) in pairwise(heapq.merge(*map(named, shards))):
         if one == other:
             raise DuplicateIdError(
-                f"{path} and {other_path} both have an item {one!r}; ids must differ, so remove "
-                "it from one of them"
+                f"{path} and {other_path} both have an item {one!r}; ids must differ: remove it "
+                "from one of them, or build one anew with other ids"
             )

@@ -57,14 +57,17 @@ class Row:
     origin: str = ""
 
 
-def create_store(path: Path) -> None:
-    """Make an empty store; there must be no file of that name."""
+def create_store(path: Path, id_prefix: str = "") -> None:
+    """Make an empty store; there must be no file of that name.
+
+    Items without ids are numbered, with the prefix before the number.
+    """
     path.touch(exist_ok=False)
     with translated(path), closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA page_size = 4096")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
-        facts = {"layout": LAYOUT, "change": 0}
+        facts = {"layout": LAYOUT, "change": 0, "id_prefix": id_prefix}
         connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
 
 
@@ -128,10 +131,12 @@ def insert_row(
 
 def _free_id(connection: sqlite3.Connection, number: int) -> str:
     """Return the number as an id, or with another number behind it where that is taken."""
-    identifier, again = str(number), 1
+    row = connection.execute("SELECT value FROM facts WHERE name = 'id_prefix'").fetchone()
+    first = f"{row[0]}{number}" if row else str(number)  # stores were made without prefixes once
+    identifier, again = first, 1
     while find_number(connection, identifier) is not None:
         again += 1
-        identifier = f"{number}-{again}"
+        identifier = f"{first}-{again}"
     return identifier
 
 
