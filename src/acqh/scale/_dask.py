@@ -8,6 +8,7 @@ when it is run twice.
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from os import PathLike
@@ -227,6 +228,28 @@ def call(function: Callable[..., Any]) -> Callable[..., Any]:
     return task
 
 
+@contextmanager
+def near(worker: str | None) -> Iterator[None]:
+    """Have the tasks made meanwhile done by one worker, if it is there and has the time."""
+    if worker is None:
+        yield
+        return
+    with require("dask").annotate(workers=[worker], allow_other_workers=True):
+        yield
+
+
+def list_workers(client: Any) -> list[str]:
+    """Return the addresses of the workers, in an order that is always the same."""
+    return sorted(client.scheduler_info(n_workers=-1)["workers"])
+
+
+def slim(model: Any) -> Any:
+    """Return a model without the sums it was learnt from: they can be large, and have no use."""
+    lighter = copy(model)
+    vars(lighter).pop("stats_", None)
+    return lighter
+
+
 def tree(merge: Callable[[list[Any]], Any], results: Sequence[Any]) -> Any:
     """Return a task that merges results, a few at a time and always in their order.
 
@@ -300,15 +323,15 @@ def compute(
 
 
 def counter(
-    chunks: Sequence[Chunk], progress: Progress | None, what: str
+    chunks: Sequence[Chunk], progress: Progress | None, what: str, items: str = "items"
 ) -> Callable[[int], None] | None:
     """Return what `compute` can call to show how many items, or else chunks, are done."""
     if progress is None:
         return None
     sizes = [chunk.n_rows for chunk in chunks]
     known = [size for size in sizes if size is not None]
-    unit = "items" if len(known) == len(sizes) else "partitions"
-    weights = known if unit == "items" else [1] * len(sizes)
+    unit = items if len(known) == len(sizes) else "partitions"
+    weights = known if unit == items else [1] * len(sizes)
     done = 0
 
     def show(number: int) -> None:

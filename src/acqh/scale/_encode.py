@@ -1,7 +1,6 @@
 """Coding a source chunk by chunk, so that a killed run goes on where it stopped."""
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -13,17 +12,10 @@ from acqh._core.arrays import Array
 from acqh._core.errors import LabelError
 from acqh.data import MultiViewData
 from acqh.methods import fingerprint
-from acqh.scale._dask import (
-    Progress,
-    check_workers,
-    count_rows,
-    counter,
-    is_dask_source,
-    list_chunks,
-)
+from acqh.scale._dask import Progress, counter, slim
 from acqh.scale._make_parts import make_parts, make_parts_on, reporter
 from acqh.scale._parts import CodePart, CodeParts, CodePlan
-from acqh.scale._sources import CutSource, Source, cut_source
+from acqh.scale._sources import Source, cut_on, cut_source
 
 
 def encode_parts(
@@ -93,9 +85,10 @@ def encode_parts(
     <CodeParts: 50 items in 3 parts, 2 bytes an item>
     """
     folder = Path(out).absolute()
-    # Dask's own collections are cut, and counted, on the cluster alone.
-    there = client is not None and is_dask_source(source)
-    cut = CutSource((), None, None) if there else cut_source(source, chunk_size)
+    if client is None:
+        cut = cut_source(source, chunk_size)
+    else:
+        cut, chunks = cut_on(client, source, chunk_size)
     plan = CodePlan(
         model=fingerprint(model),
         by_labels=by_labels,
@@ -107,14 +100,8 @@ def encode_parts(
         report = reporter(progress, cut.n_items, "items coded")
         make_parts(folder, plan, cut.chunks, _Coder(model, by_labels), report)
     else:
-        check_workers(client)
-        listed = list_chunks(source if cut.fingerprint is None else cut.chunks, chunk_size)
-        chunks = count_rows(client, listed)
-        slim = copy(model)
-        # The sums that it was learnt from can be large, and coding needs none.
-        vars(slim).pop("stats_", None)
         done = counter(chunks, progress, "coded")
-        make_parts_on(client, folder, plan, chunks, _Coder(slim, by_labels), done)
+        make_parts_on(client, folder, plan, chunks, _Coder(slim(model), by_labels), done)
     return CodeParts(folder)
 
 

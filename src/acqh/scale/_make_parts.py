@@ -136,12 +136,17 @@ def _make_seen_part(
     items: Any,
     make: Callable[[MultiViewData], PartT],
 ) -> None:
+    check_seen(folder)
+    make_part(folder, place, plan, items, make)
+
+
+def check_seen(folder: Path) -> None:
+    """Raise ClusterError where a worker does not see the folder that it is to write to."""
     if not folder.is_dir():
         raise ClusterError(
             f"worker {socket.gethostname()} sees no folder {folder}; it must be on a file system "
             "that all workers share, under the same path"
         )
-    make_part(folder, place, plan, items, make)
 
 
 def make_part(

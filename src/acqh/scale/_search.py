@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -9,16 +10,17 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import check_positive_int
-from acqh._core.errors import InvalidInputError, ViewError
+from acqh._core.errors import InvalidInputError
 from acqh._load import load
 from acqh.data import MultiViewData
 from acqh.index import CodeIndex
 from acqh.methods import fingerprint
-from acqh.scale._dask import Progress
+from acqh.scale._dask import Progress, counter, slim
 from acqh.scale._make_parts import make_parts, reporter
 from acqh.scale._search_parts import SearchPart, SearchParts, SearchPlan
-from acqh.scale._sharded import ShardedIndex
-from acqh.scale._sources import Source, cut_source
+from acqh.scale._search_shards import project_chunk, search_on
+from acqh.scale._sharded import ShardedIndex, ShardFolder
+from acqh.scale._sources import Source, cut_on, cut_source
 
 Index: TypeAlias = (
     CodeIndex | ShardedIndex | str | PathLike[str] | Sequence[str | PathLike[str] | CodeIndex]
@@ -34,6 +36,7 @@ def search_parts(
     view: str,
     k: int = 10,
     chunk_size: int = 8_192,
+    client: Any = None,
     progress: Progress | None = None,
 ) -> SearchParts:
     """Search for all queries of a source and write what is found into a folder, part by part.
@@ -60,6 +63,10 @@ def search_parts(
         How many items to find for each query.
     chunk_size : int, default 8,192
         Queries of a part; not used where the source comes in chunks.
+    client : distributed.Client, optional
+        Whose workers search, each chunk of queries in each shard a task; they must see the index,
+        the source and the folder under the same paths. The index is then one path or several, and
+        the source what `acqh.scale.fit` takes with a client.
     progress : callable, optional
         Called after each part with the number of queries done, their number (None: not known), and
         a text.
@@ -80,6 +87,8 @@ def search_parts(
         The index, or a part that is there, is damaged.
     FileExistsError
         The folder has something else in it.
+    ClusterError
+        The cluster cannot do the work, or has lost it.
 
     Examples
     --------
@@ -95,7 +104,11 @@ def search_parts(
     check_positive_int(k, "k")
     opened = open_index(index)
     check_codebooks(model, opened)
-    cut = cut_source(source, chunk_size)
+    if client is None:
+        cut = cut_source(source, chunk_size)
+    else:
+        shards = _shard_paths(index, opened)
+        cut, chunks = cut_on(client, source, chunk_size)
     plan = SearchPlan(
         model=fingerprint(model),
         index=_index_fingerprint(index),
@@ -105,13 +118,13 @@ def search_parts(
         source=cut.fingerprint,
     )
     folder = Path(out).absolute()
-    make_parts(
-        folder,
-        plan,
-        cut.chunks,
-        lambda queries: search_chunk(model, opened, queries, view=view, k=k),
-        reporter(progress, cut.n_items, "queries answered"),
-    )
+    if client is None:
+        make = partial(search_chunk, model, opened, view=view, k=k)
+        report = reporter(progress, cut.n_items, "queries answered")
+        make_parts(folder, plan, cut.chunks, make, report)
+    else:
+        done = counter(chunks, progress, "answered", "queries")
+        search_on(client, folder, plan, chunks, slim(model), shards, done)
     return SearchParts(folder)
 
 
@@ -149,13 +162,8 @@ def search_chunk(
     >>> search_chunk(model, index, data, view="image", k=3).ids.shape
     (50, 3)
     """
-    if view not in queries.views:
-        raise ViewError(f"the queries have no view {view!r}; theirs are {', '.join(queries.views)}")
-    present = queries.present[view]
-    if not present.all():
-        query = queries.ids[int(np.argmin(present))]
-        raise ViewError(f"query {query} has no view {view!r}; leave it out, or search by another")
-    found = index.search(model.project(queries.views[view], view=view), k=k)
+    projected = project_chunk(model, queries, view)
+    found = index.search(projected.vectors, k=k)
     return SearchPart(queries.ids, found.ids, found.scores, found.counts)
 
 
@@ -178,6 +186,23 @@ def open_index(index: Index) -> CodeIndex | ShardedIndex:
     if not isinstance(index, CodeIndex | ShardedIndex):
         raise InvalidInputError(f"an index of codes is needed to search, not {index!r}")
     return index
+
+
+def _shard_paths(index: Index, opened: CodeIndex | ShardedIndex) -> list[Path]:
+    """Return where the shards are that workers are to open; those without items are left out."""
+    paths: list[Any]
+    if isinstance(index, CodeIndex | ShardedIndex):
+        paths = [index]
+    elif not isinstance(index, str | PathLike):
+        paths = list(index)
+    else:
+        paths = [index] if isinstance(opened, CodeIndex) else ShardFolder.read(Path(index)).paths
+    if not all(isinstance(path, str | PathLike) for path in paths):
+        raise InvalidInputError("workers open an index by its path: save it, and give the path")
+    absolute = [Path(path).absolute() for path in paths]
+    shards = (opened,) if isinstance(opened, CodeIndex) else opened.shards
+    filled = [path for path, shard in zip(absolute, shards, strict=True) if len(shard)]
+    return filled or absolute[:1]
 
 
 def check_codebooks(model: Any, index: CodeIndex | ShardedIndex) -> None:

@@ -167,7 +167,7 @@ class ShardedIndex:
             shard.search(queries, k, filter=each, n_threads=n_threads)
             for shard, each in zip(shards, filters, strict=True)
         ]
-        return _merge(found, k)
+        return merge_results(found, k)
 
     def _filled(self) -> tuple[CodeIndex, ...]:
         """Return the shards with items, or one without: an empty one knows no kind of ids."""
@@ -251,7 +251,7 @@ def _as_mask(filter_: Any) -> Bools | None:
     return np.array(filter_) if all(isinstance(each, bool | np.bool_) for each in filter_) else None
 
 
-def _merge(found: Sequence[SearchResult], k: int) -> SearchResult:
+def merge_results(found: Sequence[SearchResult], k: int) -> SearchResult:
     """Return the k best of the best of all shards."""
     scores = np.concatenate([result.scores for result in found], axis=1)
     ids = np.concatenate([result.ids for result in found], axis=1)

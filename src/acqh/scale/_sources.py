@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from acqh._core.arrays import check_positive_int
 from acqh._core.errors import InvalidInputError
 from acqh.data import MultiViewData, Piece, Pieces, list_pieces, read_pieces
-from acqh.scale._dask import is_dask_source
+from acqh.scale._dask import Chunk, check_workers, count_rows, is_dask_source, list_chunks
 
 Source: TypeAlias = (
     str
@@ -76,6 +76,35 @@ def cut_source(source: Source, chunk_size: int) -> CutSource:
             f"{type(source).__name__}"
         )
     return CutSource(_checked(source), None, None)
+
+
+def cut_on(client: Any, source: Any, chunk_size: int) -> tuple[CutSource, list[Chunk]]:
+    """Cut a source that the workers of a cluster read.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    source : path-like, sequence of path-like or Piece, DaskViews, or dask.bag.Bag
+    chunk_size : int
+
+    Returns
+    -------
+    CutSource
+    list of Chunk
+        Its chunks for the workers; each says how many rows it has.
+
+    Raises
+    ------
+    ClusterError
+        The workers cannot do our work.
+    InvalidInputError
+        A source of another kind.
+    """
+    check_workers(client)
+    # Dask's own collections are cut, and counted, on the cluster alone.
+    cut = CutSource((), None, None) if is_dask_source(source) else cut_source(source, chunk_size)
+    listed = list_chunks(source if cut.fingerprint is None else cut.chunks, chunk_size)
+    return cut, count_rows(client, listed)
 
 
 def _paths(source: Any) -> list[Path]:

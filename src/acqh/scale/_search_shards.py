@@ -1,0 +1,116 @@
+"""Searching shards on the workers of a cluster: every chunk of queries, every shard, a task."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from acqh._core.arrays import Array, Floats
+from acqh._core.errors import ViewError
+from acqh.data import MultiViewData
+from acqh.index import CodeIndex, SearchResult
+from acqh.scale._dask import Chunk, call, carry, compute, list_workers, near, read_items
+from acqh.scale._make_parts import check_seen, is_there
+from acqh.scale._part_folder import Place, places, write_part
+from acqh.scale._search_parts import SearchPart, SearchPlan
+from acqh.scale._sharded import merge_results
+
+
+class Queries(NamedTuple):
+    """Queries as vectors, which every shard is searched for."""
+
+    ids: Array
+    vectors: Floats
+
+
+def project_chunk(model: Any, queries: MultiViewData, view: str) -> Queries:
+    """Turn queries into vectors by one of their views; raises as `search_chunk`."""
+    if view not in queries.views:
+        raise ViewError(f"the queries have no view {view!r}; theirs are {', '.join(queries.views)}")
+    present = queries.present[view]
+    if not present.all():
+        query = queries.ids[int(np.argmin(present))]
+        raise ViewError(f"query {query} has no view {view!r}; leave it out, or search by another")
+    return Queries(queries.ids, model.project(queries.views[view], view=view))
+
+
+def search_on(
+    client: Any,
+    folder: Path,
+    plan: SearchPlan,
+    chunks: Sequence[Chunk],
+    model: Any,
+    shards: Sequence[Path],
+    done: Callable[[int], None] | None,
+) -> None:
+    """Have the workers of a cluster write the answers that are not there yet.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    folder : Path
+        Seen by all workers.
+    plan : SearchPlan
+    chunks : sequence of Chunk
+        The queries, with their numbers of rows.
+    model : BaseMethod
+        Sent to the workers.
+    shards : sequence of Path
+        Indexes with items, seen by all workers.
+    done : callable, optional
+        Called with the number of each part that is done.
+
+    Notes
+    -----
+    A shard has a worker of its own where there are at least as many shards as workers: what it
+    has read of the shard stays in its memory. Another one searches it if that worker is gone or
+    has too much to do.
+    """
+    plan.begin(folder)
+    workers = list_workers(client)
+    homes = [
+        workers[number % len(workers)] if len(shards) >= len(workers) else None
+        for number in range(len(shards))
+    ]
+    carried = carry(model)
+    sizes = [chunk.n_rows or 0 for chunk in chunks]
+    tasks = []
+    for chunk, place in zip(chunks, places(sizes), strict=True):
+        queries = call(_project)(carried, chunk.items, place, folder, plan)
+        found = []
+        for shard, home in zip(shards, homes, strict=True):
+            with near(home):
+                found.append(call(_search)(shard, queries, plan.k))
+        tasks.append(call(_write)(queries, found, place, folder, plan))
+    compute(client, tasks, [chunk.name for chunk in chunks], done=done)
+    plan.finish(folder, sum(sizes), len(sizes))
+
+
+def _project(
+    model: Any, items: Any, place: Place, folder: Path, plan: SearchPlan
+) -> Queries | None:
+    """Return the queries of a part; None where their answers are there already."""
+    check_seen(folder)
+    if hasattr(items, "read") and is_there(folder, place, plan):
+        return None
+    read = read_items(items)
+    if read is None or is_there(folder, place, plan, read.ids):
+        return None
+    return project_chunk(model, read, plan.view)
+
+
+def _search(shard: Path, queries: Queries | None, k: int) -> SearchResult | None:
+    if queries is None:
+        return None
+    # A worker runs a task on each of its threads.
+    return CodeIndex.load(shard).search(queries.vectors, k, n_threads=1)
+
+
+def _write(
+    queries: Queries | None, found: list[Any], place: Place, folder: Path, plan: SearchPlan
+) -> None:
+    if queries is not None:
+        best = merge_results(found, plan.k)
+        part = SearchPart(queries.ids, best.ids, best.scores, best.counts)
+        write_part(folder, place, plan, part)
