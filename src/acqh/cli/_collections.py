@@ -19,7 +19,7 @@ _MAX_SKIPPED_LINES = 20
 @contextmanager
 def reporting() -> Iterator[Callable[[int, int | None, str], None]]:
     """Give a function that shows progress on stderr, where that is a terminal."""
-    with progress_bar() as bar:
+    with progress_bar(of_items=True) as bar:
         task = bar.add_task("starting", total=None)
 
         def show(done: int, total: int | None, what: str) -> None:
