@@ -10,7 +10,7 @@ import numpy as np
 from acqh._core.arrays import Array
 from acqh._core.errors import InvalidInputError
 
-_BLOCK = 1 << 20
+_BLOCK = 1 << 18
 
 
 class CodeFiles:
