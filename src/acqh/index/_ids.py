@@ -280,8 +280,8 @@ def chain_tables(tables: Sequence[IdTable]) -> IdTable:
     return table_of(np.concatenate([table.take(np.arange(len(table))) for table in tables]))
 
 
-def join_tables(tables: Sequence[IdTable], keep: Sequence[Bools]) -> IdTable:
-    """Make one table of the rows to keep of several, in order.
+def join_tables(tables: Sequence[IdTable], keep: Sequence[Bools | None]) -> IdTable:
+    """Make one table of the rows to keep of several, None for all, in order.
 
     Raises
     ------
@@ -289,9 +289,12 @@ def join_tables(tables: Sequence[IdTable], keep: Sequence[Bools]) -> IdTable:
         An id occurs twice, which only a damaged file can bring about.
     """
     try:
-        if all(rows.all() for rows in keep):
+        if all(rows is None for rows in keep):
             return chain_tables(tables)
-        parts = [table.take(np.flatnonzero(rows)) for table, rows in zip(tables, keep, strict=True)]
+        parts = [
+            table.take(np.arange(len(table)) if rows is None else np.flatnonzero(rows))
+            for table, rows in zip(tables, keep, strict=True)
+        ]
         return table_of(np.concatenate(parts))
     except DuplicateIdError as error:
         raise CorruptBundleError("the index has an id twice; verify its file") from error

@@ -106,20 +106,23 @@ class CodeSegment:
         return cls(n_codebooks, codebook_size, n_rows, **values)
 
     @classmethod
-    def join(cls, segments: Sequence[Self], keep: Sequence[Bools]) -> Self:
-        """Make one segment of the rows to keep of several; rows are numbered anew, in order."""
-        counts = [int(np.count_nonzero(kept)) for kept in keep]
+    def join(cls, segments: Sequence[Self], keep: Sequence[Bools | None]) -> Self:
+        """Make one segment of the rows to keep of several, None for all; numbers them anew."""
         # Where rows are missing, what number each of the others has.
         numbers = [
-            None if n == len(kept) else np.cumsum(kept, dtype=np.uint32) - np.uint32(1)
-            for n, kept in zip(counts, keep, strict=True)
+            None if kept is None else np.cumsum(kept, dtype=np.uint32) - np.uint32(1)
+            for kept in keep
+        ]
+        counts = [
+            segment.n_rows if kept is None else int(np.count_nonzero(kept))
+            for segment, kept in zip(segments, keep, strict=True)
         ]
 
         def blocks() -> Iterator[tuple[Array, Array]]:
             # Within one code the rows of each segment rise, and so do those of later segments.
             first_row = 0
             for segment, kept, number, n in zip(segments, keep, numbers, counts, strict=True):
-                for codes, rows in segment._items(None if number is None else kept):
+                for codes, rows in segment._items(kept):
                     new = rows if number is None else number[rows]
                     yield codes, (new + first_row).astype(np.uint32)
                 first_row += n

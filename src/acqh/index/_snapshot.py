@@ -60,8 +60,8 @@ class Segment(Protocol):
         """Return the code of every row."""
 
     @classmethod
-    def join(cls, segments: Sequence[Self], keep: Sequence[Bools]) -> Self:
-        """Make one segment of the rows to keep of several; rows are numbered anew, in order."""
+    def join(cls, segments: Sequence[Self], keep: Sequence[Bools | None]) -> Self:
+        """Make one segment of the rows to keep of several, None for all; numbers them anew."""
 
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return what a file needs: named arrays, and a dictionary that JSON can hold."""
@@ -103,7 +103,7 @@ class Part(Generic[S]):
     @classmethod
     def join(cls, parts: "Sequence[Part[S]]") -> Self:
         """Make one part of the rows that are still there, in order."""
-        keep = [part.live_rows() for part in parts]
+        keep = [part.live_rows() if part.live.size else None for part in parts]
         segment = type(parts[0].segment).join([part.segment for part in parts], keep)
         return cls.of(segment, join_tables([part.ids for part in parts], keep))
 

@@ -38,9 +38,12 @@ class HammingSegment:
         return cls(n_bits, frozen(np.array(codes.T, dtype=np.uint8, order="C")))
 
     @classmethod
-    def join(cls, segments: Sequence[Self], keep: Sequence[Bools]) -> Self:
-        """Make one segment of the rows to keep of several; rows are numbered anew, in order."""
-        planes = [segment.planes[:, kept] for segment, kept in zip(segments, keep, strict=True)]
+    def join(cls, segments: Sequence[Self], keep: Sequence[Bools | None]) -> Self:
+        """Make one segment of the rows to keep of several, None for all; numbers them anew."""
+        planes = [
+            segment.planes if kept is None else segment.planes[:, kept]
+            for segment, kept in zip(segments, keep, strict=True)
+        ]
         return cls(segments[0].n_bits, frozen(np.concatenate(planes, axis=1)))
 
     @property
