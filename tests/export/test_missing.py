@@ -1,0 +1,28 @@
+"""Without the package that an export needs, the error names the extra."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from acqh import CodeIndex
+from acqh._core.errors import MissingExtraError
+from acqh.export import export_faiss, export_milvus, export_parquet
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "export"),
+    [
+        ("pyarrow", "parquet", lambda index, path: export_parquet(index, path)),
+        ("faiss", "faiss", lambda index, path: export_faiss(index, path)),
+        ("pymilvus", "milvus", lambda index, path: export_milvus(index, f"{path}.db", "items")),
+    ],
+)
+def test_a_missing_package_is_an_error_that_names_the_extra(
+    package, extra, export, tmp_path, monkeypatch
+):
+    index = CodeIndex(np.eye(2)[np.newaxis]).add([[1]])
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=rf"pip install 'acqh\[{extra}\]'"):
+        export(index, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
