@@ -256,5 +256,7 @@ def as_parts(views: Any, labels: Any = None) -> Iterator[MultiViewData]:
             raise InvalidInputError(f"chunks must be MultiViewData, got {type(chunk).__name__}")
         is_empty = False
         yield chunk
+        # Not to be kept while the next one is read.
+        del chunk
     if is_empty:
         raise InvalidInputError("there is no data: the iterable of chunks is empty")

@@ -74,6 +74,8 @@ def collect(
         if statistics is None:
             statistics = known.sums_of_none()
         add_part(part, known, statistics)
+        # The next part may be as large as memory allows: this one must be gone when it is read.
+        del part
     if known is None or statistics is None or statistics.n_items == 0:
         raise LabelError("no item has a label, so there is nothing to learn from")
     return replace(known, statistics=statistics)

@@ -67,8 +67,11 @@ def make_parts(
     else:
         n_items = n_parts = 0
         for items in source:
-            make_part(folder, Place(n_parts, n_items, len(items)), plan, items, make)
-            n_items, n_parts = n_items + len(items), n_parts + 1
+            place = Place(n_parts, n_items, len(items))
+            make_part(folder, place, plan, items, make)
+            # Not to be kept while the next ones are read.
+            del items
+            n_items, n_parts = n_items + place.n_rows, n_parts + 1
             report(n_items)
     plan.finish(folder, n_items, n_parts)
 

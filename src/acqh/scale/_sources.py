@@ -131,3 +131,5 @@ def _checked(chunks: Iterable[Any]) -> Iterator[MultiViewData]:
         if not isinstance(chunk, MultiViewData):
             raise InvalidInputError(f"chunks must be MultiViewData, got {type(chunk).__name__}")
         yield chunk
+        # Not to be kept while the next one is read.
+        del chunk
