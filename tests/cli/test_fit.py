@@ -100,3 +100,57 @@ def test_codes_that_are_not_the_models_are_refused(place, tmp_path):
         result = call("index", place / "model", tmp_path / name, "--out", tmp_path / "index")
         assert isinstance(result.exception, acqh._core.errors.InvalidInputError)
         assert not (tmp_path / "index").exists()
+
+
+@pytest.fixture(scope="module")
+def shards(place, tmp_path_factory):
+    """Give the paths of two indexes of the items, and one of all."""
+    folder = tmp_path_factory.mktemp("indexes")
+    data, model = acqh.MultiViewData.from_files(place / "items.npz"), model_of(place)
+    paths = []
+    for name, rows in {"first": slice(0, 200), "second": slice(200, 300)}.items():
+        shard = data.subset(rows)
+        paths.append(folder / name)
+        acqh.CodeIndex(model.codebooks_).add(model.encode(shard), shard.ids).save(paths[-1])
+    whole = acqh.CodeIndex(model.codebooks_).add(model.encode(data), data.ids)
+    return paths, whole
+
+
+def bulk(place, *paths, out, **options):
+    given = {"model": place / "model", "queries": place / "items.npz", "view": "text", "out": out}
+    flags = [each for name, value in {**given, **options}.items() for each in (f"--{name}", value)]
+    return call("search", *paths, "-k", 4, *flags)
+
+
+def test_indexes_are_searched_for_all_queries_of_a_file(place, shards, tmp_path):
+    paths, whole = shards
+    data = acqh.MultiViewData.from_files(place / "items.npz")
+    found = whole.search(model_of(place).project(data.views["text"], view="text"), k=4)
+    for name in ("parts", "parts", "hits.csv", "hits.parquet"):
+        result = bulk(place, *paths, out=tmp_path / name, **{"chunk-size": 90})
+        assert result.exit_code == 0, result.output
+        assert "the best 4 of 300 queries each" in " ".join(result.output.split())
+    assert "answers to 300 queries in 4 parts" in call("verify", tmp_path / "parts").output
+    parts = acqh.load(tmp_path / "parts")
+    np.testing.assert_array_equal(parts.to_arrays().ids, found.ids)
+    lines = (tmp_path / "hits.csv").read_text().splitlines()
+    assert lines[0] == "query,rank,id,score"
+    rows = [line.split(",") for line in lines[1:]]
+    assert [row[:2] for row in rows[:5]] == [["0", str(r)] for r in (1, 2, 3, 4)] + [["1", "1"]]
+    assert [int(row[2]) for row in rows] == found.ids.ravel().tolist()
+    np.testing.assert_array_equal(np.float32([row[3] for row in rows]), found.scores.ravel())
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = parquet.read_table(tmp_path / "hits.parquet")
+    assert table.column("id").to_pylist() == found.ids.ravel().tolist()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hits.csv", "hits.parquet", "parts"]
+
+
+def test_a_search_for_queries_says_what_is_missing_or_wrong(place, shards, tmp_path):
+    paths, _ = shards
+    missing = call("search", paths[0], "--queries", place / "items.npz")
+    assert missing.exit_code == 2
+    assert bulk(place, paths[0], out=tmp_path / "a", text="dog").exit_code == 2
+    unknown = bulk(place, paths[0], out=tmp_path / "b", view="audio")
+    assert "no view 'audio'" in str(unknown.exception)
+    (tmp_path / "c.csv").write_text("mine")
+    assert "exists" in str(bulk(place, paths[0], out=tmp_path / "c.csv").exception)

@@ -1,7 +1,6 @@
 """``acqh fit`` and ``acqh encode``: from files of features to a model, and to codes."""
 
 import time
-from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +14,7 @@ from acqh.cli._output import JsonOption, print_json, refuse_existing
 DataArgument = Annotated[
     str,
     typer.Argument(
-        metavar="DATA", help="A file or folder of features (.npz, .npy, .mat, Parquet, Arrow, CSV)."
+        metavar="DATA", help="A file or folder of features (.npz, .npy, Zarr, .mat, Parquet, CSV)."
     ),
 ]
 
@@ -84,7 +83,7 @@ def encode(
     started = time.perf_counter()
     fitted = load_method(model)
     if out.suffix == ".npy":
-        facts = _encode_whole(fitted, _chunks(data, chunk_size, "items coded"), out, by_labels)
+        facts = _encode_whole(fitted, data, out, by_labels, chunk_size)
         what = f"{facts['n_codes']:,} different codes"
     else:
         with cluster(dask) as client, reporting() as show:
@@ -113,14 +112,24 @@ def encode(
     )
 
 
-def _encode_whole(model: Any, chunks: Iterator[Any], out: Path, by_labels: bool) -> dict[str, int]:
+def _encode_whole(
+    model: Any, data: str, out: Path, by_labels: bool, chunk_size: int
+) -> dict[str, int]:
     """Code all items into one file; return facts about the codes."""
     import numpy as np
 
+    from acqh.data import list_pieces, read_pieces
     from acqh.io import replace_file
     from acqh.scale import encode_chunk
 
-    codes = np.concatenate([encode_chunk(model, each, by_labels=by_labels) for each in chunks])
+    pieces = list_pieces(data, chunk_size=chunk_size)
+    codes = np.empty((pieces.n_items, model.bytes_per_item), dtype=np.uint8)
+    reader = read_pieces(pieces)
+    with reporting() as show:
+        for piece in pieces:
+            rows = slice(piece.start, piece.stop)
+            codes[rows] = encode_chunk(model, next(reader), by_labels=by_labels)
+            show(piece.stop, pieces.n_items, f"{piece.stop:,} items coded")
     content = BytesIO()
     np.save(content, codes, allow_pickle=False)
     replace_file(out, content.getvalue())
@@ -129,15 +138,3 @@ def _encode_whole(model: Any, chunks: Iterator[Any], out: Path, by_labels: bool)
         "bytes_per_item": int(codes.shape[1]),
         "n_codes": len(np.unique(codes, axis=0)),
     }
-
-
-def _chunks(path: str, chunk_size: int, what: str) -> Iterator[Any]:
-    """Read a file in parts, and show how far it is."""
-    from acqh.data import read_chunks
-
-    done = 0
-    with reporting() as show:
-        for part in read_chunks(path, chunk_size=chunk_size):
-            yield part
-            done += len(part)
-            show(done, None, f"{done:,} {what}")

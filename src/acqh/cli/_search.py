@@ -1,4 +1,4 @@
-"""``acqh search``: what a collection has for a text, a picture, or both."""
+"""``acqh search``: what a collection has for a query, or indexes for a file of queries."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from acqh.cli._bulk_search import search_all
+from acqh.cli._cluster import DaskOption
 from acqh.cli._collections import printable
 from acqh.cli._output import JsonOption, print_json, print_table
 
@@ -16,8 +18,9 @@ def search(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="COLLECTION...",
-            help="A folder that acqh build has made; or several made with --like, as one.",
+            metavar="COLLECTION|INDEX...",
+            help="A folder that acqh build has made, or several made with --like, as one; with "
+            "--queries what acqh index has made, or several of one model.",
         ),
     ],
     text: Annotated[str | None, typer.Option(help="Words to search for.")] = None,
@@ -30,11 +33,40 @@ def search(
     ] = None,
     text_weight: Annotated[float, typer.Option(min=0, help="How much the text counts.")] = 1.0,
     image_weight: Annotated[float, typer.Option(min=0, help="How much the picture counts.")] = 1.0,
+    queries: Annotated[
+        str | None, typer.Option(help="A file or folder of features to search indexes for.")
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="With --queries: the model that made the codes.")
+    ] = None,
+    view: Annotated[
+        str | None, typer.Option(help="With --queries: their view to search by.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --queries: a folder for parts, go on if begun; or a .csv or .parquet file."
+        ),
+    ] = None,
+    chunk_size: Annotated[
+        int, typer.Option(min=1, help="With --queries: how many in memory at a time.")
+    ] = 8_192,
+    dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Search a collection, or several as one; with text and picture, by both together."""
+    """Search a collection, or several as one; with text and picture, by both together.
+
+    With --queries, search indexes for all items of a file, and write what is found.
+    """
+    if queries is not None:
+        if text is not None or image is not None or item is not None or where:
+            raise typer.BadParameter("--queries goes without --text, --image, --item and --where")
+        if model is None or view is None or out is None:
+            raise typer.BadParameter("--queries needs --model, --view and --out")
+        search_all(paths, model, queries, out, view, k, chunk_size, dask, as_json)
+        return
     if text is None and image is None and item is None:
-        raise typer.BadParameter("give --text, --image or --item")
+        raise typer.BadParameter("give --text, --image or --item; or --queries")
     from acqh.collection import open_collections
 
     weights = {}

@@ -46,6 +46,11 @@ def _check_bundle(path: Path) -> tuple[Any, str]:
 
         parts = CodeParts(path)
         return report, f"codes of {len(parts):,} items in {parts.n_parts:,} parts."
+    if report.kind == "search-parts" and report.ok:
+        from acqh.scale import SearchParts
+
+        answers = SearchParts(path)
+        return report, f"answers to {len(answers):,} queries in {answers.n_parts:,} parts."
     title = f" '{report.name}'" if report.name else ""
     return report, (
         f"{report.kind}{title}, {report.n_members} members, {report.n_bytes:,} bytes, "
