@@ -6,6 +6,7 @@ from worker_pieces import Broken, Late
 
 import acqh
 from acqh._core.errors import (
+    ClusterError,
     CorruptBundleError,
     InvalidInputError,
     LabelError,
@@ -181,3 +182,10 @@ def write_parquet(path, part, labels):
     kind = pa.list_(pa.string()) if has_names else pa.list_(pa.uint8(), len(labels[0]))
     columns["labels"] = pa.array(labels, type=kind)
     parquet.write_table(pa.table(columns), path, compression="none")
+
+
+def test_a_piece_that_kills_every_worker_is_named(client, items_file, kill_reader, monkeypatch):
+    monkeypatch.setattr(client.cluster.scheduler, "allowed_failures", 0)
+    pieces, killed = kill_reader(list_pieces(items_file, chunk_size=100), 1)
+    with killed, pytest.raises(ClusterError, match=r"had Deadly\(.*died, one after the other"):
+        fit(new_model(), pieces, client=client)

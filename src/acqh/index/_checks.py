@@ -1,12 +1,12 @@
 """Checks of what callers hand to an index."""
 
-import os
 from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, check_positive_int, first_bad_row
 from acqh._core.errors import InvalidInputError
+from acqh._core.threads import default_threads
 
 MAX_CODEBOOKS = 16
 MAX_CODEBOOK_SIZE = 256
@@ -101,5 +101,4 @@ def as_thread_count(n_threads: int | None, n_queries: int) -> int:
     """
     if n_threads is not None:
         return max(1, min(check_positive_int(n_threads, "n_threads"), n_queries))
-    n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(n_cores or 1, n_queries // _QUERIES_A_THREAD))
+    return max(1, min(default_threads(), n_queries // _QUERIES_A_THREAD))

@@ -1,6 +1,5 @@
 """Code search: which word of each codebook stands best for each item."""
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from numpy.typing import DTypeLike
 
 from acqh._core.arrays import Floats, Ints
 from acqh._core.errors import InvalidInputError
+from acqh._core.threads import default_threads
 from acqh.quantize import _kernels
 from acqh.quantize._codebooks import decode, quantization_errors
 
@@ -170,8 +170,7 @@ def _exact_costs(targets: Floats, codebooks: Floats, metric: Floats | None, code
 def _run_blocks(search_block: Callable[[slice], None], n_rows: int, n_threads: int | None) -> None:
     blocks = [slice(i, i + _BLOCK_ROWS) for i in range(0, n_rows, _BLOCK_ROWS)]
     if n_threads is None:
-        has_affinity = hasattr(os, "sched_getaffinity")
-        n_threads = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+        n_threads = default_threads()
     if n_threads == 1 or len(blocks) <= 1:
         for block in blocks:
             search_block(block)

@@ -9,6 +9,7 @@ import numpy as np
 
 from acqh._core.arrays import Array
 from acqh._core.errors import ClusterError, CorruptBundleError, InvalidInputError
+from acqh._core.threads import limit_threads
 from acqh.data import MultiViewData, Piece, read_pieces
 from acqh.scale._dask import Chunk, Progress, call, carry, compute, read_items
 from acqh.scale._part_folder import PartT, Place, Plan, places, read_part, write_part
@@ -140,7 +141,9 @@ def _make_seen_part(
     make: Callable[[MultiViewData], PartT],
 ) -> None:
     check_seen(folder)
-    make_part(folder, place, plan, items, make)
+    # A worker runs a task on each of its threads.
+    with limit_threads(1):
+        make_part(folder, place, plan, items, make)
 
 
 def check_seen(folder: Path) -> None:

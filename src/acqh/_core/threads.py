@@ -1,0 +1,32 @@
+"""How many threads share some work where the caller does not say."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_limit: ContextVar[int | None] = ContextVar("thread_limit", default=None)
+
+
+def default_threads() -> int:
+    """Return as many threads as this process has cores, or fewer within `limit_threads`.
+
+    Examples
+    --------
+    >>> with limit_threads(1):
+    ...     default_threads()
+    1
+    """
+    has_affinity = hasattr(os, "sched_getaffinity")
+    n_cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    return min(n_cores, _limit.get() or n_cores)
+
+
+@contextmanager
+def limit_threads(n_threads: int) -> Iterator[None]:
+    """Have work that is begun in this block use at most so many threads, if it is not told more."""
+    token = _limit.set(n_threads)
+    try:
+        yield
+    finally:
+        _limit.reset(token)
