@@ -110,6 +110,29 @@ def test_views_of_different_lengths_are_refused(client, items):
         fit(new_model(), DaskViews(views), client=client)
 
 
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (lambda rows: rows, "must be a Dask array, not ndarray"),
+        (lambda rows: da.from_array(rows)[da.from_array(rows)[:, 0] > 0], "compute_chunk_sizes"),
+    ],
+)
+def test_arrays_that_cannot_be_cut_are_named(client, items, array, message):
+    views = {"image": array(items.views["image"])}
+    with pytest.raises(InvalidInputError, match=f"view 'image'.*{message}"):
+        fit(new_model(), DaskViews(views), client=client)
+
+
+def test_views_in_files_cut_otherwise_are_paired(client, items, tmp_path):
+    arrays = {**items.views, "labels": items.labels}
+    for size, (name, array) in zip((80, 200, 230), arrays.items(), strict=True):
+        (tmp_path / "items" / name).mkdir(parents=True)
+        for number, start in enumerate(range(0, 230, size)):
+            np.save(tmp_path / "items" / name / f"{number}.npy", array[start : start + size])
+    model = fit(new_model(), tmp_path / "items", chunk_size=90, client=client)
+    assert_same_sums(model.stats_, new_model().fit(items).stats_)
+
+
 def test_a_bag_may_have_empty_partitions_and_several_elements(client, items):
     from dask import bag
 

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from worker_pieces import address
 
 import acqh
 from acqh._core.errors import InvalidInputError, ViewError
 from acqh.data import list_pieces
 from acqh.scale import DaskViews, build_shards, encode_parts, search_parts
+from acqh.scale._dask import call, compute, list_workers, near
 
 da = pytest.importorskip("dask.array")
 
@@ -98,3 +100,11 @@ def test_an_index_in_memory_does_not_travel(client, items_file, coarse, shards, 
 def test_queries_without_the_view_are_named(client, items_file, coarse, shards, tmp_path):
     with pytest.raises(ViewError, match="no view 'sound'"):
         search_parts(coarse, shards, items_file, tmp_path / "out", view="sound", client=client)
+
+
+def test_a_task_is_done_where_its_shard_is(client):
+    workers = list_workers(client)
+    for worker in [*workers, *workers]:
+        with near(worker):
+            task = call(address)()
+        assert compute(client, [task], ["a task"], result=task) == worker
