@@ -144,7 +144,17 @@ def test_starts_that_fall_are_refused(stored):
             wrong = arrays[name].copy()
             wrong[-2] = 2**31
             with pytest.raises(CorruptBundleError, match="must rise"):
-                CodeSegment.from_arrays({**arrays, name: wrong}, info)
+                CodeSegment.from_arrays({**arrays, name: wrong}, info).verify()
+
+
+def test_ends_of_lists_outside_their_array_are_refused_at_once(stored):
+    arrays, info = stored
+    for place in (0, -1):
+        wrong = arrays["gap_starts"].copy()
+        wrong[place : place + 1 or None] += 1
+        if len(wrong):
+            with pytest.raises(CorruptBundleError, match="'gap_starts' contradicts"):
+                CodeSegment.from_arrays({**arrays, "gap_starts": wrong}, info)
 
 
 def test_verify_finds_every_changed_byte_of_codes_and_rows(stored):

@@ -246,8 +246,8 @@ class CodeSegment:
     def from_arrays(cls, arrays: Mapping[str, Array], info: Mapping[str, Any]) -> Self:
         """Take back what `to_arrays` gave; arrays may be memory-mapped and are not copied.
 
-        Checks types, shapes and where runs and lists begin, so that no search can read outside an
-        array, but reads neither codes nor rows: that is what `verify` is for.
+        Checks types, shapes and where runs begin, so that no search can read outside an array, but
+        reads neither codes nor rows: that is what `verify` is for.
 
         Raises
         ------
@@ -274,7 +274,9 @@ class CodeSegment:
         if self.is_grouped:
             require(self.rows.shape == (0,), "rows")
             require(self.gaps.ndim == 1 and len(self.gaps) >= self.n_rows, "gaps")
-            check_rising(self.gap_starts, "gap_starts", n_entries, len(self.gaps))
+            require(self.gap_starts.shape == (n_entries + 1,), "gap_starts")
+            ends = self.gap_starts[[0, -1]].tolist()
+            require(ends == [0, len(self.gaps)], "gap_starts")
         else:
             require(self.rows.shape == (n_entries,) and n_entries == self.n_rows, "rows")
             require(self.gap_starts.shape == self.gaps.shape == (0,), "gaps")
@@ -287,6 +289,8 @@ class CodeSegment:
         CorruptBundleError
             A word is outside its codebook, codes are not sorted, or rows are not each there once.
         """
+        if self.is_grouped:
+            check_rising(self.gap_starts, "gap_starts", len(self.tails), len(self.gaps))
         found = np.zeros(self.n_rows, dtype=bool)
         last = np.empty((0, self.n_codebooks + 1), dtype=np.int64)
         for codes, rows in self._items():

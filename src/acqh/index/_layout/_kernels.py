@@ -316,7 +316,7 @@ def read_lists(gap_starts: Array, gaps: Array, state: Array, rows: Array, codes:
     Parameters
     ----------
     gap_starts : (n_codes + 1,) uint32
-        Where each list starts in `gaps`; rising, and ending with the size of `gaps`.
+        Where each list starts in `gaps`, and the end of the last.
     gaps : (n_bytes,) uint8
     state : (3,) int64
         The code, the place in `gaps` and the least row that may follow; zeros at first, moved on.
@@ -331,7 +331,7 @@ def read_lists(gap_starts: Array, gaps: Array, state: Array, rows: Array, codes:
     code, place, next_row = state[0], state[1], np.uint64(state[2])
     gap, shift, n_read = np.uint64(0), np.uint64(0), 0
     while code < gap_starts.shape[0] - 1 and n_read < rows.shape[0]:
-        if place >= np.int64(gap_starts[code + 1]):
+        if place >= min(np.int64(gap_starts[code + 1]), gaps.shape[0]):
             code += 1
             gap, shift, next_row = np.uint64(0), np.uint64(0), np.uint64(0)
             continue

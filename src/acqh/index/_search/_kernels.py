@@ -4,9 +4,9 @@ An item's score adds its table entries over the codebooks from first to last, in
 may reorder that sum (no ``fastmath``), so every path gives the same bits, on one thread or many,
 and so do the NumPy twins in ``_twins``.
 
-Stored arrays are read without trusting their values: tables have a place for every byte, run and
-list bounds are checked when a segment is made, row numbers before they are used. So a damaged file
-may give wrong answers, never a read outside an array.
+Stored arrays are read without trusting their values: tables have a place for every byte, bounds of
+runs are checked when a segment is made, those of lists and row numbers before they are used. So a
+damaged file may give wrong answers, never a read outside an array.
 
 What belongs together travels in named tuples, but arrays are taken out of them before the loops
 over runs and items: numba counts references each time, which costs more than the work. Helpers
@@ -226,7 +226,9 @@ def _visit_rows(query: Query, entry: Any, score: Any, count: Any, worst: Any) ->
     starts, gaps = query.runs.gap_starts, query.runs.gaps
     allowed, keys = query.allowed, query.keys
     row, gap, shift, kept = np.uint64(0), np.uint64(0), np.uint64(0), 0
-    for place in range(np.uint64(starts[entry]), np.uint64(starts[entry + _ONE])):
+    # Where lists start is not checked when a file is opened: there may be hundreds of millions.
+    stop = min(np.uint64(starts[entry + _ONE]), np.uint64(gaps.shape[0]))
+    for place in range(min(np.uint64(starts[entry]), stop), stop):
         byte = np.uint64(gaps[place])
         gap |= (byte & np.uint64(127)) << shift
         shift = (shift + np.uint64(7)) & np.uint64(31)
