@@ -88,7 +88,12 @@ class BaseIndex(ABC, Generic[S]):
     @property
     def codes(self) -> Array:
         """The codes, in order of insertion: (n_items, bytes an item) uint8."""
-        codes = [part.segment.codes()[part.live_rows()] for part in self._snapshot.parts]
+        codes = [
+            part.segment.codes()[part.live_rows() if part.live.size else slice(None)]
+            for part in self._snapshot.parts
+        ]
+        if len(codes) == 1:
+            return codes[0]
         return np.concatenate(codes) if codes else self._no_codes()
 
     @property

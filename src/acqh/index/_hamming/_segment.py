@@ -58,7 +58,7 @@ class HammingSegment:
 
     def codes(self) -> Array:
         """Return the code of every row, (n_rows, n_bytes) uint8."""
-        return np.ascontiguousarray(self.planes.T)
+        return np.array(self.planes.T, order="C")
 
     def code_of(self, row: int) -> Array:
         """Return the code of one row, (n_bytes,) uint8."""
