@@ -209,6 +209,6 @@ def write_parquet(path, part, labels):
 
 def test_a_piece_that_kills_every_worker_is_named(client, items_file, kill_reader, monkeypatch):
     monkeypatch.setattr(client.cluster.scheduler, "allowed_failures", 0)
-    pieces, killed = kill_reader(list_pieces(items_file, chunk_size=100), 1)
+    pieces, killed = kill_reader(list_pieces(items_file, chunk_size=230), 0)
     with killed, pytest.raises(ClusterError, match=r"had Deadly\(.*died, one after the other"):
         fit(new_model(), pieces, client=client)
