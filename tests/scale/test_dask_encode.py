@@ -107,7 +107,7 @@ def test_a_folder_that_workers_do_not_see_is_named(client, items_file, model, tm
 
 
 def test_only_small_things_travel(client, tmp_path, monkeypatch):
-    items = acqh.make_multiview(20_000, random_state=0)
+    items = acqh.make_multiview(4000, {"image": 400, "text": 300}, random_state=0)
     acqh.data.save_npz(items, tmp_path / "items.npz", compress=False)
     n_bytes = (tmp_path / "items.npz").stat().st_size
     sent = []
@@ -118,9 +118,7 @@ def test_only_small_things_travel(client, tmp_path, monkeypatch):
 
     original = client.compute
     monkeypatch.setattr(client, "compute", compute)
-    model = fit(
-        acqh.ACQH(8, random_state=0), tmp_path / "items.npz", chunk_size=1000, client=client
-    )
-    encode_parts(model, tmp_path / "items.npz", tmp_path / "codes", chunk_size=1000, client=client)
+    model = fit(acqh.ACQH(8, random_state=0), tmp_path / "items.npz", chunk_size=200, client=client)
+    encode_parts(model, tmp_path / "items.npz", tmp_path / "codes", chunk_size=200, client=client)
     assert len(sent) == 3
-    assert max(sent) < 100_000 < n_bytes / 30
+    assert max(sent) < 200_000 < n_bytes / 50

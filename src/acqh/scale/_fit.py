@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from acqh._core.arrays import check_positive_int
 from acqh._core.errors import InvalidInputError, LabelError
@@ -110,9 +110,9 @@ def _collect(
 ) -> MappedStatistics:
     """Sum over all chunks on the workers."""
     names = [chunk.name for chunk in chunks]
-    known = _describe_first(client, chunks, feature_maps)
+    described = _describe_first(client, chunks, feature_maps)
     # Sent again where a worker is lost: a feature map fitted again could come out another.
-    carried = carry(known)
+    carried = carry(described)
     sums = [call(_sum)(carried, chunk.items) for chunk in chunks]
     total = compute(
         client,
@@ -123,30 +123,44 @@ def _collect(
     )
     if total is None or total.n_items == 0:
         raise LabelError("no item has a label, so there is nothing to learn from")
-    return replace(known, statistics=total)
+    return replace(described.known, statistics=total)
 
 
-def _describe_first(client: Any, chunks: Sequence[Chunk], feature_maps: Any) -> MappedStatistics:
+class _Description(NamedTuple):
+    """What all chunks must be like, and the widths of their mapped views.
+
+    The statistics of `known` are of no views: zeros for all products of features would be large.
+    """
+
+    known: MappedStatistics
+    widths: dict[str, int]
+
+
+def _describe_first(client: Any, chunks: Sequence[Chunk], feature_maps: Any) -> _Description:
     """Fit the feature maps on the first chunk that has items."""
     for chunk in chunks:
         task = call(_describe)(chunk.items, carry(feature_maps))
-        known: MappedStatistics | None = compute(client, [task], [chunk.name], result=task)
-        if known is not None:
-            return known
+        found: _Description | None = compute(client, [task], [chunk.name], result=task)
+        if found is not None:
+            return found
     raise LabelError("there are no items to learn from")
 
 
-def _describe(items: Any, feature_maps: Any) -> MappedStatistics | None:
-    part = read_items(items)
-    return None if part is None else describe(part, feature_maps)
-
-
-def _sum(known: MappedStatistics, items: Any) -> Statistics | None:
+def _describe(items: Any, feature_maps: Any) -> _Description | None:
     part = read_items(items)
     if part is None:
         return None
-    sums = known.sums_of_none()
-    add_part(part, known, sums)
+    known = describe(part, feature_maps)
+    widths = {view: sums.n_features for view, sums in known.statistics.views.items()}
+    return _Description(replace(known, statistics=Statistics({}, len(known.label_names))), widths)
+
+
+def _sum(described: _Description, items: Any) -> Statistics | None:
+    part = read_items(items)
+    if part is None:
+        return None
+    sums = Statistics(described.widths, len(described.known.label_names))
+    add_part(part, described.known, sums)
     return sums
 
 
