@@ -3,6 +3,7 @@
 import os
 import pickle
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -244,6 +245,32 @@ def test_a_pickled_piece_is_small_and_does_not_grow_with_the_rows(tmp_path, writ
     n_names = len(piece.read().label_names)
     assert max(sizes) < 3000 + 10 * n_names
     assert sizes[1] - sizes[0] < 20 + 10 * n_names
+
+
+@every_kind
+def test_pieces_read_ahead_are_the_same(tmp_path: Path, write: Write) -> None:
+    pieces = listed(write(make(11), tmp_path), 3)
+    both = zip(read_pieces(pieces), read_pieces(pieces, ahead=True), strict=True)
+    for plain, ahead in both:
+        assert_same(plain, ahead)
+
+
+def test_an_error_ahead_comes_when_its_piece_does(tmp_path: Path) -> None:
+    folder = write_parquets(make(20), tmp_path)
+    pieces = list_pieces(folder, chunk_size=5)
+    (folder / "02.parquet").write_bytes(b"gone")
+    reader = read_pieces(pieces, ahead=True)
+    assert [next(reader).ids[0] for _ in range(2)] == ["id 0", "id 5"]
+    with pytest.raises(ValueError, match=r"02\.parquet"):
+        next(reader)
+
+
+def test_reading_ahead_can_be_given_up(tmp_path: Path) -> None:
+    n_threads = threading.active_count()
+    reader = read_pieces(list_pieces(write_npy(make(20), tmp_path), chunk_size=2), ahead=True)
+    next(reader)
+    reader.close()
+    assert threading.active_count() == n_threads
 
 
 def test_pieces_are_a_sequence(tmp_path: Path) -> None:

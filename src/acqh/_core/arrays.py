@@ -76,7 +76,12 @@ def first_bad_row(matrix: Matrix) -> int | None:
             None if bad.size == 0 else int(np.searchsorted(matrix.indptr, bad[0], side="right") - 1)
         )
     for start in range(0, matrix.shape[0], _NAN_CHECK_ROWS):
-        finite = np.isfinite(matrix[start : start + _NAN_CHECK_ROWS]).all(axis=1)
+        block = matrix[start : start + _NAN_CHECK_ROWS]
+        # Quicker than to look at each: a sum is finite only if all are. It may overflow, too.
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(block.sum()):
+                continue
+        finite = np.isfinite(block).all(axis=1)
         if not finite.all():
             return start + int(np.argmin(finite))
     return None

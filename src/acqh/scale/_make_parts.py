@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +91,12 @@ def _make_of_pieces(
     done = n_items - sum(len(piece) for piece, _ in missing)
     if done:
         report(done)
-    reader = read_pieces(piece for piece, _ in missing)
-    for _, place in missing:
-        # The items have no name here: the next ones are read when these are gone.
-        write_part(folder, place, plan, make(next(reader)))
-        done += place.n_rows
-        report(done)
+    with closing(read_pieces((piece for piece, _ in missing), ahead=True)) as reader:
+        for _, place in missing:
+            # The items have no name here: others can be read when these are gone.
+            write_part(folder, place, plan, make(next(reader)))
+            done += place.n_rows
+            report(done)
     return n_items, len(every)
 
 

@@ -45,7 +45,7 @@ class CutSource:
     def read(self) -> Iterator[MultiViewData]:
         """Yield the items of each chunk."""
         if isinstance(self.chunks, Sequence):
-            return read_pieces(self.chunks)
+            return read_pieces(self.chunks, ahead=True)
         return iter(self.chunks)
 
 

@@ -223,7 +223,8 @@ class TableCursor:
     def read(self, start: int, stop: int) -> Any:
         """Return some rows as a table."""
         if start != self._position:
-            self._batches = _batches(self._files, self._columns, stop - start, start)
+            size = min(stop - start, CHUNK_SIZE)
+            self._batches = _batches(self._files, self._columns, size, start)
             self._pending = []
         n_pending = sum(batch.num_rows for batch in self._pending)
         while n_pending < stop - start:

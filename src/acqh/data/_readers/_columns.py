@@ -41,7 +41,7 @@ def view_matrix(column: Any, width: int, where: str, first_row: int) -> tuple[Ar
 
     Parameters
     ----------
-    column : pyarrow.Array of lists
+    column : pyarrow.ChunkedArray of lists
     width : int
         Numbers in each list.
     where : str
@@ -60,6 +60,20 @@ def view_matrix(column: Any, width: int, where: str, first_row: int) -> tuple[Ar
     ViewError
         A list of another length, or with a null inside; the row is named.
     """
+    if column.num_chunks == 1:
+        return _chunk_matrix(column.chunk(0), width, where, first_row)
+    # Chunk by chunk into its place: joined by Arrow first, they would be there three times.
+    dtype = column.type.value_type.to_pandas_dtype()
+    matrix, present = np.empty((len(column), width), dtype), np.empty(len(column), dtype=bool)
+    start = 0
+    for chunk in column.chunks:
+        rows = slice(start, start + len(chunk))
+        matrix[rows], present[rows] = _chunk_matrix(chunk, width, where, first_row + start)
+        start = rows.stop
+    return matrix, present
+
+
+def _chunk_matrix(column: Any, width: int, where: str, first_row: int) -> tuple[Array, Bools]:
     present = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
     rows = first_row + np.flatnonzero(present)
     lengths = list_lengths(column)

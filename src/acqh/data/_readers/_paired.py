@@ -86,7 +86,7 @@ class _TableColumn:
 
     def reader(self) -> Callable[[int, int], Any]:
         cursor = TableCursor(self.parts, [self.name])
-        return lambda start, stop: cursor.read(start, stop).column(0).combine_chunks()
+        return lambda start, stop: cursor.read(start, stop).column(0)
 
 
 _Rows = _Arrays | _TableColumn
@@ -137,8 +137,9 @@ class PairedRows:
     def _labels(self, values: Any, start: int) -> Any:
         if isinstance(values, np.ndarray):
             return self.classes.named(values)
-        read = _columns.label_matrix if _columns.is_multi_hot(values.type) else _columns.label_sets
-        return read(values, _where(self.labels), start)
+        if _columns.is_multi_hot(values.type):
+            return _columns.label_matrix(values, _where(self.labels), start)
+        return _columns.label_sets(values.combine_chunks(), _where(self.labels), start)
 
     def _ids(self, found: list[Any], start: int, stop: int) -> Array:
         if not found:
@@ -146,7 +147,7 @@ class PairedRows:
         columns = [
             values
             if isinstance(values, np.ndarray)
-            else _columns.id_values(values, _where(rows), start)
+            else _columns.id_values(values.combine_chunks(), _where(rows), start)
             for rows, values in zip(self.ids, found, strict=True)
         ]
         for rows, column in zip(self.ids[1:], columns[1:], strict=True):

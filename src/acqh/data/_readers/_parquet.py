@@ -107,9 +107,13 @@ def _build(
     table: Any, plan: _Plan, start: int, path: Path, *, official: bool = False
 ) -> MultiViewData:
     """Make data of some rows of the whole; `start` is the number of the first."""
+    n_rows = table.num_rows
+    columns = dict(zip(table.column_names, table.columns, strict=True))
+    # A column goes when it has been turned into an array, not when all have.
+    del table
 
     def column(name: str) -> Any:
-        return table.column(name).combine_chunks()
+        return columns.pop(name).combine_chunks()
 
     def where(name: str) -> str:
         return f"column {name!r} of {path.name}"
@@ -117,13 +121,14 @@ def _build(
     views, present = {}, {}
     for view, name in plan.views.items():
         views[view], present[view] = _columns.view_matrix(
-            column(name), plan.widths[view], where(name), start
+            columns.pop(name), plan.widths[view], where(name), start
         )
     labels = None
-    if plan.labels is not None and (plan.multi_hot or plan.names):
-        read = _columns.label_matrix if plan.multi_hot else _columns.label_sets
-        labels = read(column(plan.labels), where(plan.labels), start)
-    ids = np.arange(start, start + table.num_rows)
+    if plan.labels is not None and plan.multi_hot:
+        labels = _columns.label_matrix(columns.pop(plan.labels), where(plan.labels), start)
+    elif plan.labels is not None and plan.names:
+        labels = _columns.label_sets(column(plan.labels), where(plan.labels), start)
+    ids = np.arange(start, start + n_rows)
     if plan.ids is not None:
         ids = _columns.id_values(column(plan.ids), where(plan.ids), start)
     items = {name: _columns.item_values(column(name)) for name in plan.items}

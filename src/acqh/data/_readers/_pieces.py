@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -173,7 +174,9 @@ class Pieces(Sequence[Piece]):
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
-def read_pieces(pieces: Iterable[Piece]) -> Iterator[MultiViewData]:
+def read_pieces(
+    pieces: Iterable[Piece], *, ahead: bool = False
+) -> Generator[MultiViewData, None, None]:
     """Read pieces, one after the other.
 
     The same rows as each piece's ``read`` gives. Pieces of one listing that follow one another are
@@ -182,6 +185,8 @@ def read_pieces(pieces: Iterable[Piece]) -> Iterator[MultiViewData]:
     Parameters
     ----------
     pieces : iterable of Piece
+    ahead : bool, default False
+        Have a thread read the next piece while this one is used: quicker, and two are in memory.
 
     Yields
     ------
@@ -202,6 +207,11 @@ def read_pieces(pieces: Iterable[Piece]) -> Iterator[MultiViewData]:
     ...     [rows.ids.tolist() for rows in read_pieces(pieces[1:])]
     [[2, 3], [4]]
     """
+    rows = _read_in_order(pieces)
+    return _read_ahead(rows) if ahead else rows
+
+
+def _read_in_order(pieces: Iterable[Piece]) -> Generator[MultiViewData, None, None]:
     with ExitStack() as opened:
         source: RowSource | None = None
         for piece in pieces:
@@ -210,6 +220,16 @@ def read_pieces(pieces: Iterable[Piece]) -> Iterator[MultiViewData]:
                 source = piece.source
                 read = opened.enter_context(source.open())
             yield _read_checked(read, piece)
+
+
+def _read_ahead(chunks: Iterator[MultiViewData]) -> Generator[MultiViewData, None, None]:
+    with ThreadPoolExecutor(1, "acqh-read") as thread:
+        coming = thread.submit(next, chunks, None)
+        while (chunk := coming.result()) is not None:
+            coming = thread.submit(next, chunks, None)
+            yield chunk
+            # Not to be kept while the one after the next is read.
+            del chunk
 
 
 def _read_checked(read: ReadRows, piece: Piece) -> MultiViewData:
