@@ -1,5 +1,6 @@
 import os
 import signal
+import subprocess
 import sys
 import threading
 from contextlib import contextmanager
@@ -11,6 +12,38 @@ import acqh
 
 # Workers get this process's path, and so find what they are given to read.
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+_DYING = """
+import os, signal, sys
+from acqh.io import _files
+from acqh.methods import load_method
+from acqh.scale import encode_parts, search_parts
+
+rename, renamed = _files.rename, []
+def counted(source, target):
+    renamed.append(target)
+    if len(renamed) == int(sys.argv[1]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    rename(source, target)
+_files.rename = counted
+"""
+
+
+@pytest.fixture
+def run_killed():
+    """Run a step in a process that dies by SIGKILL at the n-th time that a file gets its name.
+
+    These are the manifest of the folder, then of each part its arrays and its manifest, which makes
+    it be there. The step finds its arguments in ``sys.argv[2:]``.
+    """
+
+    def run(step, n_renamed, *arguments):
+        command = [sys.executable, "-c", _DYING + step, str(n_renamed), *map(str, arguments)]
+        killed = subprocess.run(command, capture_output=True, check=False)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+
+    return run
 
 
 @pytest.fixture(scope="session")

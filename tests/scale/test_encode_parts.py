@@ -2,9 +2,6 @@
 
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import tracemalloc
 
 import numpy as np
@@ -21,22 +18,8 @@ from acqh.data import list_pieces
 from acqh.methods import fingerprint, load_method
 from acqh.scale import CodeParts, build_index, encode_parts
 
-# Codes in parts of 40 and dies by SIGKILL at the n-th time that a file gets its final name: the
-# manifest of the folder, then of each part its codes and its manifest, which makes it be there.
-_KILLED_RUN = """
-import os, signal, sys
-from acqh.io import _files
-from acqh.methods import load_method
-from acqh.scale import encode_parts
-
-model, data, out, n = *sys.argv[1:4], int(sys.argv[4])
-rename, renamed = _files.rename, []
-def counted(source, target):
-    renamed.append(target)
-    if len(renamed) == n:
-        os.kill(os.getpid(), signal.SIGKILL)
-    rename(source, target)
-_files.rename = counted
+_CODE = """
+model, data, out = sys.argv[2:]
 encode_parts(load_method(model), data, out, chunk_size=40)
 """
 
@@ -113,15 +96,13 @@ def test_ids_are_kept(model, items, tmp_path, ids):
 
 
 @pytest.mark.parametrize("n_renamed", [5, 6])
-def test_a_killed_run_goes_on_where_it_stopped(model, items, counted, tmp_path, n_renamed):
+def test_a_killed_run_goes_on_where_it_stopped(
+    model, items, counted, tmp_path, n_renamed, run_killed
+):
     model.save(tmp_path / "model")
     np.savez(tmp_path / "items.npz", **items.views)
     out = tmp_path / "codes"
-    arguments = [tmp_path / "model", tmp_path / "items.npz", out, n_renamed]
-    killed = subprocess.run(
-        [sys.executable, "-c", _KILLED_RUN, *map(str, arguments)], capture_output=True, check=False
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    run_killed(_CODE, n_renamed, tmp_path / "model", tmp_path / "items.npz", out)
     with pytest.raises(InvalidInputError, match="has not finished"):
         CodeParts(out)
     n_done = n_renamed // 2 - 1
@@ -133,17 +114,13 @@ def test_a_killed_run_goes_on_where_it_stopped(model, items, counted, tmp_path, 
     np.testing.assert_array_equal(codes_of(parts), model.encode(items))
 
 
-def test_a_killed_run_does_not_read_again_what_it_has_coded(model, items, tmp_path):
+def test_a_killed_run_does_not_read_again_what_it_has_coded(model, items, tmp_path, run_killed):
     model.save(tmp_path / "model")
     source, out = tmp_path / "items", tmp_path / "codes"
     source.mkdir()
     for name, view in items.views.items():
         np.save(source / f"{name}.npy", view)
-    arguments = [tmp_path / "model", source, out, 6]
-    killed = subprocess.run(
-        [sys.executable, "-c", _KILLED_RUN, *map(str, arguments)], capture_output=True, check=False
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    run_killed(_CODE, 6, tmp_path / "model", source, out)
     assert len(list(out.glob("part-*/manifest.json"))) == 2
     # Whoever reads the rows of the two parts again now finds that they are no numbers.
     for file in source.iterdir():

@@ -1,9 +1,6 @@
 """Answers in parts are those of one search, whatever the parts and whatever stops it."""
 
 import shutil
-import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -15,21 +12,8 @@ from acqh._core.errors import CorruptBundleError, InvalidInputError, ViewError
 from acqh.data import MultiViewData, list_pieces
 from acqh.scale import SearchParts, ShardedIndex, search_chunk, search_parts
 
-# Answers in parts of 40 and dies by SIGKILL at the n-th time that a file gets its final name.
-_KILLED_RUN = """
-import os, signal, sys
-from acqh.io import _files
-from acqh.methods import load_method
-from acqh.scale import search_parts
-
-model, index, data, out, n = *sys.argv[1:5], int(sys.argv[5])
-rename, renamed = _files.rename, []
-def counted(source, target):
-    renamed.append(target)
-    if len(renamed) == n:
-        os.kill(os.getpid(), signal.SIGKILL)
-    rename(source, target)
-_files.rename = counted
+_SEARCH = """
+model, index, data, out = sys.argv[2:]
 search_parts(load_method(model), index, data, out, view="text", k=4, chunk_size=40)
 """
 
@@ -110,15 +94,13 @@ def test_ids_may_be_texts_and_fewer_than_asked_for(model, items, tmp_path):
     assert parts.to_arrays().counts.tolist() == [3, 3, 3]
 
 
-def test_a_killed_search_goes_on_where_it_stopped(model, index, items, items_file, tmp_path):
+def test_a_killed_search_goes_on_where_it_stopped(
+    model, index, items, items_file, tmp_path, run_killed
+):
     model.save(tmp_path / "model")
     index.save(tmp_path / "index")
     out = tmp_path / "answers"
-    arguments = [tmp_path / "model", tmp_path / "index", items_file, out, 7]
-    killed = subprocess.run(
-        [sys.executable, "-c", _KILLED_RUN, *map(str, arguments)], capture_output=True, check=False
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    run_killed(_SEARCH, 7, tmp_path / "model", tmp_path / "index", items_file, out)
     with pytest.raises(InvalidInputError, match="has not finished"):
         SearchParts(out)
     told = []
