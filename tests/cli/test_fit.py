@@ -129,7 +129,7 @@ def test_indexes_are_searched_for_all_queries_of_a_file(place, shards, tmp_path)
     for name in ("parts", "parts", "hits.csv", "hits.parquet"):
         result = bulk(place, *paths, out=tmp_path / name, **{"chunk-size": 90})
         assert result.exit_code == 0, result.output
-        assert "the best 4 of 300 queries each" in " ".join(result.output.split())
+        assert "the best 4 for each of 300 queries" in " ".join(result.output.split())
     assert "answers to 300 queries in 4 parts" in call("verify", tmp_path / "parts").output
     parts = acqh.load(tmp_path / "parts")
     np.testing.assert_array_equal(parts.to_arrays().ids, found.ids)
@@ -151,6 +151,7 @@ def test_a_search_for_queries_says_what_is_missing_or_wrong(place, shards, tmp_p
     assert missing.exit_code == 2
     assert bulk(place, paths[0], out=tmp_path / "a", text="dog").exit_code == 2
     unknown = bulk(place, paths[0], out=tmp_path / "b", view="audio")
-    assert "no view 'audio'" in str(unknown.exception)
+    assert "views image, text, not 'audio'" in str(unknown.exception)
+    assert not (tmp_path / "b").exists()
     (tmp_path / "c.csv").write_text("mine")
     assert "exists" in str(bulk(place, paths[0], out=tmp_path / "c.csv").exception)

@@ -58,7 +58,7 @@ def search_all(
     if as_json:
         print_json(facts)
         return
-    print(f"{out}: the best {k} of {facts['n_queries']:,} queries each; {facts['seconds']:.1f} s.")
+    print(f"{out}: the best {k} for each of {len(parts):,} queries; {facts['seconds']:.1f} s.")
 
 
 def _write_csv(parts: Any, path: Path) -> None:

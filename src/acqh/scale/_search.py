@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import check_positive_int
-from acqh._core.errors import InvalidInputError
+from acqh._core.errors import InvalidInputError, ViewError
 from acqh._load import load
 from acqh.data import MultiViewData
 from acqh.index import CodeIndex
@@ -104,6 +104,10 @@ def search_parts(
     check_positive_int(k, "k")
     opened = open_index(index)
     check_codebooks(model, opened)
+    if view not in model.n_features_in_:
+        raise ViewError(
+            f"the model knows the views {', '.join(model.n_features_in_)}, not {view!r}"
+        )
     if client is None:
         cut = cut_source(source, chunk_size)
     else:
