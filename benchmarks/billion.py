@@ -262,7 +262,7 @@ def main() -> None:
         build_index(codebooks, Codes(paths, 200_000)).search(queries[:N_QUERIES], 10)  # compiles
         faiss_ns = None
         for case, kind, sizes in (
-            ("distinct codes", Codes, arguments.items),
+            ("clustered vectors", Codes, arguments.items),
             ("2,000 codes", Labelled, arguments.labelled),
         ):
             for n in sizes:
