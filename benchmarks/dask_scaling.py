@@ -1,6 +1,6 @@
 """Two workers of one thread against one, and one against plain local work, one JSON line a case.
 
-The items (features of 512 and 256 numbers, about 1.2 GB in .npy files) are made in a temporary
+The items (features of 512 and 256 numbers, about 1.8 GB in .npy files) are made in a temporary
 folder. Each case is run here in one process, on a cluster of one worker process, and on one of two;
 all take turns, and the best of several rounds counts. ``efficiency`` is the time of one worker over
 twice that of two, ``overhead`` the time of one worker over that of plain local work. Every process
@@ -76,7 +76,7 @@ def clusters() -> Iterator[Clients]:
                 threads_per_worker=1,
                 dashboard_address=":0",
                 memory_limit=None,
-                silence_logs=False,
+                silence_logs=logging.ERROR,
             )
             made.append(cluster)
             clients[f"workers_{n_workers}"] = distributed.Client(cluster)
@@ -171,7 +171,7 @@ def run(folder: Path, n_items: int, n_queries: int, n_rounds: int) -> Iterator[R
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--items", type=int, default=400_000)
+    parser.add_argument("--items", type=int, default=600_000)
     parser.add_argument("--queries", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()

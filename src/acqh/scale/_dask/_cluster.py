@@ -66,6 +66,14 @@ def connect(address: str) -> Iterator[Any]:
         Nothing answers there within 5 seconds, or what answers cannot do our work.
     MissingExtraError
         Dask is not installed.
+
+    Examples
+    --------
+    >>> from distributed import LocalCluster
+    >>> with LocalCluster(processes=False, dashboard_address=":0") as cluster:
+    ...     with connect(cluster.scheduler_address) as client:
+    ...         client.submit(sum, [1, 2]).result()
+    3
     """
     distributed = require("distributed")
     if address == "local":
