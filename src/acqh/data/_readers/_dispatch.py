@@ -125,8 +125,8 @@ def read_chunks(
 ) -> Iterator[MultiViewData]:
     """Read a file, or folder, so many rows at a time.
 
-    Every chunk has the same views and label columns. Of ``.npz``, ``.npy``, Parquet, Arrow and
-    CSV files no more than a chunk is in memory; a ``.mat`` file is read whole and then cut.
+    Every chunk has the same views and label columns. Of ``.npz``, ``.npy``, Zarr, Parquet, Arrow
+    and CSV files no more than a chunk is in memory; a ``.mat`` file is read whole and then cut.
 
     Parameters
     ----------

@@ -192,9 +192,9 @@ def is_paired(path: Path, views: Mapping[str, str] | None) -> bool:
 
 def find_paired_rows(path: Path, _: int, options: PairedOptions) -> PairedRows:
     """Look at the files of all folders, and read labels where their names have to be collected."""
-    folders = {each.name: _open_folder(each) for each in sorted(path.iterdir()) if _has_data(each)}
+    there = [each.name for each in sorted(path.iterdir()) if _has_data(each)]
     own = {
-        what: find_column([*folders], given, usual, path.name, what)
+        what: find_column(there, given, usual, path.name, what)
         for what, given, usual in (
             ("labels", options.labels, LABEL_COLUMNS),
             ("ids", options.ids, ID_COLUMNS),
@@ -202,14 +202,15 @@ def find_paired_rows(path: Path, _: int, options: PairedOptions) -> PairedRows:
     }
     named = options.views
     if named is None:
-        named = {name: name for name in folders if name not in own.values()}
+        named = {name: name for name in there if name not in own.values()}
     for view, name in named.items():
-        find_column([*folders], name, (), path.name, f"view {view!r}")
+        find_column(there, name, (), path.name, f"view {view!r}")
     if not named:
-        raise InvalidInputError(f"{path} has no folder with a view, only {', '.join(folders)}")
-    views = {view: _find_view(folders[name], view) for view, name in named.items()}
+        raise InvalidInputError(f"{path} has no folder with a view, only {', '.join(there)}")
     used = [*dict.fromkeys([*named.values(), *(n for n in own.values() if n is not None)])]
-    n_rows = _check_totals([folders[name] for name in used], path)
+    folders = {name: _open_folder(path / name) for name in used}
+    views = {view: _find_view(folders[name], view) for view, name in named.items()}
+    n_rows = _check_totals([*folders.values()], path)
     labels = _find_labels(folders, own["labels"], [*named.values()])
     if labels is None:
         check_names_have_labels(options.label_names, path)
