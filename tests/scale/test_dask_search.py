@@ -97,9 +97,12 @@ def test_an_index_in_memory_does_not_travel(client, items_file, coarse, shards, 
         )
 
 
-def test_queries_without_the_view_are_named(client, items_file, coarse, shards, tmp_path):
-    with pytest.raises(ViewError, match="no view 'sound'"):
-        search_parts(coarse, shards, items_file, tmp_path / "out", view="sound", client=client)
+def test_queries_without_the_view_are_named(client, items, coarse, shards, tmp_path):
+    np.savez(tmp_path / "queries.npz", image=items.views["image"])
+    with pytest.raises(ViewError, match=r"rows 0 to 229 of .*no view 'text'"):
+        search_parts(
+            coarse, shards, tmp_path / "queries.npz", tmp_path / "out", view="text", client=client
+        )
 
 
 def test_a_task_is_done_where_its_shard_is(client):

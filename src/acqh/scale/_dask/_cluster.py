@@ -39,7 +39,7 @@ def check_workers(client: Any) -> None:
 
 def list_workers(client: Any) -> list[str]:
     """Return the addresses of the workers, in an order that is always the same."""
-    return sorted(client.scheduler_info(n_workers=-1)["workers"])
+    return sorted(client.nthreads())
 
 
 def _version() -> str:
