@@ -212,3 +212,16 @@ def test_a_piece_that_kills_every_worker_is_named(client, items_file, kill_reade
     pieces, killed = kill_reader(list_pieces(items_file, chunk_size=230), 0)
     with killed, pytest.raises(ClusterError, match=r"had Deadly\(.*died, one after the other"):
         fit(new_model(), pieces, client=client)
+
+
+def test_items_are_counted_as_they_are_read(client, items, items_file):
+    from dask import bag
+
+    calls = []
+    fit(new_model(), items_file, chunk_size=100, client=client, progress=lambda *c: calls.append(c))
+    assert len(calls) == 3
+    assert calls[-1] == (230, 230, "230 items read")
+    calls.clear()
+    source = bag.from_delayed(_constants([[part] for part in items.chunks(115)]))
+    fit(new_model(), source, client=client, progress=lambda *c: calls.append(c))
+    assert calls == [(1, 2, "1 partitions read"), (2, 2, "2 partitions read")]
