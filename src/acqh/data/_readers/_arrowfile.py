@@ -14,6 +14,8 @@ from acqh._core.optional import require
 from acqh.data._readers._columns import is_list
 from acqh.data._readers._limits import CHUNK_SIZE, check_unpacked_size
 
+# Rows unpacked at a time: few, so that the memory for them is used again and again.
+_BATCH_ROWS = 1_024
 TABLE_SUFFIXES = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
 PARQUET_MAGIC, ARROW_MAGIC = b"PAR1", b"ARROW1"
 
@@ -217,25 +219,29 @@ class TableCursor:
         self._files = files
         self._columns = columns
         self._position = -1
-        self._batches: Iterator[Any] = iter(())
-        self._pending: list[Any] = []
+        self._source: Iterator[Any] = iter(())
+        self._left: Any = None
 
     def read(self, start: int, stop: int) -> Any:
         """Return some rows as a table."""
+        return require("pyarrow").Table.from_batches(self.batches(start, stop))
+
+    def batches(self, start: int, stop: int) -> Iterator[Any]:
+        """Yield record batches of some rows; what is not asked for of the last is kept."""
         if start != self._position:
-            size = min(stop - start, CHUNK_SIZE)
-            self._batches = _batches(self._files, self._columns, size, start)
-            self._pending = []
-        n_pending = sum(batch.num_rows for batch in self._pending)
-        while n_pending < stop - start:
-            batch = next(self._batches, None)
+            size = min(stop - start, _BATCH_ROWS)
+            self._source = _batches(self._files, self._columns, size, start)
+            self._left = None
+        # Where rows are given up half-way, the next ones must be searched for.
+        self._position = -1
+        while start < stop:
+            batch = next(self._source, None) if self._left is None else self._left
             if batch is None:
                 raise CorruptBundleError(
                     f"{self._files[-1].path.name} ends before row {stop - 1} of the whole"
                 )
-            self._pending.append(batch)
-            n_pending += batch.num_rows
-        table = require("pyarrow").Table.from_batches(self._pending)
-        self._pending = table.slice(stop - start).to_batches()
+            n_rows = min(batch.num_rows, stop - start)
+            self._left = batch.slice(n_rows) if n_rows < batch.num_rows else None
+            start += n_rows
+            yield batch.slice(0, n_rows)
         self._position = stop
-        return table.slice(0, stop - start)

@@ -60,17 +60,49 @@ def view_matrix(column: Any, width: int, where: str, first_row: int) -> tuple[Ar
     ViewError
         A list of another length, or with a null inside; the row is named.
     """
-    if column.num_chunks == 1:
-        return _chunk_matrix(column.chunk(0), width, where, first_row)
-    # Chunk by chunk into its place: joined by Arrow first, they would be there three times.
-    dtype = column.type.value_type.to_pandas_dtype()
-    matrix, present = np.empty((len(column), width), dtype), np.empty(len(column), dtype=bool)
-    start = 0
+    rows = ViewRows(len(column), width, where, first_row)
     for chunk in column.chunks:
-        rows = slice(start, start + len(chunk))
-        matrix[rows], present[rows] = _chunk_matrix(chunk, width, where, first_row + start)
-        start = rows.stop
-    return matrix, present
+        rows.add(chunk)
+    return rows.matrix, rows.present
+
+
+class ViewRows:
+    """Rows of a view, put in their place as they come: no more than these are in memory at once.
+
+    Parameters
+    ----------
+    n_rows : int
+        How many there will be.
+    width, where, first_row
+        As `view_matrix` takes them.
+
+    Attributes
+    ----------
+    matrix : ndarray, (n_rows, width)
+        Null rows are zero.
+    present : bool ndarray, (n_rows,)
+    """
+
+    def __init__(self, n_rows: int, width: int, where: str, first_row: int) -> None:
+        self.matrix: Array = np.empty((0, width))
+        self.present: Bools = np.empty(n_rows, dtype=bool)
+        self._describe = (width, where)
+        self._first_row = first_row
+        self._n_done = 0
+
+    def add(self, column: Any) -> None:
+        """Take the next rows, a pyarrow.Array of lists."""
+        n_rows = len(self.present)
+        found, present = _chunk_matrix(column, *self._describe, self._first_row + self._n_done)
+        rows = slice(self._n_done, self._n_done + len(column))
+        if len(column) == n_rows:
+            self.matrix = found
+        else:
+            if self._n_done == 0:
+                self.matrix = np.empty((n_rows, found.shape[1]), found.dtype)
+            self.matrix[rows] = found
+        self.present[rows] = present
+        self._n_done = rows.stop
 
 
 def _chunk_matrix(column: Any, width: int, where: str, first_row: int) -> tuple[Array, Bools]:

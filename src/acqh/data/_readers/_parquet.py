@@ -49,10 +49,15 @@ class _Plan:
     names: tuple[str, ...] | None
 
     @property
+    def narrow_columns(self) -> list[str]:
+        """The columns that are read beside views."""
+        singles = [name for name in (self.labels, self.ids) if name is not None]
+        return [*dict.fromkeys([*singles, *self.items])]
+
+    @property
     def columns(self) -> list[str]:
         """All columns that are read."""
-        singles = [name for name in (self.labels, self.ids) if name is not None]
-        return [*dict.fromkeys([*self.views.values(), *singles, *self.items])]
+        return [*dict.fromkeys([*self.views.values(), *self.narrow_columns])]
 
 
 def read_table(path: Path, options: TableOptions) -> MultiViewData:
@@ -61,7 +66,7 @@ def read_table(path: Path, options: TableOptions) -> MultiViewData:
     plan = _make_plan(table, options)
     whole = table.whole(options.max_bytes)
     _check_rows(whole.num_rows, path)
-    return _build(whole, plan, 0, path, official=True)
+    return _build(whole.to_batches(), plan, range(whole.num_rows), path, official=True)
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,11 @@ class TableRows:
     def open(self) -> Iterator[ReadRows]:
         """Open the files, as their rows are read."""
         cursor = TableCursor(self.parts, self.plan.columns)
-        yield lambda start, stop: _build(cursor.read(start, stop), self.plan, start, self.path)
+
+        def read(start: int, stop: int) -> MultiViewData:
+            return _build(cursor.batches(start, stop), self.plan, range(start, stop), self.path)
+
+        yield read
 
     def only(self, start: int, stop: int) -> "TableRows":
         """Return this without files that have none of these rows."""
@@ -104,41 +113,41 @@ def _check_rows(n_rows: int, path: Path) -> None:
 
 
 def _build(
-    table: Any, plan: _Plan, start: int, path: Path, *, official: bool = False
+    batches: Iterable[Any], plan: _Plan, rows: range, path: Path, *, official: bool = False
 ) -> MultiViewData:
-    """Make data of some rows of the whole; `start` is the number of the first."""
-    n_rows = table.num_rows
-    columns = dict(zip(table.column_names, table.columns, strict=True))
-    # A column goes when it has been turned into an array, not when all have.
-    del table
-
-    def column(name: str) -> Any:
-        return columns.pop(name).combine_chunks()
+    """Make data of the rows of some batches, which are these of the whole."""
 
     def where(name: str) -> str:
         return f"column {name!r} of {path.name}"
 
-    views, present = {}, {}
-    for view, name in plan.views.items():
-        views[view], present[view] = _columns.view_matrix(
-            columns.pop(name), plan.widths[view], where(name), start
-        )
-    labels = None
+    views = {
+        view: _columns.ViewRows(len(rows), plan.widths[view], where(name), rows.start)
+        for view, name in plan.views.items()
+    }
+    pieces: dict[str, list[Any]] = {name: [] for name in plan.narrow_columns}
+    for batch in batches:
+        for view, name in plan.views.items():
+            views[view].add(batch.column(name))
+        for name, found in pieces.items():
+            found.append(batch.column(name))
+    columns = {name: require("pyarrow").chunked_array(found) for name, found in pieces.items()}
+    labels: Any = None
     if plan.labels is not None and plan.multi_hot:
-        labels = _columns.label_matrix(columns.pop(plan.labels), where(plan.labels), start)
+        labels = _columns.label_matrix(columns[plan.labels], where(plan.labels), rows.start)
     elif plan.labels is not None and plan.names:
-        labels = _columns.label_sets(column(plan.labels), where(plan.labels), start)
-    ids = np.arange(start, start + n_rows)
+        joined = columns[plan.labels].combine_chunks()
+        labels = _columns.label_sets(joined, where(plan.labels), rows.start)
+    ids: Any = np.arange(rows.start, rows.stop)
     if plan.ids is not None:
-        ids = _columns.id_values(column(plan.ids), where(plan.ids), start)
-    items = {name: _columns.item_values(column(name)) for name in plan.items}
+        ids = _columns.id_values(columns[plan.ids].combine_chunks(), where(plan.ids), rows.start)
+    items = {name: _columns.item_values(columns[name].combine_chunks()) for name in plan.items}
     return MultiViewData(
-        views,
+        {view: each.matrix for view, each in views.items()},
         labels,
         ids=ids,
         items=items,
         label_names=None if labels is None else plan.names,
-        present=present,
+        present={view: each.present for view, each in views.items()},
         splits=column_splits(items) if official else None,
         name=path.stem,
     )
