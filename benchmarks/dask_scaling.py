@@ -178,7 +178,7 @@ def main() -> None:
     failed = False
     with tempfile.TemporaryDirectory() as folder:
         for record in run(Path(folder), options.items, options.queries, options.rounds):
-            print(json.dumps(record), flush=True)
+            print(json.dumps({"benchmark": "dask_scaling", **record}), flush=True)
             failed |= not record["ok"]
     raise SystemExit(failed)
 
