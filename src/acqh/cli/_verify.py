@@ -51,6 +51,11 @@ def _check_bundle(path: Path) -> tuple[Any, str]:
 
         answers = SearchParts(path)
         return report, f"answers to {len(answers):,} queries in {answers.n_parts:,} parts."
+    if report.kind == "code-shards" and report.ok:
+        from acqh import load
+
+        index = load(path)
+        return report, f"index of {len(index):,} items in {len(index.shards):,} shards."
     title = f" '{report.name}'" if report.name else ""
     return report, (
         f"{report.kind}{title}, {report.n_members} members, {report.n_bytes:,} bytes, "
