@@ -1,6 +1,9 @@
 import os
 
-from acqh._core.threads import default_threads, limit_threads
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from acqh._core.threads import default_threads, limit_threads, one_blas_thread
 
 
 def test_a_limit_holds_in_its_block_only():
@@ -15,3 +18,21 @@ def test_a_limit_holds_in_its_block_only():
 
 def test_without_a_limit_there_is_a_thread_a_core():
     assert 1 <= default_threads() <= (os.cpu_count() or 1)
+
+
+def blas_threads():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_one_blas_thread_is_given_back_as_it_was(fails):
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        try:
+            with one_blas_thread():
+                assert blas_threads() == {1}
+                if fails:
+                    raise RuntimeError
+        except RuntimeError:
+            assert fails
+        assert blas_threads() == before

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from threadpoolctl import ThreadpoolController
+
 _limit: ContextVar[int | None] = ContextVar("thread_limit", default=None)
 
 
@@ -30,3 +32,14 @@ def limit_threads(n_threads: int) -> Iterator[None]:
         yield
     finally:
         _limit.reset(token)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Have BLAS use one thread, in the whole process, while the block lasts.
+
+    For a chain of small problems: NumPy and SciPy bring a pool of threads each, which wait for work
+    by spinning, so that on few cores each pool keeps the other from its work.
+    """
+    with ThreadpoolController().limit(limits=1, user_api="blas"):
+        yield

@@ -1,6 +1,7 @@
 """The estimator: statistics in, maps and codebooks out."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
@@ -10,6 +11,7 @@ import numpy as np
 from acqh._core.arrays import Array, Floats, Matrix
 from acqh._core.errors import InvalidInputError, LabelError, ViewError
 from acqh._core.random import RandomState, check_rng
+from acqh._core.threads import one_blas_thread
 from acqh._core.validation import Interval, StrOptions
 from acqh.data import MultiViewData
 from acqh.methods._base import CHUNK_ROWS, BaseMethod, as_parts, map_features
@@ -21,7 +23,10 @@ from acqh.methods.acqh._similarity import SIMILARITIES, LabelEmbedding, Similari
 from acqh.methods.acqh._solve import Settings, Solution, solve
 from acqh.methods.registry import DatabaseMode, register
 from acqh.quantize import decode, search_codes
-from acqh.stats import Statistics, regress
+from acqh.stats import Regression, Statistics, regress
+
+# From this width on, threads of BLAS gain more than they cost once the sums are there.
+_WIDE = 2048
 
 _REFERENCE = (
     "Wang and Yang, Asymmetric Correlation Quantization Hashing for Cross-modal Retrieval, 2020"
@@ -300,6 +305,16 @@ class ACQH(BaseMethod):
         for name, view in stats.views.items():
             if view.n_items == 0:
                 raise ViewError(f"no labelled item has view '{name}', so it cannot be learnt")
+        widest = max(view.n_features for view in stats.views.values())
+        with one_blas_thread() if widest < _WIDE else nullcontext():
+            embedding, regressions, solution = self._solve_sums(stats)
+        self._keep(collected, stats, embedding, solution)
+        self.ridges_ = {name: found.ridge for name, found in regressions.items()}
+        return self
+
+    def _solve_sums(
+        self, stats: Statistics
+    ) -> tuple[LabelEmbedding, dict[str, Regression], Solution]:
         rng = check_rng(self.random_state)
         sets = stats.label_sets.matrix()
         embedding = embed(self.similarity, sets, stats.counts, rng)
@@ -319,9 +334,7 @@ class ACQH(BaseMethod):
             tol if self.tol is None else self.tol,
         )
         solution = solve(self.solver, problem, stats.views, regressions, settings, rng)
-        self._keep(collected, stats, embedding, solution)
-        self.ridges_ = {name: found.ridge for name, found in regressions.items()}
-        return self
+        return embedding, regressions, solution
 
     def _pose(self, stats: Statistics, sets: Array, vectors: Floats, regressions: Any) -> Problem:
         everyone = (vectors.T * stats.counts) @ vectors
