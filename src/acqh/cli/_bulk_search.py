@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from acqh._core.files import written_whole
 from acqh.cli._cluster import cluster
 from acqh.cli._collections import reporting
 from acqh.cli._output import print_json, refuse_existing
@@ -50,10 +51,8 @@ def search_all(
                 progress=show,
             )
         if to_table:
-            # Written beside its place and renamed: it is there whole or not at all.
-            table = Path(scratch) / out.name
-            (_write_csv if out.suffix == ".csv" else _write_parquet)(parts, table)
-            table.replace(out)
+            with written_whole(out) as table:
+                (_write_csv if out.suffix == ".csv" else _write_parquet)(parts, table)
     facts = {"n_queries": len(parts), "k": k, "seconds": time.perf_counter() - started}
     if as_json:
         print_json(facts)

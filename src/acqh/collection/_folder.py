@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acqh._core.errors import AcqhError, CorruptBundleError, InvalidInputError
+from acqh._core.files import sync_directory
 from acqh.collection._coder import Encoders
 from acqh.features import feature_map_from_state, feature_map_state
-from acqh.io import read_bundle, sync_directory, write_bundle
+from acqh.io import read_bundle, write_bundle
 
 KIND = "collection"
 ITEMS, MODEL, INDEX = "items.sqlite", "model", "index"

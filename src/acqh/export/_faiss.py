@@ -8,6 +8,7 @@ from typing import IO, Any
 import numpy as np
 
 from acqh._core.arrays import Ints
+from acqh._core.files import written_whole
 from acqh._core.optional import require
 from acqh.export._source import (
     ID,
@@ -18,7 +19,7 @@ from acqh.export._source import (
     Source,
     open_source,
 )
-from acqh.export._targets import check_target, written_whole
+from acqh.export._targets import check_target
 from acqh.index import CodeIndex, faiss_codes
 
 _ROWS = 32_768

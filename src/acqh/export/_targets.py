@@ -1,13 +1,7 @@
-"""Files that appear whole or not at all."""
+"""Where a file may be written."""
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from secrets import token_hex
-
-from acqh.io import sync_directory
 
 
 def check_target(path: str | PathLike[str], *, overwrite: bool) -> Path:
@@ -26,20 +20,3 @@ def check_target(path: str | PathLike[str], *, overwrite: bool) -> Path:
     if target.exists() and not (overwrite and target.is_file()):
         raise FileExistsError(f"{target} is there already; give another path, or overwrite it")
     return target
-
-
-@contextmanager
-def written_whole(target: Path) -> Iterator[Path]:
-    """Give a temporary name beside a file; what is written there gets the file's name at the end.
-
-    If the block fails, the target is as it was.
-    """
-    temporary = target.with_name(f".{target.name}-{token_hex(8)}.partial")
-    try:
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_directory(target.parent)

@@ -1,6 +1,5 @@
 """Bundle format: a manifest and safetensors members, written atomically, checked on reading."""
 
-from acqh.io._files import sync_directory
 from acqh.io._read import Bundle, BundleReport, kind_of, read_bundle, verify_bundle
 from acqh.io._write import replace_file, write_bundle
 
@@ -10,7 +9,6 @@ __all__ = [
     "kind_of",
     "read_bundle",
     "replace_file",
-    "sync_directory",
     "verify_bundle",
     "write_bundle",
 ]

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from acqh._core.errors import CorruptBundleError
+from acqh._core.files import sync_directory as sync_directory
 
 if sys.platform != "win32":
     import fcntl
@@ -44,17 +45,6 @@ def sync(file: io.FileIO) -> None:
 def rename(source: Path, target: Path) -> None:
     """Give a file its name, in place of what had that name before, in one step."""
     source.replace(target)
-
-
-def sync_directory(path: Path) -> None:
-    """Wait until the names in a directory are on the disk."""
-    if sys.platform == "win32":
-        return  # Windows has no such call; its file system journals names itself.
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def names(directory: Path) -> set[str]:

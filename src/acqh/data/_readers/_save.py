@@ -1,6 +1,5 @@
 """Write MultiViewData as a .npz file that `read` gives back unchanged."""
 
-import os
 import zipfile
 from os import PathLike
 from pathlib import Path
@@ -10,6 +9,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, is_sparse
 from acqh._core.errors import InvalidInputError
+from acqh._core.files import written_whole
 from acqh.data._multiview import MultiViewData
 from acqh.data._readers._layout import (
     CSR_PIECES,
@@ -57,16 +57,8 @@ def save_npz(data: MultiViewData, path: str | PathLike[str], *, compress: bool =
     if target.suffix != ".npz":
         raise InvalidInputError(f"the file name must end in .npz, got {target.name!r}")
     arrays = _arrays(data)
-    scratch = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with scratch.open("xb") as handle:
-            _write_zip(handle, arrays, compress)
-            handle.flush()
-            os.fsync(handle.fileno())
-        scratch.replace(target)
-    finally:
-        scratch.unlink(missing_ok=True)
-    _sync_folder(target.parent)
+    with written_whole(target) as scratch, scratch.open("xb") as handle:
+        _write_zip(handle, arrays, compress)
 
 
 def _write_zip(handle: Any, arrays: dict[str, Array], compress: bool) -> None:
@@ -78,16 +70,6 @@ def _write_zip(handle: Any, arrays: dict[str, Array], compress: bool) -> None:
             info.compress_type = packing
             with archive.open(info, "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
-
-
-def _sync_folder(folder: Path) -> None:
-    # Without it a crash could forget the new name. Not every system can open a folder.
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _arrays(data: MultiViewData) -> dict[str, Array]:
