@@ -28,6 +28,7 @@ _ROOMS = frozenset(
         "bench",
         "collection",
         "data",
+        "errors",
         "export",
         "features",
         "index",

@@ -5,7 +5,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from acqh._core.errors import CorruptBundleError, InvalidInputError
+from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.io import BundleReport, kind_of, verify_bundle
 
 # Kind of bundle -> the room that reads it, how, and how to have it check every value.

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 import acqh
-from acqh._core.errors import InvalidInputError
 from acqh.bench import evaluate, make_split
+from acqh.errors import InvalidInputError
 from acqh.methods.label_ridge import LabelRidge
 from acqh.metrics import mean_average_precision, relevance
 

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 import acqh
-from acqh._core.errors import DatasetNotFoundError, InvalidInputError
 from acqh.bench._estimate import Estimator
 from acqh.bench._machine import peak_memory, reset_peak_memory
 from acqh.bench._plans import CODE_LENGTHS, Grid, fair_plan, paper_plan
@@ -11,6 +10,7 @@ from acqh.bench._random import RandomCodes
 from acqh.bench._sources import BenchData, hash_contents, open_data, prepare
 from acqh.bench._variants import build, list_variants, make_variant
 from acqh.data import save_npz
+from acqh.errors import DatasetNotFoundError, InvalidInputError
 
 
 @pytest.fixture(scope="module")

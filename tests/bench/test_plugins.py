@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from acqh._core.errors import InvalidInputError
 from acqh._core.plugins import load_plugins
 from acqh.bench._plugins import load_method_file
+from acqh.errors import InvalidInputError
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "plugin"
 

@@ -6,9 +6,9 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh._core.errors import CorruptBundleError, InvalidInputError, LabelError
 from acqh.bench import Split, make_split, seeds
 from acqh.data import MultiViewData, make_like, make_multiview
+from acqh.errors import CorruptBundleError, InvalidInputError, LabelError
 
 
 def test_five_runs_are_usual():

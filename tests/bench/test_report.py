@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from acqh._core.errors import InvalidInputError
 from acqh.bench import write_report
 from acqh.cli import main
+from acqh.errors import InvalidInputError
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 

@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from acqh._core.errors import CorruptBundleError, InvalidInputError
 from acqh.bench._results import load_results, summarise
+from acqh.errors import CorruptBundleError, InvalidInputError
 
 
 def test_a_missing_or_empty_folder_says_what_to_do(tmp_path):

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import acqh
-from acqh._core.errors import InvalidInputError
 from acqh.bench._plans import Grid, fair_plan
 from acqh.bench._plugins import load_method_file
 from acqh.bench._run import pending, run_cells
@@ -19,6 +18,7 @@ from acqh.bench._store import Store
 from acqh.bench._variants import make_variant
 from acqh.bench._worker import Workbench, WorkerSettings
 from acqh.data import save_npz
+from acqh.errors import InvalidInputError
 from acqh.methods import registry
 
 PLUGINS = Path(__file__).with_name("plugin_methods.py")

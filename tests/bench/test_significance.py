@@ -4,8 +4,8 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh._core.errors import InvalidInputError
 from acqh.bench._significance import holm, paired_p_values
+from acqh.errors import InvalidInputError
 
 
 def scipy_p_value(differences, **options):

@@ -5,10 +5,10 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from acqh._core.errors import CorruptBundleError, InvalidInputError
 from acqh.bench._cells import Cell, merge_cells
 from acqh.bench._evaluate import ResultRow
 from acqh.bench._store import Store
+from acqh.errors import CorruptBundleError, InvalidInputError
 
 CELL = Cell(
     dataset="tiny", data_sha256="ab", preparation={}, protocol="labelled", database="learnt",

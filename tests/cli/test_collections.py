@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from acqh._core.errors import CollectionError, DuplicateIdError
 from acqh.cli import app
+from acqh.errors import CollectionError, DuplicateIdError
 
 COLOURS = {"flower": (220, 40, 60), "vehicle": (60, 60, 70)}
 WORDS = {"flower": "rose tulip petal garden", "vehicle": "car wheel street engine"}

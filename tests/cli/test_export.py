@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from acqh import CodeIndex
-from acqh._core.errors import MilvusError
 from acqh.cli import _export, app
+from acqh.errors import MilvusError
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def test_what_is_there_is_not_overwritten(place, tmp_path):
         ("encode", place / "model", place / "items.npz", "--out", place / "items.npz"),
     ):
         error = call(*arguments).exception
-        assert isinstance(error, acqh._core.errors.InvalidInputError)
+        assert isinstance(error, acqh.errors.InvalidInputError)
 
 
 def test_labels_that_the_model_does_not_know_are_refused(place, tmp_path):
@@ -66,7 +66,7 @@ def test_labels_that_the_model_does_not_know_are_refused(place, tmp_path):
     np.savez(tmp_path / "other.npz", **data.views, labels=data.labels)
     out = tmp_path / "codes.npy"
     result = call("encode", place / "model", tmp_path / "other.npz", "--out", out, "--by-labels")
-    assert isinstance(result.exception, acqh._core.errors.LabelError)
+    assert isinstance(result.exception, acqh.errors.LabelError)
     assert not out.exists()
 
 
@@ -98,7 +98,7 @@ def test_codes_that_are_not_the_models_are_refused(place, tmp_path):
     np.save(tmp_path / "wide.npy", np.zeros((3, 7), dtype=np.uint8))
     for name in ("parts", "text.npy", "wide.npy"):
         result = call("index", place / "model", tmp_path / name, "--out", tmp_path / "index")
-        assert isinstance(result.exception, acqh._core.errors.InvalidInputError)
+        assert isinstance(result.exception, acqh.errors.InvalidInputError)
         assert not (tmp_path / "index").exists()
 
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 import acqh
-from acqh._core.errors import CollectionError, MissingItemError
 from acqh.collection import Collection, Item, generation_of
+from acqh.errors import CollectionError, MissingItemError
 
 
 def test_a_text_finds_the_items_it_belongs_to(collection):

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from acqh._core.errors import AcqhError, CollectionError, CorruptBundleError
 from acqh.collection import Collection, verify_collection
+from acqh.errors import AcqhError, CollectionError, CorruptBundleError
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("changers.py"))]
 ON_SMALL_DISK = [

@@ -6,10 +6,10 @@ from itertools import islice, pairwise
 
 import pytest
 
-from acqh._core.errors import CollectionError, DuplicateIdError, MissingItemError
 from acqh.cli._emoji import emoji_items
 from acqh.collection import Collection, Item, ShardedCollection, open_collections
 from acqh.collection._coder import Encoders
+from acqh.errors import CollectionError, DuplicateIdError, MissingItemError
 from acqh.features import TfidfText
 
 # Where the items are cut into shards; one has a single item.

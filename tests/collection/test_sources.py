@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from acqh._core.errors import CollectionError, DuplicateIdError, InvalidInputError, PictureError
 from acqh.collection import Collection, Item
+from acqh.errors import CollectionError, DuplicateIdError, InvalidInputError, PictureError
 
 TEXTS = {"flower": "rose tulip petal", "vehicle": "car wheel engine"}
 ROWS = [

@@ -5,8 +5,8 @@ import pytest
 from sklearn.base import BaseEstimator
 
 import acqh
-from acqh._core.errors import CollectionError, CorruptBundleError, InvalidInputError
 from acqh.collection import Collection, Item
+from acqh.errors import CollectionError, CorruptBundleError, InvalidInputError
 from acqh.features import _registry, register_encoder
 
 

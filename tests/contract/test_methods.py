@@ -11,14 +11,14 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 import acqh
-from acqh._core.errors import (
+from acqh.bench import evaluate, make_split
+from acqh.errors import (
     CorruptBundleError,
     InvalidInputError,
     LabelError,
     NotFittedError,
     ViewError,
 )
-from acqh.bench import evaluate, make_split
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "method"
 NAMES = acqh.methods.list()

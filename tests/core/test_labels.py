@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from acqh._core.errors import LabelError
 from acqh._core.labels import as_label_matrix
+from acqh.errors import LabelError
 
 
 def test_all_forms_of_the_same_labels_agree():

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from acqh._core.errors import InvalidInputError
 from acqh._core.random import check_rng
+from acqh.errors import InvalidInputError
 
 
 def test_a_generator_is_used_as_it_is():

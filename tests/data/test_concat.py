@@ -4,8 +4,8 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh._core.errors import DuplicateIdError, InvalidInputError, ViewError
 from acqh.data import MultiViewData
+from acqh.errors import DuplicateIdError, InvalidInputError, ViewError
 
 
 def dense(matrix):

@@ -6,8 +6,8 @@ import scipy.io
 import scipy.sparse as sp
 
 import acqh
-from acqh._core.errors import ChecksumError, DatasetNotFoundError, InvalidInputError
 from acqh.bench import make_split
+from acqh.errors import ChecksumError, DatasetNotFoundError, InvalidInputError
 
 NAMES = ["mirflickr25k", "nuswide10", "uci_mfeat", "wiki"]
 

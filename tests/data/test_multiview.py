@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from acqh._core.errors import DuplicateIdError, InvalidInputError, LabelError, ViewError
 from acqh.data import MultiViewData
+from acqh.errors import DuplicateIdError, InvalidInputError, LabelError, ViewError
 
 
 def make(n=6, **options):

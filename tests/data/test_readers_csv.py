@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acqh._core.errors import DuplicateIdError, InvalidInputError, LabelError, ViewError
 from acqh.data import MultiViewData, read, read_chunks, read_manifest, read_manifest_chunks
+from acqh.errors import DuplicateIdError, InvalidInputError, LabelError, ViewError
 
 MANIFEST = """image,text,labels
 images/a.jpg,"red dress, people",people|portrait

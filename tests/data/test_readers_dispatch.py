@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.io
 
-from acqh._core.errors import DatasetNotFoundError, InvalidInputError, LabelError
 from acqh.data import MultiViewData, read, read_chunks, read_manifest, read_manifest_chunks
+from acqh.errors import DatasetNotFoundError, InvalidInputError, LabelError
 
 ARRAYS = {"XAll": np.eye(4, 3), "LAll": np.eye(4, 2)}
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from acqh._core.errors import InvalidInputError, LabelError
 from acqh.data import MultiViewData, read
+from acqh.errors import InvalidInputError, LabelError
 
 RNG = np.random.default_rng(0)
 IMAGE = RNG.normal(size=(9, 5))

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from acqh._core.errors import CorruptBundleError
 from acqh.data._readers._mat5 import Mat5File
+from acqh.errors import CorruptBundleError
 
 DOUBLE, SPARSE, STRUCT = 6, 5, 2
 KINDS = ("f8", "f4", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "?")

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acqh._core.errors import AcqhError, CorruptBundleError, InvalidInputError
 from acqh.data import read
+from acqh.errors import AcqhError, CorruptBundleError, InvalidInputError
 
 h5py = pytest.importorskip("h5py")
 

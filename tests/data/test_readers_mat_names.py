@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acqh._core.errors import InvalidInputError, MissingExtraError, ViewError
 from acqh.data import MultiViewData, read, read_chunks
+from acqh.errors import InvalidInputError, MissingExtraError, ViewError
 
 RNG = np.random.default_rng(0)
 IMAGE = RNG.normal(size=(9, 5))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from acqh._core.errors import CorruptBundleError, InvalidInputError
 from acqh.data import MultiViewData, read, read_chunks
+from acqh.errors import CorruptBundleError, InvalidInputError
 
 
 def save_folder(folder: Path, **arrays: np.ndarray) -> Path:

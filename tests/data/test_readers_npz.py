@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from acqh._core.errors import InvalidInputError, LabelError, ViewError
 from acqh.data import MultiViewData, read, read_chunks
+from acqh.errors import InvalidInputError, LabelError, ViewError
 
 
 def csr_pieces(name: str, matrix: sp.csr_array) -> dict[str, np.ndarray]:

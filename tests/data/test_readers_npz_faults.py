@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acqh._core.errors import AcqhError, CorruptBundleError, InvalidInputError
 from acqh.data import MultiViewData, read, read_chunks
+from acqh.errors import AcqhError, CorruptBundleError, InvalidInputError
 
 PIECES = {
     "text_data": np.ones(3),

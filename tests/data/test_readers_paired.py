@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh._core.errors import CorruptBundleError, InvalidInputError, LabelError, ViewError
 from acqh.data import list_pieces, read, read_chunks
+from acqh.errors import CorruptBundleError, InvalidInputError, LabelError, ViewError
 
 arrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

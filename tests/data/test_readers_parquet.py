@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acqh._core.errors import (
+from acqh.data import MultiViewData, read, read_chunks
+from acqh.errors import (
     CorruptBundleError,
     DuplicateIdError,
     InvalidInputError,
@@ -18,7 +19,6 @@ from acqh._core.errors import (
     MissingExtraError,
     ViewError,
 )
-from acqh.data import MultiViewData, read, read_chunks
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

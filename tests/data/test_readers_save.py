@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from acqh._core.errors import CorruptBundleError, InvalidInputError
 from acqh.data import MultiViewData, read, read_chunks, save_npz
+from acqh.errors import CorruptBundleError, InvalidInputError
 
 DTYPES = ("float16", "float32", "float64", "int8", "int64", "uint8", "bool")
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)

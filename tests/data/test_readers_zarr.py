@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from acqh._core.errors import CorruptBundleError, InvalidInputError, MissingExtraError, ViewError
 from acqh.data import MultiViewData, list_pieces, read, read_chunks
+from acqh.errors import CorruptBundleError, InvalidInputError, MissingExtraError, ViewError
 
 zarr = pytest.importorskip("zarr")
 

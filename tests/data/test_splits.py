@@ -4,8 +4,8 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh._core.errors import InvalidInputError, LabelError
 from acqh.data import MultiViewData, split_rows
+from acqh.errors import InvalidInputError, LabelError
 
 
 def make(n, **options):

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from acqh._core.errors import InvalidInputError
 from acqh.data import make_like, make_multiview
+from acqh.errors import InvalidInputError
 
 
 def accuracy_of_least_squares(features, labels):

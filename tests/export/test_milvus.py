@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from acqh import CodeIndex
-from acqh._core.errors import InvalidInputError, MilvusError
 from acqh.collection import Collection, Item
+from acqh.errors import InvalidInputError, MilvusError
 from acqh.export import export_milvus
 
 pymilvus = pytest.importorskip("pymilvus")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from acqh import CodeIndex
-from acqh._core.errors import MissingExtraError
+from acqh.errors import MissingExtraError
 from acqh.export import export_faiss, export_milvus, export_parquet
 
 

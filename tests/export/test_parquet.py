@@ -9,8 +9,8 @@ import pytest
 
 import acqh
 from acqh import CodeIndex
-from acqh._core.errors import InvalidInputError
 from acqh.collection import Collection
+from acqh.errors import InvalidInputError
 from acqh.export import _parquet, export_parquet
 from acqh.quantize import decode
 

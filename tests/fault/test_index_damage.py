@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import acqh
 from acqh import CodeIndex, HammingIndex
-from acqh._core.errors import CorruptBundleError, InvalidInputError, UnknownIdError
+from acqh.errors import CorruptBundleError, InvalidInputError, UnknownIdError
 from acqh.io import Bundle, read_bundle
 
 KINDS = ("flat", "runs", "grouped", "hamming")

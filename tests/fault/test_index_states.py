@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import acqh
 from acqh import CodeIndex, HammingIndex
-from acqh._core.errors import DuplicateIdError, UnknownIdError
+from acqh.errors import DuplicateIdError, UnknownIdError
 from acqh.io import _files, verify_bundle
 
 CODEBOOKS = np.round(np.random.default_rng(0).standard_normal((2, 4, 3)) * 2)

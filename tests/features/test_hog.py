@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from acqh._core.errors import InvalidInputError, MissingExtraError, PictureError
+from acqh.errors import InvalidInputError, MissingExtraError, PictureError
 from acqh.features import HogColour, feature_map_from_state, feature_map_state
 
 Image = pytest.importorskip("PIL.Image")

@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 import acqh.features._base as base
 import acqh.features._counts as counts
-from acqh._core.errors import InvalidInputError, NotFittedError, ViewError
+from acqh.errors import InvalidInputError, NotFittedError, ViewError
 from acqh.features import (
     Bias,
     Center,

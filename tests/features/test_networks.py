@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from acqh._core.errors import InvalidInputError, PictureError
+from acqh.errors import InvalidInputError, PictureError
 from acqh.features import (
     ClipImages,
     ClipTexts,

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 from acqh.features import (
     Bias,
     Center,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from acqh._core.errors import InvalidInputError, NotFittedError
+from acqh.errors import InvalidInputError, NotFittedError
 from acqh.features import TagSVD, Tfidf, TfidfText, feature_map_from_state, feature_map_state
 
 TEXTS = ["A red rose", "a red, red CAR", "ein Straßenbahnwagen", "", "car park 2"]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acqh import CodeIndex
-from acqh._core.errors import DuplicateIdError, InvalidInputError
+from acqh.errors import DuplicateIdError, InvalidInputError
 from acqh.index import _parts, _snapshot
 
 

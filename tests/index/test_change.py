@@ -16,7 +16,7 @@ from hypothesis.stateful import (
 )
 
 from acqh import CodeIndex
-from acqh._core.errors import DuplicateIdError, InvalidInputError, UnknownIdError
+from acqh.errors import DuplicateIdError, InvalidInputError, UnknownIdError
 from acqh.index import _snapshot, _twins
 
 CODEBOOKS = np.round(np.random.default_rng(0).standard_normal((3, 5, 2)) * 2)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh._core.errors import DuplicateIdError, InvalidInputError, UnknownIdError
+from acqh.errors import DuplicateIdError, InvalidInputError, UnknownIdError
 from acqh.index import CodeIndex, HammingIndex
 from acqh.index._hamming._search import byte_tables
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh._core.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
+from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh.index._ids import (
     NumberIds,
     RunningIds,

@@ -8,8 +8,8 @@ import pytest
 
 import acqh
 from acqh import CodeIndex, HammingIndex
-from acqh._core.errors import CorruptBundleError, InvalidInputError
 from acqh._load import verify
+from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.io import read_bundle, verify_bundle, write_bundle
 
 CODEBOOKS = np.random.default_rng(0).standard_normal((3, 5, 4))

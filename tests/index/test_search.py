@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acqh import CodeIndex
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 from acqh.index import _twins
 from acqh.index._layout import _lay_out
 

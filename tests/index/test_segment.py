@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh._core.errors import CorruptBundleError
+from acqh.errors import CorruptBundleError
 from acqh.index import _segment
 from acqh.index._segment import CodeSegment
 from acqh.index._twins import pack_lists, unpack_lists

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from acqh._core.errors import CorruptBundleError
+from acqh.errors import CorruptBundleError
 from acqh.io import _read, read_bundle, verify_bundle, write_bundle
 from acqh.io._members import member_arrays
 

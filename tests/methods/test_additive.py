@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import acqh
-from acqh._core.errors import InvalidInputError, ViewError
+from acqh.errors import InvalidInputError, ViewError
 from acqh.methods._additive import StandardRows
 from acqh.methods.ccq import CCQ, objective, update_codebooks, update_rotation
 from acqh.methods.stacked import Stacked

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import acqh
-from acqh._core.errors import InvalidInputError, ViewError
+from acqh.errors import InvalidInputError, ViewError
 from acqh.methods._centred import CentredRows
 from acqh.methods._ridge import ridge
 from acqh.methods.cmfh import CMFH, mix_views, update_basis

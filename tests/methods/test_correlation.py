@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import acqh
-from acqh._core.errors import FewerBitsWarning, InvalidInputError, LabelError, ViewError
 from acqh._core.linalg import whiten
+from acqh.errors import FewerBitsWarning, InvalidInputError, LabelError, ViewError
 from acqh.methods._centred import CentredRows
 from acqh.methods._correlation import joint_directions, paired_directions, semantic_cross
 from acqh.methods.cvh import CVH, couple_labels, couple_pairs

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.optimize import check_grad
 
 import acqh
-from acqh._core.errors import InvalidInputError, ViewError
+from acqh.errors import InvalidInputError, ViewError
 from acqh.methods.ksh import KSH, Residual, learn_bit, smooth_loss, start_bit
 
 seeds = st.integers(0, 2**32 - 1)

@@ -3,8 +3,8 @@ import pytest
 import scipy.sparse as sp
 
 import acqh
-from acqh._core.errors import InvalidInputError, LabelError, NotFittedError, ViewError
 from acqh.bench import evaluate, make_split
+from acqh.errors import InvalidInputError, LabelError, NotFittedError, ViewError
 from acqh.methods.label_ridge import LabelRidge
 
 

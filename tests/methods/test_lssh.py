@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import acqh
-from acqh._core.errors import InvalidInputError, ViewError
+from acqh.errors import InvalidInputError, ViewError
 from acqh.methods import _kernels
 from acqh.methods.lssh import (
     LSSH,

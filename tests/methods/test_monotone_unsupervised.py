@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import acqh
-from acqh._core.errors import FewerBitsWarning
+from acqh.errors import FewerBitsWarning
 
 MONOTONE = ["ccq", "cmfh", "cre", "fsh", "qch", "stacked"]
 SIZES = [

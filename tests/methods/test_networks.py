@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 import acqh
-from acqh._core.errors import InvalidInputError, MissingExtraError, ViewError
 from acqh.bench import evaluate, make_split
+from acqh.errors import InvalidInputError, MissingExtraError, ViewError
 from acqh.methods._network import standardisation
 from acqh.methods.ddcmh import DDCMH, reconstruct_codes
 from acqh.methods.deep_cmh import DeepCMH, batch_loss, share_label

@@ -1,7 +1,7 @@
 import pytest
 
 import acqh
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 
 
 def test_every_name_gives_a_class_with_complete_facts():

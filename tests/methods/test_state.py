@@ -6,7 +6,7 @@ from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 
 import acqh
-from acqh._core.errors import CorruptBundleError, InvalidInputError
+from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.features import Center, RBFAnchors
 from acqh.io import read_bundle, write_bundle
 from acqh.methods import load_method

@@ -5,8 +5,8 @@ import warnings
 import pytest
 
 import acqh
-from acqh._core.errors import FewerBitsWarning
 from acqh.bench import evaluate, make_split
+from acqh.errors import FewerBitsWarning
 
 
 @pytest.fixture(scope="module")

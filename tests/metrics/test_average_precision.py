@@ -4,7 +4,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 from acqh.metrics import average_precision, mean_average_precision, ndcg, precision_at
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 from acqh.metrics import (
     PrecisionRecallCurve,
     RadiusMetrics,

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from acqh._core.errors import LabelError
+from acqh.errors import LabelError
 from acqh.metrics import _relevance, relevance, shared_labels
 
 

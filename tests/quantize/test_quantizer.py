@@ -5,7 +5,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from acqh._core.errors import InvalidInputError, NotFittedError
+from acqh.errors import InvalidInputError, NotFittedError
 from acqh.quantize import AdditiveQuantizer, quantization_errors, search_codes
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from acqh import CodeIndex
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 from acqh.scale import CodeFiles, build_index
 
 RNG = np.random.default_rng(0)

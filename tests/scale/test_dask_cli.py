@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 import acqh
-from acqh._core.errors import ClusterError, MissingExtraError
 from acqh.cli import _app
+from acqh.errors import ClusterError, MissingExtraError
 from acqh.scale import CodeParts, connect
 from acqh.scale._dask import _cluster
 

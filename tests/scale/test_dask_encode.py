@@ -6,8 +6,8 @@ import pytest
 from worker_pieces import Broken
 
 import acqh
-from acqh._core.errors import ClusterError, CorruptBundleError, InvalidInputError
 from acqh.data import list_pieces
+from acqh.errors import ClusterError, CorruptBundleError, InvalidInputError
 from acqh.scale import CodeParts, DaskViews, encode_parts, fit
 
 da = pytest.importorskip("dask.array")

@@ -5,14 +5,14 @@ import pytest
 from worker_pieces import Broken, Late
 
 import acqh
-from acqh._core.errors import (
+from acqh.data import list_pieces
+from acqh.errors import (
     ClusterError,
     CorruptBundleError,
     InvalidInputError,
     LabelError,
     ViewError,
 )
-from acqh.data import list_pieces
 from acqh.scale import DaskViews, fit
 
 da = pytest.importorskip("dask.array")

@@ -5,8 +5,8 @@ import pytest
 from worker_pieces import address
 
 import acqh
-from acqh._core.errors import InvalidInputError, ViewError
 from acqh.data import list_pieces
+from acqh.errors import InvalidInputError, ViewError
 from acqh.scale import DaskViews, build_shards, encode_parts, search_parts
 from acqh.scale._dask import call, compute, list_workers, near
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import acqh
-from acqh._core.errors import (
+from acqh.data import list_pieces
+from acqh.errors import (
     CorruptBundleError,
     DuplicateIdError,
     InvalidInputError,
     LabelError,
 )
-from acqh.data import list_pieces
 from acqh.methods import fingerprint, load_method
 from acqh.scale import CodeParts, build_index, encode_parts
 

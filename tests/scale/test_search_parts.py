@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import acqh
-from acqh._core.errors import CorruptBundleError, InvalidInputError, ViewError
 from acqh.data import MultiViewData, list_pieces
+from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 from acqh.scale import SearchParts, ShardedIndex, search_chunk, search_parts
 
 _SEARCH = """

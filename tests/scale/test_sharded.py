@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acqh import CodeIndex
-from acqh._core.errors import DuplicateIdError, InvalidInputError
+from acqh.errors import DuplicateIdError, InvalidInputError
 from acqh.scale import ShardedIndex
 
 _CODEBOOKS = np.array([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [0.5, 0.5]]])

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import acqh
-from acqh._core.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh._load import verify
 from acqh.data import MultiViewData
+from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh.scale import CodeParts, ShardedIndex, build_index, build_shards, encode_parts
 
 

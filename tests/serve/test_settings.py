@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 from acqh.serve import Settings
 from acqh.serve._tokens import Tokens, read_tokens
 

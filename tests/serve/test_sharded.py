@@ -6,8 +6,8 @@ import time
 import pytest
 from fastapi.testclient import TestClient
 
-from acqh._core.errors import CollectionError, DuplicateIdError, InvalidInputError
 from acqh.collection import Collection
+from acqh.errors import CollectionError, DuplicateIdError, InvalidInputError
 from acqh.serve import Settings, create_app
 
 

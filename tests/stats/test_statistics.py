@@ -4,7 +4,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh._core.errors import InvalidInputError, LabelError, ViewError
+from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.stats import Statistics
 from acqh.stats._kernels import add_rows_by_set, add_sparse_gram, add_sparse_rows_by_set
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from acqh._core.errors import InvalidInputError, ViewError
+from acqh.errors import InvalidInputError, ViewError
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.floating[Any]]

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from acqh._core.arrays import Matrix, is_sparse
-from acqh._core.errors import LabelError
+from acqh.errors import LabelError
 
 # Class ids and label sets become a dense matrix up to this many classes, CSR above.
 MAX_DENSE_CLASSES = 256

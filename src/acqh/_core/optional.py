@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from acqh._core.errors import MissingExtraError
+from acqh.errors import MissingExtraError
 
 # Module -> extra of this package that brings it.
 _EXTRAS = {

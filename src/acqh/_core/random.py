@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 
 RandomState: TypeAlias = int | np.random.Generator | np.random.SeedSequence | None
 

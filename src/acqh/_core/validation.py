@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import (
     validate_parameter_constraints,
 )
 
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 
 __all__ = ["Interval", "StrOptions", "check_parameters"]
 

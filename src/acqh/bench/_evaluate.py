@@ -9,9 +9,9 @@ from typing import Any, get_args
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Matrix
-from acqh._core.errors import InvalidInputError
 from acqh.bench._split import Split, SplitParts
 from acqh.data import MultiViewData
+from acqh.errors import InvalidInputError
 from acqh.methods import BaseMethod
 from acqh.methods.registry import DatabaseMode
 from acqh.metrics import RetrievalMetrics, RetrievalResult, relevance

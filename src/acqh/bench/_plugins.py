@@ -5,7 +5,7 @@ import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 from acqh.methods import BaseMethod
 from acqh.methods.registry import MethodInfo
 
@@ -32,7 +32,7 @@ def load_method_file(argument: str) -> type[BaseMethod]:
     >>> load_method_file("mine.py")
     Traceback (most recent call last):
         ...
-    acqh._core.errors.InvalidInputError: a method is given as FILE.py:CLASS, not 'mine.py'
+    acqh.errors.InvalidInputError: a method is given as FILE.py:CLASS, not 'mine.py'
     """
     file, _, name = argument.rpartition(":")
     if not file.endswith(".py") or not name.isidentifier():

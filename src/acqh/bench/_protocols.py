@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Bools, Ints, check_positive_int
-from acqh._core.errors import InvalidInputError, LabelError
 from acqh._core.random import check_rng
 from acqh.bench._split import PROTOCOLS, Split, hash_ids
 from acqh.data import MultiViewData, split_rows
+from acqh.errors import InvalidInputError, LabelError
 
 # Number of queries and, with an unlabelled database, of training items by data set; elsewhere
 # a fifth of the items and half of the rest.

@@ -11,9 +11,9 @@ from zipfile import BadZipFile
 import numpy as np
 
 from acqh._core.arrays import Array, Floats
-from acqh._core.errors import CorruptBundleError, InvalidInputError
 from acqh.bench._evaluate import ResultRow
 from acqh.bench._store import Record, Store
+from acqh.errors import CorruptBundleError, InvalidInputError
 
 Kind = Literal["ours", "baseline", "control"]
 

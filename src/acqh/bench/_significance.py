@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Floats
-from acqh._core.errors import InvalidInputError
 from acqh._core.random import check_rng
+from acqh.errors import InvalidInputError
 
 # Up to this many pairs all sign flips are tried one by one; 2^13 is about what is drawn beyond.
 _MAX_EXACT = 13

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import is_sparse
-from acqh._core.errors import DatasetNotFoundError, LabelError
 from acqh._core.random import check_rng
 from acqh.bench._split import Split
 from acqh.data import MultiViewData, list_datasets, load_dataset, read
+from acqh.errors import DatasetNotFoundError, LabelError
 from acqh.features import feature_map_from_description
 from acqh.methods._base import fit_feature_maps
 
@@ -64,7 +64,7 @@ def open_data(argument: str, data_dir: str | PathLike[str] | None = None) -> Ben
     >>> open_data("nowhere.npz")
     Traceback (most recent call last):
         ...
-    acqh._core.errors.DatasetNotFoundError: 'nowhere.npz' is neither a file nor a data set...
+    acqh.errors.DatasetNotFoundError: 'nowhere.npz' is neither a file nor a data set...
     """
     name, options = _split_options(argument)
     known = {info.name: info for info in list_datasets(data_dir)}

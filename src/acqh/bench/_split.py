@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Ints, Matrix
-from acqh._core.errors import CorruptBundleError, InvalidInputError, LabelError
 from acqh.data import MultiViewData
+from acqh.errors import CorruptBundleError, InvalidInputError, LabelError
 from acqh.io import replace_file
 
 _FORMAT = "acqh-split"

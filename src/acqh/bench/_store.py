@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.errors import CorruptBundleError, InvalidInputError
 from acqh.bench._evaluate import ResultRow
+from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.io import replace_file
 
 if sys.platform != "win32":

@@ -12,9 +12,9 @@ import numpy as np
 from sklearn.pipeline import make_pipeline
 
 from acqh import methods
-from acqh._core.errors import InvalidInputError
 from acqh.bench._cells import Cell
 from acqh.bench._random import RandomCodes
+from acqh.errors import InvalidInputError
 from acqh.features import RBFAnchors, SignedRoot, describe_feature_map
 from acqh.methods import BaseMethod
 from acqh.methods._additive import AdditiveMethod

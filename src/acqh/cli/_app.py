@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from acqh import __version__
-from acqh._core.errors import AcqhError
 from acqh.cli import (
     _add,
     _bench,
@@ -22,6 +21,7 @@ from acqh.cli import (
     _serve,
     _verify,
 )
+from acqh.errors import AcqhError
 
 app = typer.Typer(
     help="Find texts for a picture and pictures for a text, from a few bytes an item.",

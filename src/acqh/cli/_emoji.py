@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from acqh import __version__
-from acqh._core.errors import AcqhError
+from acqh.errors import AcqhError
 
 # Groups and subgroups are about a hundred labels: more than 32 components tell apart.
 _SETTINGS = {"n_components": 64, "n_codebooks": 4}

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from acqh._core.errors import InvalidInputError
 from acqh.cli._cluster import DaskOption, cluster
 from acqh.cli._collections import reporting
 from acqh.cli._output import JsonOption, print_json, refuse_existing
+from acqh.errors import InvalidInputError
 
 
 def index(

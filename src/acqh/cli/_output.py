@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 

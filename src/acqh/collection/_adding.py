@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from acqh._core.errors import CollectionError
 from acqh.collection._coder import Coder, Encoders, Features
 from acqh.collection._prepare import batches
 from acqh.collection._rows import Skipped, as_row, data_rows, prepared
@@ -14,6 +13,7 @@ from acqh.collection._store import Store
 from acqh.collection._tables import Row
 from acqh.collection._types import AddReport, Item, Progress
 from acqh.data import MultiViewData
+from acqh.errors import CollectionError
 
 _UNKNOWN = "it has nothing that the model knows: no picture, no known word, no known label"
 

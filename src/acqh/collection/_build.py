@@ -13,7 +13,6 @@ from sklearn.cluster import MiniBatchKMeans
 
 from acqh import __version__
 from acqh._core.arrays import Ints
-from acqh._core.errors import CollectionError
 from acqh._core.random import check_rng
 from acqh.collection._adding import Adder
 from acqh.collection._cache import IndexCache
@@ -27,6 +26,7 @@ from acqh.collection._store import Store
 from acqh.collection._tables import create_store
 from acqh.collection._types import Progress
 from acqh.data import MultiViewData
+from acqh.errors import CollectionError
 from acqh.methods.acqh import ACQH
 
 # Whether any label is shared, the usual relevance of the literature, favours items with many

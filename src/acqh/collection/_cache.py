@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from acqh._core.arrays import Floats
-from acqh._core.errors import AcqhError, CollectionError, CorruptBundleError
 from acqh.collection._store import Store
+from acqh.errors import AcqhError, CollectionError, CorruptBundleError
 from acqh.index import CodeIndex
 
 _log = logging.getLogger(__name__)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from acqh._core.arrays import Floats, check_positive_int
-from acqh._core.errors import CorruptBundleError, MissingItemError
 from acqh._core.random import RandomState
 from acqh.collection._adding import Adder
 from acqh.collection._build import build_into
@@ -33,6 +32,7 @@ from acqh.collection._types import (
     StoredItem,
 )
 from acqh.collection._verify import verify_collection
+from acqh.errors import CorruptBundleError, MissingItemError
 from acqh.methods import load_method
 from acqh.methods.acqh import ACQH
 

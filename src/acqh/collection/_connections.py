@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from acqh._core.errors import CollectionError, CorruptBundleError
+from acqh.errors import CollectionError, CorruptBundleError
 
 # How long a writer waits for another one.
 WRITE_TIMEOUT_SECONDS = 30.0

@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from acqh._core.errors import AcqhError, CorruptBundleError, InvalidInputError
 from acqh._core.files import sync_directory
 from acqh.collection._coder import Encoders
+from acqh.errors import AcqhError, CorruptBundleError, InvalidInputError
 from acqh.features import feature_map_from_state, feature_map_state
 from acqh.io import read_bundle, write_bundle
 

@@ -8,9 +8,9 @@ from itertools import islice
 from os import PathLike, fspath
 from typing import Any
 
-from acqh._core.errors import CollectionError
 from acqh._core.optional import require
 from acqh.collection._types import Item
+from acqh.errors import CollectionError
 from acqh.features import Picture, read_picture
 
 # Longest side of what encoders get to see: more than any of them uses, and a batch stays small.

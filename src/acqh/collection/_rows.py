@@ -7,10 +7,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from acqh._core.arrays import Matrix
-from acqh._core.errors import AcqhError
 from acqh.collection._prepare import PreparedItem, prepare
 from acqh.collection._tables import Row
 from acqh.data import MultiViewData
+from acqh.errors import AcqhError
 
 # What was left out, and why.
 Skipped = list[tuple[str, str]]

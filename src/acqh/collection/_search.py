@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints, check_positive_int
-from acqh._core.errors import CollectionError
 from acqh.collection._cache import IndexCache
 from acqh.collection._coder import Coder, Encoders, describe
 from acqh.collection._prepare import working_picture
 from acqh.collection._store import Store
 from acqh.collection._types import Answer, Explanation, Hit
 from acqh.collection._where import Condition, read_where, select_numbers
+from acqh.errors import CollectionError
 from acqh.index import CodeIndex
 
 # Selections of items kept, since pages ask for the same few labels again and again.

@@ -12,12 +12,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from acqh._core.errors import CollectionError, DuplicateIdError
 from acqh.collection._coder import Encoders
 from acqh.collection._collection import Collection
 from acqh.collection._search import Searcher
 from acqh.collection._searchable import Searchable
 from acqh.collection._types import CollectionStats, StoredItem
+from acqh.errors import CollectionError, DuplicateIdError
 from acqh.features import feature_map_state
 from acqh.methods import fingerprint
 

@@ -5,9 +5,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from acqh._core.errors import CollectionError
 from acqh.collection._types import Item
 from acqh.data import read_records
+from acqh.errors import CollectionError
 
 _IMAGE, _TEXT, _LABELS, _ID = "image", "text", ("labels", "label"), ("id", "ids")
 _SEPARATOR = "|"

@@ -7,7 +7,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from acqh._core.errors import DuplicateIdError
 from acqh._core.random import RandomState
 from acqh.collection._coder import Encoders, describe
 from acqh.collection._feature_table import StagedFeatures, StagedView
@@ -16,6 +15,7 @@ from acqh.collection._rows import Skipped, as_row, data_rows, prepared
 from acqh.collection._store import Store
 from acqh.collection._types import Progress
 from acqh.data import MultiViewData
+from acqh.errors import DuplicateIdError
 from acqh.features import describe_feature_map, make_encoder
 from acqh.methods.acqh import ACQH
 

@@ -8,12 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from acqh._core.arrays import Array, Ints
-from acqh._core.errors import (
-    CollectionError,
-    CorruptBundleError,
-    DuplicateIdError,
-    MissingItemError,
-)
 from acqh.collection._connections import WRITE_TIMEOUT_SECONDS, Connections, translated
 from acqh.collection._tables import (
     LAYOUT,
@@ -27,6 +21,12 @@ from acqh.collection._tables import (
     write_change,
 )
 from acqh.collection._types import StoredItem
+from acqh.errors import (
+    CollectionError,
+    CorruptBundleError,
+    DuplicateIdError,
+    MissingItemError,
+)
 
 # SQLite takes so many parameters in one statement, in every version.
 _MAX_PARAMETERS = 500

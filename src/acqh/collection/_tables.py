@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from acqh._core.errors import MissingItemError
 from acqh.collection._connections import translated
+from acqh.errors import MissingItemError
 
 # Counts up when tables change; a store of another layout is not opened.
 LAYOUT = 1

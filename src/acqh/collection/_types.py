@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from acqh._core.arrays import Floats, Ints
-from acqh._core.errors import CollectionError
+from acqh.errors import CollectionError
 from acqh.features import Picture
 
 # Called with how much is done, of how much (or None), and what.

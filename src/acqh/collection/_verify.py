@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from acqh._core.errors import AcqhError
 from acqh.collection._folder import INDEX, ITEMS, MODEL, read_facts, size_on_disk
 from acqh.collection._store import Store
 from acqh.collection._tables import checksum
 from acqh.collection._types import CollectionReport
+from acqh.errors import AcqhError
 from acqh.index import CodeIndex
 from acqh.io import verify_bundle
 from acqh.methods import load_method

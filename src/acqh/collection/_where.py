@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from acqh._core.errors import CollectionError
+from acqh.errors import CollectionError
 
 _LABEL = "label"
 _HAS_LABEL = (

@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Bools, Ints, Matrix, as_matrix, is_sparse
-from acqh._core.errors import DuplicateIdError, InvalidInputError, LabelError, ViewError
 from acqh._core.labels import as_label_matrix
+from acqh.errors import DuplicateIdError, InvalidInputError, LabelError, ViewError
 
 
 def check_views(

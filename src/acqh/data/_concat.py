@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Bools, Matrix, is_sparse
-from acqh._core.errors import InvalidInputError, ViewError
 from acqh.data._checks import check_ids
+from acqh.errors import InvalidInputError, ViewError
 
 if TYPE_CHECKING:
     from acqh.data._multiview import MultiViewData

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from acqh._core.errors import InvalidInputError
 from acqh._core.plugins import load_plugins
 from acqh.data._files import DataFolder, data_folder
 from acqh.data._multiview import MultiViewData
 from acqh.data._named import DATASETS, NamedDataset
+from acqh.errors import InvalidInputError
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def load_dataset(
     >>> acqh.load_dataset("coco")
     Traceback (most recent call last):
         ...
-    acqh._core.errors.InvalidInputError: no data set is called 'coco'; there are emoji,
+    acqh.errors.InvalidInputError: no data set is called 'coco'; there are emoji,
     mirflickr25k, nuswide10, uci_mfeat, wiki
     """
     known = known_datasets()

@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from acqh._core.errors import ChecksumError, DatasetNotFoundError
+from acqh.errors import ChecksumError, DatasetNotFoundError
 
 ENVIRONMENT_VARIABLE = "ACQH_DATA"
 

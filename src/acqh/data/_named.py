@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.errors import InvalidInputError
 from acqh.data._checks import check_items
 from acqh.data._emoji import load_emoji
 from acqh.data._files import DataFile, DataFolder
 from acqh.data._multiview import MultiViewData
 from acqh.data._readers import read
+from acqh.errors import InvalidInputError
 
 
 @dataclass(frozen=True, kw_only=True)

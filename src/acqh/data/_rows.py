@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Ints, Matrix
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 
 
 def check_rows(rows: Any, n_items: int) -> slice | Ints:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from acqh._core.arrays import Array, Ints, Matrix, is_sparse
-from acqh._core.errors import InvalidInputError, LabelError
 from acqh._core.random import RandomState, check_rng
+from acqh.errors import InvalidInputError, LabelError
 
 if TYPE_CHECKING:
     from acqh.data._multiview import MultiViewData

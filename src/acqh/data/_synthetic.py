@@ -9,9 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Bools, Floats, Ints, check_positive_int
-from acqh._core.errors import InvalidInputError
 from acqh._core.random import RandomState, check_rng
 from acqh.data._multiview import MultiViewData
+from acqh.errors import InvalidInputError
 
 _LATENT = 16
 _BLOCK_ROWS = 8_192

@@ -8,8 +8,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Literal
 
-from acqh._core.errors import InvalidInputError, MilvusError
 from acqh._core.optional import require
+from acqh.errors import InvalidInputError, MilvusError
 from acqh.export._source import (
     ID,
     VECTOR,

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import Array, Floats
-from acqh._core.errors import InvalidInputError
 from acqh._load import load
 from acqh.collection import Collection, StoredItem
+from acqh.errors import InvalidInputError
 from acqh.index import CodeIndex
 from acqh.quantize import decode
 

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import validate_data
 
 from acqh._core.arrays import Array, Floats, Matrix, first_bad_row, is_sparse
-from acqh._core.errors import InvalidInputError, NotFittedError, ViewError
+from acqh.errors import InvalidInputError, NotFittedError, ViewError
 
 # Blocks of rows are sized so that one dense float64 block takes about 32 MB.
 _BLOCK_VALUES = 1 << 22

@@ -8,8 +8,8 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin
 from sklearn.utils.extmath import randomized_svd
 
 from acqh._core.arrays import Floats, Matrix, check_positive_int, is_sparse
-from acqh._core.errors import ViewError
 from acqh._core.random import RandomState, check_rng
+from acqh.errors import ViewError
 from acqh.features._base import FeatureMap, row_blocks, unit_rows, with_data
 
 # Up to this many rows or columns the SVD is exact, from the smaller Gram matrix.

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import Any, Literal, Protocol, Self
 
 from acqh._core.arrays import Array, Matrix
-from acqh._core.errors import InvalidInputError
 from acqh._core.random import RandomState
+from acqh.errors import InvalidInputError
 from acqh.features._hog import HogColour
 from acqh.features._networks import ClipImages, ClipTexts, EfficientNetLite0
 from acqh.features._text import TfidfText

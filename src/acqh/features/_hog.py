@@ -7,8 +7,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from acqh._core.arrays import Array, Floats, check_positive_int
-from acqh._core.errors import InvalidInputError
 from acqh._core.optional import require
+from acqh.errors import InvalidInputError
 from acqh.features._pictures import MAX_PIXELS, Picture, read_picture
 
 _BLOCK_CELLS = 2

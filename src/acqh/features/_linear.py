@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from sklearn.base import OneToOneFeatureMixin
 
 from acqh._core.arrays import Array, Matrix, is_sparse
-from acqh._core.errors import ViewError
+from acqh.errors import ViewError
 from acqh.features._base import FeatureMap, column_moments, unit_rows, with_data
 
 

@@ -4,8 +4,8 @@ from io import BytesIO
 from os import PathLike, fspath
 from typing import Any, TypeAlias
 
-from acqh._core.errors import PictureError
 from acqh._core.optional import require
+from acqh.errors import PictureError
 
 # A path, the bytes of a picture file, or a Pillow image.
 Picture: TypeAlias = Any

@@ -9,8 +9,8 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.cluster import KMeans
 
 from acqh._core.arrays import Array, Floats, Matrix, check_positive_int, is_sparse
-from acqh._core.errors import InvalidInputError
 from acqh._core.random import RandomState, check_rng
+from acqh.errors import InvalidInputError
 from acqh.features._base import (
     FeatureMap,
     column_moments,

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from acqh._core.arrays import Array
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 from acqh.features._base import StateMixin
 from acqh.features._counts import TagSVD, Tfidf
 from acqh.features._hog import HogColour

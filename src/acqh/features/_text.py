@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from acqh._core.arrays import Array, Matrix, check_positive_int
-from acqh._core.errors import InvalidInputError
 from acqh._core.random import RandomState
+from acqh.errors import InvalidInputError
 from acqh.features._base import UnfittedMapError
 from acqh.features._counts import TagSVD, Tfidf
 

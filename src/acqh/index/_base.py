@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, Self
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.errors import (
+from acqh.errors import (
     CorruptBundleError,
     InvalidInputError,
     UnknownIdError,

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, check_positive_int, first_bad_row
-from acqh._core.errors import InvalidInputError
 from acqh._core.threads import default_threads
+from acqh.errors import InvalidInputError
 
 MAX_CODEBOOKS = 16
 MAX_CODEBOOK_SIZE = 256

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, check_positive_int
-from acqh._core.errors import CorruptBundleError, InvalidInputError
+from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index._base import BaseIndex
 from acqh.index._checks import as_codebooks, as_codes, as_queries, as_thread_count
 from acqh.index._faiss import from_faiss, to_faiss

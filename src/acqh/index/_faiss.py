@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Floats
-from acqh._core.errors import InvalidInputError
 from acqh._core.optional import require
+from acqh.errors import InvalidInputError
 
 
 def to_faiss(codebooks: Floats, codes: Array) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Bools
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 from acqh.index._ids import kind_of, read_ids
 from acqh.index._snapshot import S, Snapshot
 

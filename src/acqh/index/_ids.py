@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Ints
-from acqh._core.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
+from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh.index._kernels import find_numbers, find_texts
 from acqh.index._stored import check_rising, frozen, read_array, require
 

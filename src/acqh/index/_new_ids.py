@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.errors import DuplicateIdError, InvalidInputError
+from acqh.errors import DuplicateIdError, InvalidInputError
 from acqh.index._ids import (
     NO_NUMBER,
     IdKind,

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 
 # Called with how many items are done, how many there are (None: not known), and what is done.
 Progress: TypeAlias = Callable[[int, int | None, str], None]

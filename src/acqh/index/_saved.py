@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.errors import CorruptBundleError
+from acqh.errors import CorruptBundleError
 from acqh.index._ids import NumberIds, RunningIds
 from acqh.index._snapshot import MAX_ROWS, Part, S, Snapshot
 from acqh.index._stored import read_count, require

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Ints
-from acqh._core.errors import CorruptBundleError
+from acqh.errors import CorruptBundleError
 from acqh.index._checks import MAX_CODEBOOK_SIZE, MAX_CODEBOOKS
 from acqh.index._layout import Layout, digits_a_side, lay_out, read_codes, read_lists
 from acqh.index._search._types import Runs

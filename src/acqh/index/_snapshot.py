@@ -22,7 +22,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Ints
-from acqh._core.errors import CorruptBundleError, InvalidInputError
+from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index._ids import (
     NO_NUMBER,
     IdKind,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.errors import CorruptBundleError
+from acqh.errors import CorruptBundleError
 
 
 def frozen(array: Array, dtype: Any = None) -> Array:

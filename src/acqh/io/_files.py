@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from acqh._core.errors import CorruptBundleError
 from acqh._core.files import sync_directory as sync_directory
+from acqh.errors import CorruptBundleError
 
 if sys.platform != "win32":
     import fcntl

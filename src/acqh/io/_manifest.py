@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from acqh._core.errors import CorruptBundleError, InvalidInputError
+from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.io import _files
 
 FORMAT = "acqh-bundle"

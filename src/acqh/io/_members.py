@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.errors import CorruptBundleError, InvalidInputError
+from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.io import _files
 
 # Booleans are left out on purpose: a damaged byte in one is neither true nor false to NumPy.

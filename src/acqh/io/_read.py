@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.errors import CorruptBundleError, InvalidInputError
+from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.io import _files
 from acqh.io._manifest import Manifest, Member, read_manifest
 from acqh.io._members import member_arrays

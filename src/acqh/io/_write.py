@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from acqh._core.arrays import Array
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 from acqh.io import _files
 from acqh.io._manifest import FORMAT, MANIFEST_NAME, MAX_MEMBERS, Manifest, Member, claimed_format
 from acqh.io._members import member_header, write_member

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, Matrix
-from acqh._core.errors import InvalidInputError, ViewError
 from acqh._core.linalg import solve_spd
 from acqh._core.validation import Interval, StrOptions
+from acqh.errors import InvalidInputError, ViewError
 from acqh.methods._base import BaseMethod
 from acqh.methods._centred import CentredRows
 from acqh.methods.registry import DatabaseMode

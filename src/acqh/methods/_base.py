@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from acqh._core.arrays import Array, Floats, Matrix, as_matrix, check_width
-from acqh._core.errors import InvalidInputError, LabelError, NotFittedError, ViewError
 from acqh._core.labels import as_label_matrix
 from acqh._core.validation import check_parameters
 from acqh.data import MultiViewData
+from acqh.errors import InvalidInputError, LabelError, NotFittedError, ViewError
 from acqh.features import make_feature_map
 from acqh.methods._state import save_method
 from acqh.methods.registry import DatabaseMode, MethodInfo

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Matrix
-from acqh._core.errors import InvalidInputError, ViewError
 from acqh._core.validation import Interval
+from acqh.errors import InvalidInputError, ViewError
 from acqh.methods._base import BaseMethod
 from acqh.methods.registry import DatabaseMode
 

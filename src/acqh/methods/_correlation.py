@@ -7,8 +7,8 @@ import numpy as np
 import scipy.linalg
 
 from acqh._core.arrays import Floats, Matrix
-from acqh._core.errors import FewerBitsWarning, InvalidInputError
 from acqh._core.linalg import whiten
+from acqh.errors import FewerBitsWarning, InvalidInputError
 from acqh.methods._centred import CentredRows
 from acqh.methods._label_products import unit_label_rows
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.errors import CorruptBundleError, InvalidInputError
+from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.features import (
     describe_feature_map,
     feature_map_from_description,

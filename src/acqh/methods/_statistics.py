@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.errors import LabelError, ViewError
 from acqh.data import MultiViewData
+from acqh.errors import LabelError, ViewError
 from acqh.methods._base import CHUNK_ROWS, fit_feature_maps, map_features
 from acqh.stats import Statistics
 

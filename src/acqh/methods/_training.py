@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Matrix
-from acqh._core.errors import InvalidInputError, LabelError, ViewError
 from acqh.data import MultiViewData
+from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.methods._base import BaseMethod, as_parts, fit_feature_maps, map_features
 
 

@@ -5,9 +5,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from acqh._core.arrays import Floats
-from acqh._core.errors import ViewError
 from acqh._core.optional import require
 from acqh._core.random import RandomState, check_rng
+from acqh.errors import ViewError
 from acqh.methods._binary import pack_signs
 from acqh.methods._network import Network, NetworkMethod, find_device, shuffled_batches
 from acqh.methods._training import Training, read_training

@@ -10,10 +10,10 @@ import scipy.optimize
 import scipy.sparse as sp
 
 from acqh._core.arrays import Floats, Matrix
-from acqh._core.errors import InvalidInputError, ViewError
 from acqh._core.linalg import whiten
 from acqh._core.random import RandomState, check_rng
 from acqh._core.validation import Interval
+from acqh.errors import InvalidInputError, ViewError
 from acqh.methods._binary import LinearBinaryMethod, pack_signs
 from acqh.methods._ridge import dense, gram_matrix, ridge
 from acqh.methods._training import Training, read_training

@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Matrix, is_sparse
-from acqh._core.errors import InvalidInputError, LabelError
 from acqh._core.validation import Interval, StrOptions
+from acqh.errors import InvalidInputError, LabelError
 from acqh.methods._base import BaseMethod, as_parts
 from acqh.methods._statistics import MappedStatistics, collect
 from acqh.methods.registry import DatabaseMode, register

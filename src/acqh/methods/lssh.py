@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix, is_sparse
-from acqh._core.errors import InvalidInputError, ViewError
 from acqh._core.linalg import factor_spd, principal_directions
 from acqh._core.random import RandomState, check_rng
 from acqh._core.validation import Interval
+from acqh.errors import InvalidInputError, ViewError
 from acqh.methods import _kernels
 from acqh.methods._binary import BinaryMethod
 from acqh.methods._centred import CentredRows

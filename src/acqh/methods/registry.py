@@ -7,8 +7,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, Literal, TypeVar
 
-from acqh._core.errors import InvalidInputError
 from acqh._core.plugins import load_plugins
+from acqh.errors import InvalidInputError
 
 CodeKind = Literal["additive", "binary", "real"]
 DatabaseMode = Literal["learnt", "hashed", "unified"]

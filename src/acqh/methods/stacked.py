@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from acqh._core.arrays import Floats
-from acqh._core.errors import InvalidInputError, ViewError
 from acqh._core.linalg import principal_directions
 from acqh._core.random import RandomState, check_rng
 from acqh._core.validation import Interval
+from acqh.errors import InvalidInputError, ViewError
 from acqh.methods._additive import AdditiveMethod, StandardRows, regress_views
 from acqh.methods._training import read_training, share_weights
 from acqh.methods.registry import register

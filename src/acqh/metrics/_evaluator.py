@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from acqh._core.arrays import Floats
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 from acqh.metrics._average_precision import (
     average_precision_of,
     check_denominator,

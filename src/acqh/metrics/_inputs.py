@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, check_positive_int, is_sparse
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 
 Kind: TypeAlias = Literal["scores", "distances", "ranking"]
 Ties: TypeAlias = Literal["expected", "stable"]

@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import Array, Floats
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 from acqh.metrics._inputs import Kind, Ties, check_block, check_choice, check_cutoff
 from acqh.metrics._kernels import discounted_gain
 from acqh.metrics._tie_blocks import iter_tie_blocks

@@ -5,7 +5,7 @@ from typing import Any, Literal, Self, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints, check_positive_int
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 from acqh.metrics._average_precision import check_relevance_block
 from acqh.metrics._curves import PrecisionRecallCurve
 from acqh.metrics._inputs import Empty, check_choice, count_queries

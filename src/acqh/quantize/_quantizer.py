@@ -9,9 +9,9 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import validate_data
 
 from acqh._core.arrays import Floats, Ints, first_bad_row
-from acqh._core.errors import InvalidInputError, NotFittedError
 from acqh._core.random import RandomState, check_rng
 from acqh._core.validation import Interval, StrOptions, check_parameters
+from acqh.errors import InvalidInputError, NotFittedError
 from acqh.quantize._codebooks import decode
 from acqh.quantize._search import SEARCHES, Search, search_codes
 from acqh.quantize._train import fit_codebooks

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 
 _BLOCK = 1 << 18
 

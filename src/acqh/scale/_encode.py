@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.errors import LabelError
 from acqh.data import MultiViewData
+from acqh.errors import LabelError
 from acqh.methods import fingerprint
 from acqh.scale._dask import Progress, counter, slim
 from acqh.scale._make_parts import make_parts, make_parts_on, reporter

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.errors import CorruptBundleError, InvalidInputError
+from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.io import read_bundle, write_bundle
 
 _MEMBER = "part"

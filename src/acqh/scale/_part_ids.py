@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.errors import CorruptBundleError, InvalidInputError
+from acqh.errors import CorruptBundleError, InvalidInputError
 
 
 def pack_ids(ids: Array, prefix: str = "") -> tuple[dict[str, Array], dict[str, int | None]]:

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import check_positive_int
-from acqh._core.errors import InvalidInputError, ViewError
 from acqh._load import load
 from acqh.data import MultiViewData
+from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex
 from acqh.methods import fingerprint
 from acqh.scale._dask import Progress, counter, slim

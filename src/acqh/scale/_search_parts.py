@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints
-from acqh._core.errors import CorruptBundleError
+from acqh.errors import CorruptBundleError
 from acqh.scale._part_folder import Parts, Plan
 from acqh.scale._part_ids import pack_ids, pack_texts, unpack_ids, unpack_texts
 

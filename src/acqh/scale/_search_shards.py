@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acqh._core.arrays import Array, Floats
-from acqh._core.errors import ViewError
 from acqh.data import MultiViewData
+from acqh.errors import ViewError
 from acqh.index import CodeIndex, SearchResult
 from acqh.scale._dask import Chunk, call, carry, compute, list_workers, near, read_items
 from acqh.scale._make_parts import check_seen, is_there

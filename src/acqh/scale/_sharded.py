@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats
-from acqh._core.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
+from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh.index import CodeIndex, SearchResult
 from acqh.io import read_bundle, write_bundle
 

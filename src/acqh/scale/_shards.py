@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import check_positive_int
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 from acqh.scale._build import build_index
 from acqh.scale._dask import Chunk, Progress, call, carry, check_workers, compute, counter
 from acqh.scale._parts import CodeParts

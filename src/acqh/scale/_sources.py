@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from acqh._core.arrays import check_positive_int
-from acqh._core.errors import InvalidInputError
 from acqh.data import MultiViewData, Piece, Pieces, list_pieces, read_pieces
+from acqh.errors import InvalidInputError
 from acqh.scale._dask import Chunk, check_workers, count_rows, is_dask_source, list_chunks
 
 Source: TypeAlias = (

@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
-from acqh._core.errors import CorruptBundleError
 from acqh.collection import Searchable, open_collections, verify_collection
+from acqh.errors import CorruptBundleError
 from acqh.serve._metrics import Metrics
 from acqh.serve._settings import Settings
 from acqh.serve._work import Crew, patient

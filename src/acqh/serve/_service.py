@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TypeVar
 
-from acqh._core.errors import AcqhError, CorruptBundleError, MissingExtraError, MissingItemError
 from acqh.collection import Answer, Collection, Item, Searchable
+from acqh.errors import AcqhError, CorruptBundleError, MissingExtraError, MissingItemError
 from acqh.serve import _schemas as schemas
 from acqh.serve._answers import answer_schema, item_schema
 from acqh.serve._live import Live

@@ -3,7 +3,7 @@
 import hmac
 from pathlib import Path
 
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 from acqh.serve._settings import Settings
 
 _MIN_CHARS = 16

@@ -7,8 +7,8 @@ from contextlib import suppress
 from threading import Barrier
 from typing import Any, TypeVar
 
-from acqh._core.errors import AcqhError
 from acqh.collection import Searchable
+from acqh.errors import AcqhError
 from acqh.serve._problems import ProblemError
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg.blas import dsyrk
 
 from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix, is_sparse
-from acqh._core.errors import InvalidInputError, LabelError, ViewError
+from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.stats._kernels import add_rows_by_set, add_sparse_gram, add_sparse_rows_by_set
 from acqh.stats._label_sets import LabelSets
 

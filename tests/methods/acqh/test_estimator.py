@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import acqh
-from acqh._core.errors import InvalidInputError, LabelError, NotFittedError, ViewError
+from acqh.errors import InvalidInputError, LabelError, NotFittedError, ViewError
 from acqh.features import RBFAnchors
 from acqh.methods.acqh._predictions import fuse
 from acqh.stats import Statistics

@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from acqh._core.errors import CorruptBundleError, InvalidInputError
 from acqh._core.optional import require
 from acqh.data._readers._columns import is_list
 from acqh.data._readers._limits import CHUNK_SIZE, check_unpacked_size
+from acqh.errors import CorruptBundleError, InvalidInputError
 
 # Rows unpacked at a time: few, so that the memory for them is used again and again.
 _BATCH_ROWS = 1_024

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.errors import LabelError
+from acqh.errors import LabelError
 
 # Labels looked at together when their names are collected.
 _SCAN_ROWS = 2**20

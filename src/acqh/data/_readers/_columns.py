@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Matrix
-from acqh._core.errors import InvalidInputError, LabelError, ViewError
 from acqh._core.optional import require
+from acqh.errors import InvalidInputError, LabelError, ViewError
 
 
 def is_list(kind: Any) -> bool:

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats
-from acqh._core.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh._core.labels import as_label_matrix
 from acqh.data._multiview import MultiViewData
 from acqh.data._readers._csvfile import CsvFile, Mark
@@ -25,6 +24,7 @@ from acqh.data._readers._tables import (
     find_column,
     sort_names,
 )
+from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 
 _NUMBERED = re.compile(r"(.+)_(\d+)")
 

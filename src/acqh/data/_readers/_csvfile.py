@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, NamedTuple, Self
 
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 
 # A line longer than this is no line of a table.
 _MAX_LINE_BYTES = 16 * 2**20

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from acqh._core.arrays import check_positive_int
-from acqh._core.errors import DatasetNotFoundError, InvalidInputError
 from acqh.data._multiview import MultiViewData
 from acqh.data._readers import _arrowfile
 from acqh.data._readers._csv import (
@@ -31,6 +30,7 @@ from acqh.data._readers._paired import (
 from acqh.data._readers._parquet import TableOptions, find_table_rows, read_table
 from acqh.data._readers._pieces import Pieces, RowSource, read_pieces
 from acqh.data._readers._zarr import ZARR_MARKS
+from acqh.errors import DatasetNotFoundError, InvalidInputError
 
 
 @dataclass(frozen=True)

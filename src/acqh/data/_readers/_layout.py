@@ -10,7 +10,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Matrix
-from acqh._core.errors import CorruptBundleError, InvalidInputError, ViewError
 from acqh.data._readers._limits import (
     check_compressed,
     check_indices,
@@ -18,6 +17,7 @@ from acqh.data._readers._limits import (
     check_some_pointers,
 )
 from acqh.data._readers._store import ArrayStore, Rows
+from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 
 CSR_PIECES = ("_data", "_indices", "_indptr", "_shape")
 TEXT_PIECES = ("_utf8", "_offsets")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.errors import CorruptBundleError, InvalidInputError, LabelError
+from acqh.errors import CorruptBundleError, InvalidInputError, LabelError
 
 # Rows of a chunk, where the caller does not say.
 CHUNK_SIZE = 8_192

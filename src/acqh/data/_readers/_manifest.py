@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from acqh._core.arrays import Array, Ints, Matrix
-from acqh._core.errors import ViewError
 from acqh.data._multiview import MultiViewData
+from acqh.errors import ViewError
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Ints, Matrix, is_sparse
-from acqh._core.errors import InvalidInputError, LabelError
 from acqh.data._multiview import MultiViewData
 from acqh.data._readers._limits import check_names_have_labels
 from acqh.data._readers._mat5 import Mat5File
@@ -26,6 +25,7 @@ from acqh.data._readers._matlayout import (
 )
 from acqh.data._readers._matvariable import MatFile
 from acqh.data._readers._pieces import ReadRows
+from acqh.errors import InvalidInputError, LabelError
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Matrix
-from acqh._core.errors import CorruptBundleError
 from acqh.data._readers._limits import check_compressed, check_unpacked_size
 from acqh.data._readers._matvariable import Variable, matlab_kind
+from acqh.errors import CorruptBundleError
 
 _HEAD_BYTES = 128
 # Enough of a variable to know its class, size and name.

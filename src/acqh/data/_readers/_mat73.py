@@ -8,10 +8,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Matrix
-from acqh._core.errors import AcqhError, CorruptBundleError, InvalidInputError
 from acqh._core.optional import require
 from acqh.data._readers._limits import check_compressed, check_unpacked_size
 from acqh.data._readers._matvariable import NUMBER_KINDS, Variable
+from acqh.errors import AcqhError, CorruptBundleError, InvalidInputError
 
 _MAGIC = b"\x89HDF\r\n\x1a\n"
 # HDF5 allows a foreign head of these sizes; Matlab's has 512 bytes.

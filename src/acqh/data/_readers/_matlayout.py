@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from acqh._core.errors import AcqhError, InvalidInputError, ViewError
 from acqh.data._readers._matvariable import Variable
+from acqh.errors import AcqhError, InvalidInputError, ViewError
 
 Orientation = Literal["rows", "columns"]
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Matrix
-from acqh._core.errors import CorruptBundleError, InvalidInputError, ViewError
 from acqh.data._multiview import MultiViewData
 from acqh.data._readers import _layout
 from acqh.data._readers._classes import Classes, find_classes
@@ -18,6 +17,7 @@ from acqh.data._readers._limits import check_names_have_labels
 from acqh.data._readers._pieces import ReadRows
 from acqh.data._readers._store import ArrayStore, NpyFolder, NpzStore
 from acqh.data._readers._zarr import ZarrStore
+from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Matrix
-from acqh._core.errors import CorruptBundleError, InvalidInputError, LabelError, ViewError
 from acqh.data._multiview import MultiViewData
 from acqh.data._readers import _columns
 from acqh.data._readers._arrowfile import (
@@ -26,6 +25,7 @@ from acqh.data._readers._parquet import class_names, view_width
 from acqh.data._readers._pieces import ReadRows
 from acqh.data._readers._store import Header, file_rows, read_file_header
 from acqh.data._readers._tables import ID_COLUMNS, LABEL_COLUMNS, find_column
+from acqh.errors import CorruptBundleError, InvalidInputError, LabelError, ViewError
 
 WELL_KNOWN_FOLDERS = ("image", "text", *LABEL_COLUMNS, *ID_COLUMNS)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.errors import InvalidInputError, LabelError, ViewError
 from acqh._core.optional import require
 from acqh.data._multiview import MultiViewData
 from acqh.data._readers import _columns
@@ -23,6 +22,7 @@ from acqh.data._readers._tables import (
     find_column,
     sort_names,
 )
+from acqh.errors import InvalidInputError, LabelError, ViewError
 
 
 @dataclass(frozen=True)

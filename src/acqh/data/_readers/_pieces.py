@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, overload
 
-from acqh._core.errors import CorruptBundleError
 from acqh.data._multiview import MultiViewData
+from acqh.errors import CorruptBundleError
 
 # Gives the rows from the first number up to, not including, the second.
 ReadRows = Callable[[int, int], MultiViewData]

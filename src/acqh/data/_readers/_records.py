@@ -6,10 +6,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from acqh._core.errors import DatasetNotFoundError, InvalidInputError
 from acqh.data._readers import _arrowfile
 from acqh.data._readers._csvfile import CsvFile
 from acqh.data._readers._limits import CHUNK_SIZE
+from acqh.errors import DatasetNotFoundError, InvalidInputError
 
 _MAX_LINE_BYTES = 16 * 2**20
 _CSV = (".csv", ".tsv")

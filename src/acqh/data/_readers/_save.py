@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, is_sparse
-from acqh._core.errors import InvalidInputError
 from acqh._core.files import written_whole
 from acqh.data._multiview import MultiViewData
 from acqh.data._readers._layout import (
@@ -21,6 +20,7 @@ from acqh.data._readers._layout import (
     SPLIT_SUFFIX,
     TEXT_PIECES,
 )
+from acqh.errors import InvalidInputError
 
 
 def save_npz(data: MultiViewData, path: str | PathLike[str], *, compress: bool = True) -> None:

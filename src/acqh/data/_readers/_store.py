@@ -14,8 +14,8 @@ from typing import IO, Any, Literal, Protocol, Self
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.errors import CorruptBundleError, InvalidInputError
 from acqh.data._readers._limits import check_unpacked_size
+from acqh.errors import CorruptBundleError, InvalidInputError
 
 # No deflated stream can unpack to more than about 1,032 times its size.
 _DEFLATE_RATIO = 1_040

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Ints
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 
 LABEL_COLUMNS = ("labels", "label")
 ID_COLUMNS = ("id", "ids")

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.errors import CorruptBundleError, InvalidInputError
 from acqh._core.optional import require
 from acqh.data._readers._limits import check_unpacked_size
 from acqh.data._readers._store import Header, Rows
+from acqh.errors import CorruptBundleError, InvalidInputError
 
 ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, check_positive_int
-from acqh._core.errors import CorruptBundleError, InvalidInputError
+from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index._base import BaseIndex
 from acqh.index._checks import as_queries, as_thread_count
 from acqh.index._filters import rows_allowed

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from acqh._core.arrays import Array, Bools
-from acqh._core.errors import CorruptBundleError
+from acqh.errors import CorruptBundleError
 from acqh.index._stored import frozen, read_array, read_count, require
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import Array, Ints
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 from acqh.index._checks import MAX_CODEBOOK_SIZE
 from acqh.index._layout._kernels import (
     count_heads,

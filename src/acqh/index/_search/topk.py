@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints
-from acqh._core.errors import InvalidInputError
+from acqh.errors import InvalidInputError
 from acqh.index._kernels import TABLE_WIDTH, fill_tables, sort_keys
 from acqh.index._search._kernels import NO_KEY, search_runs
 from acqh.index._search._types import Runs

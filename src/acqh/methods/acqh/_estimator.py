@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Matrix
-from acqh._core.errors import InvalidInputError, LabelError, ViewError
 from acqh._core.random import RandomState, check_rng
 from acqh._core.threads import one_blas_thread
 from acqh._core.validation import Interval, StrOptions
 from acqh.data import MultiViewData
+from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.methods._base import CHUNK_ROWS, BaseMethod, as_parts, map_features
 from acqh.methods._statistics import MappedStatistics, collect
 from acqh.methods.acqh._items import Items

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Ints, Matrix
-from acqh._core.errors import InvalidInputError, LabelError, ViewError
+from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.stats import LabelSets
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import scipy.linalg
 
 from acqh._core.arrays import Array, Floats, Matrix, is_sparse
-from acqh._core.errors import InvalidInputError
 from acqh._core.linalg import fix_signs
+from acqh.errors import InvalidInputError
 
 # From two 0/1 matrices (n, n_labels) and (m, n_labels) to similarities (n, m).
 Similarity: TypeAlias = Callable[[Array, Array], Array]

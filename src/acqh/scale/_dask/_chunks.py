@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from acqh._core.errors import InvalidInputError, ViewError
 from acqh._core.optional import require
 from acqh.data import MultiViewData, list_pieces
+from acqh.errors import InvalidInputError, ViewError
 from acqh.scale._dask._tasks import call, compute
 
 # Called with how many items are done, how many there are (None: not known), and what is done.

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from acqh import __version__
-from acqh._core.errors import ClusterError
 from acqh._core.optional import require
+from acqh.errors import ClusterError
 
 _SCHEDULER_SECONDS = 5
 _WORKER_SECONDS = 30

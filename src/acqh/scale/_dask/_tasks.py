@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from copy import copy
 from typing import Any
 
-from acqh._core.errors import ClusterError
 from acqh._core.optional import require
+from acqh.errors import ClusterError
 
 # How many results one task puts together.
 FAN_IN = 8

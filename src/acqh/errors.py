@@ -1,5 +1,25 @@
 """Every error and warning of acqh's own, each also one of the standard kinds."""
 
+__all__ = [
+    "AcqhError",
+    "ChecksumError",
+    "ClusterError",
+    "CollectionError",
+    "CorruptBundleError",
+    "DatasetNotFoundError",
+    "DuplicateIdError",
+    "FewerBitsWarning",
+    "InvalidInputError",
+    "LabelError",
+    "MilvusError",
+    "MissingExtraError",
+    "MissingItemError",
+    "NotFittedError",
+    "PictureError",
+    "UnknownIdError",
+    "ViewError",
+]
+
 
 class AcqhError(Exception):
     """Base of all errors raised on purpose by acqh."""
