@@ -45,7 +45,7 @@ def relevance(query_labels: Any, database_labels: Any) -> Bools:
     >>> relevance([{"dog", "cat"}], [{"cat"}, {"bird"}])
     array([[ True, False]])
     """
-    queries, database = _label_pair(query_labels, database_labels)
+    queries, database = label_pair(query_labels, database_labels)
     out = np.empty((queries.shape[0], database.shape[0]), dtype=np.bool_)
     for rows, counts in _iter_shared(queries, database):
         np.greater(counts, 0, out=out[rows])
@@ -74,14 +74,14 @@ def shared_labels(query_labels: Any, database_labels: Any) -> Ints:
     >>> shared_labels([[1, 1, 0]], [[1, 1, 0], [0, 1, 0], [0, 0, 1]])
     array([[2, 1, 0]], dtype=int32)
     """
-    queries, database = _label_pair(query_labels, database_labels)
+    queries, database = label_pair(query_labels, database_labels)
     out = np.empty((queries.shape[0], database.shape[0]), dtype=np.int32)
     for rows, counts in _iter_shared(queries, database):
         out[rows] = counts
     return out
 
 
-def _label_pair(query_labels: Any, database_labels: Any) -> tuple[Matrix, Matrix]:
+def label_pair(query_labels: Any, database_labels: Any) -> tuple[Matrix, Matrix]:
     """Read both sides so that a column means the same label on both."""
     matrices = _is_matrix(query_labels), _is_matrix(database_labels)
     if any(matrices) and not all(matrices):
