@@ -67,7 +67,7 @@ def prepare(item: Item) -> PreparedItem:
 def working_picture(picture: Picture) -> Any:
     """Read a picture, no larger than encoders need it; raise PictureError."""
     name = fspath(picture) if isinstance(picture, str | PathLike) else ""
-    image = read_picture(picture, name=name or "the picture")
+    image = read_picture(picture, name=name or "the picture", side=_WORKING_SIDE)
     image.thumbnail((_WORKING_SIDE, _WORKING_SIDE), require("PIL.Image").Resampling.BICUBIC)
     return image
 

@@ -14,10 +14,20 @@ Picture: TypeAlias = Any
 MAX_PIXELS = 64_000_000
 # Only formats whose decoders are part of Pillow: others may start outside programs.
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+# Reduced pictures keep this many times the side asked for, so that resizing them loses nothing.
+_REDUCING_GAP = 2
+# Pixels converted at once: colours and transparency take 16 bytes a pixel, a decoded one as few
+# as 1, so that converting all of them together would take many times the memory.
+_BAND_PIXELS = 1_000_000
 
 
 def read_picture(
-    picture: Picture, position: int = 0, max_pixels: int = MAX_PIXELS, *, name: str = ""
+    picture: Picture,
+    position: int = 0,
+    max_pixels: int = MAX_PIXELS,
+    *,
+    name: str = "",
+    side: int | None = None,
 ) -> Any:
     """Read one picture as an opaque RGB image.
 
@@ -33,6 +43,9 @@ def read_picture(
         Larger pictures are refused before they are decoded.
     name : str, optional
         What to call it in errors, instead of its place.
+    side : int, optional
+        Longest side that is needed, in pixels. Much larger pictures come out smaller, but at
+        least twice as long; a JPEG is then not even decoded in full.
 
     Returns
     -------
@@ -62,24 +75,44 @@ def read_picture(
         )
     try:
         if isinstance(picture, image_module.Image):
-            return _opaque(picture, name, max_pixels)
+            return _opaque(picture, name, max_pixels, side)
         source = picture if isinstance(picture, str | PathLike) else BytesIO(picture)
         with image_module.open(source, formats=_FORMATS) as image:
-            return _opaque(image, name, max_pixels)
+            return _opaque(image, name, max_pixels, side)
     except PictureError:
         raise
     except Exception as error:  # damaged bytes make decoders raise anything
         raise PictureError(f"{name} cannot be read: {error}") from error
 
 
-def _opaque(image: Any, name: str, max_pixels: int) -> Any:
+def _opaque(image: Any, name: str, max_pixels: int, side: int | None) -> Any:
     width, height = image.size
     if width * height > max_pixels:
         raise PictureError(
             f"{name} has {width} x {height} pixels, more than the {max_pixels} allowed; "
             "make it smaller or raise max_pixels"
         )
-    image = require("PIL.ImageOps").exif_transpose(image).convert("RGBA")
-    white = require("PIL.Image").new("RGBA", image.size, "white")
-    white.alpha_composite(image)
-    return white.convert("RGB")
+    longest = max(width, height, 1) if side is None else _REDUCING_GAP * side
+    image.draft(None, (longest, longest))  # only JPEG can do this; for others it does nothing
+    image.load()
+    small = _on_white(image, max(1, max(image.size) // longest))
+    orientation = require("PIL.ExifTags").Base.Orientation
+    small.getexif()[orientation] = image.getexif().get(orientation, 1)
+    return require("PIL.ImageOps").exif_transpose(small)
+
+
+def _on_white(image: Any, factor: int) -> Any:
+    """Return a decoded picture as RGB on white, reduced by a whole factor, band by band."""
+    new = require("PIL.Image").new
+    width, height = image.size
+    n_rows = factor * max(1, _BAND_PIXELS // (width * factor))
+    small = new("RGB", (-(-width // factor), -(-height // factor)))
+    plain = "L" if image.mode in ("1", "L") else "RGB"
+    for top in range(0, height, n_rows):
+        band = image.crop((0, top, width, min(top + n_rows, height)))
+        if image.has_transparency_data:
+            white = new("RGBA", band.size, "white")
+            white.alpha_composite(band.convert("RGBA"))
+            band = white
+        small.paste(band.convert(plain).reduce(factor), (0, top // factor))
+    return small

@@ -1,0 +1,79 @@
+"""Large pictures are read in little memory, and smaller where that is enough."""
+
+import subprocess
+import sys
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import pytest
+
+from acqh.features import read_picture
+
+Image = pytest.importorskip("PIL.Image")
+
+
+def smooth(width: int, height: int, mode: str = "RGB") -> Any:
+    """Return a picture whose colours change slowly, so that reducing it loses nothing."""
+    across = np.linspace(0, 255, width)[np.newaxis, :, np.newaxis]
+    down = np.linspace(0, 255, height)[:, np.newaxis, np.newaxis]
+    pixels = np.broadcast_to((across + down) / 2, (height, width, 3))
+    return Image.fromarray(pixels.astype(np.uint8)).convert(mode)
+
+
+def as_bytes(image: Any, kind: str, **options: Any) -> bytes:
+    file = BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP"])
+def test_a_large_picture_comes_out_small_and_looks_the_same(kind: str) -> None:
+    image = smooth(1500, 1001)
+    small = read_picture(as_bytes(image, kind), side=100)
+    assert 200 <= max(small.size) < 400
+    expected = np.asarray(image.resize((100, 67)), dtype=float)
+    np.testing.assert_allclose(np.asarray(small.resize((100, 67)), dtype=float), expected, atol=12)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "LA", "RGBA", "CMYK", "I;16"])
+def test_bands_do_not_show(mode: str) -> None:
+    image = Image.new("I;16", (2100, 1100), 90) if mode == "I;16" else smooth(2100, 1100, mode)
+    whole = read_picture(image)
+    assert whole.size == (2100, 1100)  # more than one band
+    white = Image.new("RGBA", image.size, "white")
+    white.alpha_composite(image.convert("RGBA"))
+    np.testing.assert_array_equal(np.asarray(whole), np.asarray(white.convert("RGB")))
+
+
+def test_a_picture_that_is_small_enough_keeps_every_pixel() -> None:
+    image = smooth(300, 180)
+    content = as_bytes(image, "PNG")
+    np.testing.assert_array_equal(np.asarray(read_picture(content, side=150)), np.asarray(image))
+
+
+def test_transparency_and_orientation_outlive_reduction() -> None:
+    clear = Image.new("RGBA", (1200, 400), (255, 0, 0, 0))
+    assert read_picture(as_bytes(clear, "PNG"), side=50).getpixel((3, 3)) == (255, 255, 255)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    width, height = read_picture(as_bytes(smooth(1200, 400), "JPEG", exif=exif), side=50).size
+    assert height > 2 * width
+
+
+def test_a_bomb_of_one_bit_takes_little_more_memory_than_its_pixels() -> None:
+    # Fifty megapixels in 6 KB; in a process of its own, since memory is counted by process.
+    program = """
+import resource
+from io import BytesIO
+from PIL import Image
+from acqh.features import read_picture
+file = BytesIO()
+Image.new("1", (10_000, 5_000)).save(file, "PNG")
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+read_picture(file.getvalue(), side=512)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    run = [sys.executable, "-c", program]
+    n_kib = int(subprocess.run(run, capture_output=True, text=True, check=True).stdout)
+    assert n_kib < 150_000
