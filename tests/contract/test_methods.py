@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 import acqh
+from acqh._core.arrays import as_matrix
 from acqh.bench import evaluate, make_split
 from acqh.errors import (
     CorruptBundleError,
@@ -313,6 +314,26 @@ def test_wrong_queries_are_refused_with_the_reason(name, data, fitted):
     spoilt[4, 0] = np.nan
     with pytest.raises(ViewError, match="row 4"):
         method.project(spoilt, view="image")
+
+
+@every_method
+def test_every_matrix_is_checked_once_a_call(name, data, fitted, monkeypatch):
+    checked = []
+
+    def counting(value, label):
+        checked.append(label)
+        return as_matrix(value, label)
+
+    monkeypatch.setattr("acqh.methods._base.as_matrix", counting)
+    method = fitted[name]
+    method.project(data.views["image"], view="image")
+    method.embed_queries(data.views["image"], view="image")
+    assert checked == ["view 'image'"] * 2
+    for mode in set(method.info.modes) - {"learnt"}:
+        checked.clear()
+        encode(method, mode, data)
+        wanted = data.views if mode == "unified" else ["image"]
+        assert checked == [f"view '{view}'" for view in wanted]
 
 
 @every_method

@@ -123,7 +123,7 @@ def test_either_view_can_be_the_sparse_one_and_a_part_can_be_enough():
     data = acqh.make_multiview(150, {"image": 10, "text": 8}, n_labels=3, random_state=0)
     first = LSSH(8, n_atoms=24, random_state=0).fit(data.views)
     assert first.sparse_view_ == "image"
-    second = LSSH(8, n_atoms=24, sparse_view="text", n_train=60, random_state=0).fit(data.views)
+    second = LSSH(8, n_atoms=24, sparse_view="text", max_train=60, random_state=0).fit(data.views)
     assert second.components_.shape == (8, 8)
     assert second.basis_.shape == (8, 10)
     for model in (first, second):

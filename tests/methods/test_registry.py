@@ -32,3 +32,14 @@ def test_two_methods_cannot_share_a_name():
         )
         class Impostor:
             pass
+
+
+def test_a_method_without_all_its_parts_cannot_be_made():
+    class Half(acqh.methods.BaseMethod):
+        def project(self, X, *, view):
+            return X if view else None
+
+    with pytest.raises(TypeError, match=r"abstract.*decode"):
+        Half()
+    with pytest.raises(TypeError, match="abstract"):
+        acqh.methods.BaseMethod()

@@ -1,22 +1,19 @@
 """What the methods share whose items are sums of words, ranked by distance from a prediction."""
 
 from collections.abc import Mapping
-from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, Matrix
 from acqh._core.linalg import solve_spd
-from acqh._core.validation import Interval, StrOptions
-from acqh.errors import InvalidInputError, ViewError
-from acqh.methods._base import BaseMethod
 from acqh.methods._centred import CentredRows
+from acqh.methods._training import TrainedMethod
 from acqh.methods.registry import DatabaseMode
 from acqh.quantize import decode, search_codes, weighted_kmeans
 
 
-class AdditiveMethod(BaseMethod):
+class AdditiveMethod(TrainedMethod):
     """A method that predicts an item's vector from a view and ranks sums of words by distance.
 
     The nearest item to a prediction q is the one with the largest ``q b - ||b||² / 2``, where b
@@ -36,21 +33,6 @@ class AdditiveMethod(BaseMethod):
         Weights of the views in the mean of their predictions.
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_codebooks": [Interval(Integral, 1, 15, closed="both")],
-        "codebook_size": [Interval(Integral, 2, 256, closed="both")],
-        "search": [StrOptions({"greedy", "beam", "icm", "beam+icm"})],
-        "feature_ridge": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "random_state": [
-            Interval(Integral, 0, None, closed="left"),
-            np.random.Generator,
-            np.random.SeedSequence,
-            None,
-        ],
-    }
-
     search: Any
     codebooks_: Floats
     training_codes_: Array
@@ -58,84 +40,26 @@ class AdditiveMethod(BaseMethod):
     intercepts_: dict[str, Floats]
     view_weights_: dict[str, float]
 
-    def project(self, X: Matrix, *, view: str) -> Floats:
-        """Turn queries of one view into vectors whose inner products rank items by distance.
-
-        Parameters
-        ----------
-        X : (n_queries, n_features)
-        view : str
-
-        Returns
-        -------
-        (n_queries, n_components_ + 1) float32
-            The predicted vector, and ``-1/2``.
-        """
-        predicted = self._predict(X, view)
+    def _project(self, matrix: Matrix, view: str) -> Floats:
+        """Return the predicted vectors of queries, and last ``-1/2``."""
+        predicted = self._predict(matrix, view)
         half = np.full((len(predicted), 1), -0.5)
         return np.hstack([predicted, half]).astype(np.float32)
 
-    def _predict(self, X: Matrix, view: str) -> Floats:
-        matrix = self._check_view(X, view)
+    def _predict(self, matrix: Matrix, view: str) -> Floats:
         found = np.empty((matrix.shape[0], self.codebooks_.shape[2] - 1))
         for rows, block in self._mapped_blocks(matrix, view):
             found[rows] = block @ self.projections_[view] + self.intercepts_[view]
         return found
 
-    def encode(
-        self, views: Any = None, *, labels: Any = None, mode: DatabaseMode | None = None
-    ) -> Array:
-        """Return the codes of a database.
-
-        Parameters
-        ----------
-        views : mapping of str to (n_items, n_features), optional
-        labels : optional
-            Not used.
-        mode : {"learnt", "hashed", "unified"}, optional
-            ``"learnt"``: the codes of the training items, as the optimiser left them.
-            ``"hashed"``: of what the one view given predicts. ``"unified"``: of the mean of what
-            all views given predict.
-
-        Returns
-        -------
-        uint8 (n_items, n_codebooks + 1)
-
-        Raises
-        ------
-        InvalidInputError
-            The method does not code a database that way, or what it needs is not given.
-        ViewError
-            Views of different numbers of rows, or others than fitted.
-        """
-        mode = self._check_mode(views, labels, mode)
-        if mode == "learnt":
-            return self.training_codes_
-        if mode == "hashed" and len(views) != 1:
-            raise InvalidInputError(f"mode 'hashed' takes one view, got {sorted(views)}")
-        predicted = {view: self._predict(X, view) for view, X in views.items()}
-        sizes = {view: len(each) for view, each in predicted.items()}
-        if len(set(sizes.values())) > 1:
-            raise ViewError(f"views are paired by row, but have these numbers of rows: {sizes}")
-        weights = [self.view_weights_[view] for view in predicted]
-        return self._code(np.average(list(predicted.values()), axis=0, weights=weights))
-
-    def _code(self, vectors: Floats) -> Ints:
-        """Return the nearest sums of words that the search finds, and their norms' level."""
+    def _code(self, views: Mapping[str, Matrix], mode: DatabaseMode) -> Ints:  # noqa: ARG002
+        """Return the sums of words nearest to what the views predict, and their norms' level."""
+        predicted = [self._predict(matrix, view) for view, matrix in views.items()]
+        weights = [self.view_weights_[view] for view in views]
+        vectors = np.average(predicted, axis=0, weights=weights)
         words, levels = self.codebooks_[:-1, :, :-1], self.codebooks_[-1:, :, -1:]
         codes = search_codes(vectors, words, search=self.search)
         return np.hstack([codes, search_codes(_squared_norms(codes, words), levels)])
-
-    def _keep_codebooks(self, codebooks: Floats, codes: Ints, rng: np.random.Generator) -> None:
-        """Set codebooks and training codes, both with one more for the squared norms."""
-        norms = _squared_norms(codes, codebooks)
-        n_codebooks, n_words, n_components = codebooks.shape
-        levels, numbers = weighted_kmeans(norms, np.ones(len(norms)), n_words, rng)
-        whole = np.zeros((n_codebooks + 1, n_words, n_components + 1), dtype=np.float32)
-        whole[:-1, :, :-1] = codebooks
-        whole[-1, :, -1] = levels[:, 0]
-        self.codebooks_ = whole
-        self.training_codes_ = np.hstack([codes, numbers[:, np.newaxis]])
 
     def decode(self, codes: Array) -> Floats:
         """Return the vectors that codes stand for, and last their squared norms.
@@ -156,6 +80,21 @@ class AdditiveMethod(BaseMethod):
         """One byte a codebook, and one for the squared norm."""
         self._check_fitted()
         return len(self.codebooks_)
+
+
+def with_norms(codebooks: Floats, codes: Ints, rng: np.random.Generator) -> dict[str, Any]:
+    """Return codebooks and training codes, both with one more for the squared norms."""
+    norms = _squared_norms(codes, codebooks)
+    n_codebooks, n_words, n_components = codebooks.shape
+    levels, numbers = weighted_kmeans(norms, np.ones(len(norms)), n_words, rng)
+    whole = np.zeros((n_codebooks + 1, n_words, n_components + 1), dtype=np.float32)
+    whole[:-1, :, :-1] = codebooks
+    whole[-1, :, -1] = levels[:, 0]
+    return {
+        "codebooks_": whole,
+        "training_codes_": np.hstack([codes, numbers[:, np.newaxis]]),
+        "n_components_": n_components,
+    }
 
 
 def _squared_norms(codes: Ints, codebooks: Floats) -> Floats:
@@ -219,9 +158,10 @@ class StandardRows:
 
 def regress_views(
     rows: Mapping[str, StandardRows], targets: Floats, ridge: float
-) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """Return coefficients and intercepts of every view."""
+) -> dict[str, dict[str, Floats]]:
+    """Return what predicts targets from every view: projections and intercepts."""
     found = {view: each.regress(targets, ridge) for view, each in rows.items()}
-    return {view: each[0] for view, each in found.items()}, {
-        view: each[1] for view, each in found.items()
+    return {
+        "projections_": {view: each[0] for view, each in found.items()},
+        "intercepts_": {view: each[1] for view, each in found.items()},
     }

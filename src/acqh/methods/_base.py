@@ -1,6 +1,6 @@
 """The one API of all methods."""
 
-from abc import abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -21,7 +21,7 @@ from acqh.methods.registry import DatabaseMode, MethodInfo
 CHUNK_ROWS = 16_384
 
 
-class BaseMethod(BaseEstimator):
+class BaseMethod(BaseEstimator, metaclass=ABCMeta):
     """A cross-modal method: fit on paired views, project queries, encode a database.
 
     A subclass stores its constructor arguments, checks them and the data in `fit`, and sets
@@ -131,9 +131,8 @@ class BaseMethod(BaseEstimator):
         check_width(matrix, self.n_features_in_[view], f"view '{view}'")
         return matrix
 
-    def _mapped_blocks(self, X: Any, view: str) -> Iterator[tuple[slice, Matrix]]:
-        """Check a matrix against a fitted view; yield its rows through the feature map."""
-        matrix = self._check_view(X, view)
+    def _mapped_blocks(self, matrix: Matrix, view: str) -> Iterator[tuple[slice, Matrix]]:
+        """Yield rows of a checked view through its feature map, some at a time."""
         for start in range(0, matrix.shape[0], CHUNK_ROWS):
             rows = slice(start, min(start + CHUNK_ROWS, matrix.shape[0]))
             yield rows, map_features(self.feature_maps_, matrix[rows], view)

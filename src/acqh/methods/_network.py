@@ -1,14 +1,12 @@
 """Small networks as hash functions: trained with torch, used with NumPy alone."""
 
 from collections.abc import Iterator, Mapping
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix, is_sparse
 from acqh._core.optional import require
-from acqh._core.validation import Interval
 from acqh.errors import InvalidInputError
 from acqh.methods._binary import BinaryMethod
 from acqh.methods._ridge import dense
@@ -162,44 +160,27 @@ class NetworkMethod(BinaryMethod):
     """
 
     view_range: ClassVar[tuple[int, int | None]] = (2, 2)
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_bits": BinaryMethod._parameter_constraints["n_bits"],
-        "hidden": [Interval(Integral, 1, None, closed="left")],
-        "max_epochs": [Interval(Integral, 1, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "final_learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "device": [str],
-    }
-
     hidden_weights_: dict[str, Floats]
     hidden_biases_: dict[str, Floats]
     output_weights_: dict[str, Floats]
     output_biases_: dict[str, Floats]
 
-    def project(self, X: Matrix, *, view: str) -> Floats:
-        """Return the network's outputs, whose signs are the bits.
-
-        Parameters
-        ----------
-        X : (n_items, n_features)
-        view : str
-
-        Returns
-        -------
-        (n_items, n_bits_) float64
-        """
-        self._check_fitted()
+    def _project(self, matrix: Matrix, view: str) -> Floats:
+        """Return the network's outputs, whose signs are the bits."""
         outputs = [np.empty((0, self.n_bits_))]
-        for _, block in self._mapped_blocks(X, view):
+        for _, block in self._mapped_blocks(matrix, view):
             hidden = np.asarray(block @ self.hidden_weights_[view]) + self.hidden_biases_[view]
             np.maximum(hidden, 0.0, out=hidden)
             outputs.append(hidden @ self.output_weights_[view] + self.output_biases_[view])
         return np.concatenate(outputs)
 
-    def _keep_networks(self, networks: Mapping[str, Network]) -> None:
-        weights = {view: network.weights() for view, network in networks.items()}
-        self.hidden_weights_ = {view: each[0] for view, each in weights.items()}
-        self.hidden_biases_ = {view: each[1] for view, each in weights.items()}
-        self.output_weights_ = {view: each[2] for view, each in weights.items()}
-        self.output_biases_ = {view: each[3] for view, each in weights.items()}
+
+def trained_weights(networks: Mapping[str, Network]) -> dict[str, Any]:
+    """Return networks as fitted attributes of a `NetworkMethod`."""
+    weights = {view: network.weights() for view, network in networks.items()}
+    names = ("hidden_weights_", "hidden_biases_", "output_weights_", "output_biases_")
+    found: dict[str, Any] = {
+        name: {view: each[place] for view, each in weights.items()}
+        for place, name in enumerate(names)
+    }
+    return {**found, "n_bits_": len(next(iter(weights.values()))[3])}

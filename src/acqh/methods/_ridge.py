@@ -39,51 +39,45 @@ class RidgeSolver:
 class ViewRidge:
     """Hash functions of all views, regressed on the same codes.
 
-    They minimise ``Σ_v μ_v (||B - F_v P_v||² + ρ_v ||P_v||²)``.
+    They minimise ``μ Σ_v (||B - F_v P_v||² + ρ ||P_v||²)``.
 
     Parameters
     ----------
     features : mapping of str to (n_items, n_features), dense or CSR
         F_v.
-    weights : mapping of str to float
-        μ_v.
-    penalties : mapping of str to float
-        ρ_v.
+    weight : float
+        μ.
+    penalty : float
+        ρ.
 
     Examples
     --------
-    >>> views = ViewRidge({"image": np.eye(2)}, {"image": 0.5}, {"image": 1.0})
+    >>> views = ViewRidge({"image": np.eye(2)}, 0.5, 1.0)
     >>> projections = views.solve(np.array([[1.0], [-1.0]]))
     >>> views.predict(projections)
     array([[ 0.25],
            [-0.25]])
     """
 
-    def __init__(
-        self,
-        features: Mapping[str, Matrix],
-        weights: Mapping[str, float],
-        penalties: Mapping[str, float],
-    ) -> None:
-        self.weights = dict(weights)
-        self._solvers = {view: RidgeSolver(F, penalties[view]) for view, F in features.items()}
+    def __init__(self, features: Mapping[str, Matrix], weight: float, penalty: float) -> None:
+        self.weight = weight
+        self._solvers = {view: RidgeSolver(F, penalty) for view, F in features.items()}
 
     def solve(self, codes: Floats) -> dict[str, Floats]:
         """Return P_v for every view, (n_features, n_bits): the minimum for fixed codes."""
         return {view: solver.solve(codes) for view, solver in self._solvers.items()}
 
     def predict(self, projections: Mapping[str, Floats]) -> Floats:
-        """Return ``Σ_v μ_v F_v P_v``, (n_items, n_bits)."""
+        """Return ``μ Σ_v F_v P_v``, (n_items, n_bits)."""
         terms = [
-            self.weights[view] * dense(self._solvers[view].features @ P)
-            for view, P in projections.items()
+            self.weight * dense(self._solvers[view].features @ P) for view, P in projections.items()
         ]
         return np.asarray(np.sum(terms, axis=0))
 
     def loss(self, projections: Mapping[str, Floats], codes: Floats) -> float:
         """Return the weighted sum of all views' ridge losses."""
         return sum(
-            self.weights[view]
+            self.weight
             * ridge_loss(self._solvers[view].features, codes, P, self._solvers[view].penalty)
             for view, P in projections.items()
         )

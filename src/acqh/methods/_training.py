@@ -1,15 +1,19 @@
-"""Training data of methods that see all items at once: checked, mapped, in float64."""
+"""Methods that see all items at once: how they are fitted, and what codes their items."""
 
+from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from acqh._core.arrays import Matrix
+from acqh._core.arrays import Array, Floats, Matrix
+from acqh._core.random import RandomState, check_rng
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.methods._base import BaseMethod, as_parts, fit_feature_maps, map_features
+from acqh.methods._constraints import CONSTRAINTS
+from acqh.methods.registry import DatabaseMode
 
 
 @dataclass(frozen=True)
@@ -26,96 +30,204 @@ class Training:
         0/1, at least one a row; of no columns where the method needs no labels.
     feature_maps : dict of str to transformer
         Fitted on these items.
-    widths : dict of str to int
-        Width of each view before its feature map.
     label_names : tuple of str
+    rng : Generator
+        Where all that is random comes from.
     """
 
     features: dict[str, Matrix]
     views: Mapping[str, Matrix]
     labels: Matrix
     feature_maps: dict[str, Any]
-    widths: dict[str, int]
     label_names: tuple[str, ...]
+    rng: np.random.Generator
 
     @property
     def n_items(self) -> int:
         """The number of training items."""
         return int(self.labels.shape[0])
 
-    def keep_in(self, method: BaseMethod) -> None:
-        """Set the fitted attributes that every method has."""
-        method.n_features_in_ = self.widths
-        method.label_names_ = self.label_names
-        method.feature_maps_ = self.feature_maps
 
+class TrainedMethod(BaseMethod):
+    """A method that learns from all items at once, and codes new ones view by view.
 
-def read_training(
-    method: BaseMethod,
-    views: Any,
-    labels: Any,
-    rng: np.random.Generator,
-    *,
-    needs_labels: bool | None = None,
-    max_items: int | None = None,
-) -> Training:
-    """Read what was given to ``fit`` and map it; chunks are put under one another.
+    A subclass is a dataclass of its parameters, and says by `_learn` what is learnt, by
+    `_project` what a view's rows become, and by `_code` how checked views become codes. Views
+    are checked once, here.
 
-    Parameters
+    Attributes
     ----------
-    method : BaseMethod
-        Its parameter `feature_maps` says how views are mapped, `n_anchors` (if it has one) with
-        how many anchors where a map is given by name, its `view_range` how many views it takes,
-        and its info whether it needs labels.
-    views, labels
-        As `acqh.methods.BaseMethod.fit` takes them.
-    rng : Generator
-        Seeds the feature maps that have no seed of their own.
-    needs_labels : bool, optional
-        By default as the method's info says; labels that are not needed are ignored.
-    max_items : int, optional
-        Where there are more items, as many are drawn, and only those are seen by the maps.
+    training_codes_ : uint8 (n_train, bytes_per_item)
+        The codes learnt for the training items; by view where each has its own.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = CONSTRAINTS
+    # Parameters that `fit` reads, as they are where a method has no such parameter.
+    feature_maps: Any = None
+    n_anchors: int | None = None
+    max_train: int | None = None
+    random_state: RandomState = None
+
+    training_codes_: Array | dict[str, Array]
+
+    def fit(self, views: Any, labels: Any = None) -> Self:
+        """Learn from paired views and, where the method uses them, labels.
+
+        Parameters
+        ----------
+        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
+            Every item needs every view; chunks are put under one another.
+        labels : optional
+            With a mapping of views only; of every item. Ignored by methods without labels.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInputError
+            A parameter is out of range, or the data are of no accepted form.
+        LabelError
+            Labels are needed, and there are none or an item has none.
+        ViewError
+            Too few or too many views, or an item lacks one.
+        """
+        self._check_parameters()
+        training = self._read(views, labels)
+        learnt = self._learn(training)
+        if "objective_" in learnt:
+            learnt["n_iter_"] = len(learnt["objective_"])
+        learnt |= {
+            "n_features_in_": {view: raw.shape[1] for view, raw in training.views.items()},
+            "label_names_": training.label_names,
+            "feature_maps_": training.feature_maps,
+        }
+        for name, value in learnt.items():
+            setattr(self, name, value)
+        return self
+
+    @abstractmethod
+    def _learn(self, data: Training) -> dict[str, Any]:
+        """Return the fitted attributes by name, those that end in an underscore."""
+
+    @abstractmethod
+    def _project(self, matrix: Matrix, view: str) -> Floats:
+        """Return what the rows of a checked view become as queries."""
+
+    @abstractmethod
+    def _code(self, views: Mapping[str, Matrix], mode: DatabaseMode) -> Array:
+        """Return the codes of items from checked views: one if hashed, any number if unified."""
+
+    def _needs_labels(self) -> bool:
+        return self.info.supervised
+
+    def _read(self, views: Any, labels: Any) -> Training:
+        """Check what was given to `fit`, draw `max_train` items of more, and map the views."""
+        rng = check_rng(self.random_state)
+        needs_labels = self._needs_labels()
+        data = _as_one(views, labels if needs_labels else None)
+        _check_views(self, data)
+        matrix = _check_all_labelled(self, data) if needs_labels else np.zeros((len(data), 0))
+        if self.max_train is not None and len(data) > self.max_train:
+            rows = np.sort(rng.choice(len(data), self.max_train, replace=False))
+            data, matrix = data.subset(rows), matrix[rows]
+        maps = fit_feature_maps(self.feature_maps, data, rng=rng, n_anchors=self.n_anchors)
+        return Training(
+            features={
+                view: map_features(maps, raw, view).astype(np.float64)
+                for view, raw in data.views.items()
+            },
+            views=data.views,
+            labels=matrix,
+            feature_maps=maps,
+            label_names=data.label_names if needs_labels else (),
+            rng=rng,
+        )
+
+    def project(self, X: Matrix, *, view: str) -> Floats:
+        """Turn queries of one view into real vectors; of binary methods, the signs are the bits.
+
+        Parameters
+        ----------
+        X : (n_items, n_features)
+        view : str
+
+        Returns
+        -------
+        (n_items, n_components)
+
+        Raises
+        ------
+        NotFittedError, ViewError
+        """
+        return self._project(self._check_view(X, view), view)
+
+    def encode(
+        self, views: Any = None, *, labels: Any = None, mode: DatabaseMode | None = None
+    ) -> Array:
+        """Return the codes of a database.
+
+        Parameters
+        ----------
+        views : mapping of str to (n_items, n_features), optional
+        labels : optional
+            Not used: the codes of labelled items are those learnt in training.
+        mode : {"learnt", "hashed", "unified"}, optional
+            ``"learnt"``: the codes of the training items, as the optimiser left them (the view
+            named in `views`, where each view has its own). ``"hashed"``: of the one view given.
+            ``"unified"``: of all views given, combined.
+
+        Returns
+        -------
+        uint8 (n_items, bytes_per_item)
+
+        Raises
+        ------
+        InvalidInputError
+            The method does not code a database that way, or what it needs is not given.
+        ViewError
+            Views of different numbers of rows, or others than fitted.
+        """
+        mode = self._check_mode(views, labels, mode)
+        if mode == "learnt":
+            return self._learnt_codes(views)
+        if mode == "hashed" and len(views) != 1:
+            raise InvalidInputError(f"mode 'hashed' takes one view, got {sorted(views)}")
+        checked = {view: self._check_view(X, view) for view, X in views.items()}
+        rows = {view: matrix.shape[0] for view, matrix in checked.items()}
+        if len(set(rows.values())) > 1:
+            raise ViewError(f"views are paired by row, but have these numbers of rows: {rows}")
+        return self._code(checked, mode)
+
+    def _learnt_codes(self, views: Any) -> Array:
+        codes = self.training_codes_
+        if not isinstance(codes, dict):
+            return codes
+        names = sorted(views) if isinstance(views, Mapping) else []
+        if len(names) != 1 or names[0] not in codes:
+            raise InvalidInputError(
+                f"each view has its own learnt codes: name one of {sorted(codes)} in views"
+            )
+        return codes[names[0]]
+
+
+def choose_view(parameter: str, given: str | None, views: Collection[str], default: int) -> str:
+    """Return the view that a parameter names; where it is None, the one at a place.
 
     Raises
     ------
-    LabelError
-        Labels are needed, and there are none or an item has none.
     ViewError
-        Too few or too many views, or an item lacks one.
+        There is no such view.
+
+    Examples
+    --------
+    >>> choose_view("base_view", None, ["image", "text"], -1)
+    'text'
     """
-    if needs_labels is None:
-        needs_labels = method.info.supervised
-    data = _as_one(views, labels if needs_labels else None)
-    _check_views(method, data)
-    matrix = _check_all_labelled(method, data) if needs_labels else np.zeros((len(data), 0))
-    if max_items is not None and len(data) > max_items:
-        rows = np.sort(rng.choice(len(data), max_items, replace=False))
-        data, matrix = data.subset(rows), matrix[rows]
-    return _map_views(method, data, matrix, data.label_names if needs_labels else (), rng)
-
-
-def _map_views(
-    method: BaseMethod,
-    data: MultiViewData,
-    labels: Matrix,
-    label_names: tuple[str, ...],
-    rng: np.random.Generator,
-) -> Training:
-    params = method.get_params(deep=False)
-    maps = fit_feature_maps(
-        params["feature_maps"], data, rng=rng, n_anchors=params.get("n_anchors")
-    )
-    return Training(
-        features={
-            view: map_features(maps, raw, view).astype(np.float64)
-            for view, raw in data.views.items()
-        },
-        views=data.views,
-        labels=labels,
-        feature_maps=maps,
-        widths={view: raw.shape[1] for view, raw in data.views.items()},
-        label_names=label_names,
-    )
+    if given is not None and given not in views:
+        raise ViewError(f"{parameter} is {given!r}, but the views are {sorted(views)}")
+    return list(views)[default] if given is None else given
 
 
 def share_weights(given: Mapping[str, float] | None, views: Collection[str]) -> dict[str, float]:

@@ -1,20 +1,19 @@
 """Asymmetric discrete cross-modal hashing: real latent vectors against binary codes."""
 
 from collections.abc import Mapping
-from numbers import Real
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import solve_spd
-from acqh._core.random import RandomState, check_rng
-from acqh._core.validation import Interval
-from acqh.methods._binary import LinearBinaryMethod, pack_signs
+from acqh._core.random import RandomState
+from acqh.methods._binary import LinearBinaryMethod, linear_functions, pack_signs
 from acqh.methods._discrete import descend_bits, random_signs
 from acqh.methods._label_products import LabelSimilarity
 from acqh.methods._ridge import dense, ridge, ridge_loss, squared_norm
-from acqh.methods._training import read_training
+from acqh.methods._training import Training
 from acqh.methods.registry import register
 
 
@@ -83,6 +82,7 @@ def objective(
     reconstruction="The whole objective: from the paper's description alone, collective matrix "
     "factorisation whose latent vectors, with binary codes, reproduce the similarity of labels.",
 )
+@dataclass(eq=False, repr=False)
 class ADCH(LinearBinaryMethod):
     """Latent vectors of all views that, against binary codes, give the similarity of labels.
 
@@ -127,70 +127,30 @@ class ADCH(LinearBinaryMethod):
     (200, 2)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LinearBinaryMethod._parameter_constraints,
-        "similarity_weight": [Interval(Real, 0, None, closed="left")],
-        "penalty": [Interval(Real, 0, None, closed="neither")],
-        "feature_ridge": [Interval(Real, 0, None, closed="left")],
-    }
+    n_bits: int = 32
+    _: KW_ONLY
+    feature_maps: Any = "rbf_mean2"
+    n_anchors: int = 500
+    similarity_weight: float = 1.0
+    penalty: float = 1e-2
+    feature_ridge: float = 1e-2
+    max_iter: int = 15
+    random_state: RandomState = None
 
-    def __init__(
-        self,
-        n_bits: int = 32,
-        *,
-        feature_maps: Any = "rbf_mean2",
-        n_anchors: int = 500,
-        similarity_weight: float = 1.0,
-        penalty: float = 1e-2,
-        feature_ridge: float = 1e-2,
-        max_iter: int = 15,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.feature_maps = feature_maps
-        self.n_anchors = n_anchors
-        self.similarity_weight = similarity_weight
-        self.penalty = penalty
-        self.feature_ridge = feature_ridge
-        self.max_iter = max_iter
-        self.random_state = random_state
-
-    def fit(self, views: Any, labels: Any = None) -> Self:
-        """Learn codes of the training items and the hash functions of the views.
-
-        Parameters
-        ----------
-        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
-        labels : optional
-            With a mapping of views only.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError, LabelError, ViewError
-        """
-        self._check_parameters()
-        rng = check_rng(self.random_state)
-        data = read_training(self, views, labels, rng)
+    def _learn(self, data: Training) -> dict[str, Any]:
         similarity = LabelSimilarity.signed(data.labels)
         weights = self.similarity_weight, self.penalty
         basis_ridge = self.penalty * len(data.features)
-        B = random_signs(rng, (data.n_items, self.n_bits))
+        B = random_signs(data.rng, (data.n_items, self.n_bits))
         V, history = B, []
         for _ in range(self.max_iter):
             U = {view: ridge(V, F, basis_ridge) for view, F in data.features.items()}
             V = update_latent(data.features, U, B, similarity, *weights)
             B = update_codes(B, V, similarity)
             history.append(objective(data.features, U, V, B, similarity, *weights))
-        data.keep_in(self)
-        self.n_bits_ = self.n_bits
-        self.projections_ = {
-            view: ridge(F, B, self.feature_ridge) for view, F in data.features.items()
+        projections = {view: ridge(F, B, self.feature_ridge) for view, F in data.features.items()}
+        return {
+            **linear_functions(projections),
+            "training_codes_": pack_signs(B),
+            "objective_": history,
         }
-        self.training_codes_ = pack_signs(B)
-        self.objective_ = history
-        self.n_iter_ = len(history)
-        return self

@@ -1,17 +1,16 @@
 """Composite correlation quantization: one code for all views, each rotated onto it."""
 
 from collections.abc import Mapping
-from numbers import Integral
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.linalg
 
 from acqh._core.arrays import Floats, Ints
-from acqh._core.random import RandomState, check_rng
-from acqh._core.validation import Interval
-from acqh.methods._additive import AdditiveMethod, StandardRows, regress_views
-from acqh.methods._training import read_training, share_weights
+from acqh._core.random import RandomState
+from acqh.methods._additive import AdditiveMethod, StandardRows, regress_views, with_norms
+from acqh.methods._training import Training, share_weights
 from acqh.methods.registry import register
 from acqh.quantize import decode, least_squares_codebooks, refill_unused_words, search_codes
 
@@ -69,6 +68,7 @@ def objective(
     reconstruction="The starting codebooks, the number of components where a view is narrow, and "
     "the byte for an item's squared norm are ours.",
 )
+@dataclass(eq=False, repr=False)
 class CCQ(AdditiveMethod):
     """One additive code for all views of an item, each view rotated onto it.
 
@@ -127,69 +127,28 @@ class CCQ(AdditiveMethod):
     """
 
     view_range: ClassVar = (2, None)
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **AdditiveMethod._parameter_constraints,
-        "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "view_weights": [Mapping, None],
-    }
+    n_codebooks: int = 4
+    codebook_size: int = 256
+    _: KW_ONLY
+    n_components: int | None = None
+    feature_maps: Any = None
+    view_weights: Mapping[str, float] | None = None
+    search: Literal["greedy", "beam", "icm", "beam+icm"] = "greedy"
+    feature_ridge: float = 1e-3
+    max_iter: int = 100
+    tol: float = 1e-4
+    random_state: RandomState = None
 
-    def __init__(
-        self,
-        n_codebooks: int = 4,
-        codebook_size: int = 256,
-        *,
-        n_components: int | None = None,
-        feature_maps: Any = None,
-        view_weights: Mapping[str, float] | None = None,
-        search: Literal["greedy", "beam", "icm", "beam+icm"] = "greedy",
-        feature_ridge: float = 1e-3,
-        max_iter: int = 100,
-        tol: float = 1e-4,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_codebooks = n_codebooks
-        self.codebook_size = codebook_size
-        self.n_components = n_components
-        self.feature_maps = feature_maps
-        self.view_weights = view_weights
-        self.search = search
-        self.feature_ridge = feature_ridge
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-
-    def fit(self, views: Any, labels: Any = None) -> Self:
-        """Learn the codebooks and what predicts an item's vector from each view.
-
-        Parameters
-        ----------
-        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
-            At least two views.
-        labels : ignored
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError, ViewError
-        """
-        self._check_parameters()
-        rng = check_rng(self.random_state)
-        training = read_training(self, views, labels, rng)
-        weights = share_weights(self.view_weights, training.features)
-        rows = {view: StandardRows(matrix) for view, matrix in training.features.items()}
-        codebooks, codes, history = self._alternate(rows, weights, rng)
-        projections, intercepts = regress_views(rows, decode(codes, codebooks), self.feature_ridge)
-        training.keep_in(self)
-        self._keep_codebooks(codebooks, codes, rng)
-        self.projections_, self.intercepts_ = projections, intercepts
-        self.view_weights_ = weights
-        self.n_components_ = int(codebooks.shape[2])
-        self.objective_ = history
-        self.n_iter_ = len(history)
-        return self
+    def _learn(self, data: Training) -> dict[str, Any]:
+        weights = share_weights(self.view_weights, data.features)
+        rows = {view: StandardRows(matrix) for view, matrix in data.features.items()}
+        codebooks, codes, history = self._alternate(rows, weights, data.rng)
+        return {
+            **with_norms(codebooks, codes, data.rng),
+            **regress_views(rows, decode(codes, codebooks), self.feature_ridge),
+            "view_weights_": weights,
+            "objective_": history,
+        }
 
     def _alternate(
         self,

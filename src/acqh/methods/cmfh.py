@@ -1,19 +1,19 @@
 """Collective matrix factorisation hashing: one latent factor that all views share."""
 
 from collections.abc import Mapping
-from numbers import Real
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import factor_spd, solve_spd
-from acqh._core.random import RandomState, check_rng
-from acqh._core.validation import Interval
-from acqh.methods._binary import LinearBinaryMethod, pack_signs
+from acqh._core.random import RandomState
+from acqh.methods._binary import LinearBinaryMethod, centred_functions, pack_signs
 from acqh.methods._centred import CentredRows
+from acqh.methods._constraints import POSITIVE
 from acqh.methods._ridge import squared_norm
-from acqh.methods._training import read_training, share_weights
+from acqh.methods._training import Training, share_weights
 from acqh.methods.registry import register
 
 
@@ -65,6 +65,7 @@ def mix_views(
     code="binary",
     modes=("unified", "learnt", "hashed"),
 )
+@dataclass(eq=False, repr=False)
 class CMFH(LinearBinaryMethod):
     """One latent factor from which every view is rebuilt, and which every view predicts.
 
@@ -116,52 +117,24 @@ class CMFH(LinearBinaryMethod):
     view_range: ClassVar = (2, None)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **LinearBinaryMethod._parameter_constraints,
-        "view_weights": [Mapping, None],
-        "projection_weight": [Interval(Real, 0, None, closed="neither")],
-        "ridge": [Interval(Real, 0, None, closed="neither")],
+        "ridge": POSITIVE,
     }
 
-    def __init__(
-        self,
-        n_bits: int = 32,
-        *,
-        feature_maps: Any = None,
-        view_weights: Mapping[str, float] | None = None,
-        projection_weight: float = 100.0,
-        ridge: float = 0.01,
-        max_iter: int = 50,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.feature_maps = feature_maps
-        self.view_weights = view_weights
-        self.projection_weight = projection_weight
-        self.ridge = ridge
-        self.max_iter = max_iter
-        self.random_state = random_state
+    n_bits: int = 32
+    _: KW_ONLY
+    feature_maps: Any = None
+    view_weights: Mapping[str, float] | None = None
+    projection_weight: float = 100.0
+    ridge: float = 0.01
+    max_iter: int = 50
+    random_state: RandomState = None
+    means_: dict[str, Floats] = field(init=False)
+    bases_: dict[str, Floats] = field(init=False)
+    view_weights_: dict[str, float] = field(init=False)
 
-    def fit(self, views: Any, labels: Any = None) -> Self:
-        """Learn the factors and the hash functions.
-
-        Parameters
-        ----------
-        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
-            At least two views.
-        labels : ignored
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError, ViewError
-        """
-        self._check_parameters()
-        rng = check_rng(self.random_state)
-        training = read_training(self, views, labels, rng)
-        weights = share_weights(self.view_weights, training.features)
-        rows = {view: CentredRows(matrix) for view, matrix in training.features.items()}
+    def _learn(self, data: Training) -> dict[str, Any]:
+        weights = share_weights(self.view_weights, data.features)
+        rows = {view: CentredRows(matrix) for view, matrix in data.features.items()}
         # F and the ridge stay, so what solves for P does.
         solvers = {
             view: factor_spd(
@@ -169,7 +142,7 @@ class CMFH(LinearBinaryMethod):
             )
             for view, each in rows.items()
         }
-        V = rng.random((training.n_items, self.n_bits))
+        V = data.rng.random((data.n_items, self.n_bits))
         history = []
         for _ in range(self.max_iter):
             U = {
@@ -180,15 +153,14 @@ class CMFH(LinearBinaryMethod):
             mixes = mix_views(U, P, weights, self.projection_weight, self.ridge)
             V = np.sum([each.times(mixes[view]) for view, each in rows.items()], axis=0)
             history.append(self._objective(rows, U, P, V, weights))
-        training.keep_in(self)
-        self.means_ = {view: each.mean for view, each in rows.items()}
-        self._keep_functions(P, self.means_)
-        self.bases_ = U
-        self.view_weights_ = weights
-        self.training_codes_ = pack_signs(V)
-        self.objective_ = history
-        self.n_iter_ = len(history)
-        return self
+        return {
+            **centred_functions(P, rows),
+            "means_": {view: each.mean for view, each in rows.items()},
+            "bases_": U,
+            "view_weights_": weights,
+            "training_codes_": pack_signs(V),
+            "objective_": history,
+        }
 
     def _objective(
         self,
@@ -212,7 +184,7 @@ class CMFH(LinearBinaryMethod):
             bases, self.projections_, self.view_weights_, self.projection_weight, self.ridge
         )
         factors = [
-            self._times(X, view, mixes) - self.means_[view] @ mixes[view]
-            for view, X in views.items()
+            self._times(matrix, view, mixes) - self.means_[view] @ mixes[view]
+            for view, matrix in views.items()
         ]
         return np.asarray(np.sum(factors, axis=0))

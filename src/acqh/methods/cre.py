@@ -1,23 +1,21 @@
 """Collective reconstructive embeddings: inner products of codes rebuild those of the views."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from numbers import Real
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
 
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import RANK_TOLERANCE
-from acqh._core.random import RandomState, check_rng
-from acqh._core.validation import Interval
+from acqh._core.random import RandomState
 from acqh.features import UnitNorm
-from acqh.methods._binary import LinearBinaryMethod, pack_signs
+from acqh.methods._binary import LinearBinaryMethod, linear_functions, pack_signs
 from acqh.methods._centred import CentredRows
 from acqh.methods._discrete import keep_sign, random_signs
 from acqh.methods._ridge import ViewRidge
-from acqh.methods._training import read_training, share_weights
+from acqh.methods._training import Training, share_weights
 from acqh.methods.registry import register
 
 
@@ -113,6 +111,7 @@ def update_codes(B: Floats, A: Affinity, Z: Floats, balance_weight: float, pull:
     "reconstruction with balanced and uncorrelated bits; its solver and weights are ours. Mode "
     "'unified' is the mean of the views' projections.",
 )
+@dataclass(eq=False, repr=False)
 class CRE(LinearBinaryMethod):
     """Codes whose inner products rebuild those of the views, balanced and uncorrelated.
 
@@ -164,65 +163,22 @@ class CRE(LinearBinaryMethod):
     """
 
     view_range: ClassVar = (2, None)
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LinearBinaryMethod._parameter_constraints,
-        "view_weights": [Mapping, None],
-        "balance_weight": [Interval(Real, 0, None, closed="left")],
-        "feature_weight": [Interval(Real, 0, None, closed="left")],
-        "feature_ridge": [Interval(Real, 0, None, closed="left")],
-    }
+    n_bits: int = 32
+    _: KW_ONLY
+    feature_maps: Any = "rbf_mean2"
+    n_anchors: int = 300
+    view_weights: Mapping[str, float] | None = None
+    balance_weight: float = 1.0
+    feature_weight: float = 1.0
+    feature_ridge: float = 0.01
+    max_iter: int = 20
+    random_state: RandomState = None
 
-    def __init__(
-        self,
-        n_bits: int = 32,
-        *,
-        feature_maps: Any = "rbf_mean2",
-        n_anchors: int = 300,
-        view_weights: Mapping[str, float] | None = None,
-        balance_weight: float = 1.0,
-        feature_weight: float = 1.0,
-        feature_ridge: float = 0.01,
-        max_iter: int = 20,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.feature_maps = feature_maps
-        self.n_anchors = n_anchors
-        self.view_weights = view_weights
-        self.balance_weight = balance_weight
-        self.feature_weight = feature_weight
-        self.feature_ridge = feature_ridge
-        self.max_iter = max_iter
-        self.random_state = random_state
-
-    def fit(self, views: Any, labels: Any = None) -> Self:
-        """Learn codes of the training items and the hash functions of the views.
-
-        Parameters
-        ----------
-        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
-            At least two views.
-        labels : ignored
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError, ViewError
-        """
-        self._check_parameters()
-        rng = check_rng(self.random_state)
-        training = read_training(self, views, labels, rng)
-        A = Affinity.of(training.views, share_weights(self.view_weights, training.views))
-        hashing = ViewRidge(
-            training.features,
-            dict.fromkeys(training.features, self.feature_weight),
-            dict.fromkeys(training.features, self.feature_ridge),
-        )
-        shape = (training.n_items, self.n_bits)
-        B, spare = random_signs(rng, shape), rng.normal(size=shape)
+    def _learn(self, data: Training) -> dict[str, Any]:
+        A = Affinity.of(data.views, share_weights(self.view_weights, data.views))
+        hashing = ViewRidge(data.features, self.feature_weight, self.feature_ridge)
+        shape = (data.n_items, self.n_bits)
+        B, spare = random_signs(data.rng, shape), data.rng.normal(size=shape)
         history: list[float] = []
         for _ in range(self.max_iter):
             W = hashing.solve(B)
@@ -232,10 +188,8 @@ class CRE(LinearBinaryMethod):
             history.append(hashing.loss(W, B) / 2.0 - fit)
             if np.array_equal(B, previous):
                 break
-        training.keep_in(self)
-        self.n_bits_ = self.n_bits
-        self.projections_ = hashing.solve(B)
-        self.training_codes_ = pack_signs(B)
-        self.objective_ = history
-        self.n_iter_ = len(history)
-        return self
+        return {
+            **linear_functions(hashing.solve(B)),
+            "training_codes_": pack_signs(B),
+            "objective_": history,
+        }

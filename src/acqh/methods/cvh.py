@@ -1,18 +1,17 @@
 """Cross-view hashing: the directions in which the views agree best."""
 
 from collections.abc import Sequence
-from numbers import Real
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
-from acqh._core.random import RandomState, check_rng
-from acqh._core.validation import Interval, StrOptions
-from acqh.methods._binary import LinearBinaryMethod
+from acqh._core.random import RandomState
+from acqh.methods._binary import LinearBinaryMethod, centred_functions
 from acqh.methods._centred import CentredRows
 from acqh.methods._correlation import ZERO_SHARE, joint_directions, limit_bits
-from acqh.methods._training import read_training
+from acqh.methods._training import Training
 from acqh.methods.registry import register
 
 
@@ -55,6 +54,7 @@ def couple_labels(views: Sequence[CentredRows], labels: Matrix) -> list[list[Flo
     reconstruction="The relaxed problem of the label graph, and leaving out directions that the "
     "features do not span, are ours.",
 )
+@dataclass(eq=False, repr=False)
 class CVH(LinearBinaryMethod):
     """Cross-view hashing: the directions in which the views agree best.
 
@@ -98,63 +98,26 @@ class CVH(LinearBinaryMethod):
     """
 
     view_range: ClassVar = (2, None)
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LinearBinaryMethod._parameter_constraints,
-        "graph": [StrOptions({"pairs", "labels"})],
-        "ridge": [Interval(Real, 0, None, closed="left")],
-    }
+    n_bits: int = 32
+    _: KW_ONLY
+    feature_maps: Any = None
+    graph: Literal["pairs", "labels"] = "pairs"
+    ridge: float = 1e-4
+    random_state: RandomState = None
 
-    def __init__(
-        self,
-        n_bits: int = 32,
-        *,
-        feature_maps: Any = None,
-        graph: Literal["pairs", "labels"] = "pairs",
-        ridge: float = 1e-4,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.feature_maps = feature_maps
-        self.graph = graph
-        self.ridge = ridge
-        self.random_state = random_state
+    def _needs_labels(self) -> bool:
+        return self.graph == "labels"
 
-    def fit(self, views: Any, labels: Any = None) -> Self:
-        """Learn the hash functions.
-
-        Parameters
-        ----------
-        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
-            At least two views.
-        labels : optional
-            Used with ``graph="labels"`` only.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError, LabelError, ViewError
-        """
-        self._check_parameters()
-        uses_labels = self.graph == "labels"
-        training = read_training(
-            self, views, labels, check_rng(self.random_state), needs_labels=uses_labels
-        )
-        rows = {view: CentredRows(matrix) for view, matrix in training.features.items()}
+    def _learn(self, data: Training) -> dict[str, Any]:
+        uses_labels = self._needs_labels()
+        rows = {view: CentredRows(matrix) for view, matrix in data.features.items()}
         each = list(rows.values())
-        coupling = couple_labels(each, training.labels) if uses_labels else couple_pairs(each)
+        coupling = couple_labels(each, data.labels) if uses_labels else couple_pairs(each)
         directions, couplings = joint_directions(
             [view.gram() for view in each], coupling, self.ridge, self.n_bits
         )
         if not uses_labels:
             couplings = couplings[couplings > ZERO_SHARE]
         n_bits = limit_bits(self.n_bits, len(couplings), self.info.name)
-        training.keep_in(self)
-        self._keep_functions(
-            {view: found[:, :n_bits] for view, found in zip(rows, directions, strict=True)},
-            {view: centred.mean for view, centred in rows.items()},
-        )
-        self.couplings_ = couplings[:n_bits]
-        return self
+        kept = {view: found[:, :n_bits] for view, found in zip(rows, directions, strict=True)}
+        return {**centred_functions(kept, rows), "couplings_": couplings[:n_bits]}

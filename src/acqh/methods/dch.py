@@ -1,17 +1,16 @@
 """Discriminative binary codes: labels regressed on codes, codes found bit by bit."""
 
-from numbers import Real
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
-from acqh._core.random import RandomState, check_rng
-from acqh._core.validation import Interval
-from acqh.methods._binary import LinearBinaryMethod, pack_signs
+from acqh._core.random import RandomState
+from acqh.methods._binary import LinearBinaryMethod, linear_functions, pack_signs
 from acqh.methods._discrete import descend_bits, random_signs
 from acqh.methods._ridge import ViewRidge, dense, ridge, ridge_loss
-from acqh.methods._training import read_training
+from acqh.methods._training import Training
 from acqh.methods.registry import register
 
 
@@ -49,6 +48,7 @@ def objective(
     reconstruction="The weight of the views in the codes is that of supervised discrete hashing; "
     "the paper's own was not found. Mode 'unified' is the mean of the views' projections.",
 )
+@dataclass(eq=False, repr=False)
 class DCH(LinearBinaryMethod):
     """Codes from which a linear classifier tells the labels, shared by all views.
 
@@ -91,60 +91,19 @@ class DCH(LinearBinaryMethod):
     (200, 2)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LinearBinaryMethod._parameter_constraints,
-        "label_ridge": [Interval(Real, 0, None, closed="left")],
-        "feature_weight": [Interval(Real, 0, None, closed="left")],
-        "feature_ridge": [Interval(Real, 0, None, closed="left")],
-    }
+    n_bits: int = 32
+    _: KW_ONLY
+    feature_maps: Any = "rbf_fixed"
+    n_anchors: int = 1000
+    label_ridge: float = 1.0
+    feature_weight: float = 1e-5
+    feature_ridge: float = 1e-2
+    max_iter: int = 5
+    random_state: RandomState = None
 
-    def __init__(
-        self,
-        n_bits: int = 32,
-        *,
-        feature_maps: Any = "rbf_fixed",
-        n_anchors: int = 1000,
-        label_ridge: float = 1.0,
-        feature_weight: float = 1e-5,
-        feature_ridge: float = 1e-2,
-        max_iter: int = 5,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.feature_maps = feature_maps
-        self.n_anchors = n_anchors
-        self.label_ridge = label_ridge
-        self.feature_weight = feature_weight
-        self.feature_ridge = feature_ridge
-        self.max_iter = max_iter
-        self.random_state = random_state
-
-    def fit(self, views: Any, labels: Any = None) -> Self:
-        """Learn codes of the training items and the hash functions of the views.
-
-        Parameters
-        ----------
-        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
-        labels : optional
-            With a mapping of views only.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError, LabelError, ViewError
-        """
-        self._check_parameters()
-        rng = check_rng(self.random_state)
-        data = read_training(self, views, labels, rng)
-        hashing = ViewRidge(
-            data.features,
-            dict.fromkeys(data.features, self.feature_weight),
-            dict.fromkeys(data.features, self.feature_ridge),
-        )
-        B = random_signs(rng, (data.n_items, self.n_bits))
+    def _learn(self, data: Training) -> dict[str, Any]:
+        hashing = ViewRidge(data.features, self.feature_weight, self.feature_ridge)
+        B = random_signs(data.rng, (data.n_items, self.n_bits))
         history: list[float] = []
         for _ in range(self.max_iter):
             W = ridge(B, data.labels, self.label_ridge)
@@ -153,10 +112,8 @@ class DCH(LinearBinaryMethod):
             history.append(objective(B, data.labels, W, self.label_ridge, hashing, P))
             if np.array_equal(B, previous):
                 break
-        data.keep_in(self)
-        self.n_bits_ = self.n_bits
-        self.projections_ = hashing.solve(B)
-        self.training_codes_ = pack_signs(B)
-        self.objective_ = history
-        self.n_iter_ = len(history)
-        return self
+        return {
+            **linear_functions(hashing.solve(B)),
+            "training_codes_": pack_signs(B),
+            "objective_": history,
+        }

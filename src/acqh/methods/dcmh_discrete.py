@@ -1,18 +1,17 @@
 """Discrete cross-modal hashing: codes of two views that reproduce the similarity of labels."""
 
-from numbers import Real
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
-from acqh._core.random import RandomState, check_rng
-from acqh._core.validation import Interval
-from acqh.methods._binary import LinearBinaryMethod, pack_signs
+from acqh._core.random import RandomState
+from acqh.methods._binary import LinearBinaryMethod, linear_functions, pack_signs
 from acqh.methods._discrete import descend_bits, random_signs
 from acqh.methods._label_products import LabelSimilarity
 from acqh.methods._ridge import RidgeSolver, dense, ridge, ridge_loss
-from acqh.methods._training import Training, read_training
+from acqh.methods._training import Training
 from acqh.methods.registry import register
 
 
@@ -60,6 +59,7 @@ def update_codes(
     reconstruction="The whole objective: from the paper's description alone, similarity of labels "
     "reconstructed by codes, a classification term, bits learnt one by one in each view.",
 )
+@dataclass(eq=False, repr=False)
 class DiscreteCMH(LinearBinaryMethod):
     """Codes of two views whose products are the similarity of labels.
 
@@ -108,68 +108,27 @@ class DiscreteCMH(LinearBinaryMethod):
     """
 
     view_range: ClassVar[tuple[int, int | None]] = (2, 2)
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LinearBinaryMethod._parameter_constraints,
-        "label_weight": [Interval(Real, 0, None, closed="left")],
-        "label_ridge": [Interval(Real, 0, None, closed="left")],
-        "feature_weight": [Interval(Real, 0, None, closed="left")],
-        "feature_ridge": [Interval(Real, 0, None, closed="left")],
-    }
+    n_bits: int = 32
+    _: KW_ONLY
+    feature_maps: Any = "rbf_mean2"
+    n_anchors: int = 500
+    label_weight: float = 1.0
+    label_ridge: float = 1.0
+    feature_weight: float = 1e-2
+    feature_ridge: float = 1e-2
+    max_iter: int = 10
+    random_state: RandomState = None
 
-    def __init__(
-        self,
-        n_bits: int = 32,
-        *,
-        feature_maps: Any = "rbf_mean2",
-        n_anchors: int = 500,
-        label_weight: float = 1.0,
-        label_ridge: float = 1.0,
-        feature_weight: float = 1e-2,
-        feature_ridge: float = 1e-2,
-        max_iter: int = 10,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.feature_maps = feature_maps
-        self.n_anchors = n_anchors
-        self.label_weight = label_weight
-        self.label_ridge = label_ridge
-        self.feature_weight = feature_weight
-        self.feature_ridge = feature_ridge
-        self.max_iter = max_iter
-        self.random_state = random_state
-
-    def fit(self, views: Any, labels: Any = None) -> Self:
-        """Learn codes of the training items and the hash functions of the two views.
-
-        Parameters
-        ----------
-        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
-            Two views.
-        labels : optional
-            With a mapping of views only.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError, LabelError, ViewError
-        """
-        self._check_parameters()
-        rng = check_rng(self.random_state)
-        data = read_training(self, views, labels, rng)
+    def _learn(self, data: Training) -> dict[str, Any]:
         solvers = {view: RidgeSolver(F, self.feature_ridge) for view, F in data.features.items()}
-        start = random_signs(rng, (data.n_items, self.n_bits))
+        start = random_signs(data.rng, (data.n_items, self.n_bits))
         codes, history = self._descend(data, solvers, dict.fromkeys(data.features, start))
-        data.keep_in(self)
-        self.n_bits_ = self.n_bits
-        self.projections_ = {view: solver.solve(codes[view]) for view, solver in solvers.items()}
-        self.training_codes_ = {view: pack_signs(B) for view, B in codes.items()}
-        self.objective_ = history
-        self.n_iter_ = len(history)
-        return self
+        projections = {view: solver.solve(codes[view]) for view, solver in solvers.items()}
+        return {
+            **linear_functions(projections),
+            "training_codes_": {view: pack_signs(B) for view, B in codes.items()},
+            "objective_": history,
+        }
 
     def _descend(
         self, data: Training, solvers: dict[str, RidgeSolver], codes: dict[str, Floats]

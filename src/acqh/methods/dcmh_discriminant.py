@@ -1,18 +1,17 @@
 """Discriminant cross-modal hashing: DCH with linear features and rounded codes."""
 
-from numbers import Real
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import solve_spd
-from acqh._core.random import RandomState, check_rng
-from acqh._core.validation import Interval
-from acqh.methods._binary import LinearBinaryMethod, pack_signs
+from acqh._core.random import RandomState
+from acqh.methods._binary import LinearBinaryMethod, linear_functions, pack_signs
 from acqh.methods._discrete import keep_sign, random_signs
 from acqh.methods._ridge import dense, ridge
-from acqh.methods._training import read_training
+from acqh.methods._training import Training
 from acqh.methods.registry import register
 
 
@@ -48,6 +47,7 @@ def update_codes(B: Floats, labels: Matrix, W: Floats, ridge_strength: float) ->
     reconstruction="The step over codes is the rounded closed form of a public script named after "
     "the paper; the paper's own was not found. Mode 'unified' is ours.",
 )
+@dataclass(eq=False, repr=False)
 class DiscriminantCMH(LinearBinaryMethod):
     """Codes from which a linear classifier tells the labels, found by rounding.
 
@@ -87,65 +87,26 @@ class DiscriminantCMH(LinearBinaryMethod):
     (200, 2)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LinearBinaryMethod._parameter_constraints,
-        "label_ridge": [Interval(Real, 0, None, closed="left")],
-        "code_ridge": [Interval(Real, 0, None, closed="neither")],
-        "feature_ridge": [Interval(Real, 0, None, closed="left")],
-    }
+    n_bits: int = 32
+    _: KW_ONLY
+    feature_maps: Any = "bias"
+    n_anchors: int = 1000
+    label_ridge: float = 1.0
+    code_ridge: float = 1e-2
+    feature_ridge: float = 1e-2
+    max_iter: int = 5
+    random_state: RandomState = None
 
-    def __init__(
-        self,
-        n_bits: int = 32,
-        *,
-        feature_maps: Any = "bias",
-        n_anchors: int = 1000,
-        label_ridge: float = 1.0,
-        code_ridge: float = 1e-2,
-        feature_ridge: float = 1e-2,
-        max_iter: int = 5,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.feature_maps = feature_maps
-        self.n_anchors = n_anchors
-        self.label_ridge = label_ridge
-        self.code_ridge = code_ridge
-        self.feature_ridge = feature_ridge
-        self.max_iter = max_iter
-        self.random_state = random_state
-
-    def fit(self, views: Any, labels: Any = None) -> Self:
-        """Learn codes of the training items and the hash functions of the views.
-
-        Parameters
-        ----------
-        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
-        labels : optional
-            With a mapping of views only.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError, LabelError, ViewError
-        """
-        self._check_parameters()
-        rng = check_rng(self.random_state)
-        data = read_training(self, views, labels, rng)
-        B = random_signs(rng, (data.n_items, self.n_bits))
+    def _learn(self, data: Training) -> dict[str, Any]:
+        B = random_signs(data.rng, (data.n_items, self.n_bits))
         n_iter, previous = 0, np.zeros_like(B)
         while n_iter < self.max_iter and not np.array_equal(B, previous):
             W = ridge(B, data.labels, self.label_ridge)
             previous, B = B, update_codes(B, data.labels, W, self.code_ridge)
             n_iter += 1
-        data.keep_in(self)
-        self.n_bits_ = self.n_bits
-        self.projections_ = {
-            view: ridge(F, B, self.feature_ridge) for view, F in data.features.items()
+        projections = {view: ridge(F, B, self.feature_ridge) for view, F in data.features.items()}
+        return {
+            **linear_functions(projections),
+            "training_codes_": pack_signs(B),
+            "n_iter_": n_iter,
         }
-        self.training_codes_ = pack_signs(B)
-        self.n_iter_ = n_iter
-        return self

@@ -1,16 +1,22 @@
 """Dual networks: codes of one view teach the other's network, whose codes teach the first's."""
 
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Floats
 from acqh._core.optional import require
-from acqh._core.random import RandomState, check_rng
-from acqh.errors import ViewError
+from acqh._core.random import RandomState
 from acqh.methods._binary import pack_signs
-from acqh.methods._network import Network, NetworkMethod, find_device, shuffled_batches
-from acqh.methods._training import Training, read_training
+from acqh.methods._network import (
+    Network,
+    NetworkMethod,
+    find_device,
+    shuffled_batches,
+    trained_weights,
+)
+from acqh.methods._training import Training, choose_view
 from acqh.methods.dch import DCH
 from acqh.methods.registry import register
 
@@ -57,6 +63,7 @@ def reconstruct_codes(outputs: Floats, codes: Floats) -> Floats:
     "networks see features and are taught by a logistic loss a bit, and the rule that "
     "reconstructs codes is ours, as are all settings and modes 'learnt' and 'unified'.",
 )
+@dataclass(eq=False, repr=False)
 class DDCMH(NetworkMethod):
     """Two networks that teach each other codes in three stages, without pairs of items.
 
@@ -106,79 +113,39 @@ class DDCMH(NetworkMethod):
     (200, 2)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **NetworkMethod._parameter_constraints,
-        "base_view": [str, None],
-    }
+    n_bits: int = 32
+    _: KW_ONLY
+    feature_maps: Any = None
+    base_view: str | None = None
+    hidden: int = 512
+    max_epochs: int = 50
+    batch_size: int = 128
+    learning_rate: float = 1e-2
+    final_learning_rate: float = 1e-3
+    device: str = "cpu"
+    random_state: RandomState = None
 
-    def __init__(
-        self,
-        n_bits: int = 32,
-        *,
-        feature_maps: Any = None,
-        base_view: str | None = None,
-        hidden: int = 512,
-        max_epochs: int = 50,
-        batch_size: int = 128,
-        learning_rate: float = 1e-2,
-        final_learning_rate: float = 1e-3,
-        device: str = "cpu",
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.feature_maps = feature_maps
-        self.base_view = base_view
-        self.hidden = hidden
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.final_learning_rate = final_learning_rate
-        self.device = device
-        self.random_state = random_state
-
-    def fit(self, views: Any, labels: Any = None) -> Self:
-        """Learn codes of the base view, the other view's network, and that of the base view.
-
-        Parameters
-        ----------
-        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
-            Two views.
-        labels : optional
-            With a mapping of views only; of every item.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError, LabelError, MissingExtraError, ViewError
-        """
-        self._check_parameters()
-        rng = check_rng(self.random_state)
+    def _learn(self, data: Training) -> dict[str, Any]:
+        rng = data.rng
         device = find_device(self.device)
-        training = read_training(self, views, labels, rng)
-        base = self._choose_base(training)
-        (other,) = training.features.keys() - {base}
-        first = DCH(self.n_bits, random_state=rng).fit(
-            {base: training.views[base]}, training.labels
-        )
+        base = choose_view("base_view", self.base_view, data.features, -1)
+        (other,) = data.features.keys() - {base}
+        first = DCH(self.n_bits, random_state=rng).fit({base: data.views[base]}, data.labels)
         codes = first.decode(first.encode(mode="learnt"))
         networks = {
             view: Network(features, self.hidden, self.n_bits, rng, device)
-            for view, features in training.features.items()
+            for view, features in data.features.items()
         }
         losses = self._teach(networks[other], codes, rng)
         outputs = networks[other].all_outputs(self.batch_size).cpu().numpy()
         codes = reconstruct_codes(outputs, codes)
         losses += self._teach(networks[base], codes, rng)
-        training.keep_in(self)
-        self.n_bits_ = self.n_bits
-        self.base_view_ = base
-        self._keep_networks(networks)
-        self.training_codes_ = pack_signs(codes)
-        self.loss_ = losses
-        return self
+        return {
+            **trained_weights(networks),
+            "base_view_": base,
+            "training_codes_": pack_signs(codes),
+            "loss_": losses,
+        }
 
     def _teach(self, network: Network, codes: Floats, rng: np.random.Generator) -> list[float]:
         """Train a network to give codes out; return the mean loss of each epoch."""
@@ -191,9 +158,3 @@ class DDCMH(NetworkMethod):
                 epoch.append(network.descend(loss, rate))
             losses.append(float(np.mean(epoch)))
         return losses
-
-    def _choose_base(self, training: Training) -> str:
-        names = list(training.features)
-        if self.base_view is not None and self.base_view not in names:
-            raise ViewError(f"base_view is {self.base_view!r}, but the views are {sorted(names)}")
-        return names[-1] if self.base_view is None else self.base_view

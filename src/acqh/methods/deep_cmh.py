@@ -1,18 +1,23 @@
 """Deep cross-modal hashing: two networks whose outputs' products tell shared labels."""
 
-from numbers import Real
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Matrix
 from acqh._core.optional import require
-from acqh._core.random import RandomState, check_rng
-from acqh._core.validation import Interval
+from acqh._core.random import RandomState
 from acqh.methods._binary import pack_signs
-from acqh.methods._network import Network, NetworkMethod, find_device, shuffled_batches
+from acqh.methods._network import (
+    Network,
+    NetworkMethod,
+    find_device,
+    shuffled_batches,
+    trained_weights,
+)
 from acqh.methods._ridge import dense
-from acqh.methods._training import read_training
+from acqh.methods._training import Training
 from acqh.methods.registry import register
 
 
@@ -64,6 +69,7 @@ def share_label(labels: Matrix, rows: Any) -> Any:
     "width, the first weights, Adam, the learning rates, the small weight of the balance and the "
     "number of epochs are ours, as are modes 'learnt' and 'unified'.",
 )
+@dataclass(eq=False, repr=False)
 class DeepCMH(NetworkMethod):
     """A network a view; the product of two items' outputs tells whether they share a label.
 
@@ -119,64 +125,24 @@ class DeepCMH(NetworkMethod):
     (200, 2)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **NetworkMethod._parameter_constraints,
-        "gamma": [Interval(Real, 0, None, closed="left")],
-        "eta": [Interval(Real, 0, None, closed="left")],
-    }
+    n_bits: int = 32
+    _: KW_ONLY
+    feature_maps: Any = None
+    hidden: int = 512
+    gamma: float = 1.0
+    eta: float = 1e-3
+    max_epochs: int = 50
+    batch_size: int = 128
+    learning_rate: float = 1e-2
+    final_learning_rate: float = 1e-3
+    device: str = "cpu"
+    random_state: RandomState = None
 
-    def __init__(
-        self,
-        n_bits: int = 32,
-        *,
-        feature_maps: Any = None,
-        hidden: int = 512,
-        gamma: float = 1.0,
-        eta: float = 1e-3,
-        max_epochs: int = 50,
-        batch_size: int = 128,
-        learning_rate: float = 1e-2,
-        final_learning_rate: float = 1e-3,
-        device: str = "cpu",
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.feature_maps = feature_maps
-        self.hidden = hidden
-        self.gamma = gamma
-        self.eta = eta
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.final_learning_rate = final_learning_rate
-        self.device = device
-        self.random_state = random_state
-
-    def fit(self, views: Any, labels: Any = None) -> Self:
-        """Train both networks.
-
-        Parameters
-        ----------
-        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
-            Two views.
-        labels : optional
-            With a mapping of views only; of every item.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError, LabelError, MissingExtraError, ViewError
-        """
-        self._check_parameters()
-        rng = check_rng(self.random_state)
+    def _learn(self, data: Training) -> dict[str, Any]:
         device = find_device(self.device)
-        training = read_training(self, views, labels, rng)
         networks = {
-            view: Network(features, self.hidden, self.n_bits, rng, device)
-            for view, features in training.features.items()
+            view: Network(features, self.hidden, self.n_bits, data.rng, device)
+            for view, features in data.features.items()
         }
         outputs = {view: net.all_outputs(self.batch_size) for view, net in networks.items()}
         rates = np.geomspace(self.learning_rate, self.final_learning_rate, self.max_epochs)
@@ -184,18 +150,17 @@ class DeepCMH(NetworkMethod):
         losses = []
         for rate in rates:
             epoch = [
-                self._step(networks[view], outputs, view, codes, training.labels, rows, rate)
+                self._step(networks[view], outputs, view, codes, data.labels, rows, rate)
                 for view in networks
-                for rows in shuffled_batches(rng, training.n_items, self.batch_size)
+                for rows in shuffled_batches(data.rng, data.n_items, self.batch_size)
             ]
             codes = join_codes(outputs)
             losses.append(float(np.mean(epoch)))
-        training.keep_in(self)
-        self.n_bits_ = self.n_bits
-        self._keep_networks(networks)
-        self.training_codes_ = pack_signs(codes.cpu().numpy())
-        self.loss_ = losses
-        return self
+        return {
+            **trained_weights(networks),
+            "training_codes_": pack_signs(codes.cpu().numpy()),
+            "loss_": losses,
+        }
 
     def _step(
         self,

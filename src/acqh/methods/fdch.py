@@ -1,17 +1,16 @@
 """Fast discrete hashing: codes regressed on labels, so that all bits are found at once."""
 
-from numbers import Real
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
-from acqh._core.random import RandomState, check_rng
-from acqh._core.validation import Interval, StrOptions
-from acqh.methods._binary import LinearBinaryMethod, pack_signs
+from acqh._core.random import RandomState
+from acqh.methods._binary import LinearBinaryMethod, linear_functions, pack_signs
 from acqh.methods._discrete import keep_sign, random_signs
 from acqh.methods._ridge import RidgeSolver, ViewRidge, dense, squared_norm
-from acqh.methods._training import read_training
+from acqh.methods._training import Training
 from acqh.methods.registry import register
 
 Drift = Literal["bias", "sample"] | None
@@ -71,6 +70,7 @@ def objective(
     reconstruction="No code was found: the form of the drift, the weights and the feature map are "
     "ours; without drift the problem is that of public code for subspace relation learning.",
 )
+@dataclass(eq=False, repr=False)
 class FDCH(LinearBinaryMethod):
     """Codes regressed on labels, with a drift.
 
@@ -118,70 +118,25 @@ class FDCH(LinearBinaryMethod):
     (200, 2)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LinearBinaryMethod._parameter_constraints,
-        "drift": [StrOptions({"bias", "sample"}), None],
-        "label_ridge": [Interval(Real, 0, None, closed="left")],
-        "feature_weight": [Interval(Real, 0, None, closed="left")],
-        "feature_ridge": [Interval(Real, 0, None, closed="left")],
-    }
+    n_bits: int = 32
+    _: KW_ONLY
+    feature_maps: Any = "rbf_mean2"
+    n_anchors: int = 500
+    drift: Drift = "bias"
+    label_ridge: float = 0.1
+    feature_weight: float = 1e-5
+    feature_ridge: float = 1e-2
+    max_iter: int = 10
+    random_state: RandomState = None
 
-    def __init__(
-        self,
-        n_bits: int = 32,
-        *,
-        feature_maps: Any = "rbf_mean2",
-        n_anchors: int = 500,
-        drift: Drift = "bias",
-        label_ridge: float = 0.1,
-        feature_weight: float = 1e-5,
-        feature_ridge: float = 1e-2,
-        max_iter: int = 10,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.feature_maps = feature_maps
-        self.n_anchors = n_anchors
-        self.drift = drift
-        self.label_ridge = label_ridge
-        self.feature_weight = feature_weight
-        self.feature_ridge = feature_ridge
-        self.max_iter = max_iter
-        self.random_state = random_state
-
-    def fit(self, views: Any, labels: Any = None) -> Self:
-        """Learn codes of the training items and the hash functions of the views.
-
-        Parameters
-        ----------
-        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
-        labels : optional
-            With a mapping of views only.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError, LabelError, ViewError
-        """
-        self._check_parameters()
-        rng = check_rng(self.random_state)
-        data = read_training(self, views, labels, rng)
-        hashing = ViewRidge(
-            data.features,
-            dict.fromkeys(data.features, self.feature_weight),
-            dict.fromkeys(data.features, self.feature_ridge),
-        )
-        B, history = self._descend(data.labels, hashing, rng)
-        data.keep_in(self)
-        self.n_bits_ = self.n_bits
-        self.projections_ = hashing.solve(B)
-        self.training_codes_ = pack_signs(B)
-        self.objective_ = history
-        self.n_iter_ = len(history)
-        return self
+    def _learn(self, data: Training) -> dict[str, Any]:
+        hashing = ViewRidge(data.features, self.feature_weight, self.feature_ridge)
+        B, history = self._descend(data.labels, hashing, data.rng)
+        return {
+            **linear_functions(hashing.solve(B)),
+            "training_codes_": pack_signs(B),
+            "objective_": history,
+        }
 
     def _descend(
         self, labels: Matrix, hashing: ViewRidge, rng: np.random.Generator

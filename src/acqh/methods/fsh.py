@@ -1,8 +1,8 @@
 """Fusion similarity hashing: codes that follow a graph of anchors fused from two views."""
 
 from collections.abc import Mapping, Sequence
-from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,13 +10,12 @@ from sklearn.metrics import pairwise_distances
 
 from acqh._core.arrays import Floats, Ints, Matrix
 from acqh._core.linalg import factor_spd
-from acqh._core.random import RandomState, check_rng
-from acqh._core.validation import Interval
-from acqh.methods._binary import LinearBinaryMethod, pack_signs
+from acqh._core.random import RandomState
+from acqh.methods._binary import LinearBinaryMethod, centred_functions, pack_signs
 from acqh.methods._centred import CentredRows
 from acqh.methods._discrete import keep_sign, random_signs
 from acqh.methods._ridge import squared_norm
-from acqh.methods._training import read_training, share_weights
+from acqh.methods._training import Training, share_weights
 from acqh.methods.registry import register
 
 
@@ -111,6 +110,7 @@ def objective(
     reconstruction="The released code, by its author's word, is a rewrite; the similarity is its "
     "double loop as a matrix product. Modes 'unified' and 'learnt' are ours.",
 )
+@dataclass(eq=False, repr=False)
 class FSH(LinearBinaryMethod):
     """Codes that follow a graph of anchors fused from two views, and the views' predictions.
 
@@ -164,74 +164,34 @@ class FSH(LinearBinaryMethod):
     """
 
     view_range: ClassVar = (2, 2)
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LinearBinaryMethod._parameter_constraints,
-        "n_neighbours": [Interval(Integral, 1, None, closed="left")],
-        "view_weights": [Mapping, None],
-        "feature_weight": [Interval(Real, 0, None, closed="left")],
-        "feature_ridge": [Interval(Real, 0, None, closed="left")],
-    }
+    n_bits: int = 32
+    _: KW_ONLY
+    feature_maps: Any = "unit_norm"
+    n_anchors: int = 50
+    n_neighbours: int = 10
+    view_weights: Mapping[str, float] | None = None
+    feature_weight: float = 300.0
+    feature_ridge: float = 1e-6
+    max_iter: int = 100
+    random_state: RandomState = None
 
-    def __init__(
-        self,
-        n_bits: int = 32,
-        *,
-        feature_maps: Any = "unit_norm",
-        n_anchors: int = 50,
-        n_neighbours: int = 10,
-        view_weights: Mapping[str, float] | None = None,
-        feature_weight: float = 300.0,
-        feature_ridge: float = 1e-6,
-        max_iter: int = 100,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.feature_maps = feature_maps
-        self.n_anchors = n_anchors
-        self.n_neighbours = n_neighbours
-        self.view_weights = view_weights
-        self.feature_weight = feature_weight
-        self.feature_ridge = feature_ridge
-        self.max_iter = max_iter
-        self.random_state = random_state
-
-    def fit(self, views: Any, labels: Any = None) -> Self:
-        """Learn the hash functions.
-
-        Parameters
-        ----------
-        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
-            Two views.
-        labels : ignored
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError, ViewError
-        """
-        self._check_parameters()
-        rng = check_rng(self.random_state)
-        training = read_training(self, views, labels, rng)
-        shares = share_weights(self.view_weights, training.features)
-        n_anchors = min(self.n_anchors, training.n_items)
-        anchors = np.sort(rng.choice(training.n_items, n_anchors, replace=False))
+    def _learn(self, data: Training) -> dict[str, Any]:
+        shares = share_weights(self.view_weights, data.features)
+        n_anchors = min(self.n_anchors, data.n_items)
+        anchors = np.sort(data.rng.choice(data.n_items, n_anchors, replace=False))
         D = fuse_views(
-            [pairwise_distances(each, each[anchors]) for each in training.features.values()],
-            [pairwise_distances(each[anchors]) for each in training.features.values()],
+            [pairwise_distances(each, each[anchors]) for each in data.features.values()],
+            [pairwise_distances(each[anchors]) for each in data.features.values()],
             list(shares.values()),
             min(self.n_neighbours, n_anchors),
         )
-        rows = {view: CentredRows(matrix) for view, matrix in training.features.items()}
-        B, W, history = self._alternate(D, anchors, rows, rng)
-        training.keep_in(self)
-        self._keep_functions(W, {view: each.mean for view, each in rows.items()})
-        self.training_codes_ = pack_signs(B)
-        self.objective_ = history
-        self.n_iter_ = len(history)
-        return self
+        rows = {view: CentredRows(matrix) for view, matrix in data.features.items()}
+        B, W, history = self._alternate(D, anchors, rows, data.rng)
+        return {
+            **centred_functions(W, rows),
+            "training_codes_": pack_signs(B),
+            "objective_": history,
+        }
 
     def _alternate(
         self, D: Floats, anchors: Ints, rows: Mapping[str, CentredRows], rng: np.random.Generator

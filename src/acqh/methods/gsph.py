@@ -1,19 +1,18 @@
 """Generalized semantic preserving hashing: relaxed codes of two views, bit by bit."""
 
 from collections.abc import Mapping
-from numbers import Real
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
-from acqh._core.random import RandomState, check_rng
-from acqh._core.validation import Interval
-from acqh.methods._binary import LinearBinaryMethod, pack_signs
+from acqh._core.random import RandomState
+from acqh.methods._binary import LinearBinaryMethod, linear_functions, pack_signs
 from acqh.methods._discrete import BLOCK_ROWS, random_signs
 from acqh.methods._label_products import LabelSimilarity
 from acqh.methods._logistic import fit_logistic_views
-from acqh.methods._training import read_training
+from acqh.methods._training import Training
 from acqh.methods.registry import register
 
 
@@ -53,6 +52,7 @@ def update_factor(A: Floats, other: Floats, target: Floats) -> Floats:
     code="binary",
     modes=("unified", "hashed", "learnt"),
 )
+@dataclass(eq=False, repr=False)
 class GSPH(LinearBinaryMethod):
     """Codes of two views whose products are the cosine of labels, and kernel hash functions.
 
@@ -99,65 +99,26 @@ class GSPH(LinearBinaryMethod):
     """
 
     view_range: ClassVar[tuple[int, int | None]] = (2, 2)
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LinearBinaryMethod._parameter_constraints,
-        "logistic_penalty": [Interval(Real, 0, None, closed="neither")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-    }
+    n_bits: int = 32
+    _: KW_ONLY
+    feature_maps: Any = "rbf_mean"
+    n_anchors: int = 500
+    logistic_penalty: float = 1e-2
+    max_iter: int = 100
+    tol: float = 1e-6
+    random_state: RandomState = None
 
-    def __init__(
-        self,
-        n_bits: int = 32,
-        *,
-        feature_maps: Any = "rbf_mean",
-        n_anchors: int = 500,
-        logistic_penalty: float = 1e-2,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.feature_maps = feature_maps
-        self.n_anchors = n_anchors
-        self.logistic_penalty = logistic_penalty
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-
-    def fit(self, views: Any, labels: Any = None) -> Self:
-        """Learn codes of the training items and the hash functions of the two views.
-
-        Parameters
-        ----------
-        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
-            Two views.
-        labels : optional
-            With a mapping of views only.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError, LabelError, ViewError
-        """
-        self._check_parameters()
-        rng = check_rng(self.random_state)
-        data = read_training(self, views, labels, rng)
-        A, B, history = self._descend(LabelSimilarity.cosine(data.labels), data.n_items, rng)
+    def _learn(self, data: Training) -> dict[str, Any]:
+        A, B, history = self._descend(LabelSimilarity.cosine(data.labels), data.n_items, data.rng)
         codes = {
             view: np.where(relaxed >= 0, 1.0, -1.0)
             for view, relaxed in zip(data.features, (A, B), strict=True)
         }
-        projections = fit_logistic_views(data, codes, self.logistic_penalty)
-        data.keep_in(self)
-        self.n_bits_ = self.n_bits
-        self.projections_ = projections
-        self.training_codes_ = {view: pack_signs(signs) for view, signs in codes.items()}
-        self.objective_ = history
-        self.n_iter_ = len(history)
-        return self
+        return {
+            **linear_functions(fit_logistic_views(data, codes, self.logistic_penalty)),
+            "training_codes_": {view: pack_signs(signs) for view, signs in codes.items()},
+            "objective_": history,
+        }
 
     def _descend(
         self, similarity: LabelSimilarity, n_items: int, rng: np.random.Generator
@@ -176,5 +137,5 @@ class GSPH(LinearBinaryMethod):
     def _unify(self, views: Mapping[str, Matrix]) -> Floats:
         # The mean over views of 2 p - 1, p the probability of a bit: that is tanh of half the
         # log odds.
-        odds = [self.project(X, view=view) for view, X in views.items()]
+        odds = [self._project(matrix, view) for view, matrix in views.items()]
         return np.asarray(np.mean([np.tanh(each / 2.0) for each in odds], axis=0))

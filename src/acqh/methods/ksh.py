@@ -1,8 +1,7 @@
 """Kernel-based supervised hashing of one view, its codes predicted from the others."""
 
-from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -11,12 +10,11 @@ import scipy.sparse as sp
 
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import whiten
-from acqh._core.random import RandomState, check_rng
-from acqh._core.validation import Interval
-from acqh.errors import InvalidInputError, ViewError
-from acqh.methods._binary import LinearBinaryMethod, pack_signs
+from acqh._core.random import RandomState
+from acqh.errors import InvalidInputError
+from acqh.methods._binary import LinearBinaryMethod, linear_functions, pack_signs
 from acqh.methods._ridge import dense, gram_matrix, ridge
-from acqh.methods._training import Training, read_training
+from acqh.methods._training import Training, choose_view
 from acqh.methods.registry import register
 from acqh.stats import LabelSets
 
@@ -120,6 +118,7 @@ def learn_bit(features: Floats, residual: Residual, max_iter: int) -> tuple[Floa
     reconstruction="The method is for one view; predicting its codes from the other views is "
     "ours, as are modes 'learnt' and 'unified'.",
 )
+@dataclass(eq=False, repr=False)
 class KSH(LinearBinaryMethod):
     """Bits of one view whose agreement tells whether items share a label.
 
@@ -162,82 +161,39 @@ class KSH(LinearBinaryMethod):
     (200, 1)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LinearBinaryMethod._parameter_constraints,
-        "base_view": [str, None],
-        "n_labelled": [Interval(Integral, 1, None, closed="left")],
-        "feature_ridge": [Interval(Real, 0, None, closed="left")],
-    }
+    n_bits: int = 32
+    _: KW_ONLY
+    feature_maps: Any = "rbf_mean2"
+    n_anchors: int = 300
+    base_view: str | None = None
+    n_labelled: int = 1000
+    feature_ridge: float = 0.01
+    max_iter: int = 500
+    random_state: RandomState = None
 
-    def __init__(
-        self,
-        n_bits: int = 32,
-        *,
-        feature_maps: Any = "rbf_mean2",
-        n_anchors: int = 300,
-        base_view: str | None = None,
-        n_labelled: int = 1000,
-        feature_ridge: float = 0.01,
-        max_iter: int = 500,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.feature_maps = feature_maps
-        self.n_anchors = n_anchors
-        self.base_view = base_view
-        self.n_labelled = n_labelled
-        self.feature_ridge = feature_ridge
-        self.max_iter = max_iter
-        self.random_state = random_state
-
-    def fit(self, views: Any, labels: Any = None) -> Self:
-        """Learn the bits of the base view and the hash functions of all views.
-
-        Parameters
-        ----------
-        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
-        labels : optional
-            With a mapping of views only; of every item.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError, LabelError, ViewError
-        """
-        self._check_parameters()
-        rng = check_rng(self.random_state)
-        training = read_training(self, views, labels, rng)
-        base = self._choose_base(training)
-        n_labelled = min(self.n_labelled, training.n_items)
-        chosen = np.sort(rng.choice(training.n_items, n_labelled, replace=False))
-        kernel = training.features[base][chosen]
+    def _learn(self, data: Training) -> dict[str, Any]:
+        base = choose_view("base_view", self.base_view, data.features, -1)
+        n_labelled = min(self.n_labelled, data.n_items)
+        chosen = np.sort(data.rng.choice(data.n_items, n_labelled, replace=False))
+        kernel = data.features[base][chosen]
         white = whiten(gram_matrix(kernel), _GRAM_RIDGE)
         if white.shape[1] == 0:
             raise InvalidInputError(f"all features of view {base!r} are zero or constant")
         whitened = dense(kernel @ white)
-        residual = Residual.of(training.labels[chosen], self.n_bits)
+        residual = Residual.of(data.labels[chosen], self.n_bits)
         weights = []
         for _ in range(self.n_bits):
             w, signs = learn_bit(whitened, residual, self.max_iter)
             residual = residual.less(signs)
             weights.append(w)
         projection = white @ np.stack(weights, axis=1)
-        B = np.where(dense(training.features[base] @ projection) >= 0, 1.0, -1.0)
-        training.keep_in(self)
-        self.n_bits_ = self.n_bits
-        self.base_view_ = base
-        self.projections_ = {
+        B = np.where(dense(data.features[base] @ projection) >= 0, 1.0, -1.0)
+        projections = {
             view: projection if view == base else ridge(features, B, self.feature_ridge)
-            for view, features in training.features.items()
+            for view, features in data.features.items()
         }
-        self.training_codes_ = pack_signs(B)
-        return self
-
-    def _choose_base(self, training: Training) -> str:
-        names = list(training.features)
-        if self.base_view is not None and self.base_view not in names:
-            raise ViewError(f"base_view is {self.base_view!r}, but the views are {sorted(names)}")
-        return names[-1] if self.base_view is None else self.base_view
+        return {
+            **linear_functions(projections),
+            "base_view_": base,
+            "training_codes_": pack_signs(B),
+        }

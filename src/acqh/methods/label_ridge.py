@@ -9,7 +9,7 @@ from acqh._core.arrays import Array, Floats, Matrix, is_sparse
 from acqh._core.validation import Interval, StrOptions
 from acqh.errors import InvalidInputError, LabelError
 from acqh.methods._base import BaseMethod, as_parts
-from acqh.methods._statistics import MappedStatistics, collect
+from acqh.methods._statistics import collect
 from acqh.methods.registry import DatabaseMode, register
 from acqh.stats import regress
 
@@ -87,16 +87,13 @@ class LabelRidge(BaseMethod):
         stats = collected.statistics.compact()
         sets = stats.label_sets.matrix().astype(np.float64)
         found = {name: regress(view, sets, self.ridge) for name, view in stats.views.items()}
-        self._keep(collected)
+        self.n_features_in_ = collected.widths
+        self.label_names_ = collected.label_names
+        self.feature_maps_ = collected.feature_maps
         self.projections_ = {name: each.coefficients for name, each in found.items()}
         self.intercepts_ = {name: each.intercept for name, each in found.items()}
         self.ridges_ = {name: each.ridge for name, each in found.items()}
         return self
-
-    def _keep(self, collected: MappedStatistics) -> None:
-        self.n_features_in_ = collected.widths
-        self.label_names_ = collected.label_names
-        self.feature_maps_ = collected.feature_maps
 
     def project(self, X: Matrix, *, view: str) -> Floats:
         """Return the predicted label scores of queries.
@@ -110,9 +107,10 @@ class LabelRidge(BaseMethod):
         -------
         (n_queries, n_labels) float32
         """
+        matrix = self._check_view(X, view)
         blocks = [
             np.asarray(block @ self.projections_[view] + self.intercepts_[view], dtype=np.float32)
-            for _, block in self._mapped_blocks(X, view)
+            for _, block in self._mapped_blocks(matrix, view)
         ]
         return np.concatenate([np.empty((0, len(self.label_names_)), np.float32), *blocks])
 

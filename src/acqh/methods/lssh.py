@@ -1,21 +1,20 @@
 """Latent semantic sparse hashing: sparse codes of one view, latent factors of the other."""
 
 from collections.abc import Mapping
-from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix, is_sparse
 from acqh._core.linalg import factor_spd, principal_directions
-from acqh._core.random import RandomState, check_rng
-from acqh._core.validation import Interval
-from acqh.errors import InvalidInputError, ViewError
+from acqh._core.random import RandomState
+from acqh.errors import InvalidInputError
 from acqh.methods import _kernels
 from acqh.methods._binary import BinaryMethod
 from acqh.methods._centred import CentredRows
 from acqh.methods._ridge import dense, squared_norm
-from acqh.methods._training import read_training
+from acqh.methods._training import Training, choose_view
 from acqh.methods.registry import register
 
 # Sweeps of coordinate descent, and the change below which they end.
@@ -131,6 +130,7 @@ def unit_rows(rows: Floats) -> Floats:
     reconstruction="The number of principal components, the start, and the solver of the bases "
     "are ours.",
 )
+@dataclass(eq=False, repr=False)
 class LSSH(BinaryMethod):
     """Sparse codes of one view, linked to latent factors of the other.
 
@@ -157,7 +157,7 @@ class LSSH(BinaryMethod):
         μ.
     link_weight : float
         γ.
-    n_train : int
+    max_train : int
         Training items used, drawn at random where there are more.
     max_iter : int
         Sweeps over A, U, D, R and S.
@@ -187,92 +187,45 @@ class LSSH(BinaryMethod):
     """
 
     view_range: ClassVar = (2, 2)
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **BinaryMethod._parameter_constraints,
-        "sparse_view": [str, None],
-        "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "n_atoms": [Interval(Integral, 1, None, closed="left")],
-        "sparsity": [Interval(Real, 0, 1, closed="left")],
-        "factor_weight": [Interval(Real, 0, None, closed="neither")],
-        "link_weight": [Interval(Real, 0, None, closed="neither")],
-        "n_train": [Interval(Integral, 1, None, closed="left")],
-    }
+    n_bits: int = 32
+    _: KW_ONLY
+    feature_maps: Any = None
+    sparse_view: str | None = None
+    n_components: int | None = None
+    n_atoms: int = 512
+    sparsity: float = 0.2
+    factor_weight: float = 0.5
+    link_weight: float = 1.0
+    max_train: int = 10_000
+    max_iter: int = 20
+    random_state: RandomState = None
+    sparse_view_: str = field(init=False)
+    means_: dict[str, Floats] = field(init=False)
+    components_: Floats = field(init=False)
+    dictionary_: Floats = field(init=False)
+    basis_: Floats = field(init=False)
+    links_: Floats = field(init=False)
 
-    def __init__(
-        self,
-        n_bits: int = 32,
-        *,
-        feature_maps: Any = None,
-        sparse_view: str | None = None,
-        n_components: int | None = None,
-        n_atoms: int = 512,
-        sparsity: float = 0.2,
-        factor_weight: float = 0.5,
-        link_weight: float = 1.0,
-        n_train: int = 10_000,
-        max_iter: int = 20,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.feature_maps = feature_maps
-        self.sparse_view = sparse_view
-        self.n_components = n_components
-        self.n_atoms = n_atoms
-        self.sparsity = sparsity
-        self.factor_weight = factor_weight
-        self.link_weight = link_weight
-        self.n_train = n_train
-        self.max_iter = max_iter
-        self.random_state = random_state
-
-    def fit(self, views: Any, labels: Any = None) -> Self:
-        """Learn the bases.
-
-        Parameters
-        ----------
-        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
-            Two views.
-        labels : ignored
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError, ViewError
-        """
-        self._check_parameters()
-        rng = check_rng(self.random_state)
-        training = read_training(self, views, labels, rng)
-        first, second = self._order_views(training.features)
-        kept: Any = slice(None)
-        if training.n_items > self.n_train:
-            kept = np.sort(rng.choice(training.n_items, self.n_train, replace=False))
-        rows = CentredRows(training.features[first][kept])
+    def _learn(self, data: Training) -> dict[str, Any]:
+        first = choose_view("sparse_view", self.sparse_view, data.features, 0)
+        (second,) = data.features.keys() - {first}
+        rows = CentredRows(data.features[first])
         n_components = self.n_components or max(_COMPONENTS, self.n_bits)
         components = principal_directions(rows.gram(), n_components)
         if components.shape[1] == 0:
             raise InvalidInputError(f"all features of view {first!r} are constant")
-        texts = training.features[second][kept]
+        texts = data.features[second]
         mean = np.asarray(texts.mean(axis=0)).ravel()
-        learnt = self._alternate(unit_rows(rows.times(components)), texts, mean, rng)
-        training.keep_in(self)
-        self.n_bits_ = self.n_bits
-        self.sparse_view_ = first
-        self.means_ = {first: rows.mean, second: mean}
-        self.components_ = components
-        self.dictionary_, self.basis_, self.links_ = learnt
-        return self
-
-    def _order_views(self, features: Mapping[str, Matrix]) -> tuple[str, str]:
-        names = list(features)
-        if self.sparse_view is not None and self.sparse_view not in names:
-            raise ViewError(
-                f"sparse_view is {self.sparse_view!r}, but the views are {sorted(names)}"
-            )
-        first = self.sparse_view or names[0]
-        return first, names[1 - names.index(first)]
+        D, U, R = self._alternate(unit_rows(rows.times(components)), texts, mean, data.rng)
+        return {
+            "n_bits_": self.n_bits,
+            "sparse_view_": first,
+            "means_": {first: rows.mean, second: mean},
+            "components_": components,
+            "dictionary_": D,
+            "basis_": U,
+            "links_": R,
+        }
 
     def _alternate(
         self, X: Floats, texts: Matrix, mean: Floats, rng: np.random.Generator
@@ -299,27 +252,15 @@ class LSSH(BinaryMethod):
     def _factors(self, correlations: Floats, linked: Floats, basis: Floats) -> Floats:
         return update_factors(correlations, linked, basis, self.link_weight / self.factor_weight)
 
-    def project(self, X: Matrix, *, view: str) -> Floats:
-        """Return the real numbers whose signs are the bits.
-
-        Parameters
-        ----------
-        X : (n_items, n_features)
-        view : str
-
-        Returns
-        -------
-        (n_items, n_bits) float64
-            The linked sparse codes of the sparse view, the latent factors of the other.
-        """
-        linked = self._link_or_correlate(X, view)
+    def _project(self, matrix: Matrix, view: str) -> Floats:
+        """Return the linked sparse codes of the sparse view, the latent factors of the other."""
+        linked = self._link_or_correlate(matrix, view)
         if view == self.sparse_view_:
             return linked
         return self._factors(linked, np.zeros_like(linked), self.basis_)
 
-    def _link_or_correlate(self, X: Matrix, view: str) -> Floats:
+    def _link_or_correlate(self, matrix: Matrix, view: str) -> Floats:
         """Return ``S R`` of the sparse view, ``Y Uᵀ`` of the other."""
-        matrix = self._check_view(X, view)
         mean = self.means_[view]
         found = np.empty((matrix.shape[0], self.n_bits_))
         for rows, block in self._mapped_blocks(matrix, view):

@@ -1,21 +1,20 @@
 """Quantised correlation hashing: correlated across views, close to binary within each."""
 
 from collections.abc import Sequence
-from numbers import Real
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
 
 from acqh._core.arrays import Floats
 from acqh._core.linalg import mean_diagonal, whiten
-from acqh._core.random import RandomState, check_rng
-from acqh._core.validation import Interval
-from acqh.methods._binary import LinearBinaryMethod
+from acqh._core.random import RandomState
+from acqh.methods._binary import LinearBinaryMethod, centred_functions
 from acqh.methods._centred import CentredRows
 from acqh.methods._correlation import limit_bits, paired_directions, semantic_cross
 from acqh.methods._ridge import squared_norm
-from acqh.methods._training import read_training
+from acqh.methods._training import Training
 from acqh.methods.registry import register
 
 # Directions with less than this share of the mean variance are not whitened but left out.
@@ -73,6 +72,7 @@ def objective(
     reconstruction="The objective and its solution follow the paper's description; no public code "
     "was found.",
 )
+@dataclass(eq=False, repr=False)
 class QCH(LinearBinaryMethod):
     """Projections that correlate across views and lie close to their signs within each.
 
@@ -117,56 +117,22 @@ class QCH(LinearBinaryMethod):
     """
 
     view_range: ClassVar = (2, 2)
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LinearBinaryMethod._parameter_constraints,
-        "correlation_weight": [Interval(Real, 0, None, closed="left")],
-    }
+    n_bits: int = 32
+    _: KW_ONLY
+    feature_maps: Any = "rbf_mean2"
+    n_anchors: int = 300
+    correlation_weight: float = 10.0
+    max_iter: int = 30
+    random_state: RandomState = None
 
-    def __init__(
-        self,
-        n_bits: int = 32,
-        *,
-        feature_maps: Any = "rbf_mean2",
-        n_anchors: int = 300,
-        correlation_weight: float = 10.0,
-        max_iter: int = 30,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.feature_maps = feature_maps
-        self.n_anchors = n_anchors
-        self.correlation_weight = correlation_weight
-        self.max_iter = max_iter
-        self.random_state = random_state
-
-    def fit(self, views: Any, labels: Any = None) -> Self:
-        """Learn the hash functions.
-
-        Parameters
-        ----------
-        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
-            Two views.
-        labels : optional
-            With a mapping of views only; of every item.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError, LabelError, ViewError
-        """
-        self._check_parameters()
-        training = read_training(self, views, labels, check_rng(self.random_state))
-        x, y = (CentredRows(matrix) for matrix in training.features.values())
+    def _learn(self, data: Training) -> dict[str, Any]:
+        rows = {view: CentredRows(matrix) for view, matrix in data.features.items()}
+        x, y = rows.values()
         white_x, white_y = _whiten_to_unit_variance(x), _whiten_to_unit_variance(y)
         Z = [x.times(white_x), y.times(white_y)]
         # Every Z has N times the identity as Gram matrix, so G is at most N.
-        G = white_x.T @ semantic_cross(x, y, training.labels) @ white_y / training.n_items
-        *W, covariances = paired_directions(
-            np.eye(len(G)), np.eye(len(G.T)), G, scale=training.n_items
-        )
+        G = white_x.T @ semantic_cross(x, y, data.labels) @ white_y / data.n_items
+        *W, covariances = paired_directions(np.eye(len(G)), np.eye(len(G.T)), G, scale=data.n_items)
         n_bits = limit_bits(self.n_bits, len(covariances), self.info.name)
         W = [each[:, :n_bits] for each in W]
         history = []
@@ -175,15 +141,8 @@ class QCH(LinearBinaryMethod):
             W[0] = update_rotation(Z[0], B[0], G @ W[1], self.correlation_weight)
             W[1] = update_rotation(Z[1], B[1], G.T @ W[0], self.correlation_weight)
             history.append(objective(Z, W, B, G, self.correlation_weight))
-        names = list(training.features)
-        training.keep_in(self)
-        self._keep_functions(
-            dict(zip(names, (white_x @ W[0], white_y @ W[1]), strict=True)),
-            dict(zip(names, (x.mean, y.mean), strict=True)),
-        )
-        self.objective_ = history
-        self.n_iter_ = len(history)
-        return self
+        functions = dict(zip(rows, (white_x @ W[0], white_y @ W[1]), strict=True))
+        return {**centred_functions(functions, rows), "objective_": history}
 
 
 def _whiten_to_unit_variance(rows: CentredRows) -> Floats:

@@ -1,15 +1,14 @@
 """Semantic correlation maximisation with all bits at once."""
 
-from numbers import Real
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
 
 from acqh._core.linalg import whiten
-from acqh._core.random import RandomState, check_rng
-from acqh._core.validation import Interval
-from acqh.methods._binary import LinearBinaryMethod
+from acqh._core.random import RandomState
+from acqh.methods._binary import LinearBinaryMethod, centred_functions
 from acqh.methods._centred import CentredRows
 from acqh.methods._correlation import limit_bits, paired_directions, semantic_cross
-from acqh.methods._training import read_training
+from acqh.methods._training import Training
 from acqh.methods.registry import register
 
 
@@ -23,6 +22,7 @@ from acqh.methods.registry import register
     code="binary",
     modes=("hashed", "unified"),
 )
+@dataclass(eq=False, repr=False)
 class SCMOrth(LinearBinaryMethod):
     """Semantic correlation maximisation with all bits at once.
 
@@ -59,57 +59,21 @@ class SCMOrth(LinearBinaryMethod):
     """
 
     view_range: ClassVar = (2, 2)
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LinearBinaryMethod._parameter_constraints,
-        "ridge": [Interval(Real, 0, None, closed="left")],
-    }
+    n_bits: int = 32
+    _: KW_ONLY
+    feature_maps: Any = None
+    ridge: float = 1e-6
+    random_state: RandomState = None
 
-    def __init__(
-        self,
-        n_bits: int = 32,
-        *,
-        feature_maps: Any = None,
-        ridge: float = 1e-6,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.feature_maps = feature_maps
-        self.ridge = ridge
-        self.random_state = random_state
-
-    def fit(self, views: Any, labels: Any = None) -> Self:
-        """Learn the hash functions.
-
-        Parameters
-        ----------
-        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
-            Two views.
-        labels : optional
-            With a mapping of views only; of every item.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError, LabelError, ViewError
-        """
-        self._check_parameters()
-        training = read_training(self, views, labels, check_rng(self.random_state))
-        rows = {view: CentredRows(matrix) for view, matrix in training.features.items()}
+    def _learn(self, data: Training) -> dict[str, Any]:
+        rows = {view: CentredRows(matrix) for view, matrix in data.features.items()}
         x, y = rows.values()
         *directions, covariances = paired_directions(
             whiten(x.gram(), self.ridge),
             whiten(y.gram(), self.ridge),
-            semantic_cross(x, y, training.labels),
-            scale=training.n_items,
+            semantic_cross(x, y, data.labels),
+            scale=data.n_items,
         )
         n_bits = limit_bits(self.n_bits, len(covariances), self.info.name)
-        training.keep_in(self)
-        self._keep_functions(
-            {view: found[:, :n_bits] for view, found in zip(rows, directions, strict=True)},
-            {view: centred.mean for view, centred in rows.items()},
-        )
-        self.covariances_ = covariances[:n_bits]
-        return self
+        kept = {view: found[:, :n_bits] for view, found in zip(rows, directions, strict=True)}
+        return {**centred_functions(kept, rows), "covariances_": covariances[:n_bits]}

@@ -1,19 +1,18 @@
 """Semantic correlation maximisation bit by bit."""
 
-from numbers import Real
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
 
 from acqh._core.arrays import Floats
 from acqh._core.linalg import whiten
-from acqh._core.random import RandomState, check_rng
-from acqh._core.validation import Interval
-from acqh.methods._binary import LinearBinaryMethod
+from acqh._core.random import RandomState
+from acqh.methods._binary import LinearBinaryMethod, centred_functions
 from acqh.methods._centred import CentredRows
 from acqh.methods._correlation import limit_bits, paired_directions, semantic_cross
-from acqh.methods._training import read_training
+from acqh.methods._training import Training
 from acqh.methods.registry import register
 
 
@@ -93,6 +92,7 @@ def learn_bits(
     code="binary",
     modes=("hashed", "unified"),
 )
+@dataclass(eq=False, repr=False)
 class SCMSeq(LinearBinaryMethod):
     """Semantic correlation maximisation bit by bit.
 
@@ -131,52 +131,20 @@ class SCMSeq(LinearBinaryMethod):
     """
 
     view_range: ClassVar = (2, 2)
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LinearBinaryMethod._parameter_constraints,
-        "ridge": [Interval(Real, 0, None, closed="left")],
-        "stop_at_rise": ["boolean"],
-    }
+    n_bits: int = 32
+    _: KW_ONLY
+    feature_maps: Any = None
+    ridge: float = 1e-6
+    stop_at_rise: bool = False
+    random_state: RandomState = None
 
-    def __init__(
-        self,
-        n_bits: int = 32,
-        *,
-        feature_maps: Any = None,
-        ridge: float = 1e-6,
-        stop_at_rise: bool = False,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.feature_maps = feature_maps
-        self.ridge = ridge
-        self.stop_at_rise = stop_at_rise
-        self.random_state = random_state
-
-    def fit(self, views: Any, labels: Any = None) -> Self:
-        """Learn the hash functions.
-
-        Parameters
-        ----------
-        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
-            Two views.
-        labels : optional
-            With a mapping of views only; of every item.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError, LabelError, ViewError
-        """
-        self._check_parameters()
-        training = read_training(self, views, labels, check_rng(self.random_state))
-        x, y = (CentredRows(matrix) for matrix in training.features.values())
+    def _learn(self, data: Training) -> dict[str, Any]:
+        rows = {view: CentredRows(matrix) for view, matrix in data.features.items()}
+        x, y = rows.values()
         white = whiten(x.gram(), self.ridge), whiten(y.gram(), self.ridge)
-        cross = semantic_cross(x, y, training.labels)
+        cross = semantic_cross(x, y, data.labels)
         # Nothing can be fitted where no direction of one view covaries with one of the other.
-        *_, covariances = paired_directions(*white, cross, scale=training.n_items)
+        *_, covariances = paired_directions(*white, cross, scale=data.n_items)
         limit_bits(1, len(covariances), self.info.name)
         found = learn_bits(white, (x, y), cross, self.n_bits, until_rise=self.stop_at_rise)
         if len(found[0]) < self.n_bits:
@@ -184,12 +152,5 @@ class SCMSeq(LinearBinaryMethod):
             limit_bits(self.n_bits, len(found[0]) + len(correlations), self.info.name)
             for bits, directions in zip(found, canonical, strict=True):
                 bits.extend(directions.T[: self.n_bits - len(bits)])
-        training.keep_in(self)
-        self._keep_functions(
-            {
-                view: np.stack(bits, axis=1)
-                for view, bits in zip(training.features, found, strict=True)
-            },
-            {view: each.mean for view, each in zip(training.features, (x, y), strict=True)},
-        )
-        return self
+        functions = {view: np.stack(bits, axis=1) for view, bits in zip(rows, found, strict=True)}
+        return centred_functions(functions, rows)

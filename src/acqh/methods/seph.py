@@ -1,20 +1,19 @@
 """Semantics-preserving hashing: codes whose distances follow the distribution of labels."""
 
 from collections.abc import Mapping
-from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy.special import logit
 
 from acqh._core.arrays import Floats, Matrix
-from acqh._core.random import RandomState, check_rng
-from acqh._core.validation import Interval
-from acqh.methods._binary import LinearBinaryMethod
+from acqh._core.random import RandomState
+from acqh.methods._binary import LinearBinaryMethod, linear_functions
 from acqh.methods._label_products import unit_label_rows
 from acqh.methods._logistic import fit_logistic_views
 from acqh.methods._ridge import dense
-from acqh.methods._training import read_training
+from acqh.methods._training import Training
 from acqh.methods.registry import register
 
 # The authors' descent: step length, momentum, and how a coordinate's own step length changes.
@@ -101,6 +100,7 @@ def update_step(gradient: Floats, step: Floats, gain: Floats) -> tuple[Floats, F
     modes=("unified", "hashed"),
     reconstruction="More than two views are fused as two are, each with its own likelihood.",
 )
+@dataclass(eq=False, repr=False)
 class SePH(LinearBinaryMethod):
     """Codes whose Hamming distances follow the distribution of label similarities.
 
@@ -149,67 +149,30 @@ class SePH(LinearBinaryMethod):
     (200, 2)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LinearBinaryMethod._parameter_constraints,
-        "quantization_weight": [Interval(Real, 0, None, closed="left")],
-        "logistic_penalty": [Interval(Real, 0, None, closed="neither")],
-        "max_train": [Interval(Integral, 1, None, closed="left")],
-    }
+    n_bits: int = 32
+    _: KW_ONLY
+    feature_maps: Any = "rbf_mean"
+    n_anchors: int = 500
+    quantization_weight: float = 1e-2
+    logistic_penalty: float = 1e-2
+    max_train: int = 5000
+    max_iter: int = 100
+    random_state: RandomState = None
+    prior_log_odds_: Floats = field(init=False)
 
-    def __init__(
-        self,
-        n_bits: int = 32,
-        *,
-        feature_maps: Any = "rbf_mean",
-        n_anchors: int = 500,
-        quantization_weight: float = 1e-2,
-        logistic_penalty: float = 1e-2,
-        max_train: int = 5000,
-        max_iter: int = 100,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.feature_maps = feature_maps
-        self.n_anchors = n_anchors
-        self.quantization_weight = quantization_weight
-        self.logistic_penalty = logistic_penalty
-        self.max_train = max_train
-        self.max_iter = max_iter
-        self.random_state = random_state
-
-    def fit(self, views: Any, labels: Any = None) -> Self:
-        """Learn codes of training items and, from them, the hash functions of the views.
-
-        Parameters
-        ----------
-        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
-        labels : optional
-            With a mapping of views only.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError, LabelError, ViewError
-        """
-        self._check_parameters()
-        rng = check_rng(self.random_state)
-        data = read_training(self, views, labels, rng, max_items=self.max_train)
-        H, value = self._descend(unit_label_rows(data.labels), rng)
+    def _learn(self, data: Training) -> dict[str, Any]:
+        H, value = self._descend(unit_label_rows(data.labels), data.rng)
         signs = np.where(H >= 0, 1.0, -1.0)
         projections = fit_logistic_views(
             data, dict.fromkeys(data.features, signs), self.logistic_penalty
         )
-        data.keep_in(self)
-        self.n_bits_ = self.n_bits
-        self.projections_ = projections
         # A bit that all items share has no finite odds: count half an item on the other side.
         least = 0.5 / data.n_items
-        self.prior_log_odds_ = logit(np.clip((signs > 0).mean(axis=0), least, 1.0 - least))
-        self.divergence_ = value
-        return self
+        return {
+            **linear_functions(projections),
+            "prior_log_odds_": logit(np.clip((signs > 0).mean(axis=0), least, 1.0 - least)),
+            "divergence_": value,
+        }
 
     def _descend(self, unit_labels: Matrix, rng: np.random.Generator) -> tuple[Floats, float]:
         H: Floats = _START_SCALE * rng.standard_normal((unit_labels.shape[0], self.n_bits))
@@ -227,5 +190,5 @@ class SePH(LinearBinaryMethod):
 
     def _unify(self, views: Mapping[str, Matrix]) -> Floats:
         # Bayes: views are independent given the bit, and each odds contain the prior once.
-        odds = sum(self.project(X, view=view) for view, X in views.items())
+        odds = sum(self._project(matrix, view) for view, matrix in views.items())
         return np.asarray(odds - (len(views) - 1) * self.prior_log_odds_)

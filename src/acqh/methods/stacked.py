@@ -1,17 +1,16 @@
 """Stacked quantizers: each codebook refines what the ones before leave over."""
 
-from numbers import Integral
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal
 
 import numpy as np
 
 from acqh._core.arrays import Floats
 from acqh._core.linalg import principal_directions
-from acqh._core.random import RandomState, check_rng
-from acqh._core.validation import Interval
-from acqh.errors import InvalidInputError, ViewError
-from acqh.methods._additive import AdditiveMethod, StandardRows, regress_views
-from acqh.methods._training import read_training, share_weights
+from acqh._core.random import RandomState
+from acqh.errors import InvalidInputError
+from acqh.methods._additive import AdditiveMethod, StandardRows, regress_views, with_norms
+from acqh.methods._training import Training, choose_view, share_weights
 from acqh.methods.registry import register
 from acqh.quantize import decode, fit_codebooks
 
@@ -29,6 +28,7 @@ from acqh.quantize import decode, fit_codebooks
     "the result from each is ours, as are modes 'unified' and 'hashed'. Codebooks are solved "
     "together rather than one by one.",
 )
+@dataclass(eq=False, repr=False)
 class Stacked(AdditiveMethod):
     """Sums of words of which each refines what the ones before leave over.
 
@@ -86,64 +86,28 @@ class Stacked(AdditiveMethod):
     (300, 3)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **AdditiveMethod._parameter_constraints,
-        "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "base_view": [str, None],
-    }
+    n_codebooks: int = 4
+    codebook_size: int = 256
+    _: KW_ONLY
+    n_components: int | None = 64
+    feature_maps: Any = None
+    base_view: str | None = None
+    search: Literal["greedy", "beam", "icm", "beam+icm"] = "greedy"
+    feature_ridge: float = 1e-3
+    max_iter: int = 100
+    tol: float = 1e-4
+    random_state: RandomState = None
 
-    def __init__(
-        self,
-        n_codebooks: int = 4,
-        codebook_size: int = 256,
-        *,
-        n_components: int | None = 64,
-        feature_maps: Any = None,
-        base_view: str | None = None,
-        search: Literal["greedy", "beam", "icm", "beam+icm"] = "greedy",
-        feature_ridge: float = 1e-3,
-        max_iter: int = 100,
-        tol: float = 1e-4,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_codebooks = n_codebooks
-        self.codebook_size = codebook_size
-        self.n_components = n_components
-        self.feature_maps = feature_maps
-        self.base_view = base_view
-        self.search = search
-        self.feature_ridge = feature_ridge
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-
-    def fit(self, views: Any, labels: Any = None) -> Self:
-        """Learn the codebooks and what predicts an item's vector from each view.
-
-        Parameters
-        ----------
-        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
-        labels : ignored
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError, ViewError
-        """
-        self._check_parameters()
-        rng = check_rng(self.random_state)
-        training = read_training(self, views, labels, rng)
+    def _learn(self, data: Training) -> dict[str, Any]:
+        rng = data.rng
         rows = {
             # Every view has the same total variance, however wide it is.
             view: StandardRows(matrix, 1.0 / np.sqrt(matrix.shape[1]))
-            for view, matrix in training.features.items()
+            for view, matrix in data.features.items()
         }
         found = fit_codebooks(
             self._principal_components(rows),
-            np.ones(training.n_items),
+            np.ones(data.n_items),
             self.n_codebooks,
             self.codebook_size,
             search=self.search,
@@ -152,24 +116,18 @@ class Stacked(AdditiveMethod):
             rng=rng,
         )
         Z = decode(found.codes, found.codebooks)
-        projections, intercepts = regress_views(rows, Z, self.feature_ridge)
-        training.keep_in(self)
-        self._keep_codebooks(found.codebooks, found.codes, rng)
-        self.projections_, self.intercepts_ = projections, intercepts
-        self.view_weights_ = share_weights(None, rows)
-        self.n_components_ = int(Z.shape[1])
-        self.objective_ = found.history.tolist()
-        self.n_iter_ = len(self.objective_)
-        return self
+        return {
+            **with_norms(found.codebooks, found.codes, rng),
+            **regress_views(rows, Z, self.feature_ridge),
+            "view_weights_": share_weights(None, rows),
+            "objective_": found.history.tolist(),
+        }
 
     def _principal_components(self, rows: dict[str, StandardRows]) -> Floats:
         """Return the leading components of the base view, or of all views side by side."""
         if self.base_view is not None:
-            if self.base_view not in rows:
-                raise ViewError(
-                    f"base_view is {self.base_view!r}, but the views are {sorted(rows)}"
-                )
-            rows = {self.base_view: rows[self.base_view]}
+            base = choose_view("base_view", self.base_view, rows, 0)
+            rows = {base: rows[base]}
         each = list(rows.values())
         gram = np.block([[left.cross(right) for right in each] for left in each])
         directions = principal_directions(gram, self.n_components or len(gram))
