@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from acqh.errors import InvalidInputError, ViewError
+from acqh.errors import AcqhError, InvalidInputError, ViewError
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.floating[Any]]
@@ -16,6 +16,8 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 Matrix: TypeAlias = Any
 
 _NAN_CHECK_ROWS = 65_536
+# Half precision is summed in single: its largest number is 65,504.
+_SUMS = {np.dtype(np.float16): np.dtype(np.float32)}
 
 
 def is_sparse(matrix: Any) -> bool:
@@ -36,23 +38,21 @@ def as_matrix(value: Any, name: str) -> Matrix:
     Returns
     -------
     ndarray or csr_array, (n_items, n_features)
+        In this machine's byte order, and in float64 where it came in wider floats.
 
     Raises
     ------
     ViewError
-        Not two-dimensional, not numbers, or a value is NaN or infinite; the row is named.
+        Not two-dimensional, not numbers, or a value is masked, NaN or infinite; the row is named.
+        A sparse matrix whose indices lie outside it.
 
     Examples
     --------
     >>> as_matrix([[1.0, 2.0]], "view 'image'").shape
     (1, 2)
     """
-    if is_sparse(value):
-        matrix = sp.csr_array(value)
-        values = matrix.data
-    else:
-        matrix = np.asarray(value)
-        values = matrix
+    matrix = as_rows(value, name)
+    values = matrix.data if is_sparse(matrix) else matrix
     if matrix.ndim != 2:
         raise ViewError(
             f"{name} has {matrix.ndim} dimensions; give a matrix of shape (items, features)"
@@ -68,6 +68,73 @@ def as_matrix(value: Any, name: str) -> Matrix:
     return matrix
 
 
+def as_rows(value: Any, name: str, error: type[AcqhError] = ViewError) -> Matrix:
+    """Return an array or CSR of what was given; refuse what would be misread as numbers.
+
+    Parameters
+    ----------
+    value : array-like or sparse
+    name : str
+        What to call it in an error.
+    error : type of AcqhError
+        What to raise.
+
+    Returns
+    -------
+    ndarray or csr_array
+        In this machine's byte order; floats wider than 64 bits become float64.
+
+    Raises
+    ------
+    error
+        Entries are masked; a sparse matrix contradicts itself; the rows differ in length.
+
+    Examples
+    --------
+    >>> as_rows([[1, 2]], "view 'image'")
+    array([[1, 2]])
+    """
+    if is_sparse(value):
+        return _as_csr(value, name, error)
+    if np.ma.isMaskedArray(value) and np.ma.getmask(value).any():
+        row = int(np.argwhere(np.ma.getmaskarray(value))[0][0])
+        raise error(
+            f"{name} has a masked entry in row {row}; fill it in, or leave the row out (where "
+            "items lack a view: fill with 0 and say so with present=)"
+        )
+    try:
+        array = np.asarray(value)
+    except ValueError as wrong:
+        raise error(f"{name} is no array of numbers: {wrong}") from wrong
+    with np.errstate(over="ignore"):  # what does not fit becomes infinite, which is refused
+        return array.astype(_plain_dtype(array.dtype), copy=False)
+
+
+def _plain_dtype(dtype: "np.dtype[Any]") -> "np.dtype[Any]":
+    """Return the dtype to compute with: native, and no wider than float64."""
+    if dtype.kind == "f" and dtype.itemsize > 8:
+        return np.dtype(np.float64)
+    return dtype if dtype.isnative else dtype.newbyteorder("=")
+
+
+def _as_csr(value: Any, name: str, error: type[AcqhError]) -> Matrix:
+    """Return CSR whose every index lies inside it: compiled loops rely on that."""
+    try:
+        # SciPy checks nothing of this by itself, and reads or writes outside where it is wrong.
+        if value.format in ("csr", "csc", "bsr"):
+            kind = type(value)
+            value = kind((value.data, value.indices, value.indptr), shape=value.shape)
+            value.check_format(full_check=True)
+        elif value.format == "coo":
+            value = type(value)((value.data, value.coords), shape=value.shape)
+        matrix = sp.csr_array(value)
+        matrix.check_format(full_check=True)
+    except ValueError as wrong:
+        raise error(f"{name} is no valid sparse matrix: {wrong}; make it again") from wrong
+    plain = _plain_dtype(matrix.dtype)
+    return matrix if matrix.dtype == plain else matrix.astype(plain)
+
+
 def first_bad_row(matrix: Matrix) -> int | None:
     """Return the first row with a value that is not finite, or None; reads blocks of rows."""
     if is_sparse(matrix):
@@ -79,7 +146,7 @@ def first_bad_row(matrix: Matrix) -> int | None:
         block = matrix[start : start + _NAN_CHECK_ROWS]
         # Quicker than to look at each: a sum is finite only if all are. It may overflow, too.
         with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(block.sum()):
+            if np.isfinite(block.sum(dtype=_SUMS.get(block.dtype))):
                 continue
         finite = np.isfinite(block).all(axis=1)
         if not finite.all():

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from acqh._core.arrays import Matrix, is_sparse
+from acqh._core.arrays import Matrix, as_rows, is_sparse
 from acqh.errors import LabelError
 
 # Class ids and label sets become a dense matrix up to this many classes, CSR above.
@@ -49,7 +49,7 @@ def as_label_matrix(
         return _from_sparse(labels, names)
     if _is_list_of_sets(labels):
         return _from_sets(labels, names)
-    array = np.asarray(labels)
+    array = as_rows(labels, "labels", LabelError)
     if array.ndim == 1:
         return _from_class_ids(array, names)
     if array.ndim != 2:
@@ -97,7 +97,7 @@ def _check_zero_one(values: Any, shown: Any) -> None:
 
 
 def _from_sparse(labels: Any, names: Sequence[str] | None) -> tuple[Matrix, tuple[str, ...]]:
-    matrix = sp.csr_array(labels)
+    matrix = as_rows(labels, "labels", LabelError)
     wrong = np.flatnonzero(~((matrix.data == 0) | (matrix.data == 1)))
     if wrong.size:
         row = int(np.searchsorted(matrix.indptr, wrong[0], side="right") - 1)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from acqh._core.arrays import Array, Bools, Ints, Matrix, as_matrix, is_sparse
+from acqh._core.arrays import Array, Bools, Ints, Matrix, as_matrix, as_rows, is_sparse
 from acqh._core.labels import as_label_matrix
 from acqh.errors import DuplicateIdError, InvalidInputError, LabelError, ViewError
 
@@ -30,10 +30,7 @@ def check_views(
     for name in present:
         if name not in views:
             raise ViewError(f"present names the view {name!r}, but the views are {list(views)}")
-    raw = {
-        name: sp.csr_array(value) if is_sparse(value) else np.asarray(value)
-        for name, value in views.items()
-    }
+    raw = {name: as_rows(value, f"view {name!r}") for name, value in views.items()}
     n_rows = _check_paired(raw, n_items)
     masks = {
         name: _check_mask(present[name], name, n_rows) if name in present else np.ones(n_rows, bool)

@@ -1,6 +1,7 @@
 """Feature maps (bias, RBF anchors, ...) and encoders of raw images and text."""
 
 from acqh.features._base import FeatureMap, StateMixin
+from acqh.features._condition import Condition
 from acqh.features._counts import TagSVD, Tfidf
 from acqh.features._encoders import Encoder, make_encoder
 from acqh.features._hog import HogColour
@@ -24,6 +25,7 @@ __all__ = [
     "Center",
     "ClipImages",
     "ClipTexts",
+    "Condition",
     "EfficientNetLite0",
     "Encoder",
     "FeatureMap",

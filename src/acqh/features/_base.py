@@ -9,7 +9,7 @@ from sklearn import exceptions
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from acqh._core.arrays import Array, Floats, Matrix, first_bad_row, is_sparse
+from acqh._core.arrays import Array, Floats, Matrix, as_rows, first_bad_row, is_sparse
 from acqh.errors import InvalidInputError, NotFittedError, ViewError
 
 # Blocks of rows are sized so that one dense float64 block takes about 32 MB.
@@ -195,6 +195,8 @@ def _entry_rows(X: Matrix) -> Array:
 
 def _checked(estimator: Any, X: Any, *, reset: bool) -> Matrix:
     """Check through scikit-learn, which owns the wording; raise our own kind, name a bad row."""
+    if is_sparse(X) or np.ma.isMaskedArray(X):
+        X = as_rows(X, "input")
     try:
         X = validate_data(
             estimator,

@@ -10,6 +10,7 @@ from sklearn.pipeline import Pipeline
 from acqh._core.arrays import Array
 from acqh.errors import InvalidInputError
 from acqh.features._base import StateMixin
+from acqh.features._condition import Condition
 from acqh.features._counts import TagSVD, Tfidf
 from acqh.features._hog import HogColour
 from acqh.features._linear import Bias, Center, SignedRoot, Standardize, UnitNorm
@@ -34,6 +35,7 @@ _STORABLE: dict[str, Any] = {
         Center,
         ClipImages,
         ClipTexts,
+        Condition,
         EfficientNetLite0,
         HogColour,
         RBFAnchors,

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, check_positive_int, first_bad_row
+from acqh._core.arrays import Array, Floats, as_rows, check_positive_int, first_bad_row
 from acqh._core.threads import default_threads
 from acqh.errors import InvalidInputError
 
@@ -22,7 +22,7 @@ def as_codebooks(codebooks: Any) -> Floats:
     >>> as_codebooks([[[1, 2], [3, 4]]]).shape
     (1, 2, 2)
     """
-    array = np.asarray(codebooks)
+    array = as_rows(codebooks, "codebooks", InvalidInputError)
     if array.ndim != 3 or array.dtype.kind not in "iuf":
         raise InvalidInputError(
             "codebooks must be numbers of shape (n_codebooks, codebook_size, n_components), got "
@@ -50,7 +50,7 @@ def as_codes(codes: Any, n_codebooks: int, codebook_size: int) -> Array:
     >>> as_codes([[0, 1]], n_codebooks=2, codebook_size=2)
     array([[0, 1]], dtype=uint8)
     """
-    array = np.asarray(codes)
+    array = as_rows(codes, "codes", InvalidInputError)
     if array.size == 0 and array.dtype.kind == "f":  # an empty list
         array = array.astype(np.uint8)
     if array.dtype.kind not in "iu":
@@ -64,7 +64,7 @@ def as_codes(codes: Any, n_codebooks: int, codebook_size: int) -> Array:
         raise InvalidInputError(
             f"a code has the word {wrong}, but words are numbered 0 to {codebook_size - 1}"
         )
-    return array.astype(np.uint8, copy=False)
+    return np.asarray(array, dtype=np.uint8)
 
 
 def as_queries(queries: Any, n_components: int) -> Floats:
@@ -75,7 +75,7 @@ def as_queries(queries: Any, n_components: int) -> Floats:
     >>> as_queries([[1, 2]], n_components=2)
     array([[1., 2.]], dtype=float32)
     """
-    array = np.asarray(queries)
+    array = as_rows(queries, "queries", InvalidInputError)
     if array.dtype.kind not in "buif":
         raise InvalidInputError(f"queries must be numbers, got dtype {array.dtype}")
     if array.ndim != 2 or array.shape[1] != n_components:

@@ -7,18 +7,21 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
 
 from acqh._core.arrays import Array, Floats, Matrix, as_matrix, check_width
 from acqh._core.labels import as_label_matrix
 from acqh._core.validation import check_parameters
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, NotFittedError, ViewError
-from acqh.features import make_feature_map
+from acqh.features import Condition, make_feature_map
 from acqh.methods._state import save_method
 from acqh.methods.registry import DatabaseMode, MethodInfo
 
 # Rows that are mapped and summed at a time.
 CHUNK_ROWS = 16_384
+# Rows by which the size of a view's numbers is judged.
+_CONDITION_ROWS = 4_096
 
 
 class BaseMethod(BaseEstimator, metaclass=ABCMeta):
@@ -158,6 +161,9 @@ def fit_feature_maps(
 ) -> dict[str, Any]:
     """Return fitted feature maps by view; each sees only the rows that have the view.
 
+    A view whose numbers, as mapped, are too large, too small or too far from zero for sums of
+    squares also gets an `acqh.features.Condition`.
+
     Parameters
     ----------
     feature_maps : mapping of str to feature map, one feature map for all views, or None
@@ -172,20 +178,42 @@ def fit_feature_maps(
     ViewError
         A map is given for a view that there is not.
     """
-    if feature_maps is None:
-        return {}
     if not isinstance(feature_maps, Mapping):
-        feature_maps = dict.fromkeys(data.views, feature_maps)
+        feature_maps = {} if feature_maps is None else dict.fromkeys(data.views, feature_maps)
     unknown = set(feature_maps) - set(data.views)
     if unknown:
         raise ViewError(
             f"feature maps are given for {sorted(unknown)}, but the views are {sorted(data.views)}"
         )
-    return {
-        view: _make_map(kind, rng, n_anchors).fit(data.views[view][data.present[view]])
-        for view, kind in feature_maps.items()
-        if kind is not None
+    found = {
+        view: _fit_steps(feature_maps.get(view), matrix[data.present[view]], rng, n_anchors)
+        for view, matrix in data.views.items()
+        if data.present[view].any()
     }
+    return {view: fitted for view, fitted in found.items() if fitted is not None}
+
+
+def _fit_steps(
+    kind: Any, rows: Matrix, rng: np.random.Generator | None, n_anchors: int | None
+) -> Any:
+    """Fit a view's own map, and beside it the conditions that its numbers need."""
+    steps = [_condition(rows)] if kind is None or isinstance(kind, str) else []
+    if kind is not None:
+        for step in filter(None, steps):
+            rows = step.transform(rows)
+        steps.append(_make_map(kind, rng, n_anchors).fit(_widened(rows)))
+        steps.append(_condition(rows, steps[-1]))
+    needed = [step for step in steps if step is not None]
+    if len(needed) <= 1:
+        return needed[0] if needed else None
+    return Pipeline([(str(number), step) for number, step in enumerate(needed)])
+
+
+def _condition(rows: Matrix, own: Any = None) -> Condition | None:
+    """Return what rows, as mapped, need before their squares are summed."""
+    some = _widened(rows[:: max(1, rows.shape[0] // _CONDITION_ROWS)])
+    fitted = Condition().fit(some if own is None else own.transform(some))
+    return fitted if fitted.is_needed else None
 
 
 def _make_map(kind: Any, rng: np.random.Generator | None, n_anchors: int | None) -> Any:
@@ -207,7 +235,13 @@ def _make_map(kind: Any, rng: np.random.Generator | None, n_anchors: int | None)
 
 def map_features(feature_maps: Mapping[str, Any], matrix: Matrix, view: str) -> Matrix:
     """Return a view's rows through its feature map, if it has one."""
+    matrix = _widened(matrix)
     return feature_maps[view].transform(matrix) if view in feature_maps else matrix
+
+
+def _widened(matrix: Matrix) -> Matrix:
+    """Return half precision, in which nothing is computed, as single; a block at a time."""
+    return matrix.astype(np.float32) if matrix.dtype == np.float16 else matrix
 
 
 def _is_matrix(labels: Any) -> bool:

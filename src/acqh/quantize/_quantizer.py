@@ -8,7 +8,7 @@ from sklearn import exceptions
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from acqh._core.arrays import Floats, Ints, first_bad_row
+from acqh._core.arrays import Floats, Ints, as_rows, first_bad_row
 from acqh._core.random import RandomState, check_rng
 from acqh._core.validation import Interval, StrOptions, check_parameters
 from acqh.errors import InvalidInputError, NotFittedError
@@ -225,6 +225,8 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _check_rows(self, X: Any, *, reset: bool) -> Floats:
         dtypes = [np.float64, np.float32]
+        if np.ma.isMaskedArray(X):
+            X = as_rows(X, "X", InvalidInputError)
         try:
             X = validate_data(self, X, reset=reset, dtype=dtypes, ensure_all_finite=False)
         except ValueError as error:

@@ -7,6 +7,7 @@ import numpy as np
 
 from acqh._core.arrays import Floats
 from acqh._core.linalg import Tridiagonal, mean_diagonal, solve_spd
+from acqh.errors import ViewError
 from acqh.stats._statistics import ViewStatistics
 
 # Strengths tried by "auto", relative to the mean diagonal of the Gram matrix.
@@ -65,6 +66,11 @@ def regress(
     -------
     Regression
 
+    Raises
+    ------
+    ViewError
+        The sums are not finite.
+
     Examples
     --------
     >>> from acqh.stats import Statistics
@@ -73,6 +79,11 @@ def regress(
     >>> found.coefficients, found.intercept
     (array([[2.]]), array([3.]))
     """
+    if not np.isfinite(np.trace(view.upper)):
+        raise ViewError(
+            "sums of squares of features are beyond float64; scale the features, or remove rows "
+            "with numbers far larger than the others"
+        )
     n_items = max(view.counts.sum(), 1.0)
     mean_x = view.sums.sum(axis=0) / n_items if fit_intercept else np.zeros(view.n_features)
     mean_f = view.counts @ targets / n_items if fit_intercept else np.zeros(targets.shape[1])

@@ -80,9 +80,9 @@ class ViewStatistics:
             add_sparse_rows_by_set(matrix.indptr, matrix.indices, data, sets, self.sums)
             add_sparse_gram(matrix.indptr, matrix.indices, data, self.upper)
             return
-        add_rows_by_set(matrix, sets, self.sums)
         for start in range(0, len(matrix), _BLOCK_ROWS):
             block = np.asarray(matrix[start : start + _BLOCK_ROWS], dtype=np.float64, order="C")
+            add_rows_by_set(block, sets[start : start + _BLOCK_ROWS], self.sums)
             # The transpose of a C-ordered block is what BLAS calls column-major: no copy.
             self.upper = dsyrk(1.0, block.T, beta=1.0, c=self.upper, overwrite_c=True)
 

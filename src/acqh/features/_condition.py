@@ -1,0 +1,98 @@
+"""Bring numbers far from zero, or of extreme size, to where their squares can be summed."""
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import OneToOneFeatureMixin
+
+from acqh._core.arrays import Floats, Matrix, is_sparse
+from acqh.features._base import FeatureMap, with_data
+
+# Squares and their sums keep their digits between these sizes of the largest number.
+_SMALLEST, _LARGEST = 1e-60, 1e60
+# Sums of squares about zero lose the square of mean over spread: beyond this, too many digits.
+_FARTHEST = 1e3
+
+
+class Condition(OneToOneFeatureMixin, FeatureMap):
+    """Move and scale features that sums of squares could not hold; leave all others alone.
+
+    A dense view whose means lie more than a thousand times its spread from zero is centred; a view
+    whose largest number is beyond 1e60 or below 1e-60 is scaled, by a power of two and so without
+    rounding. Methods put this map behind a view's own where it is needed.
+
+    Attributes
+    ----------
+    origin_ : (n_features,)
+        What is taken from every row, after scaling; zeros where nothing needs it.
+    exponent_ : int
+        Rows are multiplied by two to this power.
+
+    Examples
+    --------
+    >>> from acqh.features import Condition
+    >>> Condition().fit_transform([[1e8], [1e8 + 2.0]])
+    array([[-1.],
+           [ 1.]])
+    >>> Condition().fit_transform([[1.0], [2.0]])
+    array([[1.],
+           [2.]])
+    """
+
+    _state_axes: ClassVar[dict[str, tuple[str, ...]]] = {
+        "origin_": ("n_features",),
+        "exponent_": (),
+    }
+    origin_: Floats
+    exponent_: int
+
+    def fit(self, X: Matrix, y: Any = None) -> Self:  # noqa: ARG002
+        """Look at how large the numbers are, and how far from zero.
+
+        Parameters
+        ----------
+        X : (n_items, n_features)
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        X = self._check_fit(X)
+        values = X.data if is_sparse(X) else X
+        largest = float(np.max(np.abs(values), initial=0.0))
+        self.origin_ = np.zeros(X.shape[1])
+        self.exponent_ = 0
+        if largest and not _SMALLEST <= largest <= _LARGEST:
+            self.exponent_ = -int(np.frexp(largest)[1])
+        if not is_sparse(X):
+            scaled = np.ldexp(X.astype(np.float64, copy=False), self.exponent_)
+            mean = scaled.mean(axis=0)
+            spread = np.sqrt(np.square(scaled - mean).mean())
+            # Rows that are all the same say nothing of how far apart others will be.
+            if spread > 0 and np.max(np.abs(mean)) > _FARTHEST * spread:
+                self.origin_ = mean
+        return self
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the map changes anything."""
+        return bool(self.exponent_ or self.origin_.any())
+
+    def transform(self, X: Matrix) -> Matrix:
+        """Return the moved and scaled rows, sparse where the input is.
+
+        Parameters
+        ----------
+        X : (n_items, n_features)
+
+        Returns
+        -------
+        (n_items, n_features)
+        """
+        X = self._check_transform(X)
+        if is_sparse(X):
+            return with_data(X, np.ldexp(X.data, self.exponent_))
+        # Widened first: of single precision the origin has digits that the rows do not.
+        moved = np.ldexp(X.astype(np.float64), self.exponent_) - self.origin_
+        return moved.astype(X.dtype, copy=False)

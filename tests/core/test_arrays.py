@@ -1,0 +1,98 @@
+"""The one door for arrays: what cannot be read as numbers of a matrix is refused, by name."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from acqh._core.arrays import as_matrix
+from acqh._core.labels import as_label_matrix
+from acqh.data import MultiViewData
+from acqh.errors import InvalidInputError, LabelError, ViewError
+from acqh.features import Bias
+from acqh.index import CodeIndex
+
+SPOILT_INDICES = [10**6, 25, 4, -1]
+
+
+def spoilt_csr(kind, index, shape=(6, 4)):
+    matrix = kind(np.ones(shape))
+    matrix.indices[3] = index
+    return matrix
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csr_matrix, sp.csc_array, sp.bsr_array])
+@pytest.mark.parametrize("index", SPOILT_INDICES)
+def test_sparse_indices_outside_the_matrix_are_refused(kind, index):
+    if kind is sp.csc_array and index == 4:
+        index = 6  # its indices are rows
+    with pytest.raises(ViewError, match="view 'image' is no valid sparse matrix"):
+        MultiViewData({"image": spoilt_csr(kind, index)})
+
+
+def test_sparse_pointers_that_fall_are_refused():
+    matrix = sp.csr_array(np.eye(4))
+    matrix.indptr[1:4] = [3, 1, 2]
+    with pytest.raises(ViewError, match="no valid sparse matrix"):
+        as_matrix(matrix, "view 'image'")
+
+
+def test_coordinates_outside_the_matrix_are_refused():
+    matrix = sp.coo_array(np.eye(4))
+    matrix.coords[0][1] = 10**6
+    with pytest.raises(ViewError, match="no valid sparse matrix"):
+        as_matrix(matrix, "view 'image'")
+
+
+@pytest.mark.parametrize("index", SPOILT_INDICES)
+def test_sparse_labels_and_input_of_feature_maps_are_checked_alike(index):
+    with pytest.raises(LabelError, match="labels is no valid sparse matrix"):
+        as_label_matrix(spoilt_csr(sp.csr_array, index))
+    with pytest.raises(ViewError, match="no valid sparse matrix"):
+        Bias().fit(spoilt_csr(sp.csr_array, index))
+
+
+def test_a_sparse_matrix_is_left_as_it_was():
+    given = sp.csr_array(np.eye(3))
+    given.indices = given.indices.astype(np.int64)
+    before = given.indices.dtype, given.data.copy()
+    as_matrix(given, "x")
+    assert given.indices.dtype == before[0]
+    np.testing.assert_array_equal(given.data, before[1])
+
+
+def test_masked_entries_are_refused_and_the_row_is_named():
+    masked = np.ma.masked_array(np.eye(4), mask=np.zeros((4, 4), dtype=bool))
+    np.testing.assert_array_equal(as_matrix(masked, "x"), np.eye(4))
+    masked[2, 1] = np.ma.masked
+    with pytest.raises(ViewError, match="view 'image' has a masked entry in row 2"):
+        MultiViewData({"image": masked})
+    with pytest.raises(LabelError, match="masked entry in row 1"):
+        MultiViewData({"image": np.eye(2)}, np.ma.masked_array([0, 1], mask=[False, True]))
+    with pytest.raises(InvalidInputError, match="queries has a masked entry"):
+        CodeIndex(np.ones((1, 2, 4))).add([[0]]).search(masked, k=1)
+
+
+def test_rows_of_different_lengths_are_refused():
+    with pytest.raises(ViewError, match="view 'image' is no array of numbers"):
+        MultiViewData({"image": [[1.0, 2.0], [3.0]]})
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">f8", ">i4", "longdouble"])
+def test_other_byte_orders_and_wide_floats_become_what_this_machine_computes_with(dtype):
+    matrix = as_matrix(np.arange(6).reshape(2, 3).astype(dtype), "x")
+    assert matrix.dtype.isnative
+    assert matrix.dtype.itemsize <= 8
+    np.testing.assert_array_equal(matrix, np.arange(6).reshape(2, 3))
+
+
+def test_a_wide_float_beyond_float64_is_infinite_and_refused():
+    huge = np.full((1, 1), 2, dtype=np.longdouble) ** 5000
+    if not np.isfinite(huge).all():
+        pytest.skip("long doubles of this machine are no wider than float64")
+    with pytest.raises(ViewError, match="NaN or infinite value in row 0"):
+        as_matrix(huge, "x")
+
+
+def test_half_precision_is_kept_and_its_sum_does_not_overflow():
+    matrix = as_matrix(np.full((3, 2), 60_000, dtype=np.float16), "x")
+    assert matrix.dtype == np.float16
