@@ -12,10 +12,11 @@ Run with ``python examples/walkthrough.py``, or cell by cell in an editor that k
 import tempfile
 from pathlib import Path
 
+from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.pipeline import make_pipeline
 
 import acqh
-from acqh.features import TagSVD, Tfidf
+from acqh.features import TagSVD
 
 data = acqh.load_dataset("emoji")
 train, query = data.split(test_size=0.2, groups="family", random_state=0)
@@ -31,7 +32,7 @@ print(f"{len(train)} to learn from, {len(query)} to ask with")
 # %%
 def maps():
     """Return fresh feature maps: one is fitted with each model."""
-    return {"text": make_pipeline(Tfidf(), TagSVD(400, random_state=0))}
+    return {"text": make_pipeline(TfidfTransformer(), TagSVD(400, random_state=0))}
 
 
 model = acqh.ACQH(32, n_codebooks=4, feature_maps=maps(), random_state=0)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from acqh.features import HogColour, TfidfText
+from acqh.features import HogColour, word_vectorizer
 
 TARGET = Path(__file__).resolve().parents[1] / "src" / "acqh" / "data" / "emoji"
 ART, TEXT = "emoji-datasource-google", "emojibase-data"
@@ -100,8 +100,8 @@ def main() -> None:
 def write_pack(items: list[Item], pictures: list[bytes]) -> None:
     """Write the features our encoders give, the pictures, and the table of items."""
     texts = [", ".join([item.name, *item.tags]) for item in items]
-    encoder = TfidfText().fit(texts)
-    counts = encoder.count(texts)
+    encoder = word_vectorizer(use_idf=False, norm=None)
+    counts = encoder.fit_transform(texts)
     features = np.rint(HogColour().transform(pictures) * STEPS)
     TARGET.mkdir(exist_ok=True)
     np.savez_compressed(
@@ -113,7 +113,9 @@ def write_pack(items: list[Item], pictures: list[bytes]) -> None:
         text_indices=counts.indices.astype(np.uint16),
         text_indptr=counts.indptr.astype(np.int32),
     )
-    (TARGET / "items.json").write_text(as_json(items, encoder.vocabulary_), encoding="utf-8")
+    (TARGET / "items.json").write_text(
+        as_json(items, tuple(encoder.get_feature_names_out())), encoding="utf-8"
+    )
 
 
 def fetch(name: str, folder: Path) -> Path:

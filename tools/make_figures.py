@@ -16,10 +16,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.pipeline import make_pipeline
 
 import acqh
-from acqh.features import TagSVD, Tfidf
+from acqh.features import TagSVD
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "images"
 N_FOUND = 8
@@ -73,7 +74,7 @@ def search_emoji(data: Any) -> dict[str, Answers]:
     items without labels are.
     """
     train, query = data.split(test_size=0.2, groups="family", random_state=0)
-    maps = {"text": make_pipeline(Tfidf(), TagSVD(400, random_state=0))}
+    maps = {"text": make_pipeline(TfidfTransformer(), TagSVD(400, random_state=0))}
     model = acqh.ACQH(
         32, n_codebooks=4, similarity="jaccard", feature_maps=maps, random_state=0
     ).fit(train.views, [set(kind) for kind in kinds(train)])

@@ -88,5 +88,5 @@ RINGS = NamedDataset(
     source="made by the example",
     differs="the paper does not use it",
     # By view, what is done to the features first; fitted on training rows.
-    preparation={"text": {"class": "Standardize", "params": {}}},
+    preparation={"text": {"class": "StandardScaler", "params": {}}},
 )

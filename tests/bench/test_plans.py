@@ -127,7 +127,7 @@ def test_a_file_of_a_named_data_set_is_that_data_set(data_dir):
 
 
 def test_preparation_is_fitted_on_training_rows_alone(source):
-    described = {"text": {"class": "Standardize", "params": {}}}
+    described = {"text": {"class": "StandardScaler", "params": {}}}
     prepared_source = BenchData(source.data, source.sha256, described)
     split = make_split(source.data, "unlabelled", seed=0)
     prepared = prepare(prepared_source, split)

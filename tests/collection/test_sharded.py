@@ -10,7 +10,7 @@ from acqh.cli._emoji import emoji_items
 from acqh.collection import Collection, Item, ShardedCollection, open_collections
 from acqh.collection._coder import Encoders
 from acqh.errors import CollectionError, DuplicateIdError, MissingItemError
-from acqh.features import TfidfText
+from acqh.features import word_vectorizer
 
 # Where the items are cut into shards; one has a single item.
 CUTS = (0, 80, 81, 150, 239)
@@ -142,7 +142,7 @@ def test_shards_that_cannot_be_one_are_refused(paths, make_items, tmp_path):
 def test_other_encoders_with_the_same_model_are_refused(paths):
     first, second = (Collection.open(path) for path in paths[1][:2])
     with first, second:
-        encoders = dict(second._facts.encoders.by_view, text=TfidfText().fit(["other words"]))
+        encoders = dict(second._facts.encoders.by_view, text=word_vectorizer().fit(["other words"]))
         second._facts = replace(second._facts, encoders=Encoders(encoders))
         with pytest.raises(CollectionError, match="other encoders"):
             ShardedCollection([first, second])

@@ -4,19 +4,14 @@ from typing import Any
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from acqh.features import Bias, Center, RBFAnchors, SignedRoot, Standardize, TagSVD, Tfidf, UnitNorm
+from acqh.features import Bias, RBFAnchors, SignedRoot, TagSVD
 
 MAPS = [
     Bias(),
-    Center(),
     RBFAnchors(n_anchors=5),
     RBFAnchors(n_anchors=5, variant="rbf_fixed"),
-    Standardize(),
-    Standardize(with_mean=False),
     TagSVD(n_components=2),
-    Tfidf(),
     SignedRoot(),
-    UnitNorm(),
 ]
 
 

@@ -77,14 +77,15 @@ def _emoji_with_features(say: Any) -> Any:
 
 def _evaluate(data: Any, seed: int, say: Any) -> Iterator[Any]:
     from sklearn.base import clone
+    from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.pipeline import make_pipeline
 
     from acqh.bench import evaluate, make_split
-    from acqh.features import TagSVD, Tfidf
+    from acqh.features import TagSVD
     from acqh.methods import get
     from acqh.methods.registry import DatabaseMode
 
-    maps = {"text": make_pipeline(Tfidf(), TagSVD(400, random_state=seed))}
+    maps = {"text": make_pipeline(TfidfTransformer(), TagSVD(400, random_state=seed))}
     methods = [
         get("acqh")(32, n_codebooks=4, feature_maps=maps, random_state=seed),
         get("label-ridge")(ridge="auto", feature_maps=maps),

@@ -46,8 +46,8 @@ class Encoders:
 
     Examples
     --------
-    >>> from acqh.features import TfidfText
-    >>> encoders = Encoders({"text": TfidfText().fit(["a rose", "a car"])})
+    >>> from acqh.features import word_vectorizer
+    >>> encoders = Encoders({"text": word_vectorizer().fit(["a rose", "a car"])})
     >>> encoders.describe([None, None], ["rose", "boat"]).present["text"]
     array([ True, False])
     """

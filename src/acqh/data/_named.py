@@ -165,12 +165,12 @@ _EMOJI = NamedDataset(
     views={"image": "544-d HOG and HSV histogram", "text": "counts of 4,110 words"},
     source="npm emoji-datasource-google 16.0.0 and emojibase-data 17.0.0",
     differs="not in the paper",
-    preprocessing="split by the column 'family'; text: acqh.features.Tfidf fitted on training rows",
+    preprocessing="split by the column 'family'; text: TfidfTransformer fitted on training rows",
     preparation={
         "text": {
             "class": "Pipeline",
             "steps": [
-                ["tfidf", {"class": "Tfidf", "params": {}}],
+                ["tfidf", {"class": "TfidfTransformer", "params": {}}],
                 ["svd", {"class": "TagSVD", "params": {"n_components": 400}}],
             ],
         }

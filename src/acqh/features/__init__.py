@@ -1,11 +1,13 @@
 """Feature maps (bias, RBF anchors, ...) and encoders of raw images and text."""
 
-from acqh.features._base import FeatureMap, StateMixin
+from typing import Any
+
+from acqh.features._base import FeatureMap
 from acqh.features._condition import Condition
-from acqh.features._counts import TagSVD, Tfidf
 from acqh.features._encoders import Encoder, make_encoder
+from acqh.features._former import former_name
 from acqh.features._hog import HogColour
-from acqh.features._linear import Bias, Center, SignedRoot, Standardize, UnitNorm
+from acqh.features._linear import Bias, SignedRoot
 from acqh.features._networks import ClipImages, ClipTexts, EfficientNetLite0
 from acqh.features._pictures import Picture, read_picture
 from acqh.features._rbf import RBFAnchors
@@ -18,11 +20,12 @@ from acqh.features._registry import (
     make_feature_map,
     register_encoder,
 )
-from acqh.features._text import TfidfText
+from acqh.features._state import StateMixin
+from acqh.features._svd import TagSVD
+from acqh.features._text import fold_text, word_vectorizer
 
 __all__ = [
     "Bias",
-    "Center",
     "ClipImages",
     "ClipTexts",
     "Condition",
@@ -33,19 +36,21 @@ __all__ = [
     "Picture",
     "RBFAnchors",
     "SignedRoot",
-    "Standardize",
     "StateMixin",
     "TagSVD",
-    "Tfidf",
-    "TfidfText",
-    "UnitNorm",
     "describe_feature_map",
     "feature_map_from_description",
     "feature_map_from_state",
     "feature_map_state",
+    "fold_text",
     "list_feature_maps",
     "make_encoder",
     "make_feature_map",
     "read_picture",
     "register_encoder",
+    "word_vectorizer",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return former_name(name)

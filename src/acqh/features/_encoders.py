@@ -8,7 +8,7 @@ from acqh._core.random import RandomState
 from acqh.errors import InvalidInputError
 from acqh.features._hog import HogColour
 from acqh.features._networks import ClipImages, ClipTexts, EfficientNetLite0
-from acqh.features._text import TfidfText
+from acqh.features._text import tfidf_encoder
 
 # Components of TF-IDF weights; as many are in the texts of the data sets of the literature.
 _TEXT_COMPONENTS = 500
@@ -80,5 +80,5 @@ def make_encoder(
         case "image", "efficientnet":
             return EfficientNetLite0()
         case "text", "tfidf":
-            return TfidfText(n_components=_TEXT_COMPONENTS, random_state=random_state)
+            return tfidf_encoder(_TEXT_COMPONENTS, random_state=random_state)
     raise InvalidInputError(f"no encoder for {view} is called {kind!r}; there are: {_NAMES[view]}")

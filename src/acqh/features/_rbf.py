@@ -7,17 +7,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.cluster import KMeans
+from sklearn.preprocessing import StandardScaler, normalize
+from sklearn.utils.extmath import row_norms
 
 from acqh._core.arrays import Array, Floats, Matrix, check_positive_int, is_sparse
 from acqh._core.random import RandomState, check_rng
 from acqh.errors import InvalidInputError
-from acqh.features._base import (
-    FeatureMap,
-    column_moments,
-    row_blocks,
-    squared_row_norms,
-    unit_rows,
-)
+from acqh.features._base import FeatureMap, row_blocks
 
 
 @dataclass(frozen=True)
@@ -137,7 +133,7 @@ class RBFAnchors(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         variant = self._check_params()
         X = self._check_fit(X)
         if variant.unit:
-            X = unit_rows(X)
+            X = normalize(X)
         anchors = self._choose_anchors(X)
         sigma = self._choose_sigma(X, anchors)
         offset = np.zeros(anchors.shape[0])
@@ -162,8 +158,8 @@ class RBFAnchors(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         """
         X = self._check_transform(X)
         variant = _VARIANTS[self.variant]
-        if variant.unit:
-            X = unit_rows(X)
+        if variant.unit and X.shape[0]:
+            X = normalize(X)
         n_anchors, width = self.anchors_.shape[0], self._width(self.sigma_)
         features = np.ones((X.shape[0], self._n_features_out), dtype=X.dtype)
         for block in _blocks(X, self.anchors_):
@@ -219,10 +215,9 @@ def _mean_squared_distance(left: Matrix, right: Matrix) -> float:
     It is the sum of both total variances and the squared distance of the means; for two equal
     sides ``2 (mean ||x||^2 - ||mean x||^2)``, without that form's cancellation.
     """
-    mean_left, variance_left = column_moments(left)
-    mean_right, variance_right = column_moments(right)
-    between = np.square(mean_left - mean_right).sum()
-    return float(variance_left.sum() + variance_right.sum() + between)
+    moments = [StandardScaler(with_mean=False).fit(side) for side in (left, right)]
+    between = np.square(moments[0].mean_ - moments[1].mean_).sum()
+    return float(sum(side.var_.sum() for side in moments) + between)
 
 
 def _blocks(X: Matrix, anchors: Matrix) -> Iterator[slice]:
@@ -232,11 +227,12 @@ def _blocks(X: Matrix, anchors: Matrix) -> Iterator[slice]:
 
 def _similarities(X: Matrix, anchors: Matrix, width: float) -> Floats:
     """exp(-||x - a||^2 / width) in float64, (n_rows, n_anchors)."""
-    products: Any = X.astype(np.float64, copy=False) @ anchors.T.astype(np.float64, copy=False)
+    X, anchors = (each.astype(np.float64, copy=False) for each in (X, anchors))
+    products: Any = X @ anchors.T
     squared: Array = products.toarray() if is_sparse(products) else np.asarray(products)
     squared *= -2
-    squared += squared_row_norms(X)[:, np.newaxis]
-    squared += squared_row_norms(anchors)
+    squared += row_norms(X, squared=True)[:, np.newaxis]
+    squared += row_norms(anchors, squared=True)
     np.maximum(squared, 0, out=squared)  # rounding may leave a distance to itself below zero
     squared /= -width
     return np.exp(squared, out=squared)

@@ -1,53 +1,67 @@
 """Feature maps by name, and fitted maps as JSON and named arrays."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
-import numpy as np
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
 
 from acqh._core.arrays import Array
 from acqh.errors import InvalidInputError
-from acqh.features._base import StateMixin
 from acqh.features._condition import Condition
-from acqh.features._counts import TagSVD, Tfidf
+from acqh.features._former import from_former, is_former
 from acqh.features._hog import HogColour
-from acqh.features._linear import Bias, Center, SignedRoot, Standardize, UnitNorm
+from acqh.features._linear import Bias, SignedRoot
 from acqh.features._networks import ClipImages, ClipTexts, EfficientNetLite0
 from acqh.features._rbf import RBF_VARIANTS, RBFAnchors
-from acqh.features._text import TfidfText
+from acqh.features._scikit import (
+    SCIKIT_CLASSES,
+    column_arrays,
+    columns_from_json,
+    columns_to_json,
+    fitted_columns,
+    params_from_json,
+    params_to_json,
+    scikit_arrays,
+    take_scikit_arrays,
+)
+from acqh.features._svd import TagSVD
 
 _NAMED: dict[str, Callable[..., Any]] = {
     "bias": Bias,
-    "center": Center,
+    "center": partial(StandardScaler, with_std=False),
     "signed_root": SignedRoot,
-    "standardize": Standardize,
+    "standardize": StandardScaler,
     "svd": TagSVD,
-    "tfidf": Tfidf,
-    "unit_norm": UnitNorm,
+    "tfidf": TfidfTransformer,
+    "unit_norm": Normalizer,
 }
 # The only classes that stored state can name; a file never says what to import.
 _STORABLE: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (
-        Bias,
-        Center,
-        ClipImages,
-        ClipTexts,
-        Condition,
-        EfficientNetLite0,
-        HogColour,
-        RBFAnchors,
-        SignedRoot,
-        Standardize,
-        TagSVD,
-        Tfidf,
-        TfidfText,
-        UnitNorm,
-    )
+    **{
+        kind.__name__: kind
+        for kind in (
+            Bias,
+            ClipImages,
+            ClipTexts,
+            Condition,
+            EfficientNetLite0,
+            HogColour,
+            RBFAnchors,
+            SignedRoot,
+            TagSVD,
+        )
+    },
+    **SCIKIT_CLASSES,
 }
-_PIPELINE = "Pipeline"
+_PIPELINE, _COLUMNS = "Pipeline", "ColumnTransformer"
+# What may stand in a pipeline, or for some columns, in place of a transformer.
+_WORDS = ("passthrough", "drop")
 _ENCODER_METHODS = ("fit", "transform", "get_params", "get_state", "set_state")
 T = TypeVar("T")
 
@@ -75,6 +89,7 @@ def register_encoder(kind: type[T]) -> type[T]:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from sklearn.base import BaseEstimator
     >>> from acqh.features import register_encoder
     >>> @register_encoder
@@ -160,7 +175,10 @@ def describe_feature_map(feature_map: Any) -> dict[str, Any]:
 
     Parameters
     ----------
-    feature_map : a map of this package, or a scikit-learn ``Pipeline`` of such maps
+    feature_map : a map or encoder of this package or of scikit-learn
+        Of scikit-learn: ``StandardScaler``, ``Normalizer``, ``TfidfTransformer``,
+        ``TfidfVectorizer``, ``TruncatedSVD``, ``PCA``, ``Nystroem``, ``FunctionTransformer`` of
+        NumPy's own functions; ``Pipeline`` and ``ColumnTransformer`` of all these.
 
     Returns
     -------
@@ -171,16 +189,16 @@ def describe_feature_map(feature_map: Any) -> dict[str, Any]:
     Raises
     ------
     InvalidInputError
-        The map is of another class.
+        The map is of another class, or a parameter is no JSON value, such as a function.
 
     Examples
     --------
-    >>> from acqh.features import Center, describe_feature_map
-    >>> describe_feature_map(Center())
-    {'class': 'Center', 'params': {}}
+    >>> from acqh.features import SignedRoot, describe_feature_map
+    >>> describe_feature_map(SignedRoot())
+    {'class': 'SignedRoot', 'params': {}}
     """
     if type(feature_map) is Pipeline:
-        steps = [[name, describe_feature_map(step)] for name, step in feature_map.steps]
+        steps = [[name, _describe_part(step)] for name, step in feature_map.steps]
         return {"class": _PIPELINE, "steps": steps}
     name = type(feature_map).__name__
     if _STORABLE.get(name) is not type(feature_map):
@@ -188,8 +206,14 @@ def describe_feature_map(feature_map: Any) -> dict[str, Any]:
             f"a {name} cannot be stored; only these and pipelines of them can: "
             f"{', '.join(sorted(_STORABLE))}; register a class of your own with register_encoder"
         )
-    params = {key: _as_json(value, key) for key, value in feature_map.get_params().items()}
-    return {"class": name, "params": params}
+    params = feature_map.get_params(deep=False)
+    if name != _COLUMNS:
+        return {"class": name, "params": params_to_json(params)}
+    parts = [
+        [part, _describe_part(inner), columns_to_json(columns)]
+        for part, inner, columns in params.pop("transformers")
+    ]
+    return {"class": name, "params": params_to_json(params), "transformers": parts}
 
 
 def feature_map_from_description(description: dict[str, Any]) -> Any:
@@ -203,23 +227,11 @@ def feature_map_from_description(description: dict[str, Any]) -> Any:
     Examples
     --------
     >>> from acqh.features import feature_map_from_description
-    >>> feature_map_from_description({"class": "Center", "params": {}})
-    Center()
+    >>> feature_map_from_description({"class": "SignedRoot", "params": {}})
+    SignedRoot()
     """
-    try:
-        name = description["class"]
-        if name == _PIPELINE:
-            steps = [
-                (key, feature_map_from_description(step)) for key, step in description["steps"]
-            ]
-            return Pipeline(steps)
-        if name not in _STORABLE:
-            raise InvalidInputError(f"stored feature map is of the unknown class {name!r}")
-        return _STORABLE[name](**description["params"])
-    except InvalidInputError:
-        raise
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInputError(f"stored feature map is not readable: {error!r}") from error
+    with _readable():
+        return _make(description)
 
 
 def feature_map_state(feature_map: Any) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -227,7 +239,8 @@ def feature_map_state(feature_map: Any) -> tuple[dict[str, Any], dict[str, Array
 
     Parameters
     ----------
-    feature_map : a map or encoder of this package, or a scikit-learn ``Pipeline`` of such
+    feature_map : a map or encoder that `describe_feature_map` takes
+        Fitted.
 
     Returns
     -------
@@ -246,18 +259,21 @@ def feature_map_state(feature_map: Any) -> tuple[dict[str, Any], dict[str, Array
 
     Examples
     --------
-    >>> from acqh.features import Center, feature_map_state
-    >>> feature_map_state(Center().fit([[1.0], [3.0]]))
-    ({'class': 'Center', 'params': {}}, {'n_features_in': array([1]), 'mean': array([2.])})
+    >>> from acqh.features import Bias, feature_map_state
+    >>> feature_map_state(Bias().fit([[1.0], [3.0]]))
+    ({'class': 'Bias', 'params': {}}, {'n_features_in': array([1])})
     """
-    if type(feature_map) is Pipeline:
-        arrays = {
-            f"{position}/{key}": value
-            for position, (_, step) in enumerate(feature_map.steps)
-            for key, value in feature_map_state(step)[1].items()
-        }
-        return describe_feature_map(feature_map), arrays
-    return describe_feature_map(feature_map), feature_map.get_state()
+    description = describe_feature_map(feature_map)
+    if isinstance(feature_map, Pipeline):
+        return description, _part_arrays(step for _, step in feature_map.steps)
+    if isinstance(feature_map, ColumnTransformer):
+        arrays = column_arrays(feature_map)
+        fitted = {name: part for name, part, _ in feature_map.transformers_}
+        parts = (fitted.get(name, "drop") for name, _, _ in feature_map.transformers)
+        return description, {**arrays, **_part_arrays(parts)}
+    if description["class"] in SCIKIT_CLASSES:
+        return description, scikit_arrays(feature_map)
+    return description, feature_map.get_state()
 
 
 def feature_map_from_state(description: dict[str, Any], arrays: dict[str, Array]) -> Any:
@@ -279,34 +295,85 @@ def feature_map_from_state(description: dict[str, Any], arrays: dict[str, Array]
 
     Examples
     --------
-    >>> from acqh.features import Center, feature_map_from_state, feature_map_state
-    >>> restored = feature_map_from_state(*feature_map_state(Center().fit([[1.0], [3.0]])))
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from acqh.features import feature_map_from_state, feature_map_state
+    >>> scaler = StandardScaler(with_std=False).fit([[1.0], [3.0]])
+    >>> restored = feature_map_from_state(*feature_map_state(scaler))
     >>> restored.transform([[2.5]])
     array([[0.5]])
     """
-    feature_map = feature_map_from_description(description)
-    if type(feature_map) is not Pipeline:
-        restored: StateMixin = feature_map.set_state(arrays)
-        return restored
-    parts: list[dict[str, Array]] = [{} for _ in feature_map.steps]
+    with _readable():
+        if is_former(description["class"]):
+            return feature_map_from_state(*from_former(description, arrays))
+        feature_map = _make(description)
+        if isinstance(feature_map, Pipeline):
+            parts = _fitted_parts([step for _, step in description["steps"]], arrays)
+            steps = zip(description["steps"], parts, strict=True)
+            return Pipeline([(name, part) for (name, _), part in steps])
+        if isinstance(feature_map, ColumnTransformer):
+            own = {name: value for name, value in arrays.items() if "/" not in name}
+            inner = {name: value for name, value in arrays.items() if "/" in name}
+            parts = _fitted_parts([part for _, part, _ in description["transformers"]], inner)
+            return fitted_columns(feature_map, parts, own)
+        if description["class"] in SCIKIT_CLASSES:
+            return take_scikit_arrays(feature_map, arrays)
+        return feature_map.set_state(arrays)
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Raise one kind of error, whatever is wrong with what was stored."""
+    try:
+        yield
+    except InvalidInputError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"stored feature map is not readable: {error!r}") from error
+
+
+def _make(description: dict[str, Any]) -> Any:
+    name = description["class"]
+    if name == _PIPELINE:
+        return Pipeline([(key, _make_part(step)) for key, step in description["steps"]])
+    if is_former(name):
+        return _make(from_former(description, None)[0])
+    if name not in _STORABLE:
+        raise InvalidInputError(f"stored feature map is of the unknown class {name!r}")
+    params = params_from_json(description["params"])
+    if name != _COLUMNS:
+        return _STORABLE[name](**params)
+    parts = [
+        (part, _make_part(inner), columns_from_json(columns))
+        for part, inner, columns in description["transformers"]
+    ]
+    return ColumnTransformer(parts, **params)
+
+
+def _describe_part(part: Any) -> Any:
+    return part if part in _WORDS else describe_feature_map(part)
+
+
+def _make_part(part: Any) -> Any:
+    return part if part in _WORDS else _make(part)
+
+
+def _part_arrays(parts: Iterable[Any]) -> dict[str, Array]:
+    return {
+        f"{position}/{key}": value
+        for position, part in enumerate(parts)
+        if part not in _WORDS
+        for key, value in feature_map_state(part)[1].items()
+    }
+
+
+def _fitted_parts(described: list[Any], arrays: dict[str, Array]) -> list[Any]:
+    parts: list[dict[str, Array]] = [{} for _ in described]
     for key, value in arrays.items():
         position, _, rest = key.partition("/")
         if not position.isdecimal() or int(position) >= len(parts):
             raise InvalidInputError(f"array {key!r} belongs to no step of the stored pipeline")
         parts[int(position)][rest] = value
-    described = zip(description["steps"], parts, strict=True)
-    return Pipeline(
-        [(name, feature_map_from_state(step, part)) for (name, step), part in described]
-    )
-
-
-def _as_json(value: Any, name: str) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item()
-    if name == "random_state" and not isinstance(value, int):
-        return None
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list | tuple):
-        return [_as_json(entry, name) for entry in value]
-    raise InvalidInputError(f"parameter {name} cannot be stored: {value!r} is no JSON value")
+    return [
+        each if each in _WORDS else feature_map_from_state(each, part)
+        for each, part in zip(described, parts, strict=True)
+    ]

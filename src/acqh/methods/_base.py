@@ -236,7 +236,11 @@ def _make_map(kind: Any, rng: np.random.Generator | None, n_anchors: int | None)
 def map_features(feature_maps: Mapping[str, Any], matrix: Matrix, view: str) -> Matrix:
     """Return a view's rows through its feature map, if it has one."""
     matrix = _widened(matrix)
-    return feature_maps[view].transform(matrix) if view in feature_maps else matrix
+    if view not in feature_maps:
+        return matrix
+    if not matrix.shape[0]:  # scikit-learn's own maps refuse to say how wide no rows are
+        return feature_maps[view].transform(np.zeros((1, matrix.shape[1])))[:0]
+    return feature_maps[view].transform(matrix)
 
 
 def _widened(matrix: Matrix) -> Matrix:

@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
+from sklearn.preprocessing import normalize
 
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import RANK_TOLERANCE
 from acqh._core.random import RandomState
-from acqh.features import UnitNorm
 from acqh.methods._binary import LinearBinaryMethod, linear_functions, pack_signs
 from acqh.methods._centred import CentredRows
 from acqh.methods._discrete import keep_sign, random_signs
@@ -36,10 +36,7 @@ class Affinity:
     @classmethod
     def of(cls, views: Mapping[str, Matrix], weights: Mapping[str, float]) -> "Affinity":
         """Return the affinity of items by all their views."""
-        factors = [
-            CentredRows(UnitNorm().fit_transform(matrix.astype(np.float64)))
-            for matrix in views.values()
-        ]
+        factors = [CentredRows(normalize(matrix.astype(np.float64))) for matrix in views.values()]
         tiny = np.finfo(float).tiny
         return cls(
             factors,

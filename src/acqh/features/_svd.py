@@ -1,89 +1,21 @@
-"""Maps of count matrices: TF-IDF weights, and the truncated SVD of tags."""
+"""The truncated SVD of tags and words, cut at its rank, which scikit-learn's is not."""
 
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.linalg
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.extmath import randomized_svd
 
 from acqh._core.arrays import Floats, Matrix, check_positive_int, is_sparse
 from acqh._core.random import RandomState, check_rng
-from acqh.errors import ViewError
-from acqh.features._base import FeatureMap, row_blocks, unit_rows, with_data
+from acqh.features._base import FeatureMap, row_blocks
 
 # Up to this many rows or columns the SVD is exact, from the smaller Gram matrix.
 _MAX_GRAM = 3000
 # Singular values below this share of the largest are rounding noise of the Gram matrix.
 _RANK_TOLERANCE = 1e-6
 _POWER_ITERATIONS = 7
-
-
-class Tfidf(OneToOneFeatureMixin, FeatureMap):
-    """Weight term counts by how rare a term is among the training rows; rows of unit norm.
-
-    A count of ``c`` becomes ``c * idf`` with ``idf = 1 + log((1 + n) / (1 + df))``, where n is the
-    number of training rows and df the number of those that have the term. Then rows are scaled
-    to Euclidean norm one; rows of zeros stay zero. Sparse input stays sparse.
-
-    Attributes
-    ----------
-    idf_ : (n_features,) float64
-
-    Examples
-    --------
-    >>> from acqh.features import Tfidf
-    >>> Tfidf().fit([[1, 1], [1, 0]]).transform([[2, 0], [3, 4]]).round(2)
-    array([[1.  , 0.  ],
-           [0.47, 0.88]])
-    """
-
-    _state_axes: ClassVar = {"idf_": ("n_features",)}
-
-    def fit(self, X: Matrix, y: Any = None) -> Self:  # noqa: ARG002
-        """Count in how many training rows each term occurs.
-
-        Parameters
-        ----------
-        X : (n_items, n_terms)
-            Counts; not negative.
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
-        X = self._check_fit(X)
-        _refuse_negative(X)
-        if is_sparse(X):
-            frequency = np.bincount(X.indices[X.data != 0], minlength=X.shape[1])
-        else:
-            frequency = np.count_nonzero(X, axis=0)
-        self.idf_ = 1 + np.log((1 + X.shape[0]) / (1 + frequency))
-        return self
-
-    def transform(self, X: Matrix) -> Matrix:
-        """Return the weighted rows.
-
-        Parameters
-        ----------
-        X : (n_items, n_terms)
-
-        Returns
-        -------
-        (n_items, n_terms)
-        """
-        X = self._check_transform(X)
-        _refuse_negative(X)
-        idf = self.idf_.astype(X.dtype)
-        if is_sparse(X):
-            return unit_rows(with_data(X, X.data * idf[X.indices]))
-        return unit_rows(X * idf)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        return tags
 
 
 class TagSVD(ClassNamePrefixFeaturesOutMixin, FeatureMap):
@@ -210,9 +142,3 @@ def _gram(X: Matrix) -> Floats:
         rows = X[block].astype(np.float64, copy=False)
         total += rows.T @ rows
     return total
-
-
-def _refuse_negative(X: Matrix) -> None:
-    values = X.data if is_sparse(X) else X
-    if values.size and values.min() < 0:
-        raise ViewError("Negative values in data passed to Tfidf; give term counts")
