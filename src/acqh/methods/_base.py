@@ -3,10 +3,9 @@
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from acqh._core.arrays import Array, Floats, Matrix, as_matrix, check_width
@@ -17,6 +16,19 @@ from acqh.errors import InvalidInputError, LabelError, NotFittedError, ViewError
 from acqh.features import Condition, make_feature_map
 from acqh.methods._state import save_method
 from acqh.methods.registry import DatabaseMode, MethodInfo
+
+if TYPE_CHECKING:
+
+    class BaseEstimator:
+        """What scikit-learn's class gives; untyped there, it would make all methods so."""
+
+        def get_params(self, deep: bool = True) -> dict[str, Any]:
+            """Return the constructor's arguments."""
+
+        def set_params(self, **params: Any) -> Self:
+            """Change some of them."""
+else:
+    from sklearn.base import BaseEstimator
 
 # Rows that are mapped and summed at a time.
 CHUNK_ROWS = 16_384
@@ -48,6 +60,7 @@ class BaseMethod(BaseEstimator, metaclass=ABCMeta):
     view_range: ClassVar[tuple[int, int | None]] = (1, None)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
 
+    feature_maps: Any
     n_features_in_: dict[str, int]
     label_names_: tuple[str, ...]
     feature_maps_: dict[str, Any]
