@@ -7,16 +7,16 @@ import pytest
 
 import acqh
 from acqh.bench import ResultRow, Store
-from acqh.bench._cells import merge_cells
-from acqh.bench._machine import machine, versions
-from acqh.bench._plans import Grid, fair_plan, paper_plan
-from acqh.bench._sources import open_data
-from acqh.bench._variants import make_variant
-from acqh.bench._worker import Workbench, WorkerSettings
+from acqh.bench.running._cells import merge_cells
+from acqh.bench.running._machine import machine, versions
+from acqh.bench.running._plans import RunGrid, fair_plan, paper_plan
+from acqh.bench.running._sources import open_data
+from acqh.bench.running._variants import make_variant
+from acqh.bench.running._worker import Workbench, WorkerSettings
 from acqh.data import save_npz
 
 # Importing this one registers methods that are for one test's run only.
-collect_ignore = ["plugin_methods.py"]
+collect_ignore = ["running/plugin_methods.py"]
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def bench_folder(tmp_path_factory):
     save_npz(acqh.make_multiview(120, n_labels=3, random_state=0), data_file)
     labels = ("acqh", "acqh-paper", "dch", "cvh", "label-ridge", "random")
     variants = tuple(make_variant(label) for label in labels)
-    grid = Grid(variants, (8, 32), ("labelled", "unlabelled"), (0, 1), n_threads=1)
+    grid = RunGrid(variants, (8, 32), ("labelled", "unlabelled"), (0, 1), n_threads=1)
     sources = [open_data(str(data_file))]
     of_paper = paper_plan(sources, replace(grid, seeds=(0,), lengths=(32,)))
     # Some points of each study are enough.

@@ -1,12 +1,12 @@
 """Protocols, runner, result rows, tables, figures."""
 
-from acqh.bench._cells import Cell
-from acqh.bench._evaluate import ResultRow, evaluate
-from acqh.bench._paper import Paper, PaperTable, load_paper
-from acqh.bench._protocols import make_split, seeds
-from acqh.bench._report import ReportFiles, write_report
-from acqh.bench._split import Protocol, Split, SplitParts, list_protocols
-from acqh.bench._store import Store
+from acqh.bench.reporting._paper import Paper, PaperTable, load_paper
+from acqh.bench.reporting._report import ReportFiles, write_report
+from acqh.bench.running._cells import Cell
+from acqh.bench.running._evaluate import ResultRow, evaluate
+from acqh.bench.running._protocols import make_split, seeds
+from acqh.bench.running._split import Protocol, Split, SplitParts, list_protocols
+from acqh.bench.running._store import Store
 
 __all__ = [
     "Cell",

@@ -12,7 +12,7 @@ from acqh.cli._output import JsonOption, print_json, print_table, progress
 
 if TYPE_CHECKING:
     from acqh.bench import Cell, Store
-    from acqh.bench._sources import BenchData
+    from acqh.bench.running._sources import BenchData
 
 _PAPER_DATA = ("mirflickr25k", "nuswide10", "wiki")
 
@@ -77,15 +77,15 @@ def bench(
     """Run methods on data sets; store every cell as it ends, so that a run can be resumed."""
     from acqh.bench import Store
     from acqh.bench import seeds as make_seeds
-    from acqh.bench._machine import count_cores
-    from acqh.bench._plans import Grid, fair_plan, paper_plan
-    from acqh.bench._worker import WorkerSettings
+    from acqh.bench.running._machine import count_cores
+    from acqh.bench.running._plans import RunGrid, fair_plan, paper_plan
+    from acqh.bench.running._worker import WorkerSettings
 
     if paper and protocol == "unlabelled":
         raise typer.BadParameter("the paper's database is labelled: drop --protocol or --paper")
     n_threads = threads or count_cores()
     files = tuple(method_files or ())
-    grid = Grid(
+    grid = RunGrid(
         variants=_variants(methods, files),
         lengths=_lengths(bits, paper),
         protocols=_protocols(protocol),
@@ -117,8 +117,8 @@ def bench(
 
 
 def _variants(names: str, files: Sequence[str]) -> tuple[Any, ...]:
-    from acqh.bench._plugins import load_method_file
-    from acqh.bench._variants import list_variants, make_variant
+    from acqh.bench.running._plugins import load_method_file
+    from acqh.bench.running._variants import list_variants, make_variant
 
     own = [load_method_file(file).info.name for file in files]
     if names.strip() == "all":
@@ -165,7 +165,7 @@ def _found(data_dir: Path | None, paper: bool) -> list[str]:
 
 
 def _open_all(arguments: Sequence[str], data_dir: Path | None) -> list[tuple[str, "BenchData"]]:
-    from acqh.bench._sources import open_data
+    from acqh.bench.running._sources import open_data
 
     opened = [(argument, open_data(argument, data_dir)) for argument in arguments]
     names = [source.data.name for _, source in opened]
@@ -176,8 +176,8 @@ def _open_all(arguments: Sequence[str], data_dir: Path | None) -> list[tuple[str
 
 
 def _print_plan(cells: Sequence["Cell"], store: "Store", retry: bool, as_json: bool) -> None:
-    from acqh.bench._estimate import Estimator
-    from acqh.bench._run import pending
+    from acqh.bench.running._estimate import Estimator
+    from acqh.bench.running._runner import pending
 
     estimator = Estimator(store.records())
     left = {cell.key for cell in pending(cells, store, retry_failed=retry)}
@@ -213,8 +213,8 @@ def _print_plan(cells: Sequence["Cell"], store: "Store", retry: bool, as_json: b
 def _run(
     cells: Sequence["Cell"], store: "Store", settings: Any, retry: bool, as_json: bool
 ) -> None:
-    from acqh.bench._estimate import Estimator
-    from acqh.bench._run import pending, run_cells
+    from acqh.bench.running._estimate import Estimator
+    from acqh.bench.running._runner import pending, run_cells
 
     left = pending(cells, store, retry_failed=retry)
     waiting = {cell.key: cell for cell in left}

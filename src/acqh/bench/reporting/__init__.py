@@ -1,0 +1,1 @@
+"""From stored cells to a page, tables and figures."""

@@ -1,0 +1,174 @@
+"""Drawing the rows of one run: which items are learnt from, asked with and searched."""
+
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Bools, Ints, check_positive_int
+from acqh._core.random import check_rng
+from acqh.bench.running._split import PROTOCOLS, Split, hash_ids
+from acqh.data import MultiViewData, split_rows
+from acqh.errors import InvalidInputError, LabelError
+
+# Number of queries and, with an unlabelled database, of training items by data set; elsewhere
+# a fifth of the items and half of the rest.
+_N_QUERY = {"mirflickr25k": 2_000, "nuswide10": 2_000, "uci_mfeat": 500, "wiki": 693}
+_N_TRAIN = {"mirflickr25k": 5_000}
+_QUERY_SHARE = 0.2
+# A number meant for the whole data set is too many of a part of it beyond this share.
+_MAX_QUERY_SHARE = 1 / 3
+# Columns of the item table whose entries must not be torn apart.
+_GROUPS = {"emoji": "family"}
+
+
+def seeds(n_runs: int = 5) -> tuple[int, ...]:
+    """Return the seeds of the runs that a table averages.
+
+    Examples
+    --------
+    >>> seeds()
+    (0, 1, 2, 3, 4)
+    """
+    return tuple(range(check_positive_int(n_runs, "n_runs")))
+
+
+def make_split(
+    data: MultiViewData,
+    protocol: str = "labelled",
+    *,
+    seed: int = 0,
+    n_query: int | None = None,
+    n_train: int | None = None,
+    official: bool = False,
+    groups: Any = None,
+) -> Split:
+    """Draw the training, query and database rows of one run.
+
+    Queries have all views. Items whose labels are not known are in no part. With one seed, both
+    protocols ask the same queries.
+
+    Parameters
+    ----------
+    data : MultiViewData
+        With labels.
+    protocol : {"labelled", "unlabelled"}
+        ``"labelled"``: the database is the training set. ``"unlabelled"``: the database is
+        neither trained on nor labelled.
+    seed : int
+    n_query : int, optional
+        By default the paper's number (Wiki 693, MIRFlickr25K and NUS-WIDE 2,000; UCI digits 500)
+        where that is at most a third of the items, and otherwise a fifth of them.
+    n_train : int, optional
+        By default all items that are not queries if the database is the training set; otherwise
+        5,000 of MIRFlickr25K and half of what remains of others.
+    official : bool
+        Ask the queries of the source's own test part; the rest is drawn from its training part.
+    groups : str or array-like, (n_items,), optional
+        Column of the item table, or array: items of one group are in one part only. By default
+        the families of the emoji set, and no groups elsewhere.
+
+    Returns
+    -------
+    Split
+
+    Raises
+    ------
+    InvalidInputError
+        An unknown protocol, or numbers that cannot be met.
+    LabelError
+        The data have no labels.
+
+    Examples
+    --------
+    >>> from acqh.data import make_multiview
+    >>> make_split(make_multiview(100, random_state=0), "unlabelled", seed=3)
+    Split('synthetic', unlabelled, seed 3: 40 train, 20 query, 40 database)
+    """
+    if protocol not in PROTOCOLS:
+        raise InvalidInputError(
+            f"no protocol is called {protocol!r}; there are {', '.join(PROTOCOLS)}"
+        )
+    seed = check_positive_int(seed, "seed", minimum=0)
+    rng = check_rng(seed)
+    name = _base_name(data.name)
+    groups = _GROUPS.get(name) if groups is None else groups
+    labelled = _labelled_rows(data)
+    if official:
+        pool, query = _official_rows(data, labelled, n_query)
+    else:
+        pool, query = _draw_query(
+            data, labelled, _count_query(n_query, name, labelled), groups, rng
+        )
+    if PROTOCOLS[protocol].database_is_train:
+        train = database = _draw_train(pool, n_train, rng)
+    else:
+        size = _count_train(n_train, name, len(pool))
+        database, train = split_rows(data, size, groups=groups, rows=pool, random_state=rng)
+    return Split(train, query, database, protocol, seed, data.name, len(data), hash_ids(data.ids))
+
+
+def _base_name(name: str) -> str:
+    """Return the data set whose numbers apply: synthetic and deep variants follow the original."""
+    return name.removeprefix("synthetic-").removesuffix("_deep")
+
+
+def _labelled_rows(data: MultiViewData) -> Bools:
+    if data.labels is None:
+        raise LabelError(f"{data.name!r} has no labels, so answers cannot be scored")
+    return np.asarray(data.labels.sum(axis=1)).ravel() > 0
+
+
+def _official_rows(data: MultiViewData, labelled: Bools, n_query: int | None) -> tuple[Ints, Ints]:
+    if n_query is not None:
+        raise InvalidInputError("the official split has its own queries; give no n_query with it")
+    for part in ("train", "test"):
+        if part not in data.splits:
+            raise InvalidInputError(
+                f"{data.name!r} has no official split; draw one with official=False"
+            )
+    pool, query = (np.sort(data.splits[part]) for part in ("train", "test"))
+    return pool[labelled[pool]], query[labelled[query]]
+
+
+def _count_query(n_query: int | None, name: str, labelled: Bools) -> int | float:
+    if n_query is not None:
+        return check_positive_int(n_query, "n_query")
+    usual = _N_QUERY.get(name)
+    if usual is not None and usual <= _MAX_QUERY_SHARE * np.count_nonzero(labelled):
+        return usual
+    return _QUERY_SHARE
+
+
+def _draw_query(
+    data: MultiViewData,
+    labelled: Bools,
+    n_query: int | float,
+    groups: Any,
+    rng: np.random.Generator,
+) -> tuple[Ints, Ints]:
+    """Return the rows that are left, and the query rows, which have all views."""
+    complete = np.logical_and.reduce(list(data.present.values()))
+    candidates = np.flatnonzero(labelled & complete)
+    _, query = split_rows(data, n_query, groups=groups, rows=candidates, random_state=rng)
+    left = labelled.copy()
+    left[query] = False
+    if groups is not None:
+        # An incomplete item is no candidate, but may belong to the group of a query.
+        group = np.asarray(data.items[groups] if isinstance(groups, str) else groups)
+        left &= ~np.isin(group, group[query])
+    return np.flatnonzero(left), query
+
+
+def _count_train(n_train: int | None, name: str, n_left: int) -> int | float:
+    if n_train is not None:
+        return check_positive_int(n_train, "n_train")
+    usual = _N_TRAIN.get(name)
+    return usual if usual is not None and usual < n_left else 0.5
+
+
+def _draw_train(pool: Ints, n_train: int | None, rng: np.random.Generator) -> Ints:
+    if n_train is None:
+        return pool
+    if check_positive_int(n_train, "n_train") > len(pool):
+        raise InvalidInputError(f"n_train is {n_train}, but {len(pool)} items are no queries")
+    return np.sort(rng.permutation(pool)[:n_train])

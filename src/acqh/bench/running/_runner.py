@@ -1,0 +1,208 @@
+"""Running cells: one worker process, one cell at a time, each stored as it ends."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import wait
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from acqh.bench.running._cells import Cell
+from acqh.bench.running._machine import machine, versions
+from acqh.bench.running._store import Record, Store
+from acqh.bench.running._worker import Outcome, WorkerSettings, failure, work
+
+# How long a worker that was told to end may take before it is killed.
+_PATIENCE = 5.0
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """How a run went.
+
+    Attributes
+    ----------
+    n_stored : int
+        Cells that were there before.
+    n_done, n_failed : int
+        Cells run now.
+    n_left : int
+        Cells not run, for an interrupt.
+    seconds : float
+    """
+
+    n_stored: int
+    n_done: int
+    n_failed: int
+    n_left: int
+    seconds: float
+
+
+def pending(cells: Sequence[Cell], store: Store, *, retry_failed: bool = False) -> list[Cell]:
+    """Return the cells that are still to be run."""
+    return [
+        cell
+        for cell in cells
+        if not store.done(cell.key) and (retry_failed or not store.has_failed(cell.key))
+    ]
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    store: Store,
+    settings: WorkerSettings,
+    *,
+    retry_failed: bool = False,
+    on_start: Callable[[Cell], None] = lambda _: None,
+    on_end: Callable[[Record], None] = lambda _: None,
+    on_interrupt: Callable[[], None] = lambda: None,
+) -> RunSummary:
+    """Run the cells that a store does not have yet, and store each as it ends.
+
+    Cells run one after another in a process of their own, so that neither another cell nor the
+    display disturbs a timing, and none that crashes takes the run with it: that cell is stored
+    as failed, and a new process goes on. The first interrupt (Ctrl-C) stops after the current
+    cell, the second at once.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+    store : Store
+        Locked by the caller.
+    settings : WorkerSettings
+    retry_failed : bool
+        Whether to run cells again that are stored as failed.
+    on_start, on_end : callable
+        Called with each cell, and with its record.
+    on_interrupt : callable
+        Called when the first interrupt has been seen.
+
+    Returns
+    -------
+    RunSummary
+    """
+    started = time.perf_counter()
+    _join_experiments(cells, store)
+    left = pending(cells, store, retry_failed=retry_failed)
+    counts = {"done": 0, "failed": 0}
+    context = {"versions": versions(), "machine": machine()}
+    with _interruptible(on_interrupt) as asked_to_stop, _Worker(settings) as worker:
+        for cell in left:
+            if asked_to_stop.is_set():
+                break
+            on_start(cell)
+            outcome = worker.run(cell)
+            record = {**cell.header(), **outcome.facts, **context}
+            store.write(record, outcome.curves)
+            counts[record["status"]] += 1
+            on_end(record)
+    return RunSummary(
+        n_stored=len(cells) - len(left),
+        n_done=counts["done"],
+        n_failed=counts["failed"],
+        n_left=len(left) - sum(counts.values()),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _join_experiments(cells: Sequence[Cell], store: Store) -> None:
+    """Say of stored cells which of these experiments they serve besides their own."""
+    records = {record["key"]: record for record in store.records()}
+    for cell in cells:
+        record = records.get(cell.key)
+        if record is None or set(cell.experiments) <= set(record["experiments"]):
+            continue
+        joined = dict.fromkeys((*record["experiments"], *cell.experiments))
+        bytes_asked = record["bytes_asked"] or cell.bytes_asked
+        store.write({**record, "experiments": list(joined), "bytes_asked": bytes_asked})
+
+
+@contextmanager
+def _interruptible(on_interrupt: Callable[[], None]) -> Iterator[threading.Event]:
+    """Turn the first interrupt into an event; the second is what it always was."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+        on_interrupt()
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class _Worker:
+    """A process that runs cells; started when there is one to run, and again if it dies."""
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self._settings = settings
+        self._process: Any = None
+        self._connection: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _: TracebackType | None,
+    ) -> None:
+        if self._process is None:
+            return
+        self._connection.close()
+        if error is not None:
+            self._process.kill()
+        self._process.join(_PATIENCE)
+        self._forget()
+
+    def run(self, cell: Cell) -> Outcome:
+        if self._process is None:
+            self._start()
+        started = time.perf_counter()
+        try:
+            self._connection.send(cell)
+            wait([self._connection, self._process.sentinel])
+            outcome: Outcome = self._connection.recv()
+        except (EOFError, OSError):
+            return self._died(time.perf_counter() - started)
+        return outcome
+
+    def _start(self) -> None:
+        # Spawned, not forked: a copy of a process with threads may hang.
+        spawn = get_context("spawn")
+        self._connection, theirs = spawn.Pipe()
+        self._process = spawn.Process(target=work, args=(theirs, self._settings), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def _died(self, seconds: float) -> Outcome:
+        self._process.join(_PATIENCE)
+        code = self._process.exitcode
+        self._connection.close()
+        self._forget()
+        how = f"with status {code}"
+        if code is not None and code < 0:
+            how = f"by {signal.Signals(-code).name}"
+        if code == -getattr(signal, "SIGKILL", 0):
+            how += " (often: out of memory)"
+        facts = failure(f"the process that ran it was ended {how}")
+        return Outcome({**facts, "warnings": [], "seconds": seconds})
+
+    def _forget(self) -> None:
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self._process.close()
+        self._process = None
