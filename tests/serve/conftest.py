@@ -94,6 +94,7 @@ def serving(path, **settings):
             with httpx.Client(base_url=address[0], timeout=10, trust_env=False) as client:
                 client.app = app
                 client.address = listening.getsockname()
+                client.server = server
                 yield client
         finally:
             server.should_exit = True

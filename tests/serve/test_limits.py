@@ -1,13 +1,22 @@
 import asyncio
 import json
+import logging
 from urllib.parse import quote, unquote
 
 import pytest
 
-from acqh.serve._limits import LimitBody, LimitRequests
+from acqh.serve import Settings
+from acqh.serve._limits import LimitBody
+from acqh.serve._logs import RepeatLimit
 from acqh.serve._problems import ProblemError
 from acqh.serve._shield import Shield, allowed_names, item_id, path_with_parts
-from acqh.serve._work import patient
+from acqh.serve._work import Slots, patient
+
+
+def limit_body(app, max_seconds=5.0, **limits):
+    """Wrap an application with a limit of 10 bytes, or others."""
+    limits = {"max_body_bytes": 10, "max_json_bytes": 10, "max_buffered_bytes": 10**6, **limits}
+    return LimitBody(app, Settings(collection="none", max_body_seconds=max_seconds, **limits))
 
 
 async def echo(scope, receive, send):
@@ -49,14 +58,14 @@ def call(app, chunks=(b"",), *, headers=(), path="/", delay=0.0, raw_path=None):
 
 
 def test_a_body_up_to_the_limit_passes_whatever_its_pieces():
-    app = LimitBody(echo, max_bytes=10, max_seconds=5)
+    app = limit_body(echo)
     for chunks in ([b"0123456789"], [b"01234", b"56789"], [b"0"] * 10, [b""]):
         status, _, body, _ = call(app, chunks)
         assert (status, int(body)) == (200, len(b"".join(chunks)))
 
 
 def test_one_byte_too_many_is_413_though_no_length_was_declared():
-    app = LimitBody(echo, max_bytes=10, max_seconds=5)
+    app = limit_body(echo)
     status, headers, body, _ = call(app, [b"0123456789", b"x"])
     assert status == 413
     assert headers["connection"] == "close"
@@ -64,20 +73,58 @@ def test_one_byte_too_many_is_413_though_no_length_was_declared():
 
 
 def test_a_declared_length_is_not_believed_when_less_and_believed_when_more():
-    app = LimitBody(echo, max_bytes=10, max_seconds=5)
+    app = limit_body(echo)
     assert call(app, [b"x" * 11], headers=[("content-length", "3")])[0] == 413
     status, _, _, n_read = call(app, [b"x"], headers=[("content-length", "1" + "0" * 30)])
     assert (status, n_read) == (413, 0)
 
 
-def test_a_refused_body_is_read_on_for_a_while_but_not_for_ever():
-    app = LimitBody(echo, max_bytes=10, max_seconds=5)
-    assert call(app, [b"x" * 10] * 3, headers=[("content-length", "30")])[3] == 3
-    assert call(app, [b"x" * 10] * 1000)[3] == 5
+def test_a_body_that_is_declared_too_long_is_refused_unread():
+    app = limit_body(echo)
+    assert call(app, [b"x" * 10] * 3, headers=[("content-length", "30")])[::3] == (413, 0)
+
+
+def test_json_has_a_limit_of_its_own():
+    app = limit_body(echo, max_body_bytes=100)
+    for kind, status in (("application/json", 413), ("Application/JSON; charset=x", 413),
+                         ("multipart/form-data", 200)):  # fmt: skip
+        headers = [("content-type", kind), ("content-length", "50")]
+        assert call(app, [b"x" * 50], headers=headers)[0] == status
+        assert call(app, [b"x" * 50], headers=headers[:1])[0] == status
+
+
+def test_all_bodies_together_have_a_limit_and_the_slowest_makes_room():
+    app = limit_body(echo, max_buffered_bytes=15)
+    statuses = {}
+
+    async def run():
+        async def ask(name, pieces):
+            left = iter(pieces)
+
+            async def receive():
+                piece = next(left, None)
+                if piece is None:
+                    await asyncio.sleep(60)  # it never ends
+                return {"type": "http.request", "body": piece, "more_body": True}
+
+            async def send(message):
+                statuses.setdefault(name, message.get("status"))
+
+            await app({"type": "http", "method": "POST", "headers": []}, receive, send)
+
+        slow = asyncio.create_task(ask("slow", [b"x" * 8]))
+        await asyncio.sleep(0.01)
+        other = asyncio.create_task(ask("other", [b"x" * 8]))
+        await asyncio.wait_for(slow, 5)
+        assert not other.done()
+        other.cancel()
+
+    asyncio.run(run())
+    assert statuses == {"slow": 408}
 
 
 def test_a_client_that_waits_for_our_word_is_refused_before_it_sends():
-    app = LimitBody(echo, max_bytes=10, max_seconds=5)
+    app = limit_body(echo)
     headers = [("content-length", "30"), ("expect", "100-continue")]
     assert call(app, [b"x" * 30], headers=headers)[::3] == (413, 0)
 
@@ -90,19 +137,19 @@ def test_a_connection_is_closed_when_its_body_was_not_read():
     length = [("content-length", "5")]
     for app, headers, closes in ((hasty, length, True), (echo, length, False), (hasty, [], False),
                                  (hasty, [("transfer-encoding", "chunked")], True)):  # fmt: skip
-        answered = call(LimitBody(app, max_bytes=10, max_seconds=5), [b"12345"], headers=headers)[1]
+        answered = call(limit_body(app), [b"12345"], headers=headers)[1]
         assert ("connection" in answered) == closes
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "gzip, identity", "GZIP"])
 def test_compressed_bodies_are_refused_unread(encoding):
-    app = LimitBody(echo, max_bytes=10, max_seconds=5)
+    app = limit_body(echo)
     assert call(app, [b"x"], headers=[("content-encoding", encoding)])[0] == 415
     assert call(app, [b"x"], headers=[("content-encoding", "identity")])[0] == 200
 
 
 def test_a_slow_sender_is_408():
-    app = LimitBody(echo, max_bytes=10, max_seconds=0.03)
+    app = limit_body(echo, 0.03)
     status, _, body, n_read = call(app, [b"x"] * 100, delay=0.01)
     assert status == 408
     assert "0.03 s" in json.loads(body)["detail"]
@@ -122,56 +169,48 @@ def test_the_end_of_a_connection_has_no_deadline():
             await asyncio.sleep(next(delays))
             return next(messages)
 
-        app = LimitBody(waits_for_the_end, max_bytes=10, max_seconds=0.02)
+        app = limit_body(waits_for_the_end, 0.02)
         await app({"type": "http", "headers": []}, receive, None)
 
     asyncio.run(run())
 
 
-def test_one_request_too_many_is_429_and_exempt_paths_are_answered():
-    async def both():
-        release = asyncio.Event()
-
-        async def wait(scope, receive, send):
-            if scope["path"] == "/slow":
-                await release.wait()
-            await echo(scope, receive, send)
-
-        app = LimitRequests(wait, max_requests=1, exempt=frozenset({"/healthz"}))
-        statuses = {}
-
-        async def ask(name, path):
-            async def receive():
-                return {"type": "http.request", "body": b""}
-
-            async def send(message):
-                statuses.setdefault(name, message.get("status"))
-                if message.get("status") == 429:
-                    assert (b"retry-after", b"1") in message["headers"]
-
-            await app({"type": "http", "method": "GET", "path": path, "headers": []}, receive, send)
-
-        first = asyncio.create_task(ask("first", "/slow"))
-        await asyncio.sleep(0)
-        await ask("second", "/quick")
-        await ask("health", "/healthz")
-        release.set()
-        await first
-        await ask("third", "/quick")
-        return statuses
-
-    expected = {"second": 429, "health": 200, "first": 200, "third": 200}
-    assert asyncio.run(both()) == expected
-
-
-def test_a_failed_request_gives_its_place_back():
-    async def fails(scope, receive, send):
-        raise RuntimeError("on purpose")
-
-    app = LimitRequests(fails, max_requests=1, exempt=frozenset())
+def test_one_piece_of_work_too_many_is_429_and_failed_work_gives_its_place_back():
+    slots = Slots(2)
+    with slots.hold("quick"), slots.hold("quick"):
+        with pytest.raises(ProblemError, match="2 such requests") as caught, slots.hold("quick"):
+            pass
+        assert (caught.value.status, caught.value.headers) == (429, {"Retry-After": "1"})
     for _ in range(3):
-        with pytest.raises(RuntimeError, match="on purpose"):
-            call(app)
+        with pytest.raises(RuntimeError, match="on purpose"), slots.hold("quick"):
+            raise RuntimeError("on purpose")
+
+
+def test_images_take_half_of_the_places_at_most():
+    slots = Slots(4)
+    with slots.hold("image"), slots.hold("image"):
+        with pytest.raises(ProblemError, match="2 such requests"), slots.hold("image"):
+            pass
+        with slots.hold("quick"), slots.hold("quick"), pytest.raises(ProblemError):
+            slots.hold("quick").__enter__()
+
+
+def test_a_line_that_repeats_is_left_out_of_the_log_and_counted(caplog):
+    now = [0.0]
+    log = logging.getLogger("asyncio")
+    with RepeatLimit(most=2, seconds=60, clock=lambda: now[0]).applied():
+        for _ in range(5):
+            log.warning("accept failed: %s\nsocket 3", "no descriptor")
+            log.warning("other")
+        now[0] = 61.0
+        log.warning("accept failed: %s", "again")
+        log.warning("third")
+    written = [record.getMessage() for record in caplog.records]
+    assert [line[:6] for line in written].count("accept") == 3
+    assert written.count("other") == 2
+    assert any("3 more like this were not written" in line for line in written)
+    log.warning("third")
+    assert [record.getMessage() for record in caplog.records].count("third") == 2
 
 
 def test_unexpected_errors_are_500_without_our_insides(caplog):

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import jsonschema_rs
 import pytest
 
 # No description of bytes says which of them are a picture, so what it allows may be refused.
@@ -24,7 +25,7 @@ def schemathesis(client, folder, *arguments):
 @pytest.mark.slow
 def test_a_read_only_service_keeps_to_its_description(client, tmp_path):
     printed = schemathesis(client, tmp_path)
-    assert "Tested: 7" in printed
+    assert "Tested: 9" in printed
     assert "POST /items" not in printed
 
 
@@ -37,7 +38,7 @@ def test_a_guarded_service_that_can_be_written_to_keeps_to_its_description(
         printed = schemathesis(
             client, tmp_path, "--header", header, "--include-tag=write", "--phases=coverage,fuzzing"
         )
-    assert "Tested: 2" in printed
+    assert "Tested: 3" in printed
 
 
 def test_the_description_names_the_limits_and_every_problem(built, start, token_files):
@@ -52,6 +53,39 @@ def test_the_description_names_the_limits_and_every_problem(built, start, token_
             for status, answer in operation["responses"].items():
                 if int(status) >= 400:
                     assert list(answer["content"]) == ["application/problem+json"]
+
+
+QUERIES = [
+    {}, {"text": None}, {"text": None, "image": None, "item": None}, {"text": None, "k": 3},
+    {"text": ""}, {"item": ""}, {"k": 5}, {"weights": {}}, {"text": "a", "x": 1},
+    {"text": "a", "where": {}}, {"text": "a", "where": None}, {"text": "a", "where": {"x": []}},
+    {"text": "a", "where": {'"': 1}}, {"text": "a", "where": {"a\nb\t": 1}}, {"text": "a", "k": 0},
+    {"text": "a", "where": {"label": "x" * 1000}}, {"text": "a", "where": {"label": "x" * 1001}},
+    {"text": "a", "item": None}, {"text": None, "item": "plain"}, {"text": " "}, {"text": "a"},
+    {"text": "a", "weights": None}, {"text": "a", "weights": {"item": 2}}, {"text": "a", "k": None},
+]  # fmt: skip
+ITEMS = [
+    {}, {"items": None}, {"items": []}, {"items": [{}]}, {"items": [{"text": ""}]},
+    {"items": [{"text": " \n"}]}, {"items": [{"text": None}]}, {"items": [{"image": None}]},
+    {"items": [{"text": "cat"}, {}]}, {"items": [{"labels": ["x"]}]}, {"items": [{"text": "cat"}]},
+    {"items": [{"text": "cat", "labels": [""]}]}, {"items": [{"text": "cat", "id": ""}]},
+    {"items": [{"text": "cat", "columns": {"label": 1}}]},
+    {"items": [{"text": "cat", "columns": {"x": None, "y": 0.5}, "id": None, "image": None}]},
+    {"items": [{"text": "cat"}], "replace": None}, {"items": [{"text": "cat"}], "replace": True},
+]  # fmt: skip
+
+
+def test_the_description_allows_exactly_what_the_service_allows(own_copy, start, token_files):
+    write = {"Authorization": "Bearer write-0123456789abcdef"}
+    with start(own_copy, **token_files) as client:
+        described = client.get("/openapi.json").json()
+        for name, path, bodies in (("Query", "/search", QUERIES), ("NewItems", "/items", ITEMS)):
+            schema = {**described, "$ref": f"#/components/schemas/{name}"}
+            allows = jsonschema_rs.validator_for(schema).is_valid
+            for body in bodies:
+                answer = client.post(path, json=body, headers=write)
+                assert answer.status_code in (200, 201, 422)
+                assert (answer.status_code != 422) == allows(body), (body, answer.text)
 
 
 @pytest.mark.parametrize("path", ["/docs", "/redoc"])

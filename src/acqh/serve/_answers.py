@@ -8,7 +8,11 @@ from acqh.serve import _schemas as schemas
 
 def thumbnail_of(item: inside.StoredItem | inside.Hit) -> str | None:
     """Return where an item's small picture is, or None where it has none."""
-    return f"/items/{quote(item.id, safe='')}/thumbnail" if item.has_thumbnail else None
+    if not item.has_thumbnail:
+        return None
+    part = quote(item.id, safe="")
+    # Clients take dots out of a path before they send it.
+    return f"/item/thumbnail?id={part}" if item.id in (".", "..") else f"/items/{part}/thumbnail"
 
 
 def hit_schema(hit: inside.Hit) -> schemas.Hit:

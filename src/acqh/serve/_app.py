@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Match, Route
 
 from acqh import __version__
 from acqh.serve._guards import reading, writing
-from acqh.serve._limits import LimitBody, LimitRequests
+from acqh.serve._limits import LimitBody
 from acqh.serve._live import Live
 from acqh.serve._metrics import Measure
 from acqh.serve._openapi import document
@@ -30,8 +30,6 @@ from acqh.serve._service import Service
 from acqh.serve._settings import Settings
 from acqh.serve._shield import Shield, allowed_names
 from acqh.serve._tokens import Tokens, read_tokens
-
-_ALWAYS_ANSWERED = frozenset({"/healthz", "/metrics"})
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -124,10 +122,7 @@ def _describe(app: FastAPI, service: Service) -> None:
 def _add_limits(app: FastAPI, service: Service) -> None:
     """Add middleware, the innermost first."""
     settings = service.settings
-    app.add_middleware(
-        LimitBody, max_bytes=settings.max_body_bytes, max_seconds=settings.max_body_seconds
-    )
-    app.add_middleware(LimitRequests, max_requests=settings.max_requests, exempt=_ALWAYS_ANSWERED)
+    app.add_middleware(LimitBody, settings=settings)
     hosts = allowed_names(settings.host, settings.is_loopback, settings.allowed_hosts)
     app.add_middleware(Shield, hosts=hosts)
     app.add_middleware(Measure, metrics=service.metrics)

@@ -1,10 +1,10 @@
-"""Bodies of requests, as JSON or as a form, become checked schemas and bytes of pictures."""
+"""Bodies of requests, as JSON or as a form, become checked schemas and bytes of images."""
 
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json, to_json
-from starlette.datastructures import UploadFile
+from pydantic_core import from_json
+from starlette.datastructures import Headers, UploadFile
 from starlette.requests import Request
 
 from acqh.serve._problems import ProblemError, invalid
@@ -16,27 +16,29 @@ FORM = "multipart/form-data"
 # Fields of a form that hold JSON: numbers, yes or no, and objects.
 IN_JSON = frozenset({"k", "explain", "weights", "where", "labels", "columns", "replace"})
 _MAX_FIELDS = 16
+# Anything that we take has fewer fields in one object, and fewer values in all.
+_MAX_KEYS = 128
+_MAX_VALUES = 100_000
+
+
+def media_type_of(headers: Headers) -> str:
+    """Return the media type of a body, without parameters."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def media_type(request: Request) -> str:
     """Return which of the two kinds of body a request has, or raise `ProblemError` 415."""
-    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    given = media_type_of(request.headers)
     if given not in (JSON, FORM):
         raise ProblemError(415, f"send {JSON} or {FORM}, and say so in Content-Type")
     return given
 
 
-async def read_json(request: Request, schema: type[M]) -> M:
-    """Read a JSON body."""
-    return _checked(await request.body(), schema)
-
-
-async def read_form(request: Request, schema: type[M]) -> tuple[M, bytes | None]:
-    """Read a form; return its fields, and the bytes of its picture where it has one."""
-    fields: dict[str, Any] = {}
+async def read_form(request: Request, max_bytes: int) -> tuple[dict[str, str], bytes | None]:
+    """Read a form; return its fields as they are, and the bytes of its image where it has one."""
+    fields: dict[str, str] = {}
     picture: bytes | None = None
-    limits = {"max_files": 1, "max_fields": _MAX_FIELDS, "max_part_size": 2**62}
-    async with request.form(**limits) as form:  # the body as a whole is limited
+    async with request.form(max_files=1, max_fields=_MAX_FIELDS, max_part_size=max_bytes) as form:
         for name, value in form.multi_items():
             if name in fields or (name == "image" and picture is not None):
                 raise ProblemError(422, "the form has a field twice")
@@ -45,8 +47,22 @@ async def read_form(request: Request, schema: type[M]) -> tuple[M, bytes | None]
                     raise ProblemError(422, "only the field image may be a file")
                 picture = await value.read() or None
             elif value:  # what a browser leaves empty was not filled in
-                fields[name] = _read_field(name, value)
-    return _checked(to_json(fields), schema), picture
+                fields[name] = value
+    return fields, picture
+
+
+def check_json(body: bytes, schema: type[M]) -> M:
+    """Return what a body in JSON says; this may take a while."""
+    try:
+        value = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise invalid([{"loc": (), "msg": f"Invalid JSON: {error}"}]) from None
+    return _checked(value, schema)
+
+
+def check_fields(fields: dict[str, str], schema: type[M]) -> M:
+    """Return what the fields of a form say; this may take a while."""
+    return _checked({name: _read_field(name, value) for name, value in fields.items()}, schema)
 
 
 def _read_field(name: str, value: str) -> Any:
@@ -58,8 +74,27 @@ def _read_field(name: str, value: str) -> Any:
         raise ProblemError(422, f"{name}: in a form this field holds JSON") from None
 
 
-def _checked(body: bytes, schema: type[M]) -> M:
+def _checked(value: Any, schema: type[M]) -> M:
+    _check_size(value)
     try:
-        return schema.model_validate_json(body)
+        return schema.model_validate(value)
     except ValidationError as error:
         raise invalid(error.errors(include_url=False, include_input=False)) from None
+
+
+def _check_size(value: Any) -> None:
+    """Refuse what has more parts than anything we take, before each of them is an error."""
+    waiting, n_values = [value], 0
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            if len(one) > _MAX_KEYS:
+                detail = f"an object has {len(one):,} fields, of at most {_MAX_KEYS}"
+                raise ProblemError(422, f"the request cannot be used: {detail}")
+            waiting.extend(one.values())
+        elif isinstance(one, list):
+            waiting.extend(one)
+        n_values += 1
+        if n_values + len(waiting) > _MAX_VALUES:
+            detail = f"it has more than {_MAX_VALUES:,} values"
+            raise ProblemError(422, f"the request cannot be used: {detail}")

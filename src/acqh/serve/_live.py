@@ -10,9 +10,10 @@ from typing import TypeVar
 
 from acqh.collection import Searchable, open_collections, verify_collection
 from acqh.errors import CorruptBundleError
+from acqh.serve._connections import room_for_connections
 from acqh.serve._metrics import Metrics
 from acqh.serve._settings import Settings
-from acqh.serve._work import Crew, patient
+from acqh.serve._work import Crew, Lane, Slots, patient
 
 _LOG = logging.getLogger(__name__)
 
@@ -50,18 +51,28 @@ class Live:
         self._reloading = threading.Lock()
         self._wake: asyncio.Event | None = None
         self._failed: _Stamps | None = None
+        # Of the connections that there can be, half are not worked on and can make room.
+        self._slots = Slots(min(settings.max_requests, max(1, room_for_connections() // 2)))
         self._stamps = _stamps(self._paths)
         self._crew = Crew(open_collections(self._paths), settings.n_threads)
         metrics.items.set(len(self._crew.collection))
 
-    async def run(self, work: Callable[[Searchable], T]) -> T:
-        """Return what `work` makes of the collection; raise 503 when that takes too long."""
-        return await patient(self._submit(work), self._settings.max_work_seconds)
+    async def run(self, work: Callable[[Searchable], T], lane: Lane = "quick") -> T:
+        """Return what `work` makes of the collection.
 
-    async def change(self, work: Callable[[Searchable], T]) -> T:
+        Raises
+        ------
+        ProblemError
+            429 when too much is being worked on, 503 when it takes too long.
+        """
+        with self._slots.hold(lane):
+            return await patient(self._submit(work, lane), self._settings.max_work_seconds)
+
+    async def change(self, work: Callable[[Searchable], T], lane: Lane = "quick") -> T:
         """Do as `run`, but wait for the end of work that has begun."""
-        submitted = self._submit(work)
-        return await patient(submitted, self._settings.max_work_seconds, give_up=False)
+        with self._slots.hold(lane):
+            submitted = self._submit(work, lane)
+            return await patient(submitted, self._settings.max_work_seconds, give_up=False)
 
     def refresh(self) -> bool:
         """Reload if the collection was built anew; return whether another one is served now."""
@@ -124,9 +135,9 @@ class Live:
         with self._reloading:
             self._crew.close()
 
-    def _submit(self, work: Callable[[Searchable], T]) -> "Future[T]":
+    def _submit(self, work: Callable[[Searchable], T], lane: Lane) -> "Future[T]":
         with self._lock:  # a crew takes no more work once another has taken its place
-            return self._crew.submit(work)
+            return self._crew.submit(work, lane)
 
     def _fail(self, error: Exception) -> None:
         self.problem = "the collection on disk is damaged; the one before it is served; see the log"

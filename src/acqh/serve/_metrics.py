@@ -18,6 +18,9 @@ _BUCKETS = [round(step * 10.0**power, 7) for power in range(-5, 1) for step in (
 # Others are counted together: clients can make up as many as they like.
 _METHODS = frozenset({"GET", "HEAD", "POST", "DELETE"})
 
+# Not a status of HTTP, but counted as one where a client hung up and nothing was answered.
+_CLIENT_GONE = 499
+
 
 class Metrics:
     """Counts of one service, kept in a registry of its own so that services do not mix."""
@@ -76,7 +79,7 @@ class Measure:
             await self.app(scope, receive, send)
             return
         started = time.perf_counter()
-        status = 500
+        status = _CLIENT_GONE
 
         async def note_status(message: Message) -> None:
             nonlocal status

@@ -15,7 +15,10 @@ _REFERENCE = "#/components/schemas/{model}"
 def _bodies(json_schema: str, form_schema: str) -> dict[str, Any]:
     content = {
         JSON: {"schema": {"$ref": _REFERENCE.format(model=json_schema)}},
-        FORM: {"schema": {"$ref": _REFERENCE.format(model=form_schema)}},
+        FORM: {
+            "schema": {"$ref": _REFERENCE.format(model=form_schema)},
+            "encoding": {name: {"contentType": JSON} for name in sorted(IN_JSON)},
+        },
     }
     return {"requestBody": {"required": True, "content": content}}
 
@@ -65,18 +68,34 @@ def _definitions(name: str, model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _form(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a form with the fields of a JSON object."""
-    properties = {}
-    for name, known in schema["properties"].items():
-        field = {"type": "string"}
-        if "description" in known:
-            field["description"] = known["description"]
-        if name == "image":
-            field["format"] = "binary"
-        elif name in IN_JSON:
-            field["contentMediaType"] = JSON
-        properties[name] = field
-    return {"type": "object", "title": schema["title"], "properties": properties}
+    """Return the schema of a form with the fields of a JSON object.
+
+    There is no null in a form: what is not filled in is left out, or is an empty text.
+    """
+    properties = {name: _form_field(name, field) for name, field in schema["properties"].items()}
+    ways = [{"required": way["required"]} for way in schema["anyOf"]]
+    return {
+        "type": "object",
+        "title": schema["title"],
+        "properties": properties,
+        "anyOf": ways,
+        "additionalProperties": False,
+    }
+
+
+def _form_field(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    kinds = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
+    field = {**schema, **kinds[0]}
+    for unused in ("anyOf", "default", "contentEncoding", "propertyNames"):
+        field.pop(unused, None)
+    if name == "image":
+        return field | {"format": "binary"}
+    if field.get("type") == "array":
+        # A form has no arrays but of fields with one name; this is one field that holds JSON.
+        return {"type": "string", "title": field["title"], "contentMediaType": JSON}
+    if field.get("type") == "string":
+        field.pop("minLength", None)
+    return field
 
 
 def _drop_unused_422(operation: dict[str, Any]) -> None:

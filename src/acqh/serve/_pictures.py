@@ -9,6 +9,8 @@ from acqh.serve._problems import ProblemError
 
 # What browsers make and show; fewer decoders than Pillow has.
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "WEBP")
+# An image that can be decoded at reduced size may have this many times the pixels of another.
+_REDUCED = 4
 
 
 def decode_base64(text: str) -> bytes:
@@ -20,20 +22,22 @@ def decode_base64(text: str) -> bytes:
 
 
 def check_picture(content: bytes, max_pixels: int) -> None:
-    """Raise `ProblemError` unless a picture has a header that can be read and few enough pixels."""
+    """Raise `ProblemError` unless an image has a header that can be read and few enough pixels."""
     images = require("PIL.Image")
     too_large = ProblemError(
-        413, f"the picture has more than {max_pixels:,} pixels; send a smaller one"
+        413, f"the image has more than {max_pixels:,} pixels; send a smaller one"
     )
     try:
         with images.open(BytesIO(content), formats=_FORMATS) as image:
             width, height = image.size
+            # Decoded at reduced size; but a progressive one is kept whole while it is decoded.
+            is_reduced = image.format == "JPEG" and not image.info.get("progressive")
     except (images.DecompressionBombError, images.DecompressionBombWarning):
         raise too_large from None
     except Exception:  # damaged bytes make decoders raise anything
-        detail = f"image: this is not a picture in one of {', '.join(_FORMATS)}, or is damaged"
+        detail = f"image: this is not an image in one of {', '.join(_FORMATS)}, or is damaged"
         raise ProblemError(422, detail) from None
-    if width * height > max_pixels:
+    if width * height > (_REDUCED if is_reduced else 1) * max_pixels:
         raise too_large
 
 

@@ -53,10 +53,14 @@ class ProblemError(Exception):
         self.detail = detail
         self.headers = dict(headers or {})
 
+    @property
+    def title(self) -> str:
+        """The status in words."""
+        return HTTPStatus(self.status).phrase
+
     def response(self) -> Response:
         """Return the answer for this problem."""
-        title = HTTPStatus(self.status).phrase
-        problem = Problem(title=title, status=self.status, detail=self.detail)
+        problem = Problem(title=self.title, status=self.status, detail=self.detail)
         return Response(problem.model_dump_json(), self.status, self.headers, MEDIA_TYPE)
 
 

@@ -2,21 +2,25 @@
 
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from acqh.serve import _schemas as schemas
-from acqh.serve._bodies import JSON, media_type, read_form, read_json
+from acqh.serve._bodies import JSON, check_fields, check_json, media_type, read_form
 from acqh.serve._guards import Guard
 from acqh.serve._openapi import REQUEST_BODIES
 from acqh.serve._pictures import picture_type
 from acqh.serve._problems import documented
 from acqh.serve._service import Service
 from acqh.serve._shield import item_id
+
+M = TypeVar("M", bound=BaseModel)
+# An id as a query parameter: any may be written so, also those that a path cannot hold.
+AnyId = Annotated[str, Query(alias="id", min_length=1, max_length=schemas.MAX_ID_CHARS)]
 
 STATIC = Path(__file__).parent / "static"
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -32,9 +36,18 @@ class Static(StaticFiles):
         return response
 
 
-def _json(answer: BaseModel, status: int = 200) -> Response:
-    # Made here and not by FastAPI, which would check once more what is known to be right.
-    return Response(answer.model_dump_json(), status, media_type=JSON)
+def _json(answer: bytes, status: int = 200) -> Response:
+    # Not made by FastAPI, which would check once more what is known to be right.
+    return Response(answer, status, media_type=JSON)
+
+
+async def _read(request: Request, service: Service, schema: type[M]) -> tuple[M, bytes | None]:
+    """Return what a request's body says, and the image of a form."""
+    if media_type(request) == JSON:
+        body = await request.body()
+        return await service.parse(lambda: check_json(body, schema)), None
+    fields, picture = await read_form(request, service.settings.max_json_bytes)
+    return await service.parse(lambda: check_fields(fields, schema)), picture
 
 
 def open_routes(service: Service) -> APIRouter:
@@ -50,7 +63,8 @@ def open_routes(service: Service) -> APIRouter:
         """Say whether the service is well."""
         problem = service.live.problem
         detail = problem or "the collection on disk is served"
-        return _json(schemas.Health(status="stale" if problem else "ok", detail=detail))
+        health = schemas.Health(status="stale" if problem else "ok", detail=detail)
+        return _json(health.model_dump_json().encode())
 
     return router
 
@@ -68,11 +82,7 @@ def search_routes(service: Service, guard: Guard) -> APIRouter:
     )
     async def search(request: Request) -> Response:
         """Find items by a text, a picture, both, or an item."""
-        picture: bytes | None = None
-        if media_type(request) == JSON:
-            query = await read_json(request, service.query_schema)
-        else:
-            query, picture = await read_form(request, service.query_schema)
+        query, picture = await _read(request, service, service.query_schema)
         return _json(await service.search(query, picture))
 
     @router.get("/items/{id}", response_model=schemas.Item, responses=usual)
@@ -88,6 +98,22 @@ def search_routes(service: Service, guard: Guard) -> APIRouter:
     async def thumbnail(id: str, request: Request) -> Response:  # noqa: A002
         """Return an item's small picture."""
         return _picture(await service.thumbnail(item_id(id)), request)
+
+    @router.get("/item", response_model=schemas.Item, responses=usual | documented([422]))
+    async def item_of_any_id(identifier: AnyId) -> Response:
+        """Return an item whose id need not fit into a path."""
+        return _json(await service.item(identifier))
+
+    @router.get(
+        "/item/thumbnail",
+        response_class=Response,
+        responses=usual
+        | documented([422])
+        | {200: _PICTURE, 304: {"description": "It has not changed."}},
+    )
+    async def thumbnail_of_any_id(identifier: AnyId, request: Request) -> Response:
+        """Return the small picture of an item whose id need not fit into a path."""
+        return _picture(await service.thumbnail(identifier), request)
 
     return router
 
@@ -134,9 +160,9 @@ def write_routes(service: Service, guard: Guard) -> APIRouter:
     async def add(request: Request) -> Response:
         """Add items: many in JSON, or one as a form."""
         if media_type(request) == JSON:
-            items = await read_json(request, service.items_schema)
+            items, _ = await _read(request, service, service.items_schema)
             return _json(await service.add(items.items, None, replace=items.replace), 201)
-        item, picture = await read_form(request, service.item_schema)
+        item, picture = await _read(request, service, service.item_schema)
         return _json(await service.add([item], picture, replace=False), 201)
 
     @router.delete(
@@ -148,6 +174,17 @@ def write_routes(service: Service, guard: Guard) -> APIRouter:
     async def remove(id: str) -> Response:  # noqa: A002
         """Remove an item."""
         await service.remove(item_id(id))
+        return Response(status_code=204)
+
+    @router.delete(
+        "/item",
+        status_code=204,
+        response_class=Response,
+        responses=usual | documented([404, 422]),
+    )
+    async def remove_of_any_id(identifier: AnyId) -> Response:
+        """Remove an item whose id need not fit into a path."""
+        await service.remove(identifier)
         return Response(status_code=204)
 
     return router

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from acqh.serve._settings import Settings
 
@@ -11,11 +11,13 @@ _MAX_CONDITIONS = 8
 _MAX_VALUES = 32
 _MAX_LABELS = 100
 _MAX_COLUMNS = 100
-_MAX_NAME_CHARS = 200
-_MAX_ID_CHARS = 1000
+_MAX_NAME_CHARS = 1000  # as collections take them
+MAX_ID_CHARS = 1000
 
 Name = Annotated[str, Field(min_length=1, max_length=_MAX_NAME_CHARS)]
-Id = Annotated[str, Field(min_length=1, max_length=_MAX_ID_CHARS)]
+Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
+# Names of columns or, in a filter, the word label; the collection refuses others.
+_KEYS: dict[str, Any] = {"minLength": 1, "maxLength": _MAX_NAME_CHARS, "pattern": r'^[^"]+$'}
 # Whole numbers as SQLite holds them.
 Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Value = Annotated[str, Field(max_length=_MAX_NAME_CHARS)] | bool | Int64 | float
@@ -26,6 +28,7 @@ Where = Annotated[
         max_length=_MAX_CONDITIONS,
         description="All must hold. Of several labels an item has all, of several values one.",
         examples=[{"label": "dog"}],
+        json_schema_extra={"propertyNames": _KEYS},
     ),
 ]
 Picture = Annotated[
@@ -36,6 +39,15 @@ Picture = Annotated[
         json_schema_extra={"contentEncoding": "base64"},
     ),
 ]
+
+
+def _one_of(*names: str, **patterns: str) -> dict[str, Any]:
+    """Say in a schema that one of some texts must be there, which may be null or left out."""
+    given = [
+        {"type": "string", **({"pattern": patterns[n]} if n in patterns else {})} for n in names
+    ]
+    ways = zip(names, given, strict=True)
+    return {"anyOf": [{"required": [name], "properties": {name: text}} for name, text in ways]}
 
 
 class _Request(BaseModel):
@@ -55,9 +67,7 @@ class Weights(_Request):
 class SearchRequest(_Request):
     """A query: a text, a picture, both, or an item to find more of."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"anyOf": [{"required": [name]} for name in ("text", "image", "item")]}
-    )
+    model_config = ConfigDict(json_schema_extra=_one_of("text", "image", "item"))
 
     text: str | None = Field(default=None, min_length=1)
     image: Picture | None = None
@@ -71,17 +81,23 @@ class SearchRequest(_Request):
 class ItemRequest(_Request):
     """An item to be added: a text, a picture, or both."""
 
+    model_config = ConfigDict(json_schema_extra=_one_of("text", "image", text=r"\S"))
+
     id: Id | None = Field(default=None, description="A number is given where there is none.")
     text: str = ""
     image: Picture | None = None
-    labels: list[Name] = Field(default_factory=list, max_length=_MAX_LABELS)
-    columns: dict[Name, Value | None] = Field(default_factory=dict, max_length=_MAX_COLUMNS)
+    labels: Annotated[list[Name], FailFast()] = Field(default_factory=list, max_length=_MAX_LABELS)
+    columns: dict[Name, Value | None] = Field(
+        default_factory=dict,
+        max_length=_MAX_COLUMNS,
+        json_schema_extra={"propertyNames": {**_KEYS, "not": {"const": "label"}}},
+    )
 
 
 class AddRequest(_Request):
     """Items to be added."""
 
-    items: list[ItemRequest] = Field(min_length=1)
+    items: Annotated[list[ItemRequest], FailFast()] = Field(min_length=1)
     replace: bool = Field(default=False, description="Replace items that have these ids.")
 
 
@@ -110,7 +126,9 @@ def limited_add(settings: Settings) -> tuple[type[AddRequest], type[ItemRequest]
     class NewItems(AddRequest):
         """Items to be added."""
 
-        items: list[NewItem] = Field(min_length=1, max_length=settings.max_items)  # type: ignore[assignment]
+        items: Annotated[list[NewItem], FailFast()] = Field(  # type: ignore[assignment]
+            min_length=1, max_length=settings.max_items
+        )
 
     return NewItems, NewItem
 
@@ -204,6 +222,7 @@ class Limits(BaseModel):
     """What a request may ask for."""
 
     max_body_bytes: int
+    max_json_bytes: int
     max_pixels: int
     max_text_chars: int
     max_k: int

@@ -4,13 +4,14 @@ import asyncio
 import signal
 import socket
 from collections.abc import Callable
+from functools import partial
 
-import h11
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from acqh.serve._app import create_app
+from acqh.serve._connections import Connection, Connections
+from acqh.serve._logs import RepeatLimit
 from acqh.serve._settings import Settings
 
 
@@ -71,6 +72,11 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._announce = announce
 
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until told to stop, without writing the same lines into the log for ever."""
+        with RepeatLimit().applied():
+            await super().serve(sockets)
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then say so."""
         await super().startup(sockets)
@@ -83,7 +89,7 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     """Return how uvicorn is to serve the application."""
     return uvicorn.Config(
         app,
-        http=_protocol(settings.max_body_seconds),
+        http=partial(Connection, Connections(settings)),  # type: ignore[arg-type]
         ws="none",
         lifespan="on",
         access_log=False,
@@ -92,43 +98,3 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         proxy_headers=False,
         timeout_graceful_shutdown=max(1, round(settings.max_work_seconds)),
     )
-
-
-def _protocol(max_seconds: float) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol, with a limit on the time that a request's header may take.
-
-    Uvicorn itself waits for ever for the rest of a header.
-    """
-
-    class Protocol(H11Protocol):
-        _patience: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._wait_for_header()
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            self._wait_for_header()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._stop_waiting()
-            super().connection_lost(exc)
-
-        def _wait_for_header(self) -> None:
-            if self.conn.their_state is not h11.IDLE:
-                self._stop_waiting()
-            elif self._patience is None:
-                self._patience = self.loop.call_later(max_seconds, self._hang_up)
-
-        def _stop_waiting(self) -> None:
-            if self._patience is not None:
-                self._patience.cancel()
-                self._patience = None
-
-        def _hang_up(self) -> None:
-            self._patience = None
-            if self.conn.their_state is h11.IDLE:
-                self.transport.close()
-
-    return Protocol

@@ -2,9 +2,11 @@
 
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TypeVar
+
+from pydantic import BaseModel
 
 from acqh.collection import Answer, Collection, Item, Searchable
 from acqh.errors import AcqhError, CorruptBundleError, MissingExtraError, MissingItemError
@@ -37,15 +39,17 @@ class Service:
         self.query_schema = schemas.limited_search(settings)
         self.items_schema, self.item_schema = schemas.limited_add(settings)
 
-    async def search(
-        self, query: schemas.SearchRequest, picture: bytes | None
-    ) -> schemas.SearchAnswer:
+    async def parse(self, work: Callable[[], T]) -> T:
+        """Return what is made of a request's body, which may take a while."""
+        return await self.live.run(lambda _: work())
+
+    async def search(self, query: schemas.SearchRequest, picture: bytes | None) -> bytes:
         """Answer a query."""
         started = time.perf_counter()
         if picture is not None and query.image is not None:
             raise ProblemError(422, "image: give one picture, not two")
 
-        def work(collection: Searchable) -> tuple[Answer, float]:
+        def work(collection: Searchable) -> schemas.SearchAnswer:
             image = self._picture(query.image, picture)
             given = {"text": query.text, "image": image, "item": query.item}
             weights = query.weights or schemas.Weights()
@@ -58,49 +62,52 @@ class Service:
                 where=query.where,
                 explain=query.explain,
             )
-            return answer, collection.bytes_per_item
+            self._count(answer)
+            total = (time.perf_counter() - started) * 1000
+            return answer_schema(answer, collection.bytes_per_item, total)
 
-        answer, bytes_per_item = await self.live.run(_translating(work))
-        self.metrics.search_seconds.observe(answer.milliseconds["search"] / 1000)
-        self.metrics.encode_seconds.observe(answer.milliseconds["encode"] / 1000)
-        self.metrics.items_seen.inc(answer.n_seen)
-        self.metrics.items.set(answer.n_items)
-        return answer_schema(answer, bytes_per_item, (time.perf_counter() - started) * 1000)
+        has_image = picture is not None or query.image is not None
+        return await self.live.run(_answering(work), "image" if has_image else "quick")
 
-    async def item(self, identifier: str) -> schemas.Item:
+    async def item(self, identifier: str) -> bytes:
         """Return an item."""
-        return await self.live.run(_translating(lambda c: item_schema(c.item(identifier))))
+        return await self.live.run(_answering(lambda c: item_schema(c.item(identifier))))
 
     async def thumbnail(self, identifier: str) -> bytes:
         """Return an item's small picture."""
         return await self.live.run(_translating(lambda c: c.thumbnail(identifier)))
 
-    async def labels(self) -> schemas.Labels:
+    async def labels(self) -> bytes:
         """Return all labels, the most frequent first."""
-        counts = await self.live.run(_translating(lambda c: c.labels()))
-        ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-        return schemas.Labels(
-            labels=[schemas.Label(name=name, count=count) for name, count in ordered]
-        )
 
-    async def stats(self) -> schemas.Stats:
+        def work(collection: Searchable) -> schemas.Labels:
+            ordered = sorted(collection.labels().items(), key=lambda pair: (-pair[1], pair[0]))
+            return schemas.Labels(
+                labels=[schemas.Label(name=name, count=count) for name, count in ordered]
+            )
+
+        return await self.live.run(_answering(work))
+
+    async def stats(self) -> bytes:
         """Return facts about the collection and the service."""
-        facts = await self.live.run(_translating(lambda c: c.stats()))
-        limits = schemas.Limits(
-            max_body_bytes=self.settings.max_body_bytes,
-            max_pixels=self.settings.max_pixels,
-            max_text_chars=self.settings.max_text_chars,
-            max_k=self.settings.max_k,
-        )
-        return schemas.Stats(**asdict(facts), limits=limits, writable=self.writable)
+        names = schemas.Limits.model_fields
+        limits = schemas.Limits(**{name: getattr(self.settings, name) for name in names})
+
+        def work(collection: Searchable) -> schemas.Stats:
+            facts = asdict(collection.stats())
+            return schemas.Stats(**facts, limits=limits, writable=self.writable)
+
+        return await self.live.run(_answering(work))
 
     async def add(
         self, items: list[schemas.ItemRequest], picture: bytes | None, *, replace: bool
-    ) -> schemas.AddAnswer:
+    ) -> bytes:
         """Add items; `picture` belongs to the first."""
+        given = [picture, *[None] * (len(items) - 1)]
+        pairs = list(zip(items, given, strict=True))
+        _check_not_empty(pairs)
 
         def work(collection: Searchable) -> schemas.AddAnswer:
-            given = [picture, *[None] * (len(items) - 1)]
             new = [
                 Item(
                     image=self._picture(item.image, upload),
@@ -110,7 +117,7 @@ class Service:
                     columns=item.columns,
                     origin=f"items.{position}",
                 )
-                for position, (item, upload) in enumerate(zip(items, given, strict=True))
+                for position, (item, upload) in enumerate(pairs)
             ]
             single = _writable(collection)
             report = (single.upsert if replace else single.add)(new)
@@ -120,7 +127,8 @@ class Service:
             skipped = [schemas.Skipped(where=where, why=why) for where, why in report.skipped]
             return schemas.AddAnswer(ids=list(report.ids), skipped=skipped)
 
-        return await self.live.change(_translating(work))
+        has_image = any(item.image or upload for item, upload in pairs)
+        return await self.live.change(_answering(work), "image" if has_image else "quick")
 
     async def remove(self, identifier: str) -> None:
         """Remove an item."""
@@ -136,6 +144,23 @@ class Service:
         if content is not None:
             check_picture(content, self.settings.max_pixels)
         return content
+
+    def _count(self, answer: Answer) -> None:
+        self.metrics.search_seconds.observe(answer.milliseconds["search"] / 1000)
+        self.metrics.encode_seconds.observe(answer.milliseconds["encode"] / 1000)
+        self.metrics.items_seen.inc(answer.n_seen)
+        self.metrics.items.set(answer.n_items)
+
+
+def _check_not_empty(pairs: Sequence[tuple[schemas.ItemRequest, bytes | None]]) -> None:
+    for position, (item, upload) in enumerate(pairs):
+        if not item.text.strip() and item.image is None and upload is None:
+            raise ProblemError(422, f"items.{position}: it has neither an image nor a text")
+
+
+def _answering(work: Callable[[Searchable], BaseModel]) -> Callable[[Searchable], bytes]:
+    """Return work that ends with the bytes of an answer, however long that is."""
+    return _translating(lambda collection: work(collection).model_dump_json().encode())
 
 
 def _writable(collection: Searchable) -> Collection:

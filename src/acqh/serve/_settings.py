@@ -29,8 +29,14 @@ class Settings(BaseSettings):
         Names by which clients may call the service, beside those of this machine; for a proxy.
     max_body_bytes : int
         Longest body of a request.
+    max_json_bytes : int
+        Longest body in JSON, and longest field of a form that is not a file.
+    max_buffered_bytes : int
+        Most bytes of all bodies that are arriving or worked on, and most bytes of all answers
+        that were not read yet. Beyond, the slowest clients are cut off.
     max_pixels : int
-        Largest picture, known from its header before it is decoded.
+        Largest image, known from its header before it is decoded. A JPEG that can be decoded at
+        a quarter of its size or less counts as a quarter.
     max_text_chars : int
         Longest text of a query or an item.
     max_k : int
@@ -43,8 +49,15 @@ class Settings(BaseSettings):
         Longest wait for an answer, from the queue to the result; then it is 503.
     max_body_seconds : float
         Longest time for a request's header, and for its body, to arrive.
+    max_answer_seconds : float
+        Longest time for a client to take an answer.
+    max_connections : int
+        Most connections; fewer where the process has too few file descriptors. For one more,
+        the one is cut off that has waited longest for its client.
+    max_connections_per_address : int
+        Most connections of one address; raise it behind a proxy that opens more.
     n_threads : int
-        Threads that search; the event loop never does.
+        Threads that search; the event loop never does. Images have half as many of their own.
     reload_seconds : float
         How often to look whether the collection was built anew.
 
@@ -65,13 +78,18 @@ class Settings(BaseSettings):
     write_token_file: Path | None = None
     allowed_hosts: list[str] = Field(default_factory=list)
     max_body_bytes: int = Field(default=8 * 2**20, ge=1)
-    max_pixels: int = Field(default=50_000_000, ge=1)
+    max_json_bytes: int = Field(default=2**20, ge=1)
+    max_buffered_bytes: int = Field(default=64 * 2**20, ge=1)
+    max_pixels: int = Field(default=16_000_000, ge=1)
     max_text_chars: int = Field(default=10_000, ge=1)
     max_k: int = Field(default=1000, ge=1)
     max_items: int = Field(default=100, ge=1)
     max_requests: int = Field(default=64, ge=1)
     max_work_seconds: float = Field(default=10.0, gt=0)
     max_body_seconds: float = Field(default=30.0, gt=0)
+    max_answer_seconds: float = Field(default=30.0, gt=0)
+    max_connections: int = Field(default=512, ge=1)
+    max_connections_per_address: int = Field(default=128, ge=1)
     n_threads: int = Field(default_factory=lambda: min(4, os.cpu_count() or 1), ge=1)
     reload_seconds: float = Field(default=1.0, gt=0)
 

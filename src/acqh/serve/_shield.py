@@ -4,13 +4,14 @@ import logging
 from urllib.parse import unquote
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from acqh.serve._problems import ProblemError
 
 _LOG = logging.getLogger(__name__)
 
-_HEADERS = {
+SECURITY_HEADERS = {
     # The page's own files and pictures it was given, nothing inline, nothing from elsewhere.
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
@@ -22,6 +23,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
+    "Cache-Control": "no-store",
 }
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -56,9 +58,8 @@ class Shield:
             if message["type"] == "http.response.start":
                 started = True
                 headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
-                    headers[name] = value
-                headers.setdefault("Cache-Control", "no-store")
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         host = host_name(Headers(scope=scope).get("host", ""))
@@ -69,6 +70,8 @@ class Shield:
         scope["path"] = path_with_parts(scope)
         try:
             await self.app(scope, receive, add_headers)
+        except ClientDisconnect:
+            return  # there is nobody to answer, and nothing is wrong here
         except Exception:
             _LOG.exception("%s failed", scope["method"])
             if started:

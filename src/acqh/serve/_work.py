@@ -1,17 +1,46 @@
 """Numeric work: in a few threads of its own, never on the event loop, and not for ever."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from threading import Barrier
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from acqh.collection import Searchable
 from acqh.errors import AcqhError
 from acqh.serve._problems import ProblemError
 
 T = TypeVar("T")
+
+# Images are decoded and described in threads of their own, so that other work need not wait.
+Lane = Literal["quick", "image"]
+
+
+class Slots:
+    """Requests worked on at once; of those about images at most half as many.
+
+    Parameters
+    ----------
+    max_requests : int
+    """
+
+    def __init__(self, max_requests: int) -> None:
+        self._most: dict[Lane, int] = {"quick": max_requests, "image": max(1, max_requests // 2)}
+        self._held: dict[Lane, int] = {"quick": 0, "image": 0}
+
+    @contextmanager
+    def hold(self, lane: Lane) -> Iterator[None]:
+        """Hold a slot while something is worked on, or raise `ProblemError` 429 at once."""
+        is_full = sum(self._held.values()) >= self._most["quick"]
+        if is_full or self._held[lane] >= self._most[lane]:
+            detail = f"{self._most[lane]} such requests are being answered; try again soon"
+            raise ProblemError(429, detail, {"Retry-After": "1"})
+        self._held[lane] += 1
+        try:
+            yield
+        finally:
+            self._held[lane] -= 1
 
 
 class Crew:
@@ -30,8 +59,12 @@ class Crew:
 
     def __init__(self, collection: Searchable, n_threads: int) -> None:
         self.collection = collection
-        self._pool = ThreadPoolExecutor(n_threads, thread_name_prefix="acqh-serve")
-        together = Barrier(n_threads)
+        sizes: dict[Lane, int] = {"quick": n_threads, "image": max(1, n_threads // 2)}
+        self._pools = {
+            lane: ThreadPoolExecutor(size, thread_name_prefix=f"acqh-{lane}")
+            for lane, size in sizes.items()
+        }
+        together = Barrier(sum(sizes.values()))
 
         def touch() -> None:
             together.wait()
@@ -39,19 +72,23 @@ class Crew:
 
         try:
             warm_up(collection)
-            for touched in [self._pool.submit(touch) for _ in range(n_threads)]:
+            touching = [
+                self._pools[lane].submit(touch) for lane, size in sizes.items() for _ in range(size)
+            ]
+            for touched in touching:
                 touched.result()
         except BaseException:
             self.close()
             raise
 
-    def submit(self, work: Callable[[Searchable], T]) -> "Future[T]":
+    def submit(self, work: Callable[[Searchable], T], lane: Lane) -> "Future[T]":
         """Have a thread do some work as soon as one is free."""
-        return self._pool.submit(work, self.collection)
+        return self._pools[lane].submit(work, self.collection)
 
     def close(self) -> None:
         """Finish all work, then close the collection."""
-        self._pool.shutdown(wait=True)
+        for pool in self._pools.values():
+            pool.shutdown(wait=True)
         self.collection.close()
 
 

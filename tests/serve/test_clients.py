@@ -1,0 +1,352 @@
+"""Clients that mean ill: they hold on, do not read, send too much, or send nonsense."""
+
+import io
+import json
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+
+import httpx
+import pytest
+from PIL import Image
+
+from acqh.collection import Collection, Item
+from acqh.serve import _routes
+
+GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
+POST = b"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
+JSON, FORM = b"application/json", b"multipart/form-data; boundary=x"
+
+
+def connect(address, *, takes=None):
+    """Return a connection; one that `takes` few bytes has a small buffer for what it reads."""
+    connection = socket.socket()
+    if takes is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, takes)
+    connection.settimeout(10)
+    connection.connect(address)
+    return connection
+
+
+def read_all(connection):
+    """Return what comes until the other side closes; nothing more where it breaks off."""
+    pieces = []
+    try:
+        while piece := connection.recv(65536):
+            pieces.append(piece)
+    except ConnectionResetError:
+        pass
+    return b"".join(pieces)
+
+
+def until(is_so):
+    """Wait for something to happen."""
+    for _ in range(3000):
+        if is_so():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def problem_in(answer, status):
+    """Check that an answer as it came over the wire is a problem; return what it says."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status), head
+    assert b"application/problem+json" in head
+    assert b"content-security-policy" in head.lower()
+    assert json.loads(body)["status"] == status
+    return json.loads(body)["detail"]
+
+
+@pytest.fixture(scope="module")
+def wordy(tmp_path_factory):
+    """Return a collection whose answers are long: 2 MB for all items."""
+    path = tmp_path_factory.mktemp("wordy") / "wordy.acqh"
+    kinds = ("cat", "car")
+    made = [
+        Item(text=f"{kind} {n}", labels=[kind], columns={"note": "miaow " * 1600})
+        for n in range(100)
+        for kind in kinds
+    ]
+    Collection.build(made, path, n_components=2, n_codebooks=2).close()
+    return path
+
+
+def ask_much(address):
+    """Ask for 2 MB and do not read them."""
+    body = json.dumps({"text": "cat", "k": 200}).encode()
+    connection = connect(address, takes=4096)
+    connection.sendall(POST % (JSON, len(body)) + body)
+    return connection
+
+
+@contextmanager
+def serving_with_few_files(path, n_files):
+    """Serve a collection in a process that may open few files; give its address and its log."""
+    code = f"""
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, ({n_files}, {n_files}))
+from acqh.cli import main
+sys.argv = ["acqh", "serve", {str(path)!r}, "--port", "0"]
+main()
+"""
+    log = path.parent / "log.txt"
+    with log.open("wb") as file:
+        process = subprocess.Popen([sys.executable, "-c", code], stderr=file)
+    try:
+        assert until(lambda: b" at http://" in log.read_bytes()), log.read_text()
+        port = int(re.search(rb":(\d+)/", log.read_bytes()).group(1))
+        yield ("127.0.0.1", port), log
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+@pytest.mark.parametrize(
+    ("kind", "declared"), [(JSON, 20 * 2**20), (JSON, 10**6), (FORM, 8 * 10**6)]
+)
+def test_connections_that_declare_a_body_and_send_nothing_hold_nobody_up(
+    built, start, kind, declared
+):
+    with start(built, max_requests=2) as client, ExitStack() as held:
+        for _ in range(10):
+            connection = held.enter_context(connect(client.address))
+            connection.sendall(POST % (kind, declared))
+        assert client.post("/search", json={"text": "cat"}).status_code == 200
+        assert client.get("/metrics").status_code == 200
+
+
+def test_who_declares_too_much_or_has_no_token_is_answered_before_sending(
+    built, start, token_files
+):
+    with start(built, **token_files) as client:
+        for declared, status in ((20 * 2**20, 413), (1000, 401)):
+            with connect(client.address) as connection:
+                connection.sendall(POST % (JSON, declared))
+                problem_in(read_all(connection), status)
+
+
+def test_a_client_that_never_reads_is_cut_off(wordy, start):
+    with start(wordy, max_answer_seconds=0.2) as client, ask_much(client.address) as connection:
+        open_now = client.server.server_state.connections
+        assert until(lambda: any(each.n_unread for each in open_now))
+        assert until(lambda: not open_now)
+        assert len(read_all(connection)) < 2_000_000
+        assert client.post("/search", json={"text": "cat", "k": 200}).status_code == 200
+
+
+def test_answers_that_nobody_reads_take_no_more_memory_than_they_may(wordy, start):
+    limit = 3_000_000
+    with start(wordy, max_buffered_bytes=limit) as client, ExitStack() as held:
+        for _ in range(20):
+            held.enter_context(ask_much(client.address))
+        assert until(lambda: "acqh_search_seconds_count 20.0" in client.get("/metrics").text)
+        assert until(lambda: "acqh_requests_in_flight 1.0" in client.get("/metrics").text)
+        unread = [each.n_unread for each in client.server.server_state.connections]
+        assert 0 < sum(unread) <= limit + 2_100_000
+        assert client.get("/healthz").status_code == 200
+
+
+def test_requests_behind_an_unread_answer_wait_for_it_to_leave(wordy, start):
+    with start(wordy) as client, ask_much(client.address) as connection:
+        body = json.dumps({"text": "cat", "k": 200}).encode()
+        connection.sendall((POST % (JSON, len(body)) + body) * 3)
+        connection.sendall(GET % b"/healthz")
+        time.sleep(0.2)
+        assert "acqh_search_seconds_count 1.0" in client.get("/metrics").text
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert read_all(connection).count(b"HTTP/1.1 200 OK") == 6
+
+
+def test_health_is_answered_though_more_connections_than_files_hold_on(wordy):
+    with serving_with_few_files(wordy, 128) as (address, log), ExitStack() as held:
+        for _ in range(140):
+            held.enter_context(ask_much(address))
+        with httpx.Client(base_url=f"http://{address[0]}:{address[1]}", trust_env=False) as client:
+            assert client.get("/healthz", timeout=20).json()["status"] == "ok"
+            assert client.get("/healthz", timeout=20).json()["status"] == "ok"
+        assert len(log.read_bytes()) < 100_000
+
+
+def test_the_connection_that_waited_longest_makes_room_for_another(built, start):
+    with start(built, max_connections_per_address=4) as client, ExitStack() as held:
+        first, *others = [held.enter_context(connect(client.address)) for _ in range(4)]
+        assert client.get("/healthz").status_code == 200
+        assert read_all(first) == b""
+        for other in others:
+            other.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert read_all(other).startswith(b"HTTP/1.1 200")
+
+
+def test_where_all_connections_are_worked_on_one_more_is_503(built, start, monkeypatch):
+    release, began = threading.Event(), threading.Event()
+    search = Collection.search
+
+    def stuck(self, **query):
+        began.set()
+        release.wait(10)
+        return search(self, **query)
+
+    body = b'{"text": "cat"}'
+    with start(built, max_connections=1) as client, connect(client.address) as busy:
+        monkeypatch.setattr(Collection, "search", stuck)
+        busy.sendall(POST % (JSON, len(body)) + body)
+        assert began.wait(5)
+        with connect(client.address) as another:
+            assert "too many connections" in problem_in(read_all(another), 503)
+        release.set()
+        assert busy.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_a_body_of_very_many_keys_is_refused_in_a_thread_with_a_short_answer(
+    built, start, monkeypatch
+):
+    threads = []
+
+    def noting(*arguments):
+        threads.append(threading.current_thread().name)
+        return check(*arguments)
+
+    check = _routes.check_json
+    monkeypatch.setattr(_routes, "check_json", noting)
+    many = json.dumps({f"key {n}": n for n in range(40_000)}).encode()
+    nested = json.dumps({"text": "a", "where": {f"key {n}": n for n in range(40_000)}}).encode()
+    with start(built) as client:
+        for body in (many, nested, b'{"text": "a", "x": [' + b"0," * 300_000 + b"0]}"):
+            answer = client.post(
+                "/search", content=body, headers={"content-type": "application/json"}
+            )
+            assert answer.status_code == 422
+            assert len(answer.content) < 500
+    assert len(threads) == 3
+    assert {name.rpartition("_")[0] for name in threads} == {"acqh-quick"}
+
+
+def test_json_may_be_far_shorter_than_a_form(client):
+    body = json.dumps({"text": "x" * 2**20})
+    answer = client.post("/search", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 413
+    assert "1,048,576" in answer.json()["detail"]
+    # As a field of a form, too: only files may be long.
+    form = client.post("/search", files={"where": (None, body)})
+    assert form.status_code == 400
+
+
+def bomb(width, height, kind="PNG", **options):
+    file = io.BytesIO()
+    Image.new("1" if kind == "PNG" else "L", (width, height)).save(file, kind, **options)
+    return file.getvalue()
+
+
+def test_small_files_of_very_many_pixels_are_refused_and_photographs_are_not(client):
+    for content in (bomb(10_000, 5_000), bomb(5_000, 4_000, "JPEG", progressive=True),
+                    bomb(9_000, 8_000, "JPEG")):  # fmt: skip
+        answer = client.post("/search", files={"image": content})
+        assert answer.status_code == 413
+        assert "16,000,000 pixels" in answer.json()["detail"]
+    for content in (bomb(5_000, 3_000), bomb(6_000, 4_000, "JPEG")):
+        assert client.post("/search", files={"image": content}).status_code == 200
+
+
+def test_images_do_not_keep_words_waiting(built, start, monkeypatch):
+    release, began = threading.Event(), threading.Event()
+    search = Collection.search
+
+    def stuck(self, *, image=None, **query):
+        if image is not None:
+            began.set()
+            release.wait(20)
+        return search(self, image=image, **query)
+
+    content = bomb(100, 100)
+    part = b'--x\r\nContent-Disposition: form-data; name="image"; filename="a"\r\n\r\n'
+    body = part + content + b"\r\n--x--\r\n"
+    with start(built, max_requests=8) as client, ExitStack() as held:
+        monkeypatch.setattr(Collection, "search", stuck)
+        held.callback(release.set)
+        for _ in range(10):
+            connection = held.enter_context(connect(client.address))
+            connection.sendall(POST % (FORM, len(body)) + body)
+        assert began.wait(5)
+        assert client.post("/search", files={"image": content}).status_code == 429
+        for _ in range(3):
+            assert client.post("/search", json={"text": "cat"}).status_code == 200
+
+
+def test_a_client_that_hangs_up_in_a_body_is_no_failure_of_the_service(built, start, caplog):
+    with start(built) as client:
+        for kind, begun in ((JSON, b"{"), (FORM, b"--x\r\n"), (FORM, b"nonsense")):
+            with connect(client.address) as connection:
+                connection.sendall(POST % (kind, 1000) + begun)
+        gone = 'acqh_requests_total{method="POST",route="/search",status="499"} 2.0'
+        assert until(lambda: gone in client.get("/metrics").text)
+        assert 'status="500"' not in client.get("/metrics").text
+    assert "Traceback" not in caplog.text
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [(b"nonsense\r\n\r\n", 400), (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+     (b"GET / HTTP/1.1\r\n\r\n", 400), (b"\x16\x03\x01\x02\x00\x01\xfc\x03\x03\r\n\r\n", 400),
+     (b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n", 400),
+     (b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+     (b"GET / HTTP/1.1\r\nTransfer-Encoding: gzip\r\nHost: a\r\n\r\n", 501),
+     (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000, 431)],
+)  # fmt: skip
+def test_what_is_not_http_is_answered_with_a_problem(client, sent, status, caplog):
+    with connect(client.address) as connection:
+        connection.sendall(sent)
+        assert "HTTP" in problem_in(read_all(connection), status)
+    assert client.get("/healthz").status_code == 200
+    assert "Traceback" not in caplog.text
+
+
+def test_a_body_that_is_not_http_is_answered_with_a_problem(client, caplog):
+    start = (
+        b"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n5\r\n{    \r\n"
+    )
+    with connect(client.address) as connection:
+        connection.sendall(start)
+        connection.sendall(b"zz\r\n")
+        problem_in(read_all(connection), 400)
+    assert client.get("/healthz").status_code == 200
+    assert "Traceback" not in caplog.text
+
+
+def test_every_id_can_be_reached(start, make_picture, tmp_path, write_tokens):
+    odd = [".", "..", "a/b", "%2E", "?", "id=1&x"]
+    made = [Item(text=f"{word} {n}", labels=[word]) for n in range(3) for word in ("cat", "car")]
+    made += [
+        Item(text=f"cat {n}", labels=["cat"], id=n, image=make_picture((9, 9, 9))) for n in odd
+    ]
+    path = tmp_path / "odd.acqh"
+    Collection.build(made, path, n_components=2, n_codebooks=2).close()
+    token = {"headers": {"Authorization": "Bearer write-0123456789abcdef"}}
+    with start(path, write_token_file=write_tokens(tmp_path)["write_token_file"]) as client:
+        found = client.post("/search", json={"text": "cat", "k": 20}).json()["hits"]
+        thumbnails = {hit["id"]: hit["thumbnail"] for hit in found}
+        for identifier in odd:
+            asked = {"params": {"id": identifier}}
+            item = client.get("/item", **asked).json()
+            assert item["id"] == identifier
+            assert item["thumbnail"] == thumbnails[identifier]
+            assert client.get(item["thumbnail"]).headers["content-type"] == "image/webp"
+            assert client.get("/item/thumbnail", **asked).status_code == 200
+            assert client.delete("/item", **asked, **token).status_code == 204
+            assert client.get("/item", **asked).status_code == 404
+        assert client.get("/item").status_code == 422
+
+
+def test_a_label_as_long_as_collections_take_it_can_be_filtered_by(start, tmp_path):
+    long = "very " * 199 + "long"
+    made = [Item(text=f"cat {n}", labels=[long if n % 2 else "cat"]) for n in range(8)]
+    Collection.build(made, tmp_path / "a.acqh", n_components=2, n_codebooks=2).close()
+    with start(tmp_path / "a.acqh") as client:
+        found = client.post("/search", json={"text": "cat", "where": {"label": long}}).json()
+        assert len(found["hits"]) == 4
