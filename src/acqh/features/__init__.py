@@ -4,11 +4,13 @@ from typing import Any
 
 from acqh.features._base import FeatureMap
 from acqh.features._condition import Condition
+from acqh.features._efficientnet import EfficientNetLite0
 from acqh.features._encoders import Encoder, make_encoder
 from acqh.features._former import former_name
 from acqh.features._hog import HogColour
 from acqh.features._linear import Bias, SignedRoot
-from acqh.features._networks import ClipImages, ClipTexts, EfficientNetLite0
+from acqh.features._minilm import MiniLM
+from acqh.features._networks import ClipImages, ClipTexts
 from acqh.features._pictures import Picture, read_picture
 from acqh.features._rbf import RBFAnchors
 from acqh.features._registry import (
@@ -33,6 +35,7 @@ __all__ = [
     "Encoder",
     "FeatureMap",
     "HogColour",
+    "MiniLM",
     "Picture",
     "RBFAnchors",
     "SignedRoot",

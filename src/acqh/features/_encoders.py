@@ -1,18 +1,26 @@
 """Encoders of raw items: what they must do, and the named ones."""
 
+import warnings
 from collections.abc import Iterable
 from typing import Any, Literal, Protocol, Self
 
 from acqh._core.arrays import Array, Matrix
 from acqh._core.random import RandomState
-from acqh.errors import InvalidInputError
+from acqh.errors import EncoderFallbackWarning, InvalidInputError, MissingExtraError
+from acqh.features._efficientnet import EfficientNetLite0
 from acqh.features._hog import HogColour
-from acqh.features._networks import ClipImages, ClipTexts, EfficientNetLite0
+from acqh.features._minilm import MiniLM
+from acqh.features._networks import ClipImages, ClipTexts
 from acqh.features._text import tfidf_encoder
 
 # Components of TF-IDF weights; as many are in the texts of the data sets of the literature.
 _TEXT_COMPONENTS = 500
-_NAMES = {"image": "hog, efficientnet, clip:PATH", "text": "tfidf, clip:PATH"}
+_NAMES = {
+    "image": "auto, efficientnet, hog, clip, siglip, clip:PATH",
+    "text": "auto, minilm, tfidf, clip, siglip, clip:PATH",
+}
+# Names by which the usual models are fetched where there is a network.
+_MODELS = {"clip": "openai/clip-vit-base-patch32", "siglip": "google/siglip-base-patch16-224"}
 
 
 class Encoder(Protocol):
@@ -47,8 +55,10 @@ def make_encoder(
     Parameters
     ----------
     kind : str or Encoder
-        For pictures ``"hog"``, ``"efficientnet"`` or ``"clip:PATH"``; for texts ``"tfidf"`` or
-        ``"clip:PATH"``. An encoder is returned as it is.
+        For images ``"efficientnet"`` or ``"hog"``, for texts ``"minilm"`` or ``"tfidf"``; for
+        both, in one space, ``"clip"`` or ``"siglip"``, or ``"clip:PATH"`` with a folder or a
+        model's name. ``"auto"`` is the first of each; where its packages are not installed it is
+        the second, with a warning that says so. An encoder is returned as it is.
     view : {"image", "text"}
     random_state : int, Generator or None
         For encoders that draw at random.
@@ -63,6 +73,11 @@ def make_encoder(
     InvalidInputError
         The name is unknown.
 
+    Warns
+    -----
+    EncoderFallbackWarning
+        ``"auto"`` without the packages that it needs.
+
     Examples
     --------
     >>> from acqh.features import make_encoder
@@ -71,14 +86,34 @@ def make_encoder(
     """
     if not isinstance(kind, str):
         return kind
-    if kind.startswith("clip:") and len(kind) > len("clip:"):
-        model = kind.removeprefix("clip:")
+    family, _, model = kind.partition(":")
+    if family in _MODELS and (model or ":" not in kind):
+        model = model or _MODELS[family]
         return ClipImages(model) if view == "image" else ClipTexts(model)
+    if kind == "auto":
+        kind = _best_installed(view)
     match view, kind:
         case "image", "hog":
             return HogColour()
         case "image", "efficientnet":
             return EfficientNetLite0()
+        case "text", "minilm":
+            return MiniLM()
         case "text", "tfidf":
             return tfidf_encoder(_TEXT_COMPONENTS, random_state=random_state)
     raise InvalidInputError(f"no encoder for {view} is called {kind!r}; there are: {_NAMES[view]}")
+
+
+def _best_installed(view: str) -> str:
+    """Return the name that ``"auto"`` stands for here."""
+    best, second = ("efficientnet", "hog") if view == "image" else ("minilm", "tfidf")
+    try:
+        (EfficientNetLite0() if view == "image" else MiniLM()).check_installed()
+    except MissingExtraError as error:
+        warnings.warn(
+            f"the {view} encoder is {second!r} rather than {best!r}: {error}",
+            EncoderFallbackWarning,
+            stacklevel=3,
+        )
+        return second
+    return best

