@@ -7,6 +7,7 @@ __all__ = [
     "CollectionError",
     "CorruptBundleError",
     "DatasetNotFoundError",
+    "DeviceError",
     "DuplicateIdError",
     "EncoderFallbackWarning",
     "FewerBitsWarning",
@@ -84,6 +85,10 @@ class MissingItemError(CollectionError, KeyError):
 
 class ClusterError(AcqhError, RuntimeError):
     """A Dask cluster does not answer, has lost work for good, or cannot do what was asked."""
+
+
+class DeviceError(AcqhError, RuntimeError):
+    """A device such as a GPU was asked for and is not there."""
 
 
 class MissingExtraError(AcqhError, ImportError):

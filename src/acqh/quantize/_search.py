@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from acqh._core.arrays import Floats, Ints
+from acqh._core.tensors import MAX_MEMORY, is_tensor
 from acqh._core.threads import default_threads
 from acqh.errors import InvalidInputError
 from acqh.quantize import _kernels
@@ -33,6 +34,7 @@ def search_codes(
     metric: Floats | None = None,
     dtype: type[np.floating[Any]] | None = None,
     n_threads: int | None = None,
+    max_memory: int = MAX_MEMORY,
 ) -> Ints:
     """Return for each item the code that stands for its target, as well as the search finds it.
 
@@ -61,6 +63,9 @@ def search_codes(
         Precision of the search; by default that of the codebooks.
     n_threads : int, optional
         At most this many; None takes every core there is. The codes do not depend on it.
+    max_memory : int
+        Bytes of working memory on the device, where `targets` is a tensor of torch. Then all
+        arrays are tensors on its device, and so are the codes; nothing is copied to the host.
 
     Returns
     -------
@@ -85,12 +90,27 @@ def search_codes(
     """
     if search not in SEARCHES:
         raise InvalidInputError(f"search must be one of {', '.join(SEARCHES)}, got {search!r}")
-    codes = np.empty((len(targets), len(codebooks)), dtype=np.uint8)
     width = beam_width if "beam" in search else 1
     if search == "icm" and start is not None:
-        codes[:] = start
         width = 0
     sweeps = _MAX_SWEEPS if "icm" in search else 0
+    if is_tensor(targets):
+        from acqh.quantize._torch import search_tensor
+
+        found = search_tensor(
+            targets,
+            codebooks,
+            beam_width=width,
+            max_sweeps=sweeps,
+            start=start,
+            metric=metric,
+            dtype=dtype or codebooks.dtype,
+            max_memory=max_memory,
+        )
+        return cast(Ints, found)
+    codes = np.empty((len(targets), len(codebooks)), dtype=np.uint8)
+    if start is not None and width == 0:
+        codes[:] = start
     tables = _tables(codebooks, metric, dtype or codebooks.dtype)
 
     def search_block(rows: slice) -> None:

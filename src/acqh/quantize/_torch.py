@@ -1,0 +1,152 @@
+"""Code search on tensors: the steps of `_kernels`, for all rows of a block at once.
+
+On a CUDA device one fused kernel searches an item a program (`_triton`); elsewhere, and as the
+twin that the kernel is compared with, the same search is written in whole-tensor operations.
+"""
+
+from typing import Any, NamedTuple
+
+from acqh._core.optional import require
+from acqh._core.tensors import Tensor, row_blocks
+
+
+class Tables(NamedTuple):
+    """What a search needs to know of the codebooks; see `_search._Tables`."""
+
+    offset: Tensor  # (n_components,)
+    products: Tensor  # (n_components, n_codebooks * codebook_size)
+    norms: Tensor  # (n_codebooks * codebook_size,)
+    pairs: Tensor  # (n_codebooks, codebook_size, n_codebooks, codebook_size)
+
+
+def search_tensor(
+    targets: Tensor,
+    codebooks: Tensor,
+    *,
+    beam_width: int,
+    max_sweeps: int,
+    start: Tensor | None,
+    metric: Tensor | None,
+    dtype: Any,
+    max_memory: int,
+) -> Tensor:
+    """Return the codes of targets on the device they lie on; see `search_codes`.
+
+    Parameters
+    ----------
+    targets : tensor (n_items, n_components)
+    codebooks : tensor (n_codebooks, codebook_size, n_components)
+    beam_width : int
+        0 starts from `start` without a beam.
+    max_sweeps : int
+    start : tensor (n_items, n_codebooks), optional
+    metric : tensor (n_components, n_components), optional
+    dtype : torch dtype
+        Precision of the search.
+    max_memory : int
+        Bytes of working memory.
+
+    Returns
+    -------
+    tensor uint8 (n_items, n_codebooks)
+    """
+    torch = require("torch")
+    m, n_words, _ = codebooks.shape
+    tables = _tables(codebooks, metric, dtype)
+    codes = torch.empty((len(targets), m), dtype=torch.uint8, device=targets.device)
+    fused = targets.is_cuda and dtype == torch.float32
+    # The fused kernel keeps beams in registers; whole-tensor steps hold three copies of them.
+    copies = m if fused else m + 3 * max(beam_width, 1)
+    for rows in row_blocks(len(targets), copies * n_words * dtype.itemsize, max_memory):
+        shifted = (targets[rows] - tables.offset).to(dtype)
+        linear = torch.addmm(tables.norms, shifted, tables.products).reshape(-1, m, n_words)
+        block = codes[rows]
+        if beam_width == 0 and start is not None:
+            block.copy_(start[rows])
+        if fused:
+            from acqh.quantize._triton import search_block
+
+            search_block(linear, tables.pairs, block, beam_width, max_sweeps)
+        else:
+            if beam_width > 0:
+                block.copy_(_beam(linear, tables.pairs, beam_width))
+            _conditional_modes(linear, tables.pairs, block, max_sweeps)
+        if start is not None:
+            _keep_unless_better(targets[rows], codebooks, metric, start[rows], block)
+    return codes
+
+
+def decode_tensor(codes: Tensor, codebooks: Tensor) -> Tensor:
+    """Return what codes stand for, (n_items, n_components); see `decode`."""
+    vectors = codebooks[0][codes[:, 0].long()]
+    for s in range(1, len(codebooks)):
+        vectors += codebooks[s][codes[:, s].long()]
+    return vectors
+
+
+def _tables(codebooks: Tensor, metric: Tensor | None, dtype: Any) -> Tables:
+    """Prepare as `_search._tables` does, so that the same roundings lead to the same codes."""
+    torch = require("torch")
+    m, n_words, n_components = codebooks.shape
+    words = codebooks.to(torch.float64, copy=True)
+    mean = words[0].mean(dim=0)
+    words[0] -= mean
+    words = words.reshape(m * n_words, n_components)
+    images = words if metric is None else words @ metric.to(torch.float64)
+    return Tables(
+        offset=mean if metric is None else metric.to(torch.float64) @ mean,
+        products=(-2 * words.T).to(dtype).contiguous(),
+        norms=(words * images).sum(dim=1).to(dtype),
+        pairs=(words @ (2 * images.T)).to(dtype).reshape(m, n_words, m, n_words),
+    )
+
+
+def _beam(linear: Tensor, pairs: Tensor, beam_width: int) -> Tensor:
+    """Return the best code of each item that a beam finds, (n_items, n_codebooks)."""
+    torch = require("torch")
+    n_items, m, n_words = linear.shape
+    costs = linear.new_zeros((n_items, 1))
+    beams = torch.empty((n_items, 1, 0), dtype=torch.long, device=linear.device)
+    for s in range(m):
+        grown = costs[:, :, None] + linear[:, None, s]
+        for t in range(s):
+            grown += pairs[t, :, s][beams[:, :, t]]
+        kept = 1 if s == m - 1 else min(beam_width, grown.shape[1] * n_words)
+        costs, places = grown.flatten(1).topk(kept, dim=1, largest=False)
+        parents = places.div(n_words, rounding_mode="floor")[:, :, None].expand(-1, -1, s)
+        beams = torch.cat([beams.gather(1, parents), (places % n_words)[:, :, None]], dim=2)
+    return beams[:, 0]
+
+
+def _conditional_modes(linear: Tensor, pairs: Tensor, codes: Tensor, max_sweeps: int) -> None:
+    """Give each codebook in turn its best word, the others held, until no item changes."""
+    m = linear.shape[1]
+    unchanged = 0
+    for step in range(max_sweeps * m):
+        s = step % m
+        costs = linear[:, s].clone()
+        for t in range(m):
+            if t != s:
+                costs += pairs[t, :, s][codes[:, t].long()]
+        low, word = costs.min(dim=1)
+        current = codes[:, s].long()[:, None]
+        better = low < costs.gather(1, current)[:, 0]
+        codes[:, s] = word.where(better, current[:, 0]).to(codes.dtype)
+        unchanged = 0 if bool(better.any()) else unchanged + 1
+        if unchanged == m:
+            return
+
+
+def _keep_unless_better(
+    targets: Tensor, codebooks: Tensor, metric: Tensor | None, start: Tensor, codes: Tensor
+) -> None:
+    torch = require("torch")
+    exact = codebooks.to(torch.float64)
+
+    def cost(of: Tensor) -> Tensor:
+        vectors = decode_tensor(of, exact)
+        images = vectors if metric is None else vectors @ metric.to(torch.float64)
+        return (vectors * (images - 2 * targets)).sum(dim=1)
+
+    keep = ~(cost(codes) < cost(start))
+    codes[keep] = start[keep]
