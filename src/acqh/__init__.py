@@ -22,6 +22,7 @@ _HOMES: dict[str, str] = {
     "load_dataset": "acqh.data",
     "make_like": "acqh.data",
     "make_multiview": "acqh.data",
+    "verify": "acqh._load",
 }
 _ROOMS = frozenset(
     {

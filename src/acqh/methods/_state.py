@@ -156,7 +156,9 @@ def load_method(path: str | os.PathLike[str]) -> Any:
     arrays = bundle.arrays(_MEMBER)
     try:
         method = get(name)(**{key: _param_from_json(value) for key, value in params.items()})
+        method._check_parameters()
         fitted = {key: _restore(key, entry, arrays) for key, entry in attributes.items()}
+        _check_sizes(method, fitted)
     except (InvalidInputError, KeyError, TypeError, ValueError) as error:
         raise CorruptBundleError(f"{path} holds no readable {name!r}: {error}") from error
     if arrays or not fitted.keys() >= _REQUIRED:
@@ -167,6 +169,18 @@ def load_method(path: str | os.PathLike[str]) -> Any:
     for key, value in fitted.items():
         setattr(method, key, value)
     return method
+
+
+def _check_sizes(method: Any, fitted: Mapping[str, Any]) -> None:
+    """Refuse codebooks and projections whose sizes contradict one another or the parameters."""
+    books = fitted.get("codebooks_")
+    if books is None:
+        return
+    if books.ndim != 3 or len(books) != method.n_codebooks:
+        raise InvalidInputError(f"codebooks of shape {books.shape} for {method.n_codebooks}")
+    for view, matrix in fitted.get("projections_", {}).items():
+        if matrix.ndim != 2 or matrix.shape[1] != books.shape[2]:
+            raise InvalidInputError(f"projections of shape {matrix.shape} for view {view!r}")
 
 
 def _describe(name: str, value: Any) -> tuple[Any, dict[str, Array]]:

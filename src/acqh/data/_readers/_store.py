@@ -3,6 +3,7 @@
 import math
 import os
 import struct
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -72,7 +73,7 @@ def read_header(handle: IO[bytes], where: str) -> Header:
             shape, fortran, dtype = np.lib.format.read_array_header_2_0(handle)
         else:
             raise ValueError(f"version {version} is only for arrays of records")
-    except (ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error, OSError) as error:
+    except Exception as error:  # of many kinds: NumPy takes the header for a Python literal
         raise CorruptBundleError(f"{where} is not a readable NumPy array: {error}") from error
     if any(size < 0 for size in shape) or dtype.itemsize == 0:
         raise CorruptBundleError(f"{where} declares the shape {shape} and the dtype {dtype}")
@@ -106,8 +107,14 @@ def _refuse_objects(header: Header, where: str) -> None:
         )
 
 
-def _native(array: Array) -> Array:
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
+def _native(array: Array, where: str) -> Array:
+    """Return an array in this machine's byte order; texts must be Unicode."""
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    if array.dtype.kind == "U" and array.size:
+        letters = np.ascontiguousarray(array).reshape(-1).view(np.uint32)
+        if letters.max() > sys.maxunicode:
+            raise CorruptBundleError(f"{where} is damaged: its texts are no Unicode")
+    return array
 
 
 def _map(path: Path, header: Header, offset: int) -> Array:
@@ -118,7 +125,7 @@ def _map(path: Path, header: Header, offset: int) -> Array:
     return np.memmap(path, header.dtype, mode="r", offset=offset, shape=shape, order=order)
 
 
-def _mapped_rows(path: Path, header: Header, offset: int) -> Rows:
+def _mapped_rows(path: Path, header: Header, offset: int, where: str) -> Rows:
     """Return a function that maps some rows, afresh each time.
 
     What of a file has been read stays mapped as long as the map: one map of the whole would, in the
@@ -128,10 +135,10 @@ def _mapped_rows(path: Path, header: Header, offset: int) -> Rows:
     def take(start: int, stop: int) -> Array:
         stop = min(stop, header.shape[0])
         if header.fortran:
-            return _native(_map(path, header, offset)[start:stop])
+            return _native(_map(path, header, offset)[start:stop], where)
         row = Header((1, *header.shape[1:]), header.dtype, False, 0).n_bytes
         block = Header((stop - start, *header.shape[1:]), header.dtype, False, 0)
-        return _native(_map(path, block, offset + start * row))
+        return _native(_map(path, block, offset + start * row), where)
 
     return take
 
@@ -139,7 +146,7 @@ def _mapped_rows(path: Path, header: Header, offset: int) -> Rows:
 def file_rows(path: Path, header: Header) -> Rows:
     """Return a function that gives some rows of a .npy file."""
     _refuse_objects(header, path.name)
-    return _mapped_rows(path, header, header.offset)
+    return _mapped_rows(path, header, header.offset, path.name)
 
 
 class NpyFolder:
@@ -160,7 +167,8 @@ class NpyFolder:
         """Return an array as a read-only memory map."""
         header = self.headers[name]
         _refuse_objects(header, f"{name}.npy")
-        return _native(_map(self.path / f"{name}.npy", header, header.offset))
+        file = self.path / f"{name}.npy"
+        return _native(_map(file, header, header.offset), file.name)
 
     def rows(self, name: str) -> Rows:
         """Return a function that gives some rows of an array."""
@@ -269,7 +277,9 @@ class NpzStore:
         _refuse_objects(header, f"array {name!r} of {self.path.name}")
         info = self._zip.getinfo(f"{name}.npy")
         if info.compress_type == zipfile.ZIP_STORED:
-            return _mapped_rows(self.path, header, self._data_offset(info) + header.offset)
+            where = f"array {name!r} of {self.path.name}"
+            offset = self._data_offset(info) + header.offset
+            return _mapped_rows(self.path, header, offset, where)
         if header.fortran and len(header.shape) > 1:
             whole = self.load(name)
             return lambda start, stop: whole[start:stop]
@@ -311,7 +321,7 @@ class NpzStore:
             if n_read == 0:
                 raise CorruptBundleError(f"array {name!r} of {self.path.name} ends too early")
             done += n_read
-        return _native(values)
+        return _native(values, f"array {name!r} of {self.path.name}")
 
     def _data_offset(self, info: zipfile.ZipInfo) -> int:
         # The local header repeats name and extra fields, whose lengths may differ from the

@@ -100,12 +100,19 @@ class ZarrStore:
                 "code, so it is never done: store numbers or strings instead"
             )
         if start == stop:
-            return _plain(np.empty((0, *array.shape[1:]), array.dtype))
+            return self._empty(array, where)
         self._check_chunks(array, where, start, stop)
         try:
             return _plain(np.asarray(array[start:stop]))
         except Exception as error:  # of many kinds: whatever a codec failed with
             raise CorruptBundleError(f"{where} is damaged: {error}") from error
+
+    @staticmethod
+    def _empty(array: Any, where: str) -> Array:
+        try:
+            return _plain(np.empty((0, *array.shape[1:]), array.dtype))
+        except ValueError as error:
+            raise CorruptBundleError(f"{where} has the shape {array.shape}: {error}") from error
 
     def _check_chunks(self, array: Any, where: str, start: int, stop: int) -> None:
         """Check that the files of some rows are there, and do not unpack to far too much."""

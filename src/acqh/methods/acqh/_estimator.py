@@ -403,7 +403,7 @@ class ACQH(BaseMethod):
             An unknown view, another width than fitted, or a value that is not finite.
         """
         matrix = self._check_view(X, view)
-        out = np.empty((matrix.shape[0], self.n_components), self.codebooks_.dtype)
+        out = np.empty((matrix.shape[0], self.codebooks_.shape[2]), self.codebooks_.dtype)
         for rows, block in self._mapped_blocks(matrix, view):
             out[rows] = block @ self.projections_[view] + self.intercepts_[view]
         return out
@@ -461,7 +461,7 @@ class ACQH(BaseMethod):
         (n_items, n_components)
         """
         items = self._check_items(views, labels, mode)
-        found = np.empty((items.n_items, self.n_components), dtype=self.codebooks_.dtype)
+        found = np.empty((items.n_items, self.codebooks_.shape[2]), dtype=self.codebooks_.dtype)
         for rows, vectors in self._vectors_by_views(items):
             found[rows] = vectors
         rows, sets, numbers = items.labelled(self.label_sets_)
