@@ -2,7 +2,7 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 from os import PathLike
@@ -26,6 +26,8 @@ _KEPT_SELECTIONS = 32
 _SMALL_PART = 16
 # Items that other processes remove while a search runs make it start again, so many times.
 _MAX_TRIES = 8
+# How much an item that is not wanted counts, by default: less than what is wanted.
+_UNLIKE_WEIGHT = 0.5
 
 
 class Shard:
@@ -38,14 +40,14 @@ class Shard:
         self._selections: OrderedDict[tuple[Any, int], Selection] = OrderedDict()
         # The first search of a process loads compiled code; nobody should have to wait for that.
         nothing = np.zeros(coder.model.n_components, dtype=np.float32)
-        _top(cache.current(), nothing, 1, None, None)
+        _top(cache.current(), nothing, 1, None, frozenset())
 
     def top(
-        self, query: Floats, k: int, conditions: tuple[Condition, ...], exclude: int | None
+        self, query: Floats, k: int, conditions: tuple[Condition, ...], exclude: Set[int]
     ) -> "Ranking":
-        """Return the best items that meet the conditions, but one."""
+        """Return the best items that meet the conditions, but some."""
         index = self.cache.current()
-        selected = self._select(conditions)
+        selected = self.select(conditions)
         if selected.index is not None:
             found = _top(selected.index, query, k, None, exclude)
         else:
@@ -53,7 +55,7 @@ class Shard:
         n_candidates = len(index) if selected.numbers is None else len(selected.numbers)
         return Ranking(*found, len(index), n_candidates)
 
-    def _select(self, conditions: tuple[Condition, ...]) -> "Selection":
+    def select(self, conditions: tuple[Condition, ...]) -> "Selection":
         """Return the items that may be found."""
         if not conditions:
             return Selection()
@@ -106,7 +108,7 @@ class Searcher:
             return Answer((), n_items, 0, 0, _times(started, encoded))
         for _ in range(_MAX_TRIES):
             rankings = [
-                shard.top(query, k, conditions, own[1] if own and own[0] is shard else None)
+                shard.top(query, k, conditions, {n for at, n in own if at is shard})
                 for shard in self._shards
             ]
             best = _merge(rankings, k)
@@ -123,6 +125,20 @@ class Searcher:
             _explain(self._shards[0].cache.current(), query, hits) if explain else None,
         )
 
+    def browse(
+        self, where: Any, k: int, offset: int, order: str | None, descending: bool
+    ) -> Answer:
+        """Return items without searching; see `Searchable.browse`."""
+        k, offset = check_positive_int(k, "k"), check_positive_int(offset, "offset", minimum=0)
+        conditions = read_where(where)
+        started = time.perf_counter()
+        chosen = [shard.select(conditions).numbers for shard in self._shards]
+        places = browse(self._shards, chosen, order, descending)
+        hits = self._read(places[offset : offset + k])
+        spent = {"encode": 0.0, "search": 0.0, "items": 1e3 * (time.perf_counter() - started)}
+        n_items = sum(len(shard.cache.current()) for shard in self._shards)
+        return Answer(hits, n_items, len(places), 0, spent)
+
     def _read(self, best: Sequence["Place"]) -> tuple[Hit, ...]:
         """Read what was found; items that are gone by now are left out."""
         found = [
@@ -138,29 +154,46 @@ class Searcher:
 
     def _query(
         self, given: Mapping[str, Any], weights: Mapping[str, float]
-    ) -> tuple[Floats | None, tuple[Shard, int] | None]:
-        """Return the query's vector, or None where nothing of it is known; and its own item."""
-        if not given:
+    ) -> tuple[Floats | None, list[tuple[Shard, int]]]:
+        """Return the query's vector, or None where nothing of it is known; and its own items."""
+        if not given or given.keys() == {"unlike"}:
             raise CollectionError("there is nothing to search for; give text, image or item")
         _check_weights(given, weights)
         vectors: list[Floats] = []
         total = 0.0
-        own = None
+        own: list[tuple[Shard, int]] = []
         for name, value in given.items():
-            weight = float(weights.get(name, 1.0))
-            if name == "item":
-                shard = shard_of(self._shards, value)
-                own = shard, shard.store.number_of(value)
-                code = shard.store.read([own[1]])[own[1]][1]
-                vector: Floats | None = self._coder.query_of(code)
+            if name in ("item", "unlike"):
+                found = [self._place_of(each) for each in _each(value)]
+                own += found
+                vector: Floats | None = self._mean_of(found)
+            elif name in self._encoders.by_view:
+                known = [self._vector(name, each) for each in _each(value)]
+                heard = [each for each in known if each is not None]
+                vector = np.mean(heard, axis=0) if heard else None
             else:
                 vector = self._vector(name, value)
-            if vector is not None:
-                vectors.append(weight * vector)
-                total += weight
+            if vector is None:
+                continue
+            if name == "unlike":
+                vectors.append(-float(weights.get(name, _UNLIKE_WEIGHT)) * vector)
+                continue
+            weight = float(weights.get(name, 1.0))
+            vectors.append(weight * vector)
+            total += weight
         if not vectors or total == 0.0:
             return None, own
         return np.asarray(sum(vectors) / total, dtype=np.float32), own
+
+    def _place_of(self, identifier: str) -> tuple[Shard, int]:
+        shard = shard_of(self._shards, identifier)
+        return shard, shard.store.number_of(identifier)
+
+    def _mean_of(self, places: Sequence[tuple[Shard, int]]) -> Floats:
+        """Return the mean vector of stored items."""
+        codes = [shard.store.read([number])[number][1] for shard, number in places]
+        mean: Floats = np.mean([self._coder.query_of(code) for code in codes], axis=0)
+        return mean
 
     def _vector(self, view: str, value: Any) -> Floats | None:
         """Return the vector of a raw or described query, or None where nothing of it is known."""
@@ -182,6 +215,34 @@ class Searcher:
         raw = working_picture(value) if view == "image" else value
         matrix, present = describe(self._encoders.by_view[view], view, [raw])
         return self._coder.query(view, matrix) if present[0] else None
+
+
+def browse(
+    shards: Sequence[Shard],
+    chosen: Sequence[Ints | None],
+    order: str | None,
+    descending: bool,
+) -> "list[Place]":
+    """Return the places of all chosen items, or of all there are, in order."""
+    known: list[tuple[tuple[bool, Any], Place]] = []
+    unknown: list[Place] = []
+    for at, (shard, numbers) in enumerate(zip(shards, chosen, strict=True)):
+        wanted = None if numbers is None else set(numbers.tolist())
+        for number, value in shard.store.values_of(order):
+            if wanted is not None and number not in wanted:
+                continue
+            place = (0.0, at, number)
+            if value is None:
+                unknown.append(place)
+            else:
+                known.append(((isinstance(value, str), value), place))
+    known.sort(key=lambda pair: pair[0], reverse=descending)  # stable either way
+    return [place for _, place in known] + unknown
+
+
+def _each(value: Any) -> list[Any]:
+    """Return one or several parts of a query as a list."""
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def shard_of(shards: Sequence[Shard], identifier: str) -> Shard:
@@ -250,18 +311,18 @@ def _check_weights(given: Mapping[str, Any], weights: Mapping[str, float]) -> No
 
 
 def _top(
-    index: CodeIndex, query: Floats, k: int, selected: Ints | None, exclude: int | None
+    index: CodeIndex, query: Floats, k: int, selected: Ints | None, exclude: Set[int]
 ) -> tuple[list[int], list[float], int]:
-    """Return numbers and scores of the best items but one, and how many codes were scored."""
+    """Return numbers and scores of the best items but some, and how many codes were scored."""
     if len(index) == 0:
         return [], [], 0
-    wanted = k if exclude is None else k + 1
+    wanted = k + len(exclude)
     result = index.search(query[np.newaxis], min(wanted, len(index)), filter=selected, n_threads=1)
     n_found = int(result.counts[0])
     pairs = [
         (int(number), float(score))
         for number, score in zip(result.ids[0, :n_found], result.scores[0, :n_found], strict=True)
-        if number != exclude
+        if number not in exclude
     ][:k]
     numbers, scores = [number for number, _ in pairs], [score for _, score in pairs]
     return numbers, scores, int(result.scored[0])

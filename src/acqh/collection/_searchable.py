@@ -1,7 +1,7 @@
 """What one collection and several opened as one have in common: they are read and searched."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -54,7 +54,8 @@ class Searchable(ABC):
         *,
         text: str | None = None,
         image: Picture = None,
-        item: str | None = None,
+        item: str | Sequence[str] | None = None,
+        unlike: str | Sequence[str] | None = None,
         features: Mapping[str, Any] | None = None,
         weights: Mapping[str, float] | None = None,
         k: int = 10,
@@ -66,14 +67,17 @@ class Searchable(ABC):
         Parameters
         ----------
         text : str, optional
-        image : path, bytes or PIL.Image.Image, optional
-        item : str, optional
-            Id of a stored item: find others like it.
+        image : path, bytes or PIL.Image.Image, or a list of them, optional
+        item : str or list of str, optional
+            Id of a stored item, or several: find others like them.
+        unlike : str or list of str, optional
+            Ids of stored items that are not wanted, beside something that is: their mean is
+            subtracted from the query, by default with weight 0.5.
         features : mapping of str to (n_features,), optional
             A query that is described already, by view.
         weights : mapping of str to float, optional
-            How much "text", "image", "item" or a view of `features` counts, where several are
-            given; 1 each by default.
+            How much "text", "image", "item", "unlike" or a view of `features` counts, where
+            several are given; 1 each by default. Of several images or items, the mean counts.
         k : int
         where : mapping, str or iterable of str, optional
             Only items for which all of this holds: ``{"label": "dog", "year": 2010}`` or
@@ -96,9 +100,40 @@ class Searchable(ABC):
         PictureError
             The picture cannot be read.
         """
-        query = {"text": text, "image": image, "item": item, **(features or {})}
+        query = {"text": text, "image": image, "item": item, "unlike": unlike, **(features or {})}
         given = {name: value for name, value in query.items() if value is not None}
         return self._searcher.search(given, weights or {}, k, where, explain)
+
+    def browse(
+        self,
+        *,
+        where: Any = None,
+        k: int = 10,
+        offset: int = 0,
+        order: str | None = None,
+        descending: bool = False,
+    ) -> Answer:
+        """Return items without searching: all, or those that meet a filter.
+
+        Parameters
+        ----------
+        where : mapping, str or iterable of str, optional
+            As for `search`.
+        k : int
+        offset : int
+            How many to pass over.
+        order : str, optional
+            A column to sort by: items without it last, then by insertion. Numbers come before
+            texts.
+        descending : bool
+            Sort from the largest value to the smallest.
+
+        Returns
+        -------
+        Answer
+            Its hits have the score 0.
+        """
+        return self._searcher.browse(where, k, offset, order, descending)
 
     @abstractmethod
     def item(self, identifier: str) -> StoredItem:

@@ -177,6 +177,13 @@ class Store:
                 kinds.setdefault(name, set()).add(kind)
         return kinds
 
+    def values_of(self, column: str | None) -> list[tuple[int, str | float | None]]:
+        """Return the number of every item, in order, and its value in a column or None."""
+        value = "?" if column is None else "(SELECT atom FROM json_each(columns) WHERE key = ?)"
+        statement = f"SELECT number, {value} FROM items ORDER BY number"  # noqa: S608
+        with self.connections.reading() as connection:
+            return connection.execute(statement, (column,)).fetchall()
+
     def label_counts(self) -> dict[str, int]:
         """Return how many items have each label, in alphabetical order."""
         with self.connections.reading() as connection:

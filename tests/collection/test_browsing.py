@@ -1,0 +1,99 @@
+"""Items without a query, and queries of several parts, wanted and not."""
+
+import pytest
+
+from acqh.collection import Collection, Item, ShardedCollection
+from acqh.errors import CollectionError, MissingItemError
+
+KINDS = {"cat": "soft grey cat", "car": "fast red car", "sea": "wide blue sea"}
+
+
+def made(start=0):
+    return [
+        Item(
+            text=f"{text} {turn}",
+            labels=[kind],
+            id=f"{kind}-{turn}",
+            columns={"year": 2000 + (7 * turn) % 5} if turn else {"year": "unknown"},
+        )
+        for turn in range(start, start + 4)
+        for kind, text in KINDS.items()
+    ]
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory):
+    path = tmp_path_factory.mktemp("browse") / "a.acqh"
+    items = [*made(), Item(text="a cat of no year", labels=["cat"], id="none")]
+    with Collection.build(items, path, n_components=2, n_codebooks=2) as built:
+        yield built
+
+
+def ids(answer):
+    return [hit.id for hit in answer.hits]
+
+
+def test_all_items_come_in_order_of_insertion_page_by_page(collection):
+    whole = collection.browse(k=100)
+    assert ids(whole) == list(collection)
+    assert (whole.n_candidates, whole.n_items, whole.n_seen) == (13, 13, 0)
+    pages = [ids(collection.browse(k=5, offset=start)) for start in (0, 5, 10, 15)]
+    assert [each for page in pages for each in page] == list(collection)
+
+
+def test_a_filter_leaves_its_items(collection):
+    found = collection.browse(where={"label": "cat"})
+    assert ids(found) == ["cat-0", "cat-1", "cat-2", "cat-3", "none"]
+    assert found.n_candidates == 5
+    assert {hit.score for hit in found.hits} == {0.0}
+    assert ids(collection.browse(where={"label": "dog"})) == []
+
+
+def test_a_column_orders_items_and_those_without_it_come_last(collection):
+    where = {"label": "cat"}
+    assert ids(collection.browse(where=where, order="year")) == [
+        "cat-3", "cat-1", "cat-2", "cat-0", "none",
+    ]  # fmt: skip
+    assert ids(collection.browse(where=where, order="year", descending=True)) == [
+        "cat-0", "cat-2", "cat-1", "cat-3", "none",
+    ]  # fmt: skip
+    assert ids(collection.browse(where=where, order='no "such')) == ids(
+        collection.browse(where=where)
+    )
+
+
+def test_shards_are_browsed_as_one(collection, tmp_path):
+    more = Collection.build(made(4), tmp_path / "b.acqh", like=collection)
+    both = ShardedCollection([collection, more])
+    years = [hit.columns.get("year") for hit in both.browse(order="year", k=100).hits]
+    known = [year for year in years if isinstance(year, int)]
+    assert known == sorted(known)
+    assert years == [*known, "unknown", "unknown", "unknown", None]
+    assert len(ids(both.browse(k=100))) == 25
+    more.close()
+
+
+def test_several_items_are_wanted_together_and_not_found_themselves(collection):
+    found = ids(collection.search(item=["cat-0", "car-0"], k=20))
+    assert len(found) == 11
+    assert not {"cat-0", "car-0"} & set(found)
+    assert {name[:3] for name in found[:4]} <= {"cat", "car", "non"}
+    one = collection.search(item=["cat-0"], k=20)
+    assert one.hits == collection.search(item="cat-0", k=20).hits
+
+
+def test_what_is_not_wanted_comes_later(collection):
+    wanted = {"item": ["cat-0", "car-0"]}
+    found = ids(collection.search(**wanted, unlike=["car-1"], k=20))
+    assert "car-1" not in found
+    assert {name[:3] for name in found[:3]} <= {"cat", "non"}
+    without = collection.search(**wanted, unlike="car-1", weights={"unlike": 0.0}, k=20)
+    plain = [hit for hit in collection.search(**wanted, k=20).hits if hit.id != "car-1"]
+    assert ids(without) == [hit.id for hit in plain]
+
+
+def test_what_is_not_wanted_is_no_query_alone(collection):
+    with pytest.raises(CollectionError, match="nothing to search for"):
+        collection.search(unlike="cat-0")
+    with pytest.raises(MissingItemError, match="nobody"):
+        collection.search(item="cat-0", unlike=["nobody"])
