@@ -18,6 +18,7 @@ __all__ = [
     "MissingItemError",
     "NotFittedError",
     "PictureError",
+    "ReplacedError",
     "UnknownIdError",
     "ViewError",
 ]
@@ -81,6 +82,10 @@ class MissingItemError(CollectionError, KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
+
+
+class ReplacedError(CollectionError):
+    """A collection was rebuilt, moved or removed by others since it was opened."""
 
 
 class ClusterError(AcqhError, RuntimeError):

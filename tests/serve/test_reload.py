@@ -124,3 +124,34 @@ def test_items_added_before_a_rebuild_do_not_end_up_in_the_new_collection(
     with Collection.open(own_copy) as collection:
         assert collection.verify().problems == ()
         assert len(collection) == len(few)
+
+
+def test_items_added_before_a_rebuild_is_noticed_go_into_the_new_collection(
+    own_copy, start, rebuild, few, token_files
+):
+    token_files.pop("token_file")
+    write = {"Authorization": "Bearer write-0123456789abcdef"}
+    with start(own_copy, reload_seconds=600, **token_files) as client:
+        rebuild(own_copy, few, overwrite=True)
+        new = {"items": [{"text": "black cat", "id": "late"}]}
+        assert client.post("/items", json=new, headers=write).status_code == 201
+        assert client.get("/items/late").status_code == 200
+        assert n_items(client) == len(few) + 1
+        rebuild(own_copy, few, overwrite=True)
+        assert client.delete(f"/items/{few[0].id}", headers=write).status_code == 204
+    with Collection.open(own_copy) as collection:
+        assert collection.verify().problems == ()
+        assert sorted(collection) == sorted(item.id for item in few[1:])
+
+
+def test_a_server_that_has_not_noticed_a_rebuild_leaves_it_alone(
+    own_copy, start, rebuild, few, make_items
+):
+    for made in (few, make_items(n_rounds=4)):
+        with start(own_copy, reload_seconds=600) as client:
+            before = n_items(client)
+            rebuild(own_copy, made, overwrite=True)
+            assert n_items(client) == before
+        with Collection.open(own_copy) as collection:
+            assert collection.verify().problems == ()
+            assert len(collection) == len(made)

@@ -1,5 +1,6 @@
 """``acqh verify``: deep check of anything acqh has written."""
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,11 +12,20 @@ from acqh.cli._output import JsonOption, print_json
 
 def verify(
     path: Annotated[Path, typer.Argument(help="A collection, an index, codes or a method.")],
+    clean: Annotated[
+        bool,
+        typer.Option("--clean", help="Also remove what killed builds of it left beside it."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check every byte of what acqh has written, and that its parts agree."""
     from acqh.io import verify_bundle
 
+    if clean:
+        from acqh.collection import remove_leftovers
+
+        n_bytes = remove_leftovers(path)
+        print(f"{path}: {n_bytes:,} bytes of killed builds removed", file=sys.stderr)
     kind = verify_bundle(path).kind
     report, facts = _check_collection(path) if kind == "collection" else _check_bundle(path)
     if as_json:

@@ -2,6 +2,8 @@
 
 from acqh.collection._collection import Collection
 from acqh.collection._folder import generation_of
+from acqh.collection._prepare import MAX_NAME_CHARACTERS
+from acqh.collection._replacing import remove_leftovers
 from acqh.collection._searchable import Searchable
 from acqh.collection._sharded import ShardedCollection, open_collections
 from acqh.collection._types import (
@@ -17,6 +19,7 @@ from acqh.collection._types import (
 from acqh.collection._verify import verify_collection
 
 __all__ = [
+    "MAX_NAME_CHARACTERS",
     "AddReport",
     "Answer",
     "Collection",
@@ -30,5 +33,6 @@ __all__ = [
     "StoredItem",
     "generation_of",
     "open_collections",
+    "remove_leftovers",
     "verify_collection",
 ]

@@ -53,7 +53,8 @@ def build_into(
     """Make a collection of that name in an empty folder."""
     start_folder(folder)
     # Collections that are made to be searched as one must not both have an item 1.
-    create_store(folder / ITEMS, f"{name}-" if settings.like is not None else "")
+    generation = secrets.token_hex(8)
+    create_store(folder / ITEMS, generation, f"{name}-" if settings.like is not None else "")
     store = Store(folder / ITEMS, durable=False)
     try:
         with TemporaryDirectory(dir=folder, prefix="staging-") as staging:
@@ -64,7 +65,7 @@ def build_into(
         learnt = built.learnt
         facts = Facts(
             name,
-            secrets.token_hex(8),
+            generation,
             learnt.encoders,
             learnt.trained_on,
             learnt.n_trained,

@@ -60,10 +60,17 @@ class IndexCache:
         """Save the index unless it is saved already, or cannot be; it is only a cache."""
         if self._change == self._saved or self._store.connections.read_only:
             return
+        connections = self._store.connections
         with self._lock:
             info = {"change": self._change, "generation": self._generation}
             try:
-                self._index.save(self._path, info=info)
+                # Nobody waits for a cache, and nobody may replace the folder while it is written.
+                with connections.holding(timeout=0):
+                    connections.check_in_place()
+                    self._index.save(self._path, info=info)
+            except CollectionError as error:
+                _log.info("%s is not saved: %s", self._path, error)
+                return
             except OSError as error:
                 _log.warning(
                     "could not save %s, which costs time on opening: %s", self._path, error

@@ -16,9 +16,11 @@ from acqh.collection._folder import (
     INDEX,
     ITEMS,
     MODEL,
+    check_parts,
     read_facts,
-    replacing,
+    undisturbed,
 )
+from acqh.collection._replacing import replacing
 from acqh.collection._search import Searcher, Shard
 from acqh.collection._searchable import Searchable
 from acqh.collection._stage import BuildSettings, Learnt
@@ -32,7 +34,7 @@ from acqh.collection._types import (
     StoredItem,
 )
 from acqh.collection._verify import verify_collection
-from acqh.errors import CorruptBundleError, MissingItemError
+from acqh.errors import CorruptBundleError
 from acqh.methods import load_method
 from acqh.methods.acqh import ACQH
 
@@ -71,6 +73,8 @@ class Collection(Searchable):
         self._path = path
         self._store = store
         self._facts = read_facts(path)
+        if store.generation not in (None, self._facts.generation):
+            raise CorruptBundleError(f"{store.path} belongs to another collection than {path}")
         model = load_method(path / MODEL)
         if not isinstance(model, ACQH):
             raise CorruptBundleError(f"{path / MODEL} holds a {model.info.name!r}, not an ACQH")
@@ -194,6 +198,11 @@ class Collection(Searchable):
         folder = Path(path)
         if verify and (problems := verify_collection(folder).problems):
             raise CorruptBundleError("; ".join(problems))
+        return undisturbed(folder, lambda: cls._opened(folder, timeout), cls.close)
+
+    @classmethod
+    def _opened(cls, folder: Path, timeout: float) -> Self:
+        check_parts(folder)
         read_facts(folder)
         store = Store(folder / ITEMS, timeout=timeout)
         try:
@@ -208,9 +217,11 @@ class Collection(Searchable):
     def close(self) -> None:
         """Save the index and close all files; safe to call twice."""
         if not self._store.connections.closed:
-            self._cache.current()
-            self._cache.save()
-            self._store.close()
+            try:
+                self._cache.current()
+                self._cache.save()
+            finally:
+                self._store.close()
 
     def __repr__(self) -> str:
         state = "closed" if self._store.connections.closed else f"{len(self):,} items"
@@ -274,6 +285,9 @@ class Collection(Searchable):
         ------
         CollectionError
             The collection cannot be changed; with `strict`, an item cannot be used.
+        ReplacedError
+            It was rebuilt, moved or removed since it was opened; open it again, and add all
+            items again, since earlier batches went with the old one.
         OSError
             Writing failed, for example because the disk is full; the batch was not added.
         """
@@ -302,16 +316,14 @@ class Collection(Searchable):
         ------
         MissingItemError
             An id is not there; nothing was removed.
+        ReplacedError
+            The collection was rebuilt, moved or removed since it was opened.
         """
         return self._store.remove([ids] if isinstance(ids, str) else ids)
 
     def item(self, identifier: str) -> StoredItem:
         """Return an item; raise MissingItemError where there is none of that id."""
-        number = self._store.number_of(identifier)
-        found = self._store.read([number])
-        if number not in found:
-            raise MissingItemError(f"no item has the id {identifier!r}")
-        return found[number][0]
+        return self._store.find(identifier)[1]
 
     def thumbnail(self, identifier: str) -> bytes:
         """Return an item's picture as WebP, its longest side 128 pixels.
@@ -321,10 +333,7 @@ class Collection(Searchable):
         MissingItemError
             There is no such item, or it has no picture.
         """
-        picture = self._store.thumbnail(identifier)
-        if picture is None:
-            raise MissingItemError(f"item {identifier!r} has no picture")
-        return picture
+        return self._store.thumbnail(identifier)
 
     def batches(self, size: int = 4_096) -> Iterator[list[tuple[StoredItem, bytes]]]:
         """Yield all items with their codes in order of insertion, some at a time.
@@ -363,7 +372,14 @@ class Collection(Searchable):
         return collect_stats(self._path, self._facts, self._store, self._coder, self._cache)
 
     def verify(self) -> CollectionReport:
-        """Check every byte of the collection, and that its parts agree."""
+        """Check every byte of the collection, and that its parts agree.
+
+        Raises
+        ------
+        ReplacedError
+            Another collection has its path by now.
+        """
+        self._store.connections.check_in_place()
         return verify_collection(self._path)
 
 

@@ -1,14 +1,15 @@
-"""SQLite connections: one a thread, short transactions, errors that say what to do."""
+"""SQLite connections: to the one file that was opened, short transactions, clear errors."""
 
 import errno
 import os
 import sqlite3
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from acqh.errors import CollectionError, CorruptBundleError
+from acqh.errors import CollectionError, CorruptBundleError, ReplacedError
 
 # How long a writer waits for another one.
 WRITE_TIMEOUT_SECONDS = 30.0
@@ -20,6 +21,10 @@ class Connections:
     Readers see one state for as long as their transaction lasts, and wait for nobody; there is
     one writer at a time, and the others wait for it.
 
+    SQLite opens files by name, and a rebuild gives the name to another file. So every connection
+    is checked, once it has read, to be to the file of the first; when that has lost its name, the
+    connections that there are go round among the threads. Changes are refused from then on.
+
     Parameters
     ----------
     path : Path
@@ -27,91 +32,235 @@ class Connections:
         Seconds that a writer waits for another one.
     durable : bool
         Whether a change waits until it is on the disk.
+
+    Raises
+    ------
+    CorruptBundleError
+        It is not a plain file, or not one of SQLite.
+    ReplacedError
+        It was replaced while it was opened.
     """
 
     def __init__(self, path: Path, *, timeout: float, durable: bool = True) -> None:
-        self.path = path
+        self.path = path.absolute()
         self.timeout = timeout
         self._synchronous = "FULL" if durable else "OFF"
-        # Without the right to write beside the file there can be no log to read along with it.
+        # Without the right to write beside the file no log can be written to it.
         self.read_only = not (os.access(path.parent, os.W_OK) and os.access(path, os.W_OK))
-        self._local = threading.local()
-        self._lock = threading.Lock()
-        self._all: list[sqlite3.Connection] | None = []
+        self._turn = threading.Condition()
+        self._file = _plain_file(self.path)
+        self._states: dict[sqlite3.Connection, object] = {}
+        self._free: list[sqlite3.Connection] | None = []
+        self._give_back(self._take())
 
     @property
     def closed(self) -> bool:
         """Whether `close` has been called."""
-        return self._all is None
+        return self._free is None
+
+    def in_place(self) -> bool:
+        """Whether the file still has its name."""
+        try:
+            return _identity(self.path.stat()) == self._file
+        except OSError:
+            return False
+
+    def check_in_place(self) -> None:
+        """Raise ReplacedError where the file's name leads elsewhere by now."""
+        if not self.in_place():
+            raise ReplacedError(
+                f"{self.path.parent} was rebuilt, moved or removed since it was opened, and "
+                "what was opened can no longer be changed; open it again"
+            )
 
     def close(self) -> None:
-        """Close every connection; none can be made afterwards."""
-        with self._lock:
-            connections, self._all = self._all or [], None
-        for connection in connections:
+        """Close every connection, those in use when they are given back; safe to call twice."""
+        with self._turn:
+            free, self._free = self._free or [], None
+            self._turn.notify_all()
+        for connection in free:
             connection.close()
-
-    def get(self) -> sqlite3.Connection:
-        """Return the calling thread's connection."""
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._connect()
-            with self._lock:
-                if self._all is not None:
-                    self._all.append(connection)
-            self._local.connection = connection
-        if self.closed:
-            connection.close()
-            raise CollectionError("the collection is closed; open it again")
-        return connection
-
-    def _connect(self) -> sqlite3.Connection:
-        mode = "immutable=1" if self.read_only else "mode=rw"
-        with translated(self.path):
-            connection = sqlite3.connect(
-                f"{self.path.absolute().as_uri()}?{mode}",
-                uri=True,
-                timeout=self.timeout,
-                isolation_level=None,
-                check_same_thread=False,
-            )
-            connection.execute("PRAGMA foreign_keys = ON")
-            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-            # What a file from elsewhere defines is never run as a function.
-            connection.execute("PRAGMA trusted_schema = OFF")
-        return connection
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Give a connection that sees one state of the file."""
-        connection = self.get()
         with translated(self.path):
-            if connection.in_transaction:
-                yield connection
-                return
-            connection.execute("BEGIN")
+            connection = self._take()
             try:
-                yield connection
+                connection.execute("BEGIN")
+                try:
+                    yield connection
+                finally:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                self._check_unchanged(connection)
             finally:
-                # Whoever stopped reading in the middle may have closed everything since.
-                if not self.closed:
-                    connection.execute("ROLLBACK")
+                self._give_back(connection)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection whose changes all happen when the block ends, or none of them."""
+        """Give a connection whose changes all happen when the block ends, or none of them.
+
+        Raises
+        ------
+        ReplacedError
+            The file was replaced: nothing was changed, or it is gone with the file.
+        """
         if self.read_only:
             raise CollectionError(f"{self.path.parent} cannot be changed: it is not writable here")
-        connection = self.get()
+        with translated(self.path), self.holding() as connection:
+            # No rebuild replaces a file that is held, so it stays in place up to the commit.
+            self.check_in_place()
+            yield connection
+            connection.execute("COMMIT")
+        self.check_in_place()
+
+    @contextmanager
+    def holding(self, *, timeout: float | None = None) -> Iterator[sqlite3.Connection]:
+        """Keep all others, in this process and elsewhere, from changing or replacing the file."""
         with translated(self.path):
-            connection.execute("BEGIN IMMEDIATE")
+            connection = self._take()
             try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+                wait = self.timeout if timeout is None else timeout
+                connection.execute(f"PRAGMA busy_timeout = {int(1e3 * wait)}")
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute(f"PRAGMA busy_timeout = {int(1e3 * self.timeout)}")
+                try:
+                    yield connection
+                finally:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+            finally:
+                self._give_back(connection)
+
+    def compact(self) -> None:
+        """Put all changes into the one file."""
+        with translated(self.path):
+            connection = self._take()
+            try:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            finally:
+                self._give_back(connection)
+
+    def _take(self) -> sqlite3.Connection:
+        """Return a connection that nobody uses."""
+        with self._turn:
+            self._check_open()
+            while self._free:
+                connection = self._free.pop()
+                if self._states[connection] in (_LOGGED, self._state()) or not self.in_place():
+                    return connection
+                self._forget(connection)
+        if (connection_or_none := self._connect()) is not None:
+            return connection_or_none
+        with self._turn:
+            # A new connection would be to another file: wait for one of those that there are.
+            if self._states:
+                self._turn.wait_for(lambda: self.closed or self._free, self.timeout)
+            self._check_open()
+            if not self._free:
+                self.check_in_place()
+            return self._free.pop() if self._free else self._take()
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        with self._turn:
+            if self._free is None:
+                self._forget(connection)
+            else:
+                self._free.append(connection)
+                self._turn.notify()
+
+    def _forget(self, connection: sqlite3.Connection) -> None:
+        self._states.pop(connection, None)
+        connection.close()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise CollectionError("the collection is closed; open it again")
+
+    def _connect(self) -> sqlite3.Connection | None:
+        """Return a new connection, or None where the name leads to another file."""
+        if not self.in_place():
+            return None
+        state = self._state()
+        mode = "mode=rw" if not self.read_only else "mode=ro" if state == _LOGGED else "immutable=1"
+        connection = sqlite3.connect(
+            f"{self.path.as_uri()}?{mode}",
+            uri=True,
+            timeout=self.timeout,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            # What a file from elsewhere defines is never run as a function.
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("PRAGMA cell_size_check = ON")
+            # The first read opens the log, also by name; only then all files are known to be ours.
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except sqlite3.Error as error:
+            connection.close()
+            if not self.in_place():
+                return None
+            if mode == "mode=ro" and error.sqlite_errorcode & 0xFF in _NO_ACCESS:
+                raise CollectionError(
+                    f"{self.path}-wal holds changes that cannot be read without the right to "
+                    f"write in {self.path.parent}; open the collection once as its owner"
+                ) from error
+            raise
+        if not self.in_place():
+            connection.close()
+            return None
+        self._states[connection] = state
+        return connection
+
+    def _state(self) -> object:
+        """Say whether there is a log to be read along with the file; if not, how the file is."""
+        if not self.read_only:
+            return _LOGGED
+        try:
+            if Path(f"{self.path}-shm").exists() or Path(f"{self.path}-wal").stat().st_size:
+                return _LOGGED
+        except FileNotFoundError:
+            pass
+        found = self.path.stat() if self.path.exists() else None
+        return None if found is None else (found.st_mtime_ns, found.st_size)
+
+    def _check_unchanged(self, connection: sqlite3.Connection) -> None:
+        """Refuse what was read from a file without a log, if somebody wrote to it meanwhile."""
+        state = self._states.get(connection, _LOGGED)
+        if state != _LOGGED and self.in_place() and self._state() != state:
+            raise CollectionError(
+                f"{self.path.parent} was changed while it was read; try again (with the right to "
+                "write there, readers need not)"
+            )
+
+
+_LOGGED = "logged"
+_NO_ACCESS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def _plain_file(path: Path) -> tuple[int, int]:
+    """Return which file this is; refuse links, pipes and devices, for SQLite's log too."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        raise CorruptBundleError(
+            f"{path} is missing; restore it or build the collection again"
+        ) from None
+    for each in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        try:
+            kind = each.lstat().st_mode
+        except FileNotFoundError:
+            continue
+        if not stat.S_ISREG(kind):
+            raise CorruptBundleError(f"{each} is not a plain file; a collection holds its own")
+    return _identity(found)
 
 
 @contextmanager

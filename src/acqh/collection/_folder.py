@@ -1,26 +1,24 @@
-"""The folder of a collection: what lies where, and how a new one takes its place."""
+"""The folder of a collection: what lies where."""
 
-import ctypes
 import os
-import secrets
-import shutil
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from acqh._core.files import sync_directory
 from acqh.collection._coder import Encoders
-from acqh.errors import AcqhError, CorruptBundleError, InvalidInputError
+from acqh.errors import CorruptBundleError, InvalidInputError, ReplacedError
 from acqh.features import feature_map_from_state, feature_map_state
 from acqh.io import read_bundle, write_bundle
 
 KIND = "collection"
 ITEMS, MODEL, INDEX = "items.sqlite", "model", "index"
 _LAYOUT = 1
-_EXCHANGE = 2  # RENAME_EXCHANGE of Linux
-_HERE = -100  # AT_FDCWD
+# Each try again means that the folder was replaced in the meantime.
+_MAX_TRIES = 16
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +32,58 @@ class Facts:
     n_trained: int
     n_skipped: int
     version: str
+
+
+def undisturbed(
+    folder: Path, look: Callable[[], T], discard: Callable[[T], None] | None = None
+) -> T:
+    """Return what a look at a folder gives; look again where it was replaced meanwhile.
+
+    What a disturbed look gave is given to `discard`.
+
+    Raises
+    ------
+    ReplacedError
+        It was replaced again and again.
+    """
+    for _ in range(_MAX_TRIES):
+        before = _which(folder)
+        try:
+            found = look()
+        except ReplacedError:
+            continue
+        except Exception:
+            if _which(folder) == before:
+                raise
+            continue
+        if _which(folder) == before:
+            return found
+        if discard is not None:
+            discard(found)
+    raise ReplacedError(f"{folder} was replaced again and again while it was read; try later")
+
+
+def _which(folder: Path) -> tuple[int, int] | None:
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def check_parts(folder: Path) -> None:
+    """Refuse parts that lie elsewhere.
+
+    Raises
+    ------
+    CorruptBundleError
+        The model or the index is a link.
+    """
+    for part in (MODEL, INDEX):
+        if (folder / part).is_symlink():
+            raise CorruptBundleError(
+                f"{folder / part} is a link; a collection holds its parts itself"
+            )
 
 
 def start_folder(folder: Path) -> None:
@@ -119,74 +169,3 @@ def size_on_disk(folder: Path) -> int:
         with suppress(FileNotFoundError):  # SQLite's log comes and goes
             total += file.stat().st_size if file.is_file() else 0
     return total
-
-
-@contextmanager
-def replacing(path: Path, *, overwrite: bool) -> Iterator[Path]:
-    """Give a new folder that takes the path's place when the block ends well.
-
-    Whatever happens, the path is afterwards what it was before, or the whole new folder.
-
-    Raises
-    ------
-    FileExistsError
-        The path is there, and is not to be replaced or is no collection.
-    FileNotFoundError
-        The folder it would be in is not there.
-    """
-    _check_target(path, overwrite)
-    folder = path.parent / f".{path.name}-{secrets.token_hex(8)}.partial"
-    folder.mkdir()
-    try:
-        yield folder
-        _sync_tree(folder)
-        _check_target(path, overwrite)
-        _put_in_place(folder, path)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _check_target(path: Path, overwrite: bool) -> None:
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"the folder {path.parent} is not there; make it first")
-    if not path.exists():
-        return
-    if not overwrite:
-        raise FileExistsError(f"{path} is there already; give another path, or overwrite it")
-    try:
-        read_bundle(path, kind=KIND)
-    except (AcqhError, OSError) as error:
-        raise FileExistsError(f"{path} is no collection, so it is not overwritten") from error
-
-
-def _put_in_place(folder: Path, path: Path) -> None:
-    if not path.exists():
-        folder.rename(path)
-    elif not _exchange(folder, path):
-        # Here the path is missing for a moment, and an accident would leave both folders.
-        old = folder.with_suffix(".old")
-        path.rename(old)
-        folder.rename(path)
-        shutil.rmtree(old, ignore_errors=True)
-    sync_directory(path.parent)
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two folders in one step, where the system can."""
-    if not sys.platform.startswith("linux"):
-        return False
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    names = os.fsencode(one), os.fsencode(other)
-    return rename is not None and rename(_HERE, names[0], _HERE, names[1], _EXCHANGE) == 0
-
-
-def _sync_tree(folder: Path) -> None:
-    """Wait until every file below a folder is on the disk."""
-    for place, _, names in os.walk(folder):
-        for name in names:
-            descriptor = os.open(Path(place, name), os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        sync_directory(Path(place))

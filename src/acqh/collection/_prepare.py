@@ -19,7 +19,9 @@ _THUMBNAIL_SIDE = 128
 _THUMBNAIL_QUALITY = 80
 MAX_TEXT_CHARACTERS = 1_000_000
 MAX_ID_CHARACTERS = 1_000
-MAX_LABEL_CHARACTERS = 1_000
+# Of labels and names of columns.
+MAX_NAME_CHARACTERS = 1_000
+_MAX_INTEGER_BITS = 4_096
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +53,7 @@ def prepare(item: Item) -> PreparedItem:
     identifier = item.id
     if identifier is not None and not _checked_text(identifier, "id", MAX_ID_CHARACTERS):
         raise CollectionError("the id is empty; leave it out to have one made")
-    labels = tuple(_checked_text(name, "label", MAX_LABEL_CHARACTERS) for name in item.labels)
+    labels = tuple(_checked_text(name, "label", MAX_NAME_CHARACTERS) for name in item.labels)
     if item.image is None and not text:
         raise CollectionError("it has neither picture nor text")
     columns = {_checked_name(name): _checked_value(v, name) for name, v in item.columns.items()}
@@ -101,8 +103,8 @@ def _checked_text(value: Any, what: str, limit: int) -> str:
 
 
 def _checked_name(name: Any) -> str:
-    checked = _checked_text(name, "column name", MAX_LABEL_CHARACTERS)
-    if not checked or '"' in checked or checked == "label":
+    checked = _checked_text(name, "column name", MAX_NAME_CHARACTERS)
+    if not checked or checked == "label":
         raise CollectionError(f"{name!r} cannot be the name of a column; choose another")
     return checked
 
@@ -112,6 +114,8 @@ def _checked_value(value: Any, name: str) -> Any:
         value = value.item()
     if isinstance(value, str):
         return _checked_text(value, f"column {name!r}", MAX_TEXT_CHARACTERS)
+    if isinstance(value, int) and value.bit_length() > _MAX_INTEGER_BITS:
+        raise CollectionError(f"its column {name!r} holds a number that is too long to be stored")
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if value is None or isinstance(value, bool | int | float):

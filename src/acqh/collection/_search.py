@@ -16,7 +16,7 @@ from acqh.collection._coder import Coder, Encoders, describe
 from acqh.collection._prepare import working_picture
 from acqh.collection._store import Store
 from acqh.collection._types import Answer, Explanation, Hit
-from acqh.collection._where import Condition, read_where, select_numbers
+from acqh.collection._where import Condition, read_where
 from acqh.errors import CollectionError
 from acqh.index import CodeIndex
 
@@ -62,7 +62,7 @@ class Shard:
         key = (conditions, self.store.change)
         selected = self._selections.get(key)
         if selected is None:
-            numbers = self.store.numbers_where(lambda c: select_numbers(c, conditions))
+            numbers = self.store.numbers_where(conditions)
             index = None
             if len(numbers) * _SMALL_PART <= len(self.cache.current()):
                 numbers, codes = self.store.codes_of(numbers, self._coder.code_bytes)
@@ -164,9 +164,13 @@ class Searcher:
         own: list[tuple[Shard, int]] = []
         for name, value in given.items():
             if name in ("item", "unlike"):
-                found = [self._place_of(each) for each in _each(value)]
-                own += found
-                vector: Floats | None = self._mean_of(found)
+                likes = []
+                for each in _each(value):
+                    shard = shard_of(self._shards, each)
+                    number, _, code = shard.store.find(each)
+                    own.append((shard, number))
+                    likes.append(self._coder.query_of(code))
+                vector: Floats | None = np.mean(likes, axis=0)
             elif name in self._encoders.by_view:
                 known = [self._vector(name, each) for each in _each(value)]
                 heard = [each for each in known if each is not None]
@@ -184,16 +188,6 @@ class Searcher:
         if not vectors or total == 0.0:
             return None, own
         return np.asarray(sum(vectors) / total, dtype=np.float32), own
-
-    def _place_of(self, identifier: str) -> tuple[Shard, int]:
-        shard = shard_of(self._shards, identifier)
-        return shard, shard.store.number_of(identifier)
-
-    def _mean_of(self, places: Sequence[tuple[Shard, int]]) -> Floats:
-        """Return the mean vector of stored items."""
-        codes = [shard.store.read([number])[number][1] for shard, number in places]
-        mean: Floats = np.mean([self._coder.query_of(code) for code in codes], axis=0)
-        return mean
 
     def _vector(self, view: str, value: Any) -> Floats | None:
         """Return the vector of a raw or described query, or None where nothing of it is known."""

@@ -22,7 +22,7 @@ def collect_stats(
         n_thumbnails=n_thumbnails,
         bytes_per_item=index.bytes_per_item,
         code_bytes=coder.code_bytes,
-        size_on_disk=size_on_disk(path),
+        size_on_disk=size_on_disk(path) if store.connections.in_place() else 0,
         encoders={view: repr(each) for view, each in facts.encoders.by_view.items()},
         method=model.info.title,
         n_components=model.n_components,

@@ -1,8 +1,7 @@
 """The truth of a collection: its items, in SQLite."""
 
 import json
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +11,18 @@ from acqh.collection._connections import WRITE_TIMEOUT_SECONDS, Connections, tra
 from acqh.collection._tables import (
     LAYOUT,
     Row,
+    check_schema,
     checksum,
     find_number,
     insert_row,
     number_labels,
     read_fact,
+    read_text_fact,
     remove_row,
     write_change,
 )
 from acqh.collection._types import StoredItem
+from acqh.collection._where import Condition, select_numbers
 from acqh.errors import (
     CollectionError,
     CorruptBundleError,
@@ -58,14 +60,22 @@ class Store:
     def __init__(
         self, path: Path, *, timeout: float = WRITE_TIMEOUT_SECONDS, durable: bool = True
     ) -> None:
-        if not path.is_file():
-            raise CorruptBundleError(f"{path} is missing; restore it or build the collection anew")
         self.path = path
-        self.connections = Connections(path, timeout=timeout, durable=durable)
-        layout = self.fact("layout")
-        if layout != LAYOUT:
+        with translated(path):
+            self.connections = Connections(path, timeout=timeout, durable=durable)
+        try:
+            with self.connections.reading() as connection:
+                layout = read_fact(connection, "layout")
+                if layout != LAYOUT:
+                    raise CorruptBundleError(
+                        f"{path} has layout {layout}; this acqh reads {LAYOUT}"
+                    )
+                check_schema(connection, path)
+                # Stores were made without it once.
+                self.generation = read_text_fact(connection, "generation")
+        except BaseException:
             self.close()
-            raise CorruptBundleError(f"{path} has layout {layout}; this acqh reads {LAYOUT}")
+            raise
 
     def close(self) -> None:
         """Close the file."""
@@ -73,18 +83,13 @@ class Store:
 
     def compact(self) -> None:
         """Put all changes into the one file."""
-        with translated(self.path):
-            self.connections.get().execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def fact(self, name: str) -> int:
-        """Return a number that is stored under a name."""
-        with self.connections.reading() as connection:
-            return read_fact(connection, name)
+        self.connections.compact()
 
     @property
     def change(self) -> int:
         """Number of the last change."""
-        return self.fact("change")
+        with self.connections.reading() as connection:
+            return read_fact(connection, "change")
 
     def __len__(self) -> int:
         with self.connections.reading() as connection:
@@ -115,22 +120,26 @@ class Store:
         with self.connections.reading() as connection:
             return find_number(connection, identifier) is not None
 
-    def number_of(self, identifier: str) -> int:
-        """Return the number of an item; raise MissingItemError where there is none."""
+    def find(self, identifier: str) -> tuple[int, StoredItem, bytes]:
+        """Return an item, its number and its code; raise MissingItemError where there is none."""
         with self.connections.reading() as connection:
-            number = find_number(connection, identifier)
-        if number is None:
+            row = connection.execute(f"{_READ} WHERE id = ?", (identifier,)).fetchone()
+        if row is None:
             raise MissingItemError(f"no item has the id {identifier!r}")
-        return number
+        return row[0], *self._parsed(*row)
 
-    def thumbnail(self, identifier: str) -> bytes | None:
-        """Return an item's small picture, or None where it has none."""
-        number = self.number_of(identifier)
+    def thumbnail(self, identifier: str) -> bytes:
+        """Return an item's small picture; raise MissingItemError where there is none."""
         with self.connections.reading() as connection:
             row = connection.execute(
-                "SELECT picture FROM thumbnails WHERE number = ?", (number,)
+                "SELECT picture FROM items LEFT JOIN thumbnails USING (number) WHERE id = ?",
+                (identifier,),
             ).fetchone()
-        return None if row is None else row[0]
+        if row is None:
+            raise MissingItemError(f"no item has the id {identifier!r}")
+        if row[0] is None:
+            raise MissingItemError(f"item {identifier!r} has no picture")
+        return bytes(row[0])
 
     def read(self, numbers: Sequence[int]) -> dict[int, tuple[StoredItem, bytes]]:
         """Return items and their codes by number; those that are gone are left out."""
@@ -161,13 +170,30 @@ class Store:
         code: bytes,
     ) -> tuple[StoredItem, bytes]:
         try:
-            names, values = tuple(json.loads(labels)), json.loads(columns)
-        except ValueError as error:
-            raise CorruptBundleError(
-                f"{self.path} is damaged: item number {number} cannot be read ({error}); "
-                "run acqh verify"
-            ) from error
-        return StoredItem(identifier, text, names, values, bool(has_thumbnail)), code
+            names, values = json.loads(labels), json.loads(columns)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise self._damaged(number, str(error)) from error
+        match identifier, text, names, values, code:
+            case str(), str(), list(), dict(), bytes():
+                item = StoredItem(identifier, text, tuple(names), values, bool(has_thumbnail))
+                return item, code
+        raise self._damaged(number, "its fields are of other kinds than acqh stores")
+
+    def _damaged(self, number: object, why: str) -> CorruptBundleError:
+        return CorruptBundleError(
+            f"{self.path} is damaged: item number {number} cannot be read ({why}); run acqh verify"
+        )
+
+    def _table(self, rows: Iterable[tuple[int, bytes]], code_bytes: int) -> tuple[Ints, Array]:
+        """Return the numbers of rows and their codes."""
+        numbers, codes = [], bytearray()
+        for number, code in rows:
+            if not isinstance(code, bytes) or len(code) != code_bytes:
+                raise self._damaged(number, f"its code has not {code_bytes} bytes")
+            numbers.append(number)
+            codes += code
+        table = np.frombuffer(bytes(codes), dtype=np.uint8).reshape(len(numbers), code_bytes)
+        return np.array(numbers, dtype=np.int64), table
 
     def column_kinds(self) -> dict[str, set[str]]:
         """Return the columns that items have, and what is in them: see `Collection.columns`."""
@@ -219,9 +245,7 @@ class Store:
                     f"SELECT number, code FROM items WHERE number IN ({marks}) ORDER BY number",  # noqa: S608
                     part,
                 )
-        codes = np.frombuffer(b"".join(code for _, code in found), dtype=np.uint8)
-        there = np.array([number for number, _ in found], dtype=np.int64)
-        return there, codes.reshape(len(there), code_bytes)
+        return self._table(found, code_bytes)
 
     def changes_since(self, change: int, code_bytes: int) -> tuple[int, Ints, Array, Ints]:
         """Return what an index that holds all changes up to one must do to hold all.
@@ -243,21 +267,12 @@ class Store:
             rows = connection.execute(
                 "SELECT number, code FROM items WHERE number > ? ORDER BY number", (change,)
             )
-            numbers, codes = [], bytearray()
-            for number, code in rows:
-                if len(code) != code_bytes:
-                    raise CorruptBundleError(
-                        f"{self.path} is damaged: the code of item number {number} has "
-                        f"{len(code)} bytes, not {code_bytes}"
-                    )
-                numbers.append(number)
-                codes += code
+            numbers, codes = self._table(rows, code_bytes)
             removed = connection.execute(
                 "SELECT number FROM removals WHERE change > ? AND number <= ?", (change, change)
             ).fetchall()
-        table = np.frombuffer(bytes(codes), dtype=np.uint8).reshape(len(numbers), code_bytes)
-        gone = np.array([number for (number,) in removed], dtype=np.int64)
-        return last, np.array(numbers, dtype=np.int64), table, gone
+        gone = np.array([number for (number,) in removed if type(number) is int], dtype=np.int64)
+        return last, numbers, codes, gone
 
     def insert(
         self, rows: Sequence[Row], *, replace: bool = False, strict: bool = False
@@ -338,10 +353,7 @@ class Store:
                     (coded_by, code, checksum(*row, coded_by, code), number),
                 )
 
-    def numbers_where(
-        self, condition: Callable[[sqlite3.Connection], Iterable[tuple[int]]]
-    ) -> Ints:
-        """Return the numbers of the items that a condition selects, in rising order."""
+    def numbers_where(self, conditions: Iterable[Condition]) -> Ints:
+        """Return the numbers of the items that meet all conditions, in rising order."""
         with self.connections.reading() as connection:
-            found = np.fromiter((number for (number,) in condition(connection)), dtype=np.int64)
-        return np.sort(found)
+            return select_numbers(connection, conditions)

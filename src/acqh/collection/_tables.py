@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from acqh.collection._connections import translated
-from acqh.errors import MissingItemError
+from acqh.errors import CorruptBundleError, MissingItemError
 
 # Counts up when tables change; a store of another layout is not opened.
 LAYOUT = 1
@@ -41,6 +41,9 @@ CREATE TABLE item_labels (
 CREATE INDEX labels_of_item ON item_labels (number);
 CREATE TABLE removals (change INTEGER PRIMARY KEY, number INTEGER NOT NULL);
 """
+_DEFINITIONS = "SELECT type, name, tbl_name, sql FROM sqlite_master"
+# Changes are numbered below this, so that numbers of items fit 64 bits for ever.
+_NO_CHANGE = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Row:
     origin: str = ""
 
 
-def create_store(path: Path, id_prefix: str = "") -> None:
+def create_store(path: Path, generation: str, id_prefix: str = "") -> None:
     """Make an empty store; there must be no file of that name.
 
     Items without ids are numbered, with the prefix before the number.
@@ -67,7 +70,7 @@ def create_store(path: Path, id_prefix: str = "") -> None:
         connection.execute("PRAGMA page_size = 4096")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
-        facts = {"layout": LAYOUT, "change": 0, "id_prefix": id_prefix}
+        facts = {"layout": LAYOUT, "change": 0, "id_prefix": id_prefix, "generation": generation}
         connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
 
 
@@ -80,12 +83,42 @@ def checksum(*fields: str | bytes) -> int:
     return total
 
 
-def read_fact(connection: sqlite3.Connection, name: str) -> int:
+def check_schema(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file that defines anything but our tables.
+
+    A view in place of a table could keep a search busy for ever, and a trigger could change what
+    is stored.
+
+    Raises
+    ------
+    CorruptBundleError
+        There is something else, or something is missing.
+    """
+    with closing(sqlite3.connect(":memory:")) as other:
+        other.executescript(_SCHEMA)
+        wanted = set(other.execute(_DEFINITIONS))
+    found = set(connection.execute(_DEFINITIONS))
+    if found != wanted:
+        names = ", ".join(sorted({repr(name) for _, name, _, _ in found ^ wanted}))
+        raise CorruptBundleError(
+            f"{path} is not as acqh makes it: its definition of {names:.200} is missing, "
+            "changed or not one of ours"
+        )
+
+
+def read_text_fact(connection: sqlite3.Connection, name: str) -> str | None:
+    """Return a text that is stored under a name, or None where there is none."""
     row = connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-    try:
-        return int(row[0])
-    except (TypeError, ValueError) as error:
-        raise sqlite3.DatabaseError(f"it has no number {name!r}") from error
+    return None if row is None else str(row[0])
+
+
+def read_fact(connection: sqlite3.Connection, name: str) -> int:
+    """Return a number that is stored under a name."""
+    text = read_text_fact(connection, name) or ""
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else -1
+    if not 0 <= number < _NO_CHANGE:
+        raise sqlite3.DatabaseError(f"it has no number {name!r}")
+    return number
 
 
 def write_change(connection: sqlite3.Connection, change: int) -> None:

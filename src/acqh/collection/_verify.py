@@ -3,21 +3,35 @@
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
 
-from acqh.collection._folder import INDEX, ITEMS, MODEL, read_facts, size_on_disk
+from acqh.collection._folder import (
+    INDEX,
+    ITEMS,
+    MODEL,
+    check_parts,
+    read_facts,
+    size_on_disk,
+    undisturbed,
+)
+from acqh.collection._replacing import leftovers
 from acqh.collection._store import Store
-from acqh.collection._tables import checksum
+from acqh.collection._tables import checksum, read_fact
 from acqh.collection._types import CollectionReport
 from acqh.errors import AcqhError
 from acqh.index import CodeIndex
 from acqh.io import verify_bundle
 from acqh.methods import load_method
 
+# Of id, text, labels, columns, coded_by and code.
+_FIELD_TYPES = [str] * 5 + [bytes]
 
-def verify_collection(path: str | Path) -> CollectionReport:
+
+def verify_collection(path: str | PathLike[str]) -> CollectionReport:
     """Check a collection, whether or not it can be opened.
 
     Parameters
@@ -34,27 +48,38 @@ def verify_collection(path: str | Path) -> CollectionReport:
         There is no collection at the path.
     """
     folder = Path(path)
+    return undisturbed(folder, lambda: _verified(folder))
+
+
+def _verified(folder: Path) -> CollectionReport:
     problems = list(verify_bundle(folder).problems)
     notes: list[str] = []
     n_items = 0
-    codebooks = None
+    generation = shape = None
     try:
-        read_facts(folder)
-        codebooks = load_method(folder / MODEL).codebooks_
+        check_parts(folder)
+        generation = read_facts(folder).generation
+        shape = load_method(folder / MODEL).codebooks_.shape
     except (AcqhError, OSError) as error:
         problems.append(str(error))
     try:
         store = Store(folder / ITEMS)
-        try:
+        with closing(store):
+            if generation is not None and store.generation not in (None, generation):
+                problems.append(f"{folder / ITEMS} belongs to another collection")
             with store.connections.reading() as connection:
-                n_items = len(store)
+                n_items = connection.execute("SELECT count(*) FROM items").fetchone()[0]
                 problems += _check_file(connection, folder / ITEMS)
-                problems += _check_items(connection, None if codebooks is None else codebooks.shape)
+                problems += _check_items(connection, shape)
             notes += _check_index(folder, store, problems)
-        finally:
-            store.close()
     except (AcqhError, OSError) as error:
         problems.append(str(error))
+    if left := leftovers(folder):
+        n_bytes = sum(map(size_on_disk, left))
+        notes.append(
+            f"{len(left)} folders of killed builds lie beside it, {n_bytes:,} bytes; "
+            "acqh verify --clean removes them"
+        )
     return CollectionReport(
         folder, n_items, size_on_disk(folder), tuple(dict.fromkeys(problems)), tuple(notes)
     )
@@ -68,26 +93,24 @@ def _check_file(connection: sqlite3.Connection, path: Path) -> Iterator[str]:
         yield f"{path}: row {row} of {table} belongs to no {parent}"
 
 
-def _check_items(
-    connection: sqlite3.Connection, shape: tuple[int, int, int] | None
-) -> Iterator[str]:
-    """Yield what is wrong with items, the first of each kind."""
-    (last,) = connection.execute("SELECT value FROM facts WHERE name = 'change'").fetchone()
+def _check_items(connection: sqlite3.Connection, shape: tuple[int, ...] | None) -> Iterator[str]:
+    """Yield what is wrong with items."""
+    last = read_fact(connection, "change")
     rows = connection.execute(
         "SELECT number, id, text, labels, columns, coded_by, code, checksum FROM items"
     )
     for number, *fields, stored in rows:
         where = f"{ITEMS}: item number {number}"
-        if checksum(*fields) != stored:
+        if [type(field) for field in fields] != _FIELD_TYPES or checksum(*fields) != stored:
             yield f"{where} does not match its checksum"
             continue
         code = fields[-1]
         if shape is not None and (len(code) != shape[0] or max(code) >= shape[1]):
             yield f"{where} has a code that the model cannot have given"
-        if number > int(last):
-            yield f"{where} is younger than the last change"
+        if not 0 < number <= last:
+            yield f"{where} is not one of the changes up to {last}"
     for number, picture, stored in connection.execute("SELECT * FROM thumbnails"):
-        if checksum(picture) != stored:
+        if not isinstance(picture, bytes) or checksum(picture) != stored:
             yield f"{ITEMS}: the thumbnail of item number {number} does not match its checksum"
     yield from _check_labels(connection)
 
@@ -101,7 +124,7 @@ def _check_labels(connection: sqlite3.Connection) -> Iterator[str]:
     for number, labels in connection.execute("SELECT number, labels FROM items"):
         try:
             names = set(json.loads(labels))
-        except ValueError:
+        except (TypeError, ValueError):
             names = {labels}
         if names != listed.get(number, set()):
             yield f"{ITEMS}: the labels of item number {number} are not those it is listed under"

@@ -1,16 +1,27 @@
-"""Conditions on labels and columns, as SQL."""
+"""Conditions on labels and columns."""
 
+import json
+import math
+import re
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import reduce
 from typing import Any
 
+import numpy as np
+
+from acqh._core.arrays import Ints
 from acqh.errors import CollectionError
 
 _LABEL = "label"
 _HAS_LABEL = (
     "SELECT number FROM item_labels WHERE label = (SELECT label FROM labels WHERE name = ?)"
 )
-_HAS_VALUE = "SELECT number FROM items WHERE CAST(json_extract(columns, ?) AS TEXT)"
+# SQLite allows so many alternatives in one statement, in every version.
+_MAX_ALTERNATIVES = 400
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_MAX_DIGITS = 4_000
 # name, wanted values; label: all of them, column: any of them
 Condition = tuple[str, tuple[str, ...]]
 
@@ -22,7 +33,8 @@ def read_where(where: Any) -> tuple[Condition, ...]:
     ----------
     where : mapping, str, iterable of str, or None
         ``{"label": "dog"}`` and ``"label=dog"`` say the same. Several must all hold. Of several
-        labels an item must have all; of several values of a column, one.
+        labels an item must have all; of several values of a column, one. A text in a column is
+        compared as a text, a number as a number: exactly, and 1 equals 1.0 and True.
 
     Returns
     -------
@@ -56,28 +68,88 @@ def read_where(where: Any) -> tuple[Condition, ...]:
         )
     conditions = []
     for name, value in pairs:
-        if not isinstance(name, str) or not name or '"' in name:
+        if not isinstance(name, str) or not name:
             raise CollectionError(f"where names a label or a column, got {name!r}")
         values = [value] if isinstance(value, str) or not isinstance(value, Iterable) else value
         conditions.append((name, tuple(sorted({_as_text(each) for each in values}))))
     return tuple(sorted(conditions))
 
 
-def select_numbers(
-    connection: sqlite3.Connection, conditions: Iterable[Condition]
-) -> Iterable[tuple[int]]:
-    """Run a query for the numbers of the items that meet all conditions."""
-    clauses: list[str] = []
-    parameters: list[str] = []
-    for name, values in conditions:
-        if name == _LABEL:
-            clauses += [_HAS_LABEL] * len(values)
-            parameters += values
-        else:
-            marks = ", ".join("?" * len(values))
-            clauses.append(f"{_HAS_VALUE} IN ({marks})")
-            parameters += [f'$."{name}"', *values]
-    return connection.execute(" INTERSECT ".join(clauses), parameters)
+def select_numbers(connection: sqlite3.Connection, conditions: Iterable[Condition]) -> Ints:
+    """Return the numbers of the items that meet all conditions, in rising order."""
+    found = [
+        _numbers(connection.execute(_HAS_LABEL, (value,)))
+        for name, values in conditions
+        if name == _LABEL
+        for value in values
+    ]
+    found += [
+        _numbers(_having(connection, name, values)) for name, values in conditions if name != _LABEL
+    ]
+    return reduce(np.intersect1d, found)
+
+
+def _numbers(rows: Iterable[tuple[int]]) -> Ints:
+    return np.sort(np.fromiter((number for (number,) in rows), dtype=np.int64))
+
+
+def _having(
+    connection: sqlite3.Connection, name: str, values: tuple[str, ...]
+) -> Iterator[tuple[int]]:
+    """Yield the numbers of the items that have one of the values in a column.
+
+    SQLite would compare real numbers by their first 15 digits, and takes some names and texts for
+    others. So it only finds the items whose JSON has a value in one of the ways it can be
+    written; which of them have it indeed is seen when that is read.
+    """
+    wanted = {number for value in values if (number := _as_number(value)) is not None}
+    written = [f"{_json(name)}: {form}" for value in values for form in _forms(value)]
+    test = "1"
+    if len(written) <= _MAX_ALTERNATIVES:
+        test = " OR ".join(["instr(columns, ?)"] * len(written))
+    else:
+        written = []
+    rows = connection.execute(
+        f"SELECT number, columns FROM items WHERE {test}",  # noqa: S608
+        written,
+    )
+    for number, columns in rows:
+        try:
+            value = json.loads(columns).get(name)
+        except (AttributeError, TypeError, ValueError, RecursionError) as error:
+            raise sqlite3.DatabaseError(f"the columns of item number {number}: {error}") from error
+        if value in values if isinstance(value, str) else value in wanted:
+            yield (number,)
+
+
+def _forms(value: str) -> Iterator[str]:
+    """Yield the ways in which JSON may hold a text, or a number that equals what it says."""
+    yield _json(value)
+    number = _as_number(value)
+    if number is not None:
+        if number == int(number):
+            yield str(int(number))
+        if number in (0, 1):
+            yield _json(bool(number))
+        with suppress(OverflowError):
+            yield _json(float(number))
+        if number == 0:
+            yield "-0.0"
+
+
+def _as_number(text: str) -> int | float | None:
+    """Return what a text says as a number, or None where it is none."""
+    if len(text) > _MAX_DIGITS or not _NUMBER.fullmatch(text):
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+        return number if math.isfinite(number) else None
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _split(text: Any) -> tuple[str, str]:
@@ -90,7 +162,7 @@ def _split(text: Any) -> tuple[str, str]:
 
 
 def _as_text(value: Any) -> str:
-    # As SQLite casts what JSON holds.
+    value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, str | int | float):

@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from acqh.collection import Searchable, open_collections, verify_collection
-from acqh.errors import CorruptBundleError
+from acqh.errors import CorruptBundleError, ReplacedError
 from acqh.serve._connections import room_for_connections
 from acqh.serve._metrics import Metrics
+from acqh.serve._problems import ProblemError
 from acqh.serve._settings import Settings
 from acqh.serve._work import Crew, Lane, Slots, patient
 
 _LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
+# How often a change is tried on a collection that takes the place of another.
+_MAX_RELOADS = 3
 # Device and number of each file, and when it last changed.
 _Stamps = tuple[tuple[int, int, int], ...]
 
@@ -69,10 +72,20 @@ class Live:
             return await patient(self._submit(work, lane), self._settings.max_work_seconds)
 
     async def change(self, work: Callable[[Searchable], T], lane: Lane = "quick") -> T:
-        """Do as `run`, but wait for the end of work that has begun."""
+        """Do as `run`, but wait for the end of work that has begun.
+
+        A collection that was replaced cannot be changed any more; the work is then done on the new
+        one.
+        """
         with self._slots.hold(lane):
-            submitted = self._submit(work, lane)
-            return await patient(submitted, self._settings.max_work_seconds, give_up=False)
+            for _ in range(_MAX_RELOADS):
+                submitted = self._submit(work, lane)
+                try:
+                    return await patient(submitted, self._settings.max_work_seconds, give_up=False)
+                except ReplacedError:
+                    await asyncio.to_thread(self.refresh)
+        detail = "the collection is being replaced by another; try again later"
+        raise ProblemError(503, detail, {"Retry-After": "1"})
 
     def refresh(self) -> bool:
         """Reload if the collection was built anew; return whether another one is served now."""

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
+from acqh.collection import MAX_NAME_CHARACTERS
 from acqh.serve._settings import Settings
 
 # More make no sense, and SQLite takes only so many in one statement.
@@ -11,16 +12,15 @@ _MAX_CONDITIONS = 8
 _MAX_VALUES = 32
 _MAX_LABELS = 100
 _MAX_COLUMNS = 100
-_MAX_NAME_CHARS = 1000  # as collections take them
 MAX_ID_CHARS = 1000
 
-Name = Annotated[str, Field(min_length=1, max_length=_MAX_NAME_CHARS)]
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
 # Names of columns or, in a filter, the word label; the collection refuses others.
-_KEYS: dict[str, Any] = {"minLength": 1, "maxLength": _MAX_NAME_CHARS, "pattern": r'^[^"]+$'}
+_KEYS: dict[str, Any] = {"minLength": 1, "maxLength": MAX_NAME_CHARACTERS}
 # Whole numbers as SQLite holds them.
 Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-Value = Annotated[str, Field(max_length=_MAX_NAME_CHARS)] | bool | Int64 | float
+Value = Annotated[str, Field(max_length=MAX_NAME_CHARACTERS)] | bool | Int64 | float
 Values = Annotated[list[Value], Field(min_length=1, max_length=_MAX_VALUES)]
 Where = Annotated[
     dict[Name, Value | Values],

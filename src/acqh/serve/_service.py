@@ -9,7 +9,13 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from acqh.collection import Answer, Collection, Item, Searchable
-from acqh.errors import AcqhError, CorruptBundleError, MissingExtraError, MissingItemError
+from acqh.errors import (
+    AcqhError,
+    CorruptBundleError,
+    MissingExtraError,
+    MissingItemError,
+    ReplacedError,
+)
 from acqh.serve import _schemas as schemas
 from acqh.serve._answers import answer_schema, item_schema
 from acqh.serve._live import Live
@@ -177,7 +183,7 @@ def _translating(work: Callable[[Searchable], T]) -> Callable[[Searchable], T]:
             return work(collection)
         except MissingItemError as error:
             raise ProblemError(404, str(error)) from None
-        except (CorruptBundleError, MissingExtraError):
+        except (CorruptBundleError, MissingExtraError, ReplacedError):
             raise  # our own trouble, not the client's
         except AcqhError as error:
             if isinstance(error.__cause__, sqlite3.Error):

@@ -1,0 +1,272 @@
+"""Collections that are rebuilt, moved or removed while others have them open."""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from acqh.collection import Collection, Item, generation_of, remove_leftovers, verify_collection
+from acqh.errors import CollectionError, ReplacedError
+
+KINDS = {"animal": "dog cat fur", "flower": "rose tulip petal", "vehicle": "car wheel engine"}
+POSIX = pytest.mark.skipif(os.name != "posix", reason="needs POSIX processes")
+
+
+def items(n, prefix):
+    return [
+        Item(text=f"{KINDS[kind]} {prefix}", labels=[kind], id=f"{prefix}{number}-{kind}")
+        for number in range(n)
+        for kind in KINDS
+    ]
+
+
+def build(path, n, prefix, **options):
+    Collection.build(
+        items(n, prefix), path, n_components=4, n_codebooks=2, overwrite=True, **options
+    ).close()
+
+
+@pytest.fixture
+def path(tmp_path):
+    build(tmp_path / "c.acqh", 4, "old")
+    return tmp_path / "c.acqh"
+
+
+def ask(collection):
+    hits = collection.search(text="dog", k=40).hits
+    return [(hit.id, hit.score) for hit in hits], len(collection), sorted(collection)
+
+
+@pytest.mark.parametrize("n", [2, 9], ids=["smaller", "larger"])
+def test_a_new_thread_reads_what_was_opened_and_changes_nothing(path, n):
+    with Collection.open(path) as collection:
+        before = ask(collection)
+        build(path, n, "new")
+        with ThreadPoolExecutor(4) as threads:
+            assert list(threads.map(lambda _: ask(collection), range(12))) == [before] * 12
+            for change in (
+                lambda: collection.add(items(1, "more")),
+                lambda: collection.upsert(items(1, "old")),
+                lambda: collection.remove("old0-animal"),
+                collection.verify,
+            ):
+                with pytest.raises(ReplacedError, match="open it again"):
+                    threads.submit(change).result()
+        assert collection.stats().n_items == 12
+    report = verify_collection(path)
+    assert (report.problems, report.notes, report.n_items) == ((), (), 3 * n)
+
+
+@pytest.mark.parametrize("n", [2, 9], ids=["smaller", "larger"])
+def test_closing_leaves_the_new_collection_alone(path, n):
+    old = Collection.open(path)
+    old.add(items(1, "more"))
+    build(path, n, "new")
+    with Collection.open(path) as new:
+        new.add(items(1, "kept"))
+        old.close()
+        with Collection.open(path) as third:
+            assert len(third) == len(new) == 3 * n + 3
+            third.add(items(1, "also"))
+        assert len(new) == 3 * n + 6
+    report = verify_collection(path)
+    assert (report.problems, report.n_items) == ((), 3 * n + 6)
+
+
+def test_an_add_that_a_rebuild_overtakes_is_not_acknowledged(path):
+    def many():
+        yield from items(50, "first")
+        build(path, 2, "new")
+        yield from items(50, "second")
+
+    with Collection.open(path) as collection, pytest.raises(ReplacedError, match="open it again"):
+        collection.add(many())
+    with Collection.open(path) as collection:
+        assert sorted(collection) == sorted(item.id for item in items(2, "new"))
+    assert verify_collection(path).ok
+
+
+@pytest.mark.parametrize("fate", ["moved", "removed"])
+def test_a_collection_that_is_gone_can_be_read_but_not_changed(path, fate):
+    with Collection.open(path) as collection:
+        before = ask(collection)
+        if fate == "moved":
+            path.rename(path.with_name("elsewhere.acqh"))
+        else:
+            shutil.rmtree(path)
+        with ThreadPoolExecutor(1) as thread:
+            assert thread.submit(ask, collection).result() == before
+        with pytest.raises(ReplacedError):
+            collection.add(items(1, "more"))
+    if fate == "moved":
+        assert verify_collection(path.with_name("elsewhere.acqh")).ok
+
+
+def test_opening_and_verifying_beside_rebuilds_see_one_build(path):
+    stop = threading.Event()
+    seen, wrong = set(), []
+
+    def look():
+        try:
+            while not stop.is_set():
+                with Collection.open(path) as collection:
+                    found, n_items, ids = ask(collection)
+                if {identifier for identifier, _ in found} != set(ids) or n_items != len(ids):
+                    wrong.append((found, ids))
+                seen.add(n_items)
+                wrong.extend(verify_collection(path).problems)
+                stop.wait(0.02)
+        except Exception as error:
+            wrong.append(error)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        for n in range(2, 6):
+            build(path, n, f"new{n}-")
+    finally:
+        stop.set()
+        looking.join()
+    assert not wrong
+    assert len(seen) > 1, seen
+
+
+def test_writers_beside_rebuilds_lose_nothing_that_was_acknowledged_after(path):
+    stop = threading.Event()
+    acknowledged, errors = [], []
+
+    def add(worker):
+        number = 0
+        while not stop.is_set():
+            try:
+                with Collection.open(path, timeout=60) as collection:
+                    while not stop.is_set():
+                        number += 1
+                        name = f"{worker}-{number}"
+                        generation = collection.generation
+                        collection.add(Item(text="dog", labels=["animal"], id=name))
+                        acknowledged.append((generation, name))
+            except ReplacedError:
+                continue
+            except Exception as error:
+                errors.append(error)
+                return
+
+    adding = [threading.Thread(target=add, args=(worker,)) for worker in "ab"]
+    for thread in adding:
+        thread.start()
+    try:
+        for n in range(2, 6):
+            build(path, n, f"new{n}-")
+    finally:
+        stop.set()
+        for thread in adding:
+            thread.join()
+    assert not errors
+    generation = generation_of(path)
+    with Collection.open(path) as collection:
+        assert {name for each, name in acknowledged if each == generation} <= set(collection)
+    assert verify_collection(path).ok
+
+
+def killed_build(path):
+    """Build until the first batch is stored, then die."""
+
+    def die(done, total, what):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    build(path, 4, "new", progress=die)
+
+
+@POSIX
+def test_what_killed_builds_leave_is_removed_by_the_next_or_on_request(path):
+    processes = multiprocessing.get_context("fork")
+    for _ in range(2):
+        child = processes.Process(target=killed_build, args=(path,))
+        child.start()
+        child.join()
+        assert child.exitcode == -signal.SIGKILL
+    assert len(list(path.parent.iterdir())) == 2  # the second removed what the first had left
+    notes = verify_collection(path).notes
+    assert any("killed builds" in note for note in notes)
+    assert remove_leftovers(path) > 10_000
+    assert [each.name for each in path.parent.iterdir()] == ["c.acqh"]
+    assert verify_collection(path).notes == ()
+
+
+def test_builds_at_work_are_left_alone(path):
+    def two_at_once():
+        yield from items(2, "outer")
+        build(path, 3, "inner")
+        assert remove_leftovers(path) == 0
+
+    Collection.build(two_at_once(), path, n_components=4, n_codebooks=2, overwrite=True).close()
+    assert [each.name for each in path.parent.iterdir()] == ["c.acqh"]
+    assert verify_collection(path).n_items == 6
+
+
+def read_as_another(path, results):
+    """Read without the right to write."""
+    if os.getuid() == 0:
+        os.setuid(65534)
+    else:
+        os.access = lambda *_: False
+    try:
+        with Collection.open(path) as collection:
+            found = ask(collection)[1:]
+            results.put((found, verify_collection(path).n_items, collection.change))
+            with pytest.raises(CollectionError, match="not writable"):
+                collection.remove("old0-animal")
+    except Exception as error:
+        results.put(f"{type(error).__name__}: {error}")
+
+
+def from_outside(path):
+    processes = multiprocessing.get_context("fork")
+    results = processes.SimpleQueue()
+    reader = processes.Process(target=read_as_another, args=(path, results))
+    reader.start()
+    found = results.get()
+    reader.join()
+    return found
+
+
+@pytest.fixture
+def shown(path):
+    """Let others look into the folders that tests have made."""
+    top = Path(tempfile.gettempdir())
+    for place in (path, *path.parents):
+        if place != top and place.is_relative_to(top):
+            place.chmod(0o755)
+    return path
+
+
+@POSIX
+@pytest.mark.parametrize("state", ["closed", "open", "killed", "without shm"])
+def test_readers_without_the_right_to_write_see_all_that_was_acknowledged(shown, state):
+    path = shown
+    with Collection.open(path) as collection:
+        collection.add(items(2, "more"))
+        if state == "killed":
+            copy = shutil.copytree(path, path.with_name("d.acqh"))
+        elif state == "without shm":
+            ignored = shutil.ignore_patterns("*-shm")
+            copy = shutil.copytree(path, path.with_name("d.acqh"), ignore=ignored)
+        else:
+            copy = path
+        if state == "open":
+            found = from_outside(copy)
+    if state != "open":
+        found = from_outside(copy)
+    if state == "without shm":
+        assert found.startswith("CollectionError")
+        assert "open the collection once as its owner" in found
+        return
+    (n_items, ids), verified, change = found
+    assert n_items == verified == len(ids) == change == 18

@@ -1,0 +1,124 @@
+"""Restricted searches are exact, whatever columns hold and are called."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acqh.collection import MAX_NAME_CHARACTERS, Collection, Item
+from acqh.errors import CollectionError
+
+ODD_NUMBERS = [1 / 3, 0.1 + 0.2, 1e16, 1e-7, 10**20, -0.0, 0, 7, -7, 2.5, 2**53 + 1, True, 5e-324]
+ODD_NAMES = ["a\tb", "a\nb", "a\\b", 'a"b', "a.b", "$", "é", "a\x00b", "[0]", " a ", "x" * 999]
+ODD_TEXTS = [
+    "a\x00b",
+    "a",
+    "a\x00",
+    "",
+    "1.0",
+    "1",
+    "true",
+    '"year": 7',
+    "é",
+    "e\u0301",
+    "nan",
+    "007",
+]
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory):
+    values = [*ODD_NUMBERS, *ODD_TEXTS]
+    items = [
+        Item(
+            text="dog cat" if number % 2 else "rose tulip",
+            labels=["animal" if number % 2 else "flower", "x" * (number + 1)],
+            id=str(number),
+            columns={"value": value, "other": values[number - 1], "year": 70},
+        )
+        for number, value in enumerate(values)
+    ]
+    items += [
+        Item(text="dog", labels=["animal"], id=name, columns={name: 7, f"{name}x": 8})
+        for name in ODD_NAMES
+    ]
+    path = tmp_path_factory.mktemp("where") / "c.acqh"
+    with Collection.build(items, path, n_components=2, n_codebooks=1) as built:
+        yield built
+
+
+def found(collection, where):
+    hits = collection.search(text="dog rose", k=200, where=where).hits
+    return {hit.id for hit in hits}
+
+
+def equal(value, wanted):
+    """Say whether a stored value is the wanted one: the obvious way."""
+    if isinstance(value, str):
+        text = str(int(wanted)) if isinstance(wanted, bool) else str(wanted)
+        return value == text
+    return not isinstance(wanted, str) and value == wanted
+
+
+@pytest.mark.parametrize("wanted", [*ODD_NUMBERS, 1.0, 7.0, 70.0, False, 10.0**20, 2.0**53])
+def test_numbers_are_found_exactly(collection, wanted):
+    values = [*ODD_NUMBERS, *ODD_TEXTS]
+    expected = {str(n) for n, value in enumerate(values) if equal(value, wanted)}
+    assert found(collection, {"value": wanted}) == expected
+    if isinstance(wanted, int | float) and not isinstance(wanted, bool):
+        assert found(collection, f"value={wanted}") == expected
+
+
+@pytest.mark.parametrize("wanted", ODD_TEXTS)
+def test_texts_are_found_exactly(collection, wanted):
+    expected = {str(len(ODD_NUMBERS) + ODD_TEXTS.index(wanted))}
+    if wanted in ("1", "1.0"):  # on the command line all values are texts
+        expected.add(str(ODD_NUMBERS.index(True)))
+    if wanted == "007":
+        expected.add(str(ODD_NUMBERS.index(7)))
+    assert found(collection, {"value": wanted}) == expected
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_columns_are_found_by_any_name(collection, name):
+    assert found(collection, {name: 7}) == {name}
+    assert found(collection, {name: 8}) == set()
+
+
+def test_many_values_and_several_conditions_hold_together(collection):
+    everything = {str(n) for n in range(len(ODD_NUMBERS) + len(ODD_TEXTS))}
+    assert found(collection, {"year": list(range(1000))}) == everything
+    assert found(collection, {"value": [7, 2.5], "label": "animal"}) == {"7", "9"} & {
+        str(n) for n in range(1, 30, 2)
+    }
+
+
+def test_every_label_that_can_be_stored_can_be_searched_for(collection):
+    longest = "y" * MAX_NAME_CHARACTERS
+    collection.upsert(Item(text="dog", labels=[longest, "nul\x00label"], id="long"))
+    assert found(collection, {"label": longest}) == {"long"}
+    assert found(collection, {"label": "nul\x00label"}) == {"long"}
+    with pytest.raises(CollectionError, match="more than 1,000"):
+        collection.add(Item(text="dog", labels=[longest + "y"]), strict=True)
+    collection.remove("long")
+
+
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4).filter(
+    lambda name: name != "label"
+)
+values = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=4),
+    st.integers(-(2**70), 2**70),
+    st.integers(-3, 3),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.booleans(),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(name=names, stored=values, wanted=st.data())
+def test_any_value_is_found_by_itself_and_by_no_other(collection, name, stored, wanted):
+    other = wanted.draw(st.one_of(values, st.just(stored)))
+    collection.upsert(Item(text="dog", id="drawn", columns={name: stored}))
+    assert "drawn" in found(collection, {name: stored})
+    if not isinstance(other, str) or isinstance(stored, str):
+        assert ("drawn" in found(collection, {name: other})) == equal(stored, other)
