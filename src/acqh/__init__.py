@@ -17,6 +17,7 @@ _HOMES: dict[str, str] = {
     "HammingIndex": "acqh.index",
     "MultiViewData": "acqh.data",
     "SearchResult": "acqh.index",
+    "Target": "acqh.methods.acqh",
     "list_datasets": "acqh.data",
     "load": "acqh._load",
     "load_dataset": "acqh.data",

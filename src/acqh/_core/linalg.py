@@ -199,6 +199,29 @@ class Tridiagonal:
             )
         )
 
+    def leading(self, n_vectors: int) -> tuple[Floats, Floats]:
+        """Return the largest eigenvalues, falling, and their eigenvectors.
+
+        Parameters
+        ----------
+        n_vectors : int
+            All of them where there are fewer.
+
+        Returns
+        -------
+        values : (n_found,)
+        vectors : (n, n_found)
+        """
+        n = len(self.diagonal)
+        values, vectors = scipy.linalg.eigh_tridiagonal(
+            self.diagonal,
+            self.off_diagonal,
+            select="i",
+            select_range=(max(n - n_vectors, 0), n - 1),
+            check_finite=False,
+        )
+        return values[::-1], np.ascontiguousarray(self.rotate_back(vectors)[:, ::-1])
+
     def rotate(self, right: Floats) -> Floats:
         """Return ``Q^T right``, (n, k)."""
         return self._apply(right, "T")

@@ -3,8 +3,8 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,13 +19,34 @@ from acqh.features import (
 from acqh.io import read_bundle, write_bundle
 from acqh.methods.registry import get
 from acqh.methods.registry import list as list_methods
-from acqh.stats import Statistics
+from acqh.stats import Keep, RowSample, Statistics
 
 KIND = "method"
 _MEMBER = "fitted"
 _SEPARATOR = "/"
 # Attributes that only a fitted method has, whichever it is.
 _REQUIRED = frozenset({"feature_maps_", "label_names_", "n_features_in_"})
+
+
+# Classes whose objects are stored as JSON and named arrays, by the kind that files call them.
+_STORABLE: dict[str, type[Any]] = {}
+
+_Class = TypeVar("_Class", bound=type)
+
+
+def storable(kind: str) -> Callable[[_Class], _Class]:
+    """Return a class decorator: its objects can be parameters and attributes of saved methods.
+
+    The class has ``to_state``, which returns JSON and named arrays, and the class method
+    ``from_state``, which takes them.
+    """
+
+    def enter(cls: _Class) -> _Class:
+        cls.stored_as = kind  # type: ignore[attr-defined]
+        _STORABLE[kind] = cls
+        return cls
+
+    return enter
 
 
 def save_method(method: Any, path: str | os.PathLike[str]) -> None:
@@ -95,18 +116,15 @@ def fingerprint(method: Any) -> str:
 def _stored(method: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return all that is saved of a fitted method: values that JSON can hold, and named arrays."""
     method._check_fitted()
+    params = method.get_params(deep=False)
+    stored_params = {name: _param_to_json(name, value) for name, value in params.items()}
     arrays: dict[str, Array] = {}
     attributes = {}
     for name, value in sorted(vars(method).items()):
         if name.endswith("_") and not name.startswith("_"):
             attributes[name], parts = _describe(name, value)
             arrays.update({_join(name, key): array for key, array in parts.items()})
-    params = method.get_params(deep=False)
-    info = {
-        "method": method.info.name,
-        "params": {name: _param_to_json(name, value) for name, value in params.items()},
-        "attributes": attributes,
-    }
+    info = {"method": method.info.name, "params": stored_params, "attributes": attributes}
     return info, arrays
 
 
@@ -166,8 +184,7 @@ def load_method(path: str | os.PathLike[str]) -> Any:
             f"{path} holds no whole {name!r}: arrays left over {sorted(arrays)}, attributes "
             f"missing {sorted(_REQUIRED - fitted.keys())}"
         )
-    for key, value in fitted.items():
-        setattr(method, key, value)
+    method._set_fitted(fitted)
     return method
 
 
@@ -186,7 +203,21 @@ def _check_sizes(method: Any, fitted: Mapping[str, Any]) -> None:
 def _describe(name: str, value: Any) -> tuple[Any, dict[str, Array]]:
     """Return how an attribute is stored: JSON that names its kind, and its arrays by key."""
     if isinstance(value, Statistics):
-        return {"kind": "statistics", "n_labels": value.n_labels}, value.to_arrays()
+        entry = {"kind": "statistics", "n_labels": value.n_labels}
+        if value.keep is not None:
+            pairs = value.keep.pairs
+            entry["pairs"] = pairs if pairs == "all" else sorted(map(list, pairs))
+        return entry, value.to_arrays()
+    if hasattr(value, "stored_as"):
+        facts, parts = value.to_state()
+        return {"kind": "object", "class": value.stored_as, "facts": _as_json(name, facts)}, parts
+    if isinstance(value, dict) and any(isinstance(each, RowSample) for each in value.values()):
+        parts = {
+            _join(str(position), key): array
+            for position, sample in enumerate(value.values())
+            for key, array in sample.to_arrays().items()
+        }
+        return {"kind": "samples", "keys": [*value]}, parts
     if isinstance(value, np.ndarray):
         return {"kind": "array"}, {"": value}
     if name == "feature_maps_":
@@ -219,13 +250,28 @@ def _restore(name: str, entry: Mapping[str, Any], arrays: dict[str, Array]) -> A
     if kind == "arrays":
         return {key: arrays.pop(_join(name, key)) for key in entry["keys"]}
     if kind == "statistics":
-        return Statistics.from_arrays(_take(name, arrays), int(entry["n_labels"]))
+        return _restore_statistics(entry, _take(name, arrays))
+    if kind == "object":
+        return _STORABLE[entry["class"]].from_state(entry["facts"], _take(name, arrays))
+    if kind == "samples":
+        return {
+            key: RowSample.from_arrays(_take(_join(name, str(position)), arrays))
+            for position, key in enumerate(entry["keys"])
+        }
     if kind == "maps":
         return {
             view: feature_map_from_state(description, _take(_join(name, str(position)), arrays))
             for position, (view, description) in enumerate(entry["maps"])
         }
     raise CorruptBundleError(f"attribute {name!r} is of the unknown kind {kind!r}")
+
+
+def _restore_statistics(entry: Mapping[str, Any], arrays: dict[str, Array]) -> Statistics:
+    stats = Statistics.from_arrays(arrays, int(entry["n_labels"]))
+    pairs = entry.get("pairs", "all")
+    if stats.keep is not None and pairs != "all":
+        stats.keep = Keep(frozenset((a, b) for a, b in pairs), stats.keep.sample_size)
+    return stats
 
 
 def _join(name: str, key: str) -> str:
@@ -245,6 +291,8 @@ def _param_to_json(name: str, value: Any) -> Any:
         return None
     if isinstance(value, Mapping):
         return {"mapping": {str(k): _param_to_json(name, each) for k, each in value.items()}}
+    if hasattr(value, "stored_as"):
+        return {"object": [value.stored_as, value.to_state()[0]]}
     if hasattr(value, "fit") and hasattr(value, "transform"):
         return {"feature_map": describe_feature_map(value)}
     return _as_json(name, value)
@@ -254,6 +302,8 @@ def _param_from_json(value: Any) -> Any:
     match value:
         case {"mapping": dict(entries)}:
             return {key: _param_from_json(each) for key, each in entries.items()}
+        case {"object": [str(kind), dict(facts)]}:
+            return _STORABLE[kind].from_state(facts, {})
         case {"feature_map": dict(description)}:
             return feature_map_from_description(description)
     return value

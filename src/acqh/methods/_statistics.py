@@ -1,15 +1,46 @@
 """From chunks of data, through feature maps, to statistics."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.preprocessing import normalize
 
+from acqh._core.arrays import Matrix
 from acqh.data import MultiViewData
 from acqh.errors import LabelError, ViewError
 from acqh.methods._base import CHUNK_ROWS, fit_feature_maps, map_features
-from acqh.stats import Statistics
+from acqh.stats import Keep, Statistics
+
+# What follows the name of a view in the name of its rows scaled to unit length.
+_UNIT = ":unit"
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a fit needs of the data.
+
+    Attributes
+    ----------
+    keep : Keep or None
+        Beside sums over labelled items; None: nothing.
+    units : tuple of str
+        Views whose rows, scaled to unit length, are summed as views of their own.
+    """
+
+    keep: Keep | None = None
+    units: tuple[str, ...] = ()
+
+
+def only_labelled(part: MultiViewData) -> Needs:  # noqa: ARG001
+    """Need sums over labelled items and nothing else."""
+    return Needs()
+
+
+def unit_name(view: str) -> str:
+    """Return the name that statistics have for the rows of a view scaled to unit length."""
+    return view + _UNIT
 
 
 @dataclass(frozen=True)
@@ -27,6 +58,8 @@ class MappedStatistics:
     label_names : tuple of str
     dtype : numpy dtype
         float32 if no view has more, otherwise float64.
+    units : tuple of str
+        Views that are also summed with their rows scaled to unit length.
     """
 
     statistics: Statistics
@@ -34,15 +67,50 @@ class MappedStatistics:
     widths: dict[str, int]
     label_names: tuple[str, ...]
     dtype: np.dtype[Any]
+    units: tuple[str, ...] = ()
+
+    @classmethod
+    def of_sums(cls, stats: Statistics, label_names: Any = None) -> "MappedStatistics":
+        """Return what sums alone say of the data.
+
+        Parameters
+        ----------
+        stats : Statistics
+        label_names : sequence of str, optional
+            Their numbers by default.
+
+        Raises
+        ------
+        LabelError
+            Another number of names than of label columns.
+        """
+        names = label_names or [str(column) for column in range(stats.n_labels)]
+        if len(names) != stats.n_labels:
+            raise LabelError(f"{len(names)} label names for {stats.n_labels} label columns")
+        units = tuple(name for name in stats.views if unit_name(name) in stats.views)
+        derived = {unit_name(name) for name in units}
+        widths = {n: view.n_features for n, view in stats.views.items() if n not in derived}
+        return cls(stats, {}, widths, tuple(map(str, names)), np.dtype(np.float64), units)
 
     def sums_of_none(self) -> Statistics:
         """Return sums of the same features over no items, to be added to."""
         widths = {view: sums.n_features for view, sums in self.statistics.views.items()}
-        return Statistics(widths, self.statistics.n_labels)
+        return Statistics(widths, self.statistics.n_labels, self.statistics.keep)
+
+    def map_rows(self, views: Any) -> dict[str, Matrix]:
+        """Return rows of views through their feature maps, and to unit length where needed."""
+        mapped = {
+            view: map_features(self.feature_maps, matrix, view) for view, matrix in views.items()
+        }
+        units = {unit_name(view): normalize(mapped[view]) for view in self.units if view in mapped}
+        return mapped | units
 
 
 def collect(
-    parts: Iterable[MultiViewData], feature_maps: Any, known: MappedStatistics | None = None
+    parts: Iterable[MultiViewData],
+    feature_maps: Any,
+    known: MappedStatistics | None = None,
+    needs: Callable[[MultiViewData], Needs] = only_labelled,
 ) -> MappedStatistics:
     """Sum over all parts of the training data, in one pass.
 
@@ -53,7 +121,9 @@ def collect(
     feature_maps : mapping of str to feature map, one for all views, or None
         Fitted on the first part.
     known : MappedStatistics, optional
-        What later data must fit: its feature maps are used as they are.
+        What later data must fit: its feature maps are used as they are, and the same is kept.
+    needs : callable
+        From the first part to what is to be kept.
 
     Returns
     -------
@@ -63,14 +133,14 @@ def collect(
     Raises
     ------
     LabelError
-        A part has no labels, or other label names; or no item has a label.
+        Labels are needed and a part has none; other label names; or no item has a label.
     ViewError
         A part has other views or widths.
     """
     statistics = None
     for part in parts:
         if known is None:
-            known = describe(part, feature_maps)
+            known = describe(part, feature_maps, needs)
         if statistics is None:
             statistics = known.sums_of_none()
         add_part(part, known, statistics)
@@ -81,22 +151,27 @@ def collect(
     return replace(known, statistics=statistics)
 
 
-def describe(part: MultiViewData, feature_maps: Any) -> MappedStatistics:
+def describe(
+    part: MultiViewData,
+    feature_maps: Any,
+    needs: Callable[[MultiViewData], Needs] = only_labelled,
+) -> MappedStatistics:
     """Fit the feature maps to a part; return what all parts must be like, with sums of none."""
-    _check_labelled(part)
+    needed = needs(part)
+    _check_labelled(part, needed.keep)
     kinds = [matrix.dtype for matrix in part.views.values()]
     is_single = all(kind in (np.float32, np.float16, np.uint8, np.bool_) for kind in kinds)
-    fitted = fit_feature_maps(feature_maps, part)
-    widths = {
-        view: map_features(fitted, matrix[:1], view).shape[1] for view, matrix in part.views.items()
-    }
-    return MappedStatistics(
-        statistics=Statistics(widths, len(part.label_names)),
-        feature_maps=fitted,
+    known = MappedStatistics(
+        statistics=Statistics({}, len(part.label_names)),
+        feature_maps=fit_feature_maps(feature_maps, part),
         widths={view: matrix.shape[1] for view, matrix in part.views.items()},
         label_names=part.label_names,
         dtype=np.dtype(np.float32 if is_single else np.float64),
+        units=needed.units,
     )
+    first = known.map_rows({view: matrix[:1] for view, matrix in part.views.items()})
+    widths = {view: matrix.shape[1] for view, matrix in first.items()}
+    return replace(known, statistics=Statistics(widths, len(part.label_names), needed.keep))
 
 
 def add_part(part: MultiViewData, known: MappedStatistics, statistics: Statistics) -> None:
@@ -116,18 +191,16 @@ def add_part(part: MultiViewData, known: MappedStatistics, statistics: Statistic
     LabelError, ViewError
         As `collect` does.
     """
-    _check_labelled(part)
+    _check_labelled(part, statistics.keep)
     _check_same(part, known)
     for chunk in part.chunks(CHUNK_ROWS):
-        views = {
-            view: map_features(known.feature_maps, matrix, view)
-            for view, matrix in chunk.views.items()
-        }
-        statistics.update(views, chunk.labels, chunk.present)
+        present = dict(chunk.present)
+        present |= {unit_name(view): present[view] for view in known.units}
+        statistics.update(known.map_rows(chunk.views), chunk.labels, present, rows=chunk.views)
 
 
-def _check_labelled(part: MultiViewData) -> None:
-    if part.labels is None:
+def _check_labelled(part: MultiViewData, keep: Keep | None) -> None:
+    if part.labels is None and keep is None:
         raise LabelError("labels are needed to fit; give labels with the views")
 
 
@@ -135,7 +208,7 @@ def _check_same(part: MultiViewData, known: MappedStatistics) -> None:
     widths = {view: matrix.shape[1] for view, matrix in part.views.items()}
     if widths != known.widths:
         raise ViewError(f"views and widths were {known.widths} before, now they are {widths}")
-    if part.label_names != known.label_names:
+    if part.labels is not None and part.label_names != known.label_names:
         raise LabelError(
             "label names differ from those before; give label_names= to every part, so that a "
             "column means the same label everywhere"

@@ -29,7 +29,9 @@ class MethodInfo:
         Authors, title, venue.
     year : int
     supervised : bool
-        Whether ``fit`` needs labels.
+        Whether ``fit`` learns from labels.
+    label_free : bool
+        Whether ``fit`` can do without labels; by default, where it does not learn from them.
     code : {"additive", "binary", "real"}
         How a database item is stored: one byte a codebook, bits, or real numbers.
     modes : tuple of {"learnt", "hashed", "unified"}
@@ -47,6 +49,11 @@ class MethodInfo:
     code: CodeKind
     modes: tuple[DatabaseMode, ...]
     reconstruction: str = ""
+    label_free: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.label_free is None:
+            object.__setattr__(self, "label_free", not self.supervised)
 
 
 _METHODS: dict[str, type[Any]] = {}

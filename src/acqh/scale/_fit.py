@@ -1,6 +1,6 @@
 """Learning from more than fits in memory, here or on a cluster."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -8,7 +8,7 @@ from acqh._core.arrays import check_positive_int
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError
 from acqh.methods import BaseMethod
-from acqh.methods._statistics import MappedStatistics, add_part, describe
+from acqh.methods._statistics import MappedStatistics, Needs, add_part, describe
 from acqh.scale._dask import (
     Chunk,
     Progress,
@@ -89,7 +89,8 @@ def fit(
             "fit it without a client"
         )
     check_workers(client)
-    model.fit_stats(_collect(client, list_chunks(source, chunk_size), model.feature_maps, progress))
+    asked = _Asked(model.feature_maps, model.wanted())
+    model.fit_stats(_collect(client, list_chunks(source, chunk_size), asked, progress))
     return model
 
 
@@ -105,12 +106,19 @@ def _counted(source: CutSource, progress: Progress | None) -> Iterator[MultiView
         report(done)
 
 
+class _Asked(NamedTuple):
+    """What a model asks of the data: feature maps, and what is to be kept."""
+
+    feature_maps: Any
+    needs: Callable[[MultiViewData], Needs]
+
+
 def _collect(
-    client: Any, chunks: Sequence[Chunk], feature_maps: Any, progress: Progress | None
+    client: Any, chunks: Sequence[Chunk], asked: _Asked, progress: Progress | None
 ) -> MappedStatistics:
     """Sum over all chunks on the workers."""
     names = [chunk.name for chunk in chunks]
-    described = _describe_first(client, chunks, feature_maps)
+    described = _describe_first(client, chunks, asked)
     # Sent again where a worker is lost: a feature map fitted again could come out another.
     carried = carry(described)
     sums = [call(_sum)(carried, chunk.items) for chunk in chunks]
@@ -136,30 +144,32 @@ class _Description(NamedTuple):
     widths: dict[str, int]
 
 
-def _describe_first(client: Any, chunks: Sequence[Chunk], feature_maps: Any) -> _Description:
+def _describe_first(client: Any, chunks: Sequence[Chunk], asked: _Asked) -> _Description:
     """Fit the feature maps on the first chunk that has items."""
     for chunk in chunks:
-        task = call(_describe)(chunk.items, carry(feature_maps))
+        task = call(_describe)(chunk.items, carry(asked))
         found: _Description | None = compute(client, [task], [chunk.name], result=task)
         if found is not None:
             return found
     raise LabelError("there are no items to learn from")
 
 
-def _describe(items: Any, feature_maps: Any) -> _Description | None:
+def _describe(items: Any, asked: _Asked) -> _Description | None:
     part = read_items(items)
     if part is None:
         return None
-    known = describe(part, feature_maps)
+    known = describe(part, asked.feature_maps, asked.needs)
     widths = {view: sums.n_features for view, sums in known.statistics.views.items()}
-    return _Description(replace(known, statistics=Statistics({}, len(known.label_names))), widths)
+    nothing = Statistics({}, len(known.label_names), known.statistics.keep)
+    return _Description(replace(known, statistics=nothing), widths)
 
 
 def _sum(described: _Description, items: Any) -> Statistics | None:
     part = read_items(items)
     if part is None:
         return None
-    sums = Statistics(described.widths, len(described.known.label_names))
+    nothing = described.known.statistics
+    sums = Statistics(described.widths, nothing.n_labels, nothing.keep)
     add_part(part, described.known, sums)
     return sums
 

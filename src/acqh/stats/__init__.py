@@ -1,7 +1,24 @@
-"""Sums over items, per view and per label set: additive, mergeable, streaming."""
+"""Sums over items, per view, pair of views and label set: additive, mergeable, streaming."""
 
 from acqh.stats._label_sets import LabelSets
-from acqh.stats._regression import Regression, regress
-from acqh.stats._statistics import Statistics, ViewStatistics
+from acqh.stats._moments import Keep, Moments, Pair, pair_of
+from acqh.stats._regression import Regression, RidgeSolver, regress, regress_moments, regress_rows
+from acqh.stats._sample import RowSample
+from acqh.stats._statistics import Statistics
+from acqh.stats._view_statistics import ViewStatistics
 
-__all__ = ["LabelSets", "Regression", "Statistics", "ViewStatistics", "regress"]
+__all__ = [
+    "Keep",
+    "LabelSets",
+    "Moments",
+    "Pair",
+    "Regression",
+    "RidgeSolver",
+    "RowSample",
+    "Statistics",
+    "ViewStatistics",
+    "pair_of",
+    "regress",
+    "regress_moments",
+    "regress_rows",
+]

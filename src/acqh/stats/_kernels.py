@@ -1,5 +1,6 @@
 """Compiled sums over the rows of a block; `tests/stats` holds their NumPy twins."""
 
+import numpy as np
 from numba import njit
 
 from acqh._core.arrays import Array, Floats, Ints
@@ -31,7 +32,45 @@ def add_sparse_gram(indptr: Ints, indices: Ints, data: Array, upper: Floats) -> 
     for i in range(len(indptr) - 1):
         for k in range(indptr[i], indptr[i + 1]):
             column = indices[k]
-            value = float(data[k])
+            # In numba, float() of a single-precision number stays one.
+            value = np.float64(data[k])
             for other in range(indptr[i], indptr[i + 1]):
                 if indices[other] >= column:
-                    upper[column, indices[other]] += value * float(data[other])
+                    upper[column, indices[other]] += value * np.float64(data[other])
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _mix(word: np.uint64) -> np.uint64:
+    """Spread the bits of a 64-bit word over all of it."""
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True)
+def add_row_hashes(words: Ints, salts: Ints, hashes: Ints) -> None:
+    """Add to ``hashes[i]`` a number that depends on every value of row i, and on its column.
+
+    Zeros count for nothing, so that a sparse row has the number of the same row made dense.
+    """
+    for i in range(words.shape[0]):
+        total = hashes[i]
+        for j in range(words.shape[1]):
+            word = words[i, j]
+            if word << np.uint64(1) != np.uint64(0):
+                total += _mix(word ^ salts[j])
+        hashes[i] = total
+
+
+@njit(cache=True, nogil=True)
+def add_sparse_row_hashes(
+    indptr: Ints, indices: Ints, words: Ints, salts: Ints, hashes: Ints
+) -> None:
+    """Add to ``hashes[i]`` what `add_row_hashes` adds, for the rows of a CSR block."""
+    for i in range(len(indptr) - 1):
+        total = hashes[i]
+        for k in range(indptr[i], indptr[i + 1]):
+            word = words[k]
+            if word << np.uint64(1) != np.uint64(0):
+                total += _mix(word ^ salts[indices[k]])
+        hashes[i] = total

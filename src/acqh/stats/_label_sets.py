@@ -90,7 +90,8 @@ class LabelSets:
     def packed(self) -> Array:
         """Return the sets as packed bits, uint8 (n_sets, ceil(n_labels / 8))."""
         width = -(-self.n_labels // 8)
-        return np.frombuffer(b"".join(self._number_of), dtype=np.uint8).reshape(-1, width)
+        bits = np.frombuffer(b"".join(self._number_of), dtype=np.uint8)
+        return bits.reshape(len(self), width)
 
     @classmethod
     def from_packed(cls, packed: Array, n_labels: int) -> "LabelSets":

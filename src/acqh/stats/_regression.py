@@ -1,14 +1,16 @@
 """Ridge regression of a view to label embeddings, from the sums alone."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
-from acqh._core.arrays import Floats
+from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import Tridiagonal, mean_diagonal, solve_spd
 from acqh.errors import ViewError
-from acqh.stats._statistics import ViewStatistics
+from acqh.stats._moments import column_sums, cross_product, mirror, upper_gram
+from acqh.stats._view_statistics import ViewStatistics
 
 # Strengths tried by "auto", relative to the mean diagonal of the Gram matrix.
 AUTO_RIDGES = np.logspace(-8, 2, 41)
@@ -79,29 +81,130 @@ def regress(
     >>> found.coefficients, found.intercept
     (array([[2.]]), array([3.]))
     """
-    if not np.isfinite(np.trace(view.upper)):
-        raise ViewError(
-            "sums of squares of features are beyond float64; scale the features, or remove rows "
-            "with numbers far larger than the others"
-        )
     n_items = max(view.counts.sum(), 1.0)
-    mean_x = view.sums.sum(axis=0) / n_items if fit_intercept else np.zeros(view.n_features)
-    mean_f = view.counts @ targets / n_items if fit_intercept else np.zeros(targets.shape[1])
-    gram = view.gram - n_items * np.outer(mean_x, mean_x)
-    cross = view.sums.T @ targets - n_items * np.outer(mean_x, mean_f)
-    power = (targets.T * view.counts) @ targets - n_items * np.outer(mean_f, mean_f)
+    solver = RidgeSolver(view.gram, view.sums.sum(axis=0), n_items, fit_intercept=fit_intercept)
+    return regress_moments(
+        solver,
+        view.sums.T @ targets,
+        view.counts @ targets,
+        (targets.T * view.counts) @ targets,
+        ridge,
+    )
+
+
+class RidgeSolver:
+    """Ridge regressions from the same rows of one view to any targets.
+
+    What depends on the features alone is computed once.
+
+    Parameters
+    ----------
+    gram : (n_features, n_features)
+        ``X^T X``.
+    sums : (n_features,)
+        Sum of the rows.
+    n_items : float
+        Number of rows, at least one.
+    fit_intercept : bool
+
+    Raises
+    ------
+    ViewError
+        The sums are not finite.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0], [1.0]])
+    >>> solver = RidgeSolver(X.T @ X, X.sum(axis=0), 2.0)
+    >>> Y = np.array([[3.0], [5.0]])
+    >>> regress_moments(solver, X.T @ Y, Y.sum(axis=0), Y.T @ Y, 0.0).coefficients
+    array([[2.]])
+    """
+
+    def __init__(
+        self, gram: Floats, sums: Floats, n_items: float, *, fit_intercept: bool = True
+    ) -> None:
+        if not np.isfinite(np.trace(gram)):
+            raise ViewError(
+                "sums of squares of features are beyond float64; scale the features, or remove "
+                "rows with numbers far larger than the others"
+            )
+        self.n_items = n_items
+        self.fit_intercept = fit_intercept
+        self.mean = sums / n_items if fit_intercept else np.zeros(len(sums))
+        self.gram = gram - n_items * np.outer(self.mean, self.mean)
+
+    @cached_property
+    def form(self) -> Tridiagonal:
+        """The centred Gram matrix, reduced."""
+        return Tridiagonal.of(self.gram)
+
+    @cached_property
+    def values(self) -> Floats:
+        """Eigenvalues of the centred Gram matrix, rising."""
+        return np.maximum(self.form.eigenvalues(), 0.0)
+
+    def solve(self, cross: Floats, ridge: float) -> tuple[float, Floats, float]:
+        """Return the ridge, the coefficients for it, and their degrees of freedom."""
+        ridged = self.gram + ridge * mean_diagonal(self.gram) * np.eye(len(self.gram))
+        return ridge, solve_spd(ridged, cross), float(np.trace(solve_spd(ridged, self.gram)))
+
+    def cross_validate(self, cross: Floats, power: float) -> tuple[float, Floats, float]:
+        """Return the ridge of least generalised cross-validation error, its fit and its freedom."""
+        rotated = self.form.rotate(cross)
+        # Features that are all constant have nothing to scale, and nothing to predict with.
+        scale = max(mean_diagonal(self.gram), 0.0) or 1.0
+        penalties = AUTO_RIDGES * scale
+        freedoms = np.sum(self.values / (self.values + penalties[:, None]), axis=1)
+        residuals = np.empty(len(penalties))
+        for i, penalty in enumerate(penalties):
+            fitted = self.form.solve(penalty, rotated)
+            residuals[i] = power - np.vdot(rotated, fitted) - penalty * np.vdot(fitted, fitted)
+        left = np.maximum(1.0 - (freedoms + 1.0) / self.n_items, 1.0 / self.n_items)
+        errors = np.maximum(residuals, 0.0) / left**2
+        errors[:-1][freedoms[:-1] + 1.0 > _MAX_FREEDOM * self.n_items] = np.inf
+        best = int(np.argmin(errors))
+        coefficients = self.form.rotate_back(self.form.solve(penalties[best], rotated))
+        return float(AUTO_RIDGES[best]), coefficients, float(freedoms[best])
+
+
+def regress_moments(
+    solver: RidgeSolver,
+    cross: Floats,
+    sums: Floats,
+    power: Floats,
+    ridge: float | Literal["auto"],
+) -> Regression:
+    """Predict any targets from a view by ridge regression, as `regress` does.
+
+    Parameters
+    ----------
+    solver : RidgeSolver
+        Of the rows that have both the view and the targets.
+    cross : (n_features, n_dimensions)
+        ``X^T F``.
+    sums : (n_dimensions,)
+        Sum of the targets.
+    power : (n_dimensions, n_dimensions)
+        ``F^T F``.
+    ridge : float or "auto"
+
+    Returns
+    -------
+    Regression
+    """
+    n_items, mean_x = solver.n_items, solver.mean
+    mean_f = sums / n_items if solver.fit_intercept else np.zeros(len(sums))
+    cross = cross - n_items * np.outer(mean_x, mean_f)
+    power = power - n_items * np.outer(mean_f, mean_f)
     if ridge == "auto":
-        strength, coefficients, freedom = _cross_validate(gram, cross, np.trace(power), n_items)
+        strength, coefficients, freedom = solver.cross_validate(cross, float(np.trace(power)))
     else:
-        strength = float(ridge)
-        penalty = strength * mean_diagonal(gram)
-        ridged = gram + penalty * np.eye(len(gram))
-        coefficients = solve_spd(ridged, cross)
-        freedom = float(np.trace(solve_spd(ridged, gram)))
+        strength, coefficients, freedom = solver.solve(cross, float(ridge))
     agreement = cross.T @ coefficients
-    error = power - agreement - agreement.T + coefficients.T @ gram @ coefficients
+    error = power - agreement - agreement.T + coefficients.T @ solver.gram @ coefficients
     # An item's own error is smaller than that of a stranger by this factor, on average.
-    optimism = max(1.0 - (freedom + fit_intercept) / n_items, 1.0 / n_items) ** 2
+    optimism = max(1.0 - (freedom + solver.fit_intercept) / n_items, 1.0 / n_items) ** 2
     return Regression(
         coefficients,
         mean_f - mean_x @ coefficients,
@@ -111,28 +214,40 @@ def regress(
     )
 
 
-def _cross_validate(
-    gram: Floats, cross: Floats, power: float, n_items: float
-) -> tuple[float, Floats, float]:
-    """Return the ridge of least generalised cross-validation error, its fit and its freedom."""
-    form = Tridiagonal.of(gram)
-    values = np.maximum(form.eigenvalues(), 0.0)
-    rotated = form.rotate(cross)
-    # Features that are all constant have nothing to scale, and nothing to predict with.
-    scale = max(mean_diagonal(gram), 0.0) or 1.0
-    penalties = AUTO_RIDGES * scale
-    freedoms = np.sum(values / (values + penalties[:, None]), axis=1)
-    residuals = np.empty(len(penalties))
-    for i, penalty in enumerate(penalties):
-        fitted = form.solve(penalty, rotated)
-        residuals[i] = power - np.vdot(rotated, fitted) - penalty * np.vdot(fitted, fitted)
-    left = np.maximum(1.0 - (freedoms + 1.0) / n_items, 1.0 / n_items)
-    errors = np.maximum(residuals, 0.0) / left**2
-    errors[:-1][freedoms[:-1] + 1.0 > _MAX_FREEDOM * n_items] = np.inf
-    best = int(np.argmin(errors))
-    coefficients = form.rotate_back(form.solve(penalties[best], rotated))
-    return float(AUTO_RIDGES[best]), coefficients, float(freedoms[best])
-
-
 def _symmetric(matrix: Floats) -> Floats:
     return (matrix + matrix.T) / 2.0
+
+
+def regress_rows(
+    features: Matrix,
+    targets: Floats,
+    ridge: float | Literal["auto"],
+    *,
+    fit_intercept: bool = True,
+) -> Regression:
+    """Predict the rows of one matrix from those of another, as `regress` does.
+
+    Parameters
+    ----------
+    features : (n_items, n_features), dense or CSR
+    targets : (n_items, n_dimensions)
+    ridge : float or "auto"
+    fit_intercept : bool
+
+    Returns
+    -------
+    Regression
+
+    Examples
+    --------
+    >>> regress_rows(np.array([[0.0], [1.0]]), np.array([[3.0], [5.0]]), 0.0).coefficients
+    array([[2.]])
+    """
+    solver = RidgeSolver(
+        mirror(upper_gram(features)),
+        column_sums(features),
+        float(len(targets)),
+        fit_intercept=fit_intercept,
+    )
+    cross = cross_product(features, targets)
+    return regress_moments(solver, cross, targets.sum(axis=0), targets.T @ targets, ridge)

@@ -1,97 +1,48 @@
 """The sums that ACQH and label regression need of the data, and nothing else of it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 import numpy as np
-from scipy.linalg.blas import dsyrk
 
-from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix, is_sparse
+from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix
 from acqh.errors import InvalidInputError, LabelError, ViewError
-from acqh.stats._kernels import add_rows_by_set, add_sparse_gram, add_sparse_rows_by_set
 from acqh.stats._label_sets import LabelSets
+from acqh.stats._moments import (
+    Keep,
+    Moments,
+    column_sums,
+    cross_product,
+    moments_from_arrays,
+    moments_to_arrays,
+    sum_over,
+    upper_gram,
+)
+from acqh.stats._sample import EVERY_KEY, RowSample
+from acqh.stats._view_statistics import ViewStatistics
 
-# Rows of a dense view that are widened to float64 at a time.
-_BLOCK_ROWS = 2048
-
-
-@dataclass
-class ViewStatistics:
-    """Sums over the labelled items that have one view.
-
-    Attributes
-    ----------
-    upper : (n_features, n_features) float64
-        Upper triangle of the Gram matrix; below it nothing is kept.
-    sums : (n_sets, n_features) float64
-        Features summed by label set.
-    counts : (n_sets,) float64
-        How many items of each label set have the view.
-    """
-
-    upper: Floats
-    sums: Floats
-    counts: Floats
-
-    @classmethod
-    def zeros(cls, n_features: int, n_sets: int) -> "ViewStatistics":
-        """Return the sums of no items."""
-        return cls(
-            np.zeros((n_features, n_features), order="F"),
-            np.zeros((n_sets, n_features)),
-            np.zeros(n_sets),
-        )
-
-    @property
-    def n_features(self) -> int:
-        """Width of the view."""
-        return int(self.upper.shape[0])
-
-    @property
-    def n_items(self) -> int:
-        """How many items have the view."""
-        return round(float(self.counts.sum()))
-
-    @property
-    def gram(self) -> Floats:
-        """The Gram matrix ``X^T X``, (n_features, n_features)."""
-        gram = np.triu(self.upper)
-        gram += gram.T
-        np.fill_diagonal(gram, np.diag(self.upper))
-        return gram
-
-    def grown(self, n_sets: int) -> "ViewStatistics":
-        """Return the same sums with room for more label sets."""
-        extra = n_sets - len(self.counts)
-        if extra == 0:
-            return self
-        return ViewStatistics(
-            self.upper,
-            np.concatenate([self.sums, np.zeros((extra, self.n_features))]),
-            np.concatenate([self.counts, np.zeros(extra)]),
-        )
-
-    def update(self, matrix: Matrix, sets: Ints) -> None:
-        """Add rows; row i belongs to label set ``sets[i]``."""
-        np.add(self.counts, np.bincount(sets, minlength=len(self.counts)), out=self.counts)
-        if is_sparse(matrix):
-            data = matrix.data
-            add_sparse_rows_by_set(matrix.indptr, matrix.indices, data, sets, self.sums)
-            add_sparse_gram(matrix.indptr, matrix.indices, data, self.upper)
-            return
-        for start in range(0, len(matrix), _BLOCK_ROWS):
-            block = np.asarray(matrix[start : start + _BLOCK_ROWS], dtype=np.float64, order="C")
-            add_rows_by_set(block, sets[start : start + _BLOCK_ROWS], self.sums)
-            # The transpose of a C-ordered block is what BLAS calls column-major: no copy.
-            self.upper = dsyrk(1.0, block.T, beta=1.0, c=self.upper, overwrite_c=True)
+# What begins the names of arrays that are of no view alone.
+_PATTERNS = "//patterns/"
+_SAMPLE = "//sample/"
 
 
 class Statistics:
     """Everything a fit needs to know of the data, as sums that add up.
 
-    Items without labels are left out: nothing can be learnt from them here. A view that is
-    missing for some items keeps its own rows and its own counts.
+    Sums by label set are over the items that have labels; a view that is missing for some items
+    keeps its own rows and its own counts. With `keep` there are also sums over all items, with
+    labels or without: products within and between views, apart for every combination of views that
+    items have, and a bounded sample of rows.
+
+    Parameters
+    ----------
+    widths : mapping of str to int
+        Width of each view.
+    n_labels : int
+        Number of label columns.
+    keep : Keep, "all" or None
+        What to keep beside the sums over labelled items; ``"all"``: the products of every two
+        views, and a sample of the usual size.
 
     Attributes
     ----------
@@ -100,6 +51,10 @@ class Statistics:
     counts : (n_sets,) float64
         Items of each label set, whichever views they have.
     views : dict of str to ViewStatistics
+        Over labelled items.
+    keep : Keep or None
+    patterns : dict of tuple of str to Moments
+        Over all items, by the views that they have; empty without `keep`.
 
     Examples
     --------
@@ -112,26 +67,53 @@ class Statistics:
            [0., 1.]])
     """
 
-    def __init__(self, widths: Mapping[str, int], n_labels: int) -> None:
+    def __init__(
+        self,
+        widths: Mapping[str, int],
+        n_labels: int,
+        keep: Keep | Literal["all"] | None = None,
+    ) -> None:
         self.label_sets = LabelSets(n_labels)
         self.counts: Floats = np.zeros(0)
         self.views = {name: ViewStatistics.zeros(width, 0) for name, width in widths.items()}
+        self.keep = Keep() if keep == "all" else keep
+        self.patterns: dict[tuple[str, ...], Moments] = {}
+        # Samples of parts, to be added up when they are many or when the whole is asked for.
+        self._samples: list[RowSample] = []
 
     @classmethod
     def of(
         cls,
         views: Mapping[str, Matrix],
-        labels: Matrix,
+        labels: Matrix | None,
         present: Mapping[str, Bools] | None = None,
+        *,
+        keep: Keep | Literal["all"] | None = None,
     ) -> "Statistics":
         """Return the sums over some items; see `update`."""
-        new = cls({name: matrix.shape[1] for name, matrix in views.items()}, labels.shape[1])
+        widths = {name: matrix.shape[1] for name, matrix in views.items()}
+        new = cls(widths, 0 if labels is None else labels.shape[1], keep)
         return new.update(views, labels, present)
 
     @property
     def n_items(self) -> int:
-        """How many labelled items were added."""
+        """How many items were added that something is kept of: all, or those with labels."""
+        if self.keep is not None:
+            return round(sum(found.n_items for found in self.patterns.values()))
         return round(float(self.counts.sum()))
+
+    @property
+    def sample(self) -> RowSample | None:
+        """The bounded sample of rows; None without `keep`."""
+        if self.keep is None:
+            return None
+        start = RowSample(self.keep.sample_size, self.n_labels)
+        self._samples = [sum(self._samples, start=start)]
+        return self._samples[0]
+
+    def moments(self, *views: str) -> Moments:
+        """Return the sums over all items that have all of the views; needs `keep`."""
+        return sum_over(self.patterns, views)
 
     @property
     def n_labels(self) -> int:
@@ -141,8 +123,10 @@ class Statistics:
     def update(
         self,
         views: Mapping[str, Matrix],
-        labels: Matrix,
+        labels: Matrix | None,
         present: Mapping[str, Bools] | None = None,
+        *,
+        rows: Mapping[str, Matrix] | None = None,
     ) -> "Statistics":
         """Add items in place.
 
@@ -150,9 +134,13 @@ class Statistics:
         ----------
         views : mapping of str to dense or CSR, (n_items, n_features)
             Finite numbers, of the widths that the statistics were made for.
-        labels : 0/1 (n_items, n_labels), dense or CSR
+        labels : 0/1 (n_items, n_labels), dense or CSR, or None
+            None: no item has labels.
         present : mapping of str to bool (n_items,), optional
             Which items have a view; all of them where it is not named.
+        rows : mapping of str to dense or CSR, (n_items, n_features), optional
+            What the sample keeps of the items, such as the views before their feature maps; the
+            views themselves by default.
 
         Returns
         -------
@@ -165,20 +153,78 @@ class Statistics:
         LabelError
             Another number of label columns.
         """
+        if labels is None:
+            n_items = next(iter(views.values())).shape[0] if views else 0
+            labels = np.zeros((n_items, self.n_labels), dtype=np.uint8)
         self._check(views, labels)
         sets = self.label_sets.number(labels)
         self._grow()
+        if self.keep is not None:
+            masks = {name: np.ones(len(sets), dtype=bool) for name in views} | dict(present or {})
+            for pattern, chosen in _group_by_views(masks):
+                having = {name: _take(views[name], chosen) for name in pattern}
+                self._add_pattern(having, sets[chosen], self.keep)
+            self._add_sample(rows or views, labels, masks, self.keep.sample_size)
+            return self
         labelled = sets >= 0
         np.add(
             self.counts, np.bincount(sets[labelled], minlength=len(self.counts)), out=self.counts
         )
         for name, matrix in views.items():
-            rows = labelled if present is None or name not in present else labelled & present[name]
-            if rows.all():
+            these = labelled if present is None or name not in present else labelled & present[name]
+            if these.all():
                 self.views[name].update(matrix, sets)
-            elif rows.any():
-                self.views[name].update(matrix[np.flatnonzero(rows)], sets[rows])
+            elif these.any():
+                self.views[name].update(matrix[np.flatnonzero(these)], sets[these])
         return self
+
+    def _add_pattern(self, views: Mapping[str, Matrix], sets: Ints, keep: Keep) -> None:
+        """Add items that have exactly these views, which are in alphabetical order."""
+        pattern = tuple(views)
+        labelled = sets >= 0
+        np.add(
+            self.counts, np.bincount(sets[labelled], minlength=len(self.counts)), out=self.counts
+        )
+        uppers = {}
+        for name, matrix in views.items():
+            by_set = self.views[name]
+            uppers[name] = np.zeros_like(by_set.upper)
+            for chosen in (labelled, ~labelled):
+                if not chosen.any():
+                    continue
+                part = matrix if chosen.all() else matrix[np.flatnonzero(chosen)]
+                upper = upper_gram(part)
+                uppers[name] += upper
+                if chosen is labelled:
+                    by_set.add_by_set(part, sets[chosen])
+                    by_set.upper += upper
+        products = {
+            (first, second): cross_product(views[first], views[second])
+            for first in pattern
+            for second in pattern
+            if first < second and keep.wants((first, second))
+        }
+        found = Moments(
+            float(len(sets)),
+            {name: column_sums(matrix) for name, matrix in views.items()},
+            uppers,
+            products,
+        )
+        self.patterns[pattern] = self.patterns.get(pattern, Moments.of_nothing()).plus(found)
+
+    def _add_sample(
+        self,
+        rows: Mapping[str, Matrix],
+        labels: Matrix,
+        present: Mapping[str, Bools],
+        capacity: int,
+    ) -> None:
+        bound = min((part.bound for part in self._samples), default=EVERY_KEY)
+        start = RowSample(capacity, self.n_labels, bound=bound)
+        here = {name: present[name] for name in rows}
+        self._samples.append(start.with_rows(rows, labels, here))
+        if sum(map(len, self._samples)) > 2 * capacity:
+            self._samples = [sum(self._samples[1:], start=self._samples[0])]
 
     def _check(self, views: Mapping[str, Matrix], labels: Matrix) -> None:
         if set(views) != set(self.views):
@@ -208,7 +254,11 @@ class Statistics:
 
     def __sub__(self, other: "Statistics") -> "Statistics":
         result = self._plus(other, -1.0)
-        if np.any(result.counts < 0) or any(np.any(v.counts < 0) for v in result.views.values()):
+        if (
+            np.any(result.counts < 0)
+            or any(np.any(view.counts < 0) for view in result.views.values())
+            or any(found.n_items < 0 for found in result.patterns.values())
+        ):
             raise InvalidInputError(
                 "more items of a label set would be forgotten than were ever added; "
                 "forget only what was fitted, with the labels it was fitted with"
@@ -223,7 +273,11 @@ class Statistics:
             raise ViewError("only statistics of the same views and widths add up")
         if self.n_labels != other.n_labels:
             raise LabelError(f"statistics of {self.n_labels} and {other.n_labels} labels")
-        new = Statistics(widths, self.n_labels)
+        if self.keep != other.keep:
+            raise InvalidInputError(
+                f"only statistics that keep the same add up, not {self.keep} and {other.keep}"
+            )
+        new = Statistics(widths, self.n_labels, self.keep)
         new.label_sets = self.label_sets.copy()
         numbers = new.label_sets.number_of_sets(other.label_sets)
         n_sets = len(new.label_sets)
@@ -242,6 +296,10 @@ class Statistics:
                 spread(view.sums, its.sums),
                 spread(view.counts, its.counts),
             )
+        new.patterns = _add_patterns(self.patterns, other.patterns, sign)
+        mine, theirs = self.sample, other.sample
+        if mine is not None and theirs is not None:
+            new._samples = [mine - theirs if sign < 0 else mine + theirs if sign else mine]
         return new
 
     def compact(self) -> "Statistics":
@@ -253,7 +311,8 @@ class Statistics:
         packed = self.label_sets.packed()[used]
         order = np.lexsort(packed.T[::-1]) if len(used) else used
         rows = used[order]
-        new = Statistics({}, self.n_labels)
+        new = Statistics({}, self.n_labels, self.keep)
+        new.patterns, new._samples = self.patterns, self._samples
         new.label_sets = LabelSets.from_packed(packed[order], self.n_labels)
         new.counts = self.counts[rows]
         new.views = {
@@ -269,6 +328,10 @@ class Statistics:
             arrays[f"{name}/gram"] = view.gram
             arrays[f"{name}/sums"] = view.sums
             arrays[f"{name}/counts"] = view.counts
+        if self.sample is not None:
+            found = moments_to_arrays(self.patterns)
+            arrays |= {f"{_PATTERNS}{key}": array for key, array in found.items()}
+            arrays |= {f"{_SAMPLE}{key}": it for key, it in self.sample.to_arrays().items()}
         return arrays
 
     @classmethod
@@ -279,10 +342,48 @@ class Statistics:
         new.counts = np.array(arrays["counts"])
         for key in arrays:
             name, _, part = key.rpartition("/")
-            if part == "gram":
+            if part == "gram" and not key.startswith("//"):
                 new.views[name] = ViewStatistics(
                     np.array(arrays[key], order="F"),
                     np.array(arrays[f"{name}/sums"]),
                     np.array(arrays[f"{name}/counts"]),
                 )
+        kept = {
+            start: {
+                key.removeprefix(start): it for key, it in arrays.items() if key.startswith(start)
+            }
+            for start in (_PATTERNS, _SAMPLE)
+        }
+        if kept[_SAMPLE]:
+            new.patterns = moments_from_arrays(kept[_PATTERNS])
+            new._samples = [RowSample.from_arrays(kept[_SAMPLE])]
+            new.keep = Keep(sample_size=new._samples[0].capacity)
         return new
+
+
+def _add_patterns(
+    mine: Mapping[tuple[str, ...], Moments], theirs: Mapping[tuple[str, ...], Moments], sign: float
+) -> dict[tuple[str, ...], Moments]:
+    total = dict(mine)
+    if sign:
+        for pattern, found in theirs.items():
+            total[pattern] = total.get(pattern, Moments.of_nothing()).plus(found, sign)
+    return total
+
+
+def _group_by_views(present: Mapping[str, Bools]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield each combination of views that items have, and which items have it."""
+    names = sorted(present)
+    masks = np.stack([present[name] for name in names])
+    if masks.all():
+        yield tuple(names), slice(None)
+        return
+    patterns, inverse = np.unique(masks, axis=1, return_inverse=True)
+    for number, pattern in enumerate(patterns.T):
+        if pattern.any():
+            chosen = np.flatnonzero(inverse.ravel() == number)
+            yield tuple(name for name, there in zip(names, pattern, strict=True) if there), chosen
+
+
+def _take(matrix: Matrix, rows: Any) -> Matrix:
+    return matrix if isinstance(rows, slice) else matrix[rows]

@@ -332,7 +332,7 @@ def test_wrong_input_is_refused_with_the_reason(data, model):
         (NotFittedError, "call fit first", lambda: acqh.ACQH().project(X, view="image")),
         (NotFittedError, "call fit first", lambda: acqh.ACQH().encode(labels=data.labels)),
         (NotFittedError, "call fit first", lambda: acqh.ACQH().forget(data)),
-        (LabelError, "labels are needed", lambda: acqh.ACQH().fit(data.views)),
+        (LabelError, "labels are needed", lambda: acqh.ACQH(targets={"labels": 1}).fit(data.views)),
         (LabelError, "no item has a label", lambda: acqh.ACQH().fit({"image": X}, X[:, :2] * 0)),
         (InvalidInputError, "n_codebooks", lambda: acqh.ACQH(n_codebooks=17).fit(data)),
         (InvalidInputError, "codebook_size", lambda: acqh.ACQH(codebook_size=257).fit(data)),

@@ -1,5 +1,7 @@
-"""ACQH: the estimator, its solvers, its similarities."""
+"""ACQH: the estimator, its targets, its solvers, its similarities."""
 
-from acqh.methods.acqh._estimator import ACQH, ACQHPaper, paper_settings
+from acqh.methods.acqh._estimator import ACQH
+from acqh.methods.acqh._paper import ACQHPaper, paper_settings
+from acqh.methods.acqh._targets import Target
 
-__all__ = ["ACQH", "ACQHPaper", "paper_settings"]
+__all__ = ["ACQH", "ACQHPaper", "Target", "paper_settings"]

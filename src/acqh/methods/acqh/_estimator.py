@@ -1,6 +1,6 @@
 """The estimator: statistics in, maps and codebooks out."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from numbers import Integral, Real
@@ -8,70 +8,49 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Matrix
 from acqh._core.random import RandomState, check_rng
 from acqh._core.threads import one_blas_thread
 from acqh._core.validation import Interval, StrOptions
-from acqh.data import MultiViewData
-from acqh.errors import InvalidInputError, LabelError, ViewError
-from acqh.methods._base import CHUNK_ROWS, BaseMethod, as_parts, map_features
-from acqh.methods._statistics import MappedStatistics, collect
-from acqh.methods.acqh._items import Items
-from acqh.methods.acqh._predictions import Predictor, fuse
-from acqh.methods.acqh._problem import Problem
-from acqh.methods.acqh._similarity import SIMILARITIES, LabelEmbedding, Similarity, embed
-from acqh.methods.acqh._solve import Settings, Solution, solve
-from acqh.methods.registry import DatabaseMode, register
-from acqh.quantize import decode, search_codes
-from acqh.stats import Regression, Statistics, regress
+from acqh.errors import InvalidInputError
+from acqh.methods._base import as_parts
+from acqh.methods._statistics import MappedStatistics, collect, unit_name
+from acqh.methods.acqh._coding import CodingMethod
+from acqh.methods.acqh._fitted import Fitted
+from acqh.methods.acqh._queries import check_queries
+from acqh.methods.acqh._similarity import SIMILARITIES, Similarity
+from acqh.methods.acqh._solve import Settings
+from acqh.methods.acqh._solve_labels import solve_labels
+from acqh.methods.acqh._solve_space import solve_space
+from acqh.methods.acqh._targets import LABELS, Target, Wanted, check_solvable, read_targets
+from acqh.methods.registry import register
+from acqh.stats import RowSample, Statistics
 
 # From this width on, threads of BLAS gain more than they cost once the sums are there.
 _WIDE = 2048
 
-_REFERENCE = (
+REFERENCE = (
     "Wang and Yang, Asymmetric Correlation Quantization Hashing for Cross-modal Retrieval, 2020"
 )
-
-
-def paper_settings() -> dict[str, Any]:
-    """Return the arguments of `ACQH` with which it is the paper's own method.
-
-    Algorithm 1 with its errors corrected, similarity ``L L^T``, linear maps without intercept
-    or ridge, random start, codebooks learnt from labels alone.
-
-    Examples
-    --------
-    >>> import acqh
-    >>> acqh.ACQH(16, **acqh.paper_settings()).solver
-    'alternating'
-    """
-    return {
-        "similarity": "dot",
-        "solver": "alternating",
-        "label_weight": 1e-4,
-        "label_ridge": 1e-2,
-        "ridge": 0.0,
-        "fit_intercept": False,
-        "codebooks_from": "labels",
-    }
 
 
 @register(
     name="acqh",
     title="Asymmetric correlation quantization hashing",
-    reference=_REFERENCE,
+    reference=REFERENCE,
     year=2020,
     supervised=True,
+    label_free=True,
     code="additive",
     modes=("learnt", "hashed", "unified"),
 )
-class ACQH(BaseMethod):
+class ACQH(CodingMethod):
     """Asymmetric correlation quantization hashing.
 
-    A query of any view becomes a real vector, an item becomes one byte a codebook, and their
+    A query of any view becomes a real vector, an item becomes one byte per codebook, and their
     score, the inner product of the query vector and the sum of the item's codewords, is close
-    to the similarity of their labels [1]_. One pass over the data collects sums; the rest is
-    closed form but for the quantization of one vector a distinct label set.
+    to their similarity: of their labels [1]_, of what they show or say, or of vectors that a
+    teacher gives them. One pass over the data collects sums; the rest is closed form but for the
+    quantization.
 
     Parameters
     ----------
@@ -79,9 +58,9 @@ class ACQH(BaseMethod):
         Length of query vectors and codewords. Not storage: an item takes `n_codebooks` bytes
         whatever this is. Components beyond the rank of the label similarities are zero.
     n_codebooks : int
-        Bytes an item, 1 to 16.
+        Bytes per item, 1 to 16.
     codebook_size : int
-        Words a codebook, 2 to 256.
+        Words per codebook, 2 to 256.
     similarity : {"shared", "dot", "cosine", "jaccard"} or callable
         What a score should be: 1 if a label is shared, the number of shared labels (the
         paper's), their cosine, their Jaccard index; or a function of two 0/1 matrices
@@ -95,7 +74,7 @@ class ACQH(BaseMethod):
         The paper's mu: ridge of the label regression.
     ridge : float or "auto"
         Strength of the penalty on the maps from features, relative to the mean diagonal of
-        the Gram matrix; ``"auto"`` chooses one a view by generalised cross-validation.
+        the Gram matrix; ``"auto"`` chooses one per view by generalised cross-validation.
     fit_intercept : bool
         Whether the maps from features have an intercept, which no ridge touches.
     feature_maps : mapping of str to feature map, one feature map, or None
@@ -109,6 +88,19 @@ class ACQH(BaseMethod):
     tol : float, optional
         Stop when a sweep lowers what it minimises by less than this share: by default 1e-5 of
         the objective (alternating), 1e-3 of the quantization error (spectral).
+    targets : mapping of str to float or Target, optional
+        What scores should be: weights of ``"labels"`` and of views, or `acqh.Target`. By default
+        labels where they are given, otherwise the content of all views with equal weights. A
+        target may be a view that is there for training only: a teacher.
+    normalize : bool, optional
+        Whether items are coded by the direction of their vector alone, so that those of which more
+        is known do not lead every list. By default not with labels alone, otherwise yes.
+    keep : {"needed", "all"}
+        Which products of views the statistics keep: those that the targets need, or all, so that
+        targets can be changed after the pass, with `fit_stats`.
+    sample_size : int
+        Rows at most that the statistics keep to learn codebooks from, chosen by a hash of the row;
+        none with labels alone.
     random_state : int, Generator or None
 
     Attributes
@@ -118,19 +110,25 @@ class ACQH(BaseMethod):
     intercepts_ : dict of str to (n_components,)
     codebooks_ : (n_codebooks, codebook_size, n_components)
     objective_ : list of float
-        The paper's objective (6) after each sweep, with all its terms.
+        With labels alone, the paper's objective (6) after each sweep, with all its terms;
+        otherwise the mean squared error of item vectors in the metric of queries.
     lower_bound_ : float
         No codes of this many components can have a lower objective.
     optimality_gap_ : float
         How far the objective is above the bound, as a share of the bound.
     n_iter_ : int
         Sweeps made.
-    ridges_ : dict of str to float
-        The strength used for each view.
+    ridges_ : dict
+        The strength used for each view; with other targets than labels alone, by view (or
+        ``"labels"``) and then by target.
+    targets_ : dict of str to Target
+        What was used, with weights and ranks.
     stats_ : Statistics
         All that is kept of the data.
     label_codes_ : uint8 (n_sets, n_codebooks)
-        The codes of the distinct label sets.
+        The codes of the distinct label sets; with labels alone.
+    query_share_ : float
+        Share of the real queries in the metric; without any, zero.
 
     References
     ----------
@@ -149,6 +147,12 @@ class ACQH(BaseMethod):
     >>> scores = model.project(query.views["text"], view="text") @ model.decode(codes).T
     >>> scores.shape
     (20, 280)
+
+    Without labels, by the content of both views:
+
+    >>> model = acqh.ACQH(8, n_codebooks=2, random_state=0).fit(train.views)
+    >>> model.encode(train.views).shape
+    (280, 2)
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -164,6 +168,9 @@ class ACQH(BaseMethod):
         "codebooks_from": [StrOptions({"both", "labels", "predictions"})],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, None, closed="left"), None],
+        "normalize": ["boolean", None],
+        "keep": [StrOptions({"needed", "all"})],
+        "sample_size": [Interval(Integral, 1, None, closed="left")],
     }
 
     def __init__(
@@ -180,6 +187,10 @@ class ACQH(BaseMethod):
         fit_intercept: bool = True,
         feature_maps: Any = None,
         codebooks_from: Literal["both", "labels", "predictions"] = "both",
+        targets: Mapping[str, float | Target] | None = None,
+        normalize: bool | None = None,
+        keep: Literal["needed", "all"] = "needed",
+        sample_size: int = 65_536,
         max_iter: int | None = None,
         tol: float | None = None,
         random_state: RandomState = None,
@@ -195,19 +206,25 @@ class ACQH(BaseMethod):
         self.fit_intercept = fit_intercept
         self.feature_maps = feature_maps
         self.codebooks_from = codebooks_from
+        self.targets = targets
+        self.normalize = normalize
+        self.keep = keep
+        self.sample_size = sample_size
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
 
-    def fit(self, views: Any, labels: Any = None) -> Self:
-        """Learn from paired views and labels, in one pass.
+    def fit(self, views: Any, labels: Any = None, *, queries: Any = None) -> Self:
+        """Learn from paired views, with labels or without, in one pass.
 
         Parameters
         ----------
         views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
-            Items without labels are passed over.
+            With labels as the only target, items without labels are passed over.
         labels : optional
             With a mapping of views only: a 0/1 matrix, class ids, or sets of names.
+        queries : mapping of str to (n_queries, n_features), optional
+            A sample of real queries of some views. Codes are then most exact where these look.
 
         Returns
         -------
@@ -218,23 +235,34 @@ class ACQH(BaseMethod):
         InvalidInputError
             A constructor argument is out of range, or the data are of no accepted form.
         LabelError
-            Labels are missing or cannot be read.
+            Labels are a target but missing, or cannot be read.
         ViewError
-            Views are not paired, or hold NaN.
+            Views are not paired, or hold NaN; a target or queries of an unknown view.
         """
         self._check_parameters()
-        return self._solve(collect(as_parts(views, labels), self.feature_maps))
+        collected = collect(
+            as_parts(views, labels), self.feature_maps, needs=self.wanted(queries is not None)
+        )
+        return self._solve(collected, check_queries(queries, collected.widths))
 
-    def partial_fit(self, views: Any, labels: Any = None) -> Self:
+    def wanted(self, has_queries: bool = False) -> Wanted:
+        """Return what a fit with these parameters asks to be kept of the data."""
+        return Wanted(
+            self.targets, self.keep, self.sample_size, not self.normalize and not has_queries
+        )
+
+    def partial_fit(self, views: Any, labels: Any = None, *, queries: Any = None) -> Self:
         """Learn from more items: the result is that of a fit on all items so far.
 
         Feature maps stay as they were first fitted. Takes and raises what `fit` does.
         """
         if not hasattr(self, "stats_"):
-            return self.fit(views, labels)
+            return self.fit(views, labels, queries=queries)
         self._check_parameters()
-        more = collect(as_parts(views, labels), None, self._collected())
-        return self._solve(replace(more, statistics=self.stats_ + more.statistics))
+        known = self._collected()
+        more = collect(as_parts(views, labels), None, known)
+        asked = check_queries(queries, known.widths, self.queries_)
+        return self._solve(replace(more, statistics=self.stats_ + more.statistics), asked)
 
     def forget(self, views: Any, labels: Any = None) -> Self:
         """Take items back: the result is that of a fit that never saw them.
@@ -254,7 +282,7 @@ class ACQH(BaseMethod):
         left = self.stats_ - gone.statistics
         if left.n_items == 0:
             raise InvalidInputError("no item would be left; fit a new model instead")
-        return self._solve(replace(gone, statistics=left))
+        return self._solve(replace(gone, statistics=left), self.queries_)
 
     def fit_stats(self, stats: Statistics | MappedStatistics, label_names: Any = None) -> Self:
         """Learn from sums collected before, such as those of another fit.
@@ -273,59 +301,53 @@ class ACQH(BaseMethod):
         Notes
         -----
         A fitted model keeps its feature maps and label names, so another similarity is
-        ``model.set_params(similarity="jaccard").fit_stats(model.stats_)``.
+        ``model.set_params(similarity="jaccard").fit_stats(model.stats_)``; so are other targets or
+        weights, where what they need was kept.
         """
         self._check_parameters()
+        queries = getattr(self, "queries_", {})
         if isinstance(stats, MappedStatistics) and stats.statistics.n_items > 0:
-            return self._solve(stats)
+            return self._solve(stats, queries)
         if not isinstance(stats, Statistics) or stats.n_items == 0:
             raise InvalidInputError("stats must be a Statistics of at least one labelled item")
         if hasattr(self, "stats_") and label_names is None:
-            return self._solve(replace(self._collected(), statistics=stats))
-        names = label_names or [str(column) for column in range(stats.n_labels)]
-        if len(names) != stats.n_labels:
-            raise LabelError(f"{len(names)} label names for {stats.n_labels} label columns")
-        widths = {name: view.n_features for name, view in stats.views.items()}
-        return self._solve(
-            MappedStatistics(stats, {}, widths, tuple(map(str, names)), np.dtype(np.float64))
-        )
+            return self._solve(replace(self._collected(), statistics=stats), queries)
+        return self._solve(MappedStatistics.of_sums(stats, label_names), queries)
 
     def _collected(self) -> MappedStatistics:
+        self._check_fitted()
+        if self.refitted_:
+            raise InvalidInputError(
+                f"queries of {sorted(self.refitted_)} have another encoder now, and the sums are "
+                "of the one before; fit a new model"
+            )
         return MappedStatistics(
             self.stats_,
             self.feature_maps_,
             self.n_features_in_,
             self.label_names_,
             self.codebooks_.dtype,
+            tuple(view for view in self.n_features_in_ if unit_name(view) in self.stats_.views),
         )
 
-    def _solve(self, collected: MappedStatistics) -> Self:
+    def _solve(self, collected: MappedStatistics, queries: dict[str, RowSample]) -> Self:
         """Solve for the sums collected and set every fitted attribute, or none."""
-        stats = collected.statistics.compact()
-        for name, view in stats.views.items():
-            if view.n_items == 0:
-                raise ViewError(f"no labelled item has view '{name}', so it cannot be learnt")
+        stats = collected.statistics
+        targets = read_targets(self.targets, collected.widths, stats.n_labels > 0)
+        is_plain = [*targets] == [LABELS] and not self.normalize and not queries
+        check_solvable(targets, stats, self.solver, is_plain)
         widest = max(view.n_features for view in stats.views.values())
         with one_blas_thread() if widest < _WIDE else nullcontext():
-            embedding, regressions, solution = self._solve_sums(stats)
-        self._keep(collected, stats, embedding, solution)
-        self.ridges_ = {name: found.ridge for name, found in regressions.items()}
+            if is_plain:
+                fitted = self._solve_labels(stats)
+            else:
+                fitted = self._solve_space(collected, targets, queries)
+        self._keep(collected, queries, fitted)
         return self
 
-    def _solve_sums(
-        self, stats: Statistics
-    ) -> tuple[LabelEmbedding, dict[str, Regression], Solution]:
-        rng = check_rng(self.random_state)
-        sets = stats.label_sets.matrix()
-        embedding = embed(self.similarity, sets, stats.counts, rng)
-        vectors = embedding.transform(sets)
-        regressions = {
-            name: regress(view, vectors, self.ridge, fit_intercept=self.fit_intercept)
-            for name, view in stats.views.items()
-        }
-        problem = self._pose(stats, sets, vectors, regressions)
+    def _settings(self) -> Settings:
         max_iter, tol = (4, 1e-3) if self.solver == "spectral" else (40, 1e-5)
-        settings = Settings(
+        return Settings(
             self.n_components,
             self.n_codebooks,
             self.codebook_size,
@@ -333,320 +355,59 @@ class ACQH(BaseMethod):
             max_iter if self.max_iter is None else self.max_iter,
             tol if self.tol is None else self.tol,
         )
-        solution = solve(self.solver, problem, stats.views, regressions, settings, rng)
-        return embedding, regressions, solution
 
-    def _pose(self, stats: Statistics, sets: Array, vectors: Floats, regressions: Any) -> Problem:
-        everyone = (vectors.T * stats.counts) @ vectors
-        constant = sum(
-            np.sum(((vectors.T * view.counts) @ vectors) * everyone)
-            for view in stats.views.values()
+    def _solve_labels(self, stats: Statistics) -> Fitted:
+        return solve_labels(
+            stats,
+            similarity=self.similarity,
+            solver=self.solver,
+            ridge=self.ridge,
+            fit_intercept=self.fit_intercept,
+            label_weight=self.label_weight,
+            label_ridge=self.label_ridge,
+            settings=self._settings(),
+            rng=check_rng(self.random_state),
         )
-        return Problem(
-            embeddings=vectors,
-            labels=sets.astype(np.float64),
-            counts=stats.counts,
-            agreement=np.sum([found.agreement for found in regressions.values()], axis=0),
-            constant=float(constant),
-            label_weight=float(self.label_weight),
-            label_ridge=float(self.label_ridge),
+
+    def _solve_space(
+        self,
+        collected: MappedStatistics,
+        targets: Mapping[str, Target],
+        queries: Mapping[str, RowSample],
+    ) -> Fitted:
+        return solve_space(
+            collected,
+            targets,
+            similarity=self.similarity,
+            ridge=self.ridge,
+            fit_intercept=self.fit_intercept,
+            is_normalized=self.normalize is not False,
+            queries=queries,
+            settings=self._settings(),
+            rng=check_rng(self.random_state),
         )
 
     def _keep(
-        self,
-        collected: MappedStatistics,
-        stats: Statistics,
-        embedding: LabelEmbedding,
-        solution: Solution,
+        self, collected: MappedStatistics, queries: dict[str, RowSample], fitted: Fitted
     ) -> None:
         dtype = collected.dtype
         self.stats_ = collected.statistics
+        self.queries_ = queries
         self.feature_maps_ = collected.feature_maps
         self.n_features_in_ = collected.widths
         self.label_names_ = collected.label_names
-        self.label_sets_ = stats.label_sets.packed()
-        self.label_codes_ = solution.label_codes
-        self.landmarks_ = embedding.landmarks
-        self.landmark_map_ = embedding.map
-        self.query_map_ = solution.query_map
-        self.target_map_ = solution.target_map
-        self.projections_ = {k: v.astype(dtype) for k, v in solution.projections.items()}
-        self.intercepts_ = {k: v.astype(dtype) for k, v in solution.intercepts.items()}
-        self.predictors_ = {k: v.coefficients for k, v in solution.predictors.items()}
-        self.predictor_intercepts_ = {k: v.intercept for k, v in solution.predictors.items()}
-        self.predictor_precisions_ = {k: v.precision for k, v in solution.predictors.items()}
-        self.codebooks_ = solution.codebooks.astype(dtype)
-        self.code_metric_ = solution.metric
-        self.objective_ = solution.objective
-        self.lower_bound_ = solution.lower_bound
-        self.optimality_gap_ = (solution.objective[-1] - solution.lower_bound) / max(
-            abs(solution.lower_bound), np.finfo(float).tiny
+        self.space_ = fitted.space
+        self.projections_ = {k: v.astype(dtype) for k, v in fitted.projections.items()}
+        self.intercepts_ = {k: v.astype(dtype) for k, v in fitted.intercepts.items()}
+        self.unit_projections_ = {k: v.astype(dtype) for k, v in fitted.units.items()}
+        self.codebooks_ = fitted.codebooks.astype(dtype)
+        self.code_metric_ = fitted.metric
+        self.objective_ = fitted.objective
+        self.lower_bound_ = fitted.lower_bound
+        self.optimality_gap_ = (fitted.objective[-1] - fitted.lower_bound) / max(
+            abs(fitted.lower_bound), np.finfo(float).tiny
         )
-        self.n_iter_ = len(solution.objective) - 1
-
-    def project(self, X: Matrix, *, view: str) -> Floats:
-        """Turn queries of one view into real vectors.
-
-        Parameters
-        ----------
-        X : (n_queries, n_features), dense or CSR
-        view : str
-
-        Returns
-        -------
-        (n_queries, n_components)
-            float32 where the model was fitted on nothing wider, otherwise float64.
-
-        Raises
-        ------
-        ViewError
-            An unknown view, another width than fitted, or a value that is not finite.
-        """
-        matrix = self._check_view(X, view)
-        out = np.empty((matrix.shape[0], self.codebooks_.shape[2]), self.codebooks_.dtype)
-        for rows, block in self._mapped_blocks(matrix, view):
-            out[rows] = block @ self.projections_[view] + self.intercepts_[view]
-        return out
-
-    def encode(
-        self, views: Any = None, *, labels: Any = None, mode: DatabaseMode | None = None
-    ) -> Array:
-        """Turn items into codes, by their labels or by whatever views they have.
-
-        Parameters
-        ----------
-        views : mapping of str to (n_items, n_features), or MultiViewData, optional
-            Any of the fitted views, one or several. Several are combined, each weighted by how
-            well it predicts.
-        labels : optional
-            Of any form that `fit` takes. Items with labels are coded by them; a row without
-            labels is coded by its views, which must be given then.
-        mode : {"learnt", "hashed", "unified"}, optional
-            By labels, by one view, or by all views given; as the arguments suggest by default.
-
-        Returns
-        -------
-        uint8 (n_items, n_codebooks)
-
-        Raises
-        ------
-        InvalidInputError
-            Neither views nor labels are given, or not what the mode needs.
-        LabelError
-            An item has neither labels nor views.
-        ViewError
-            An unknown view, views of different lengths, a width that was not fitted, NaN.
-        """
-        items = self._check_items(views, labels, mode)
-        codes = np.empty((items.n_items, self.n_codebooks), dtype=np.uint8)
-        for rows, vectors in self._vectors_by_views(items):
-            codes[rows] = self._search(vectors)
-        rows, sets, numbers = items.labelled(self.label_sets_)
-        # A set that was fitted has its code; a new one is coded like any vector.
-        known = self.label_codes_
-        if len(sets) > len(known):
-            known = np.concatenate([known, self._search(self._label_vectors(sets[len(known) :]))])
-        codes[rows] = known[numbers]
-        return codes
-
-    def embed(
-        self, views: Any = None, *, labels: Any = None, mode: DatabaseMode | None = None
-    ) -> Floats:
-        """Return the vectors that `encode` puts into bytes: scores without quantization.
-
-        Takes and raises what `encode` does.
-
-        Returns
-        -------
-        (n_items, n_components)
-        """
-        items = self._check_items(views, labels, mode)
-        found = np.empty((items.n_items, self.codebooks_.shape[2]), dtype=self.codebooks_.dtype)
-        for rows, vectors in self._vectors_by_views(items):
-            found[rows] = vectors
-        rows, sets, numbers = items.labelled(self.label_sets_)
-        if rows.size:
-            # Of the sets that were fitted, few may be among these items.
-            used, places = np.unique(numbers, return_inverse=True)
-            found[rows] = self._label_vectors(sets[used])[places]
-        return found
-
-    def _check_items(self, views: Any, labels: Any, mode: DatabaseMode | None) -> Items:
-        present: Mapping[str, Array] = {}
-        if isinstance(views, MultiViewData):
-            views, present = views.views, views.present
-        mode = self._check_mode(views, labels, mode)
-        if mode == "hashed" and len(views) != 1:
-            raise InvalidInputError(f"mode 'hashed' takes one view, got {sorted(views)}")
-        if mode == "learnt" and labels is None:
-            raise InvalidInputError("give labels, or views as a mapping of names to matrices")
-        matrices = {name: self._check_view(X, name) for name, X in (views or {}).items()}
-        matrix = self._check_labels(labels) if mode == "learnt" else None
-        return Items.of(matrices, present, matrix)
-
-    def _vectors_by_views(self, items: Items) -> Iterator[tuple[Array, Floats]]:
-        """Yield the predicted vectors of items without labels, in blocks of rows."""
-        predictors = self._predictors()
-        for names, rows in items.unlabelled():
-            for start in range(0, len(rows), CHUNK_ROWS):
-                part = rows[start : start + CHUNK_ROWS]
-                yield (
-                    part,
-                    fuse(
-                        {name: self._predict(items.views[name], part, name) for name in names},
-                        predictors,
-                    ),
-                )
-
-    def _label_vectors(self, sets: Array) -> Floats:
-        embedding = LabelEmbedding(self.similarity, self.landmarks_, self.landmark_map_)
-        return embedding.transform(sets) @ self.target_map_
-
-    def _predict(self, matrix: Matrix, rows: Array, view: str) -> Floats:
-        # A slice is a view of the rows; an index array would copy them.
-        whole = len(rows) == rows[-1] - rows[0] + 1
-        block = matrix[rows[0] : rows[-1] + 1] if whole else matrix[rows]
-        mapped = map_features(self.feature_maps_, block, view)
-        return np.asarray(mapped @ self.predictors_[view] + self.predictor_intercepts_[view])
-
-    def _predictors(self) -> dict[str, Predictor]:
-        return {
-            view: Predictor(
-                self.predictors_[view],
-                self.predictor_intercepts_[view],
-                self.predictor_precisions_[view],
-            )
-            for view in self.predictors_
-        }
-
-    def _search(self, targets: Floats) -> Array:
-        # In the metric G, the code nearest to a target y minimises b^T G b - 2 b^T (G y).
-        return search_codes(
-            targets @ self.code_metric_, self.codebooks_, metric=self.code_metric_, n_threads=None
-        )
-
-    def decode(self, codes: Array) -> Floats:
-        """Return the vectors that codes stand for: the sums of their codewords.
-
-        Parameters
-        ----------
-        codes : uint8 (n_items, n_codebooks)
-
-        Returns
-        -------
-        (n_items, n_components)
-
-        Raises
-        ------
-        InvalidInputError
-            Codes of another width, or a word that there is not.
-        """
-        self._check_fitted()
-        codes = np.asarray(codes)
-        if (
-            codes.ndim != 2
-            or codes.shape[1] != len(self.codebooks_)
-            or codes.dtype.kind not in "iu"
-        ):
-            raise InvalidInputError(
-                f"codes must be whole numbers of shape (n_items, {len(self.codebooks_)}), got "
-                f"{codes.dtype} of shape {codes.shape}"
-            )
-        if codes.size and not (codes.min() >= 0 and codes.max() < self.codebooks_.shape[1]):
-            raise InvalidInputError(f"codes must be 0 to {self.codebooks_.shape[1] - 1}")
-        return decode(codes, self.codebooks_)
-
-    def project_codes(self, codes: Array) -> Floats:
-        """Turn stored items into query vectors, to find others like them.
-
-        A code vector b stands for the label embedding ``J b``, whose query vector is
-        ``J^T J b``. Scores of code vectors themselves would weigh components by their spread.
-
-        Parameters
-        ----------
-        codes : uint8 (n_items, n_codebooks)
-
-        Returns
-        -------
-        (n_items, n_components)
-
-        Raises
-        ------
-        InvalidInputError
-            Codes of another width, or a word that there is not.
-        """
-        metric = (self.query_map_.T @ self.query_map_).astype(self.codebooks_.dtype)
-        return np.asarray(self.decode(codes) @ metric)
-
-    @property
-    def bytes_per_item(self) -> int:
-        """One byte a codebook."""
-        return int(self.n_codebooks)
-
-
-@register(
-    name="acqh-paper",
-    title="ACQH as in the paper (Algorithm 1, corrected)",
-    reference=_REFERENCE,
-    year=2020,
-    supervised=True,
-    code="additive",
-    modes=("learnt", "hashed", "unified"),
-)
-class ACQHPaper(ACQH):
-    """ACQH with the paper's own settings: `ACQH` with `paper_settings`.
-
-    Parameters
-    ----------
-    n_components : int
-        The paper's K.
-    n_codebooks : int
-        The paper's m: bytes an item.
-    codebook_size : int
-        The paper's n.
-    label_weight : float
-        The paper's lambda.
-    label_ridge : float
-        The paper's mu.
-    feature_maps : mapping of str to feature map, one feature map, or None
-    max_iter : int
-        The paper's T.
-    tol : float
-        Stop when a sweep lowers the objective by less than this share.
-    random_state : int, Generator or None
-
-    Examples
-    --------
-    >>> import acqh
-    >>> acqh.methods.get("acqh-paper")(16).similarity
-    'dot'
-    """
-
-    similarity = "dot"
-    solver = "alternating"
-    ridge = 0.0
-    fit_intercept = False
-    codebooks_from = "labels"
-
-    def __init__(
-        self,
-        n_components: int = 32,
-        *,
-        n_codebooks: int = 4,
-        codebook_size: int = 256,
-        label_weight: float = 1e-4,
-        label_ridge: float = 1e-2,
-        feature_maps: Any = None,
-        max_iter: int = 40,
-        tol: float = 1e-5,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_components = n_components
-        self.n_codebooks = n_codebooks
-        self.codebook_size = codebook_size
-        self.label_weight = label_weight
-        self.label_ridge = label_ridge
-        self.feature_maps = feature_maps
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+        self.n_iter_ = len(fitted.objective) - 1
+        self.ridges_ = fitted.ridges
+        self.query_share_ = fitted.query_share
+        self.refitted_ = ()

@@ -1,12 +1,14 @@
 """Items to be coded: which by their labels, which by which of their views."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from acqh._core.arrays import Array, Bools, Ints, Matrix
+from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix
 from acqh.errors import InvalidInputError, LabelError, ViewError
+from acqh.methods._base import CHUNK_ROWS
+from acqh.methods.acqh._targets import LABELS
 from acqh.stats import LabelSets
 
 
@@ -84,10 +86,60 @@ class Items:
         [(('image',), [1]), (('image', 'text'), [0])]
         """
         rows = np.flatnonzero(~self.has_labels)
-        if rows.size == 0:
-            return
-        names = np.array(list(self.views))
-        masks = np.stack([self.present[name][rows] for name in self.views])
-        patterns, inverse = np.unique(masks, axis=1, return_inverse=True)
-        for number, pattern in enumerate(patterns.T):
-            yield tuple(names[pattern].tolist()), rows[inverse.ravel() == number]
+        if rows.size:
+            yield from group_rows({name: self.present[name] for name in self.views}, rows)
+
+    def known(
+        self,
+        map_rows: Callable[[Mapping[str, Matrix]], Mapping[str, Matrix]],
+        embed_sets: Callable[[Array], Floats],
+    ) -> Iterator[tuple[Ints, dict[str, Matrix]]]:
+        """Yield rows, in blocks that all have the same, and what is known of them.
+
+        Parameters
+        ----------
+        map_rows : callable
+            From rows of views to their mapped features.
+        embed_sets : callable
+            From label sets, 0/1 (n_sets, n_labels), to features.
+
+        Yields
+        ------
+        rows : (n_rows,)
+        known : dict of str to (n_rows, n_features)
+            By view, and ``"labels"``.
+        """
+        labelled, sets, numbers = self.labelled(np.zeros((0, self._packed_width), dtype=np.uint8))
+        features = embed_sets(sets) if labelled.size else np.zeros((0, 0))
+        set_of = np.zeros(self.n_items, dtype=np.int64)
+        set_of[labelled] = numbers
+        masks = {name: self.present[name] for name in self.views} | {LABELS: self.has_labels}
+        for names, rows in group_rows(masks, np.arange(self.n_items)):
+            views = [name for name in names if name != LABELS]
+            for start in range(0, len(rows), CHUNK_ROWS):
+                part = rows[start : start + CHUNK_ROWS]
+                mapped = map_rows({name: take_rows(self.views[name], part) for name in views})
+                known = {name: mapped[name] for name in views}
+                if LABELS in names:
+                    known[LABELS] = features[set_of[part]]
+                yield part, known
+
+    @property
+    def _packed_width(self) -> int:
+        return 0 if self.labels is None else -(-self.labels.shape[1] // 8)
+
+
+def group_rows(masks: Mapping[str, Bools], rows: Ints) -> Iterator[tuple[tuple[str, ...], Ints]]:
+    """Yield each combination of masks that holds for some of the rows, and for which of them."""
+    names = np.array(list(masks))
+    chosen = np.stack([mask[rows] for mask in masks.values()])
+    patterns, inverse = np.unique(chosen, axis=1, return_inverse=True)
+    for number, pattern in enumerate(patterns.T):
+        yield tuple(names[pattern].tolist()), rows[inverse.ravel() == number]
+
+
+def take_rows(matrix: Matrix, rows: Ints) -> Matrix:
+    """Return some rows, by rising number; a slice of a dense matrix where they are neighbours."""
+    # A slice is a view of the rows; an index array would copy them.
+    is_whole = len(rows) == rows[-1] - rows[0] + 1
+    return matrix[rows[0] : rows[-1] + 1] if is_whole else matrix[rows]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acqh._core.arrays import Floats, Ints
+from acqh._core.arrays import Floats, Ints, Matrix
 from acqh._core.linalg import mean_diagonal, solve_spd
 from acqh.stats import Regression, ViewStatistics
 
@@ -28,6 +28,10 @@ class Predictor:
     coefficients: Floats
     intercept: Floats
     precision: Floats
+
+    def predict(self, features: Matrix) -> Floats:
+        """Return the code vectors that rows of features predict."""
+        return np.asarray(features @ self.coefficients + self.intercept)
 
 
 def make_predictor(regression: Regression, target_map: Floats) -> Predictor:

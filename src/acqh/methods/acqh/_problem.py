@@ -98,14 +98,29 @@ def spectrum(problem: Problem) -> tuple[Floats, Floats, Floats, Floats]:
     inverse_root : (n_dimensions, n_dimensions)
         Its pseudo-inverse.
     """
-    strengths, axes = scipy.linalg.eigh(problem.agreement, check_finite=False)
+    return components(problem.embeddings, problem.counts, problem.agreement)
+
+
+def components(
+    points: Floats, weights: Floats, metric: Floats
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the principal components of weighted points in a metric, as `spectrum` does.
+
+    Parameters
+    ----------
+    points : (n_points, n_dimensions)
+    weights : (n_points,)
+    metric : (n_dimensions, n_dimensions)
+        Symmetric, positive semi-definite up to rounding.
+    """
+    strengths, axes = scipy.linalg.eigh(metric, check_finite=False)
     strengths = np.maximum(strengths, 0.0)
     keep = strengths > RANK_TOLERANCE * strengths[-1]
     roots = np.sqrt(np.where(keep, strengths, 0.0))
     root = (axes * roots) @ axes.T
     inverse_root = (axes[:, keep] / roots[keep]) @ axes[:, keep].T
-    points = problem.embeddings @ root
-    values, vectors = scipy.linalg.eigh((points.T * problem.counts) @ points, check_finite=False)
+    mapped = points @ root
+    values, vectors = scipy.linalg.eigh((mapped.T * weights) @ mapped, check_finite=False)
     values, vectors = values[::-1], vectors[:, ::-1]
     positive = values > RANK_TOLERANCE * max(values[0], np.finfo(float).tiny)
     return values[positive], fix_signs(vectors[:, positive]), root, inverse_root

@@ -1,6 +1,6 @@
 """Label similarities, and vectors whose inner products are those similarities."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -102,6 +102,16 @@ class LabelEmbedding:
     def n_dimensions(self, n_labels: int) -> int:
         """Length of the vectors."""
         return int(self.map.shape[1]) if len(self.landmarks) else n_labels
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return the embedding as JSON and named arrays, for `from_state`."""
+        arrays = {"landmarks": self.landmarks, "landmark_map": self.map}
+        return {"similarity": self.similarity}, arrays
+
+    @classmethod
+    def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> "LabelEmbedding":
+        """Return the embedding of which `to_state` gave the parts."""
+        return cls(facts["similarity"], arrays["landmarks"], arrays["landmark_map"])
 
 
 def embed(

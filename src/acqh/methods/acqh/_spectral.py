@@ -43,10 +43,31 @@ def solve_spectral(problem: Problem, n_components: int) -> SpectralMaps:
     SpectralMaps
         With at least one component, which is zero if nothing can be predicted.
     """
-    values, vectors, root, inverse_root = spectrum(problem)
+    return spectral_maps(*spectrum(problem), problem.counts.sum(), n_components)
+
+
+def spectral_maps(
+    values: Floats,
+    vectors: Floats,
+    root: Floats,
+    inverse_root: Floats,
+    total: float,
+    n_components: int,
+) -> SpectralMaps:
+    """Return the maps of principal components, given as `acqh.methods.acqh._problem.components`.
+
+    Parameters
+    ----------
+    values : (rank,)
+    vectors : (n_dimensions, rank)
+    root, inverse_root : (n_dimensions, n_dimensions)
+    total : float
+        The weight of all points.
+    n_components : int
+    """
     if len(values) == 0:
         nothing = np.zeros((len(root), 1))
         return SpectralMaps(nothing, nothing)
     axes = vectors[:, :n_components]
-    scale = np.sqrt(problem.counts.sum() / np.sum(values[:n_components]))
+    scale = np.sqrt(total / np.sum(values[:n_components]))
     return SpectralMaps(inverse_root @ axes / scale, root @ axes * scale)

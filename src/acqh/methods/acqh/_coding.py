@@ -1,0 +1,343 @@
+"""What a fitted model does: queries to vectors, items to codes, codes to vectors."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.preprocessing import normalize as unit_rows
+
+from acqh._core.arrays import Array, Floats, Matrix, as_matrix
+from acqh.data import MultiViewData
+from acqh.errors import InvalidInputError, ViewError
+from acqh.methods._base import BaseMethod, map_features
+from acqh.methods.acqh._items import Items
+from acqh.methods.acqh._label_space import LabelSpace
+from acqh.methods.acqh._predictions import Predictor
+from acqh.methods.acqh._queries import learn_blocks, learn_vectors
+from acqh.methods.acqh._space import TargetSpace
+from acqh.methods.acqh._targets import LABELS, Target
+from acqh.methods.registry import DatabaseMode
+from acqh.quantize import decode, search_codes
+
+
+class CodingMethod(BaseMethod):
+    """A fitted space and codebooks; `acqh.ACQH` says how they are learnt."""
+
+    n_components: int
+    n_codebooks: int
+    ridge: float | Literal["auto"]
+    fit_intercept: bool
+    similarity: Any
+
+    # Where queries and items of any kind meet.
+    space_: LabelSpace | TargetSpace
+    projections_: dict[str, Floats]
+    intercepts_: dict[str, Floats]
+    unit_projections_: dict[str, Floats]
+    codebooks_: Floats
+    code_metric_: Floats
+    refitted_: tuple[str, ...]
+
+    def project(self, X: Matrix, *, view: str) -> Floats:
+        """Turn queries of one view into real vectors.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features), dense or CSR
+        view : str
+
+        Returns
+        -------
+        (n_queries, n_components)
+            float32 where the model was fitted on nothing wider, otherwise float64.
+
+        Raises
+        ------
+        ViewError
+            An unknown view, another width than fitted, or a value that is not finite.
+        """
+        matrix = self._check_view(X, view)
+        out = np.empty((matrix.shape[0], self.codebooks_.shape[2]), self.codebooks_.dtype)
+        for rows, block in self._mapped_blocks(matrix, view):
+            out[rows] = block @ self.projections_[view] + self.intercepts_[view]
+            if view in self.unit_projections_:
+                out[rows] += unit_rows(block) @ self.unit_projections_[view]
+        return out
+
+    def encode(
+        self, views: Any = None, *, labels: Any = None, mode: DatabaseMode | None = None
+    ) -> Array:
+        """Turn items into codes, by whatever is known of them.
+
+        Parameters
+        ----------
+        views : mapping of str to (n_items, n_features), or MultiViewData, optional
+            Any of the fitted views, one or several. What a view says of a target is taken as it is;
+            the other targets are predicted, each view weighted by how well it does.
+        labels : optional
+            Of any form that `fit` takes; a row without labels is one whose labels are not known.
+            With labels as the only target, items that have labels are coded by these alone.
+        mode : {"learnt", "hashed", "unified"}, optional
+            By labels (and views), by one view, or by all views given; as the arguments suggest by
+            default.
+
+        Returns
+        -------
+        uint8 (n_items, n_codebooks)
+
+        Raises
+        ------
+        InvalidInputError
+            Neither views nor labels are given, or not what the mode needs.
+        LabelError
+            An item has neither labels nor views.
+        ViewError
+            An unknown view, views of different lengths, a width that was not fitted, NaN.
+        """
+        items = self._check_items(views, labels, mode)
+        codes = np.empty((items.n_items, self.n_codebooks), dtype=np.uint8)
+        for rows, found in self.space_.encode(items, self._map_rows, self._search):
+            codes[rows] = found
+        return codes
+
+    def embed(
+        self, views: Any = None, *, labels: Any = None, mode: DatabaseMode | None = None
+    ) -> Floats:
+        """Return the vectors that `encode` puts into bytes: scores without quantization.
+
+        Takes and raises what `encode` does.
+
+        Returns
+        -------
+        (n_items, n_components)
+        """
+        items = self._check_items(views, labels, mode)
+        found = np.empty((items.n_items, self.codebooks_.shape[2]), dtype=self.codebooks_.dtype)
+        for rows, vectors in self.space_.vectors(items, self._map_rows):
+            found[rows] = vectors
+        return found
+
+    def _check_items(self, views: Any, labels: Any, mode: DatabaseMode | None) -> Items:
+        present: Mapping[str, Array] = {}
+        if isinstance(views, MultiViewData):
+            views, present = views.views, views.present
+        mode = self._check_mode(views, labels, mode)
+        if mode == "hashed" and len(views) != 1:
+            raise InvalidInputError(f"mode 'hashed' takes one view, got {sorted(views)}")
+        if mode == "learnt" and labels is None:
+            raise InvalidInputError("give labels, or views as a mapping of names to matrices")
+        knows_labels = self.space_.knows_labels
+        if not views and not knows_labels:
+            raise InvalidInputError(
+                f"labels are no target of this model, but {[*self.targets_]}; give views of the "
+                "items"
+            )
+        matrices = {name: self._check_view(X, name) for name, X in (views or {}).items()}
+        matrix = self._check_labels(labels) if mode == "learnt" and knows_labels else None
+        return Items.of(matrices, present, matrix)
+
+    def _map_rows(self, views: Mapping[str, Matrix]) -> dict[str, Matrix]:
+        return {view: map_features(self.feature_maps_, rows, view) for view, rows in views.items()}
+
+    def _search(self, targets: Floats) -> Array:
+        # In the metric G, the code nearest to a target y minimises b^T G b - 2 b^T (G y).
+        return search_codes(
+            targets @ self.code_metric_, self.codebooks_, metric=self.code_metric_, n_threads=None
+        )
+
+    def decode(self, codes: Array) -> Floats:
+        """Return the vectors that codes stand for: the sums of their codewords.
+
+        Parameters
+        ----------
+        codes : uint8 (n_items, n_codebooks)
+
+        Returns
+        -------
+        (n_items, n_components)
+
+        Raises
+        ------
+        InvalidInputError
+            Codes of another width, or a word that there is not.
+        """
+        self._check_fitted()
+        codes = np.asarray(codes)
+        if (
+            codes.ndim != 2
+            or codes.shape[1] != len(self.codebooks_)
+            or codes.dtype.kind not in "iu"
+        ):
+            raise InvalidInputError(
+                f"codes must be whole numbers of shape (n_items, {len(self.codebooks_)}), got "
+                f"{codes.dtype} of shape {codes.shape}"
+            )
+        if codes.size and not (codes.min() >= 0 and codes.max() < self.codebooks_.shape[1]):
+            raise InvalidInputError(f"codes must be 0 to {self.codebooks_.shape[1] - 1}")
+        return decode(codes, self.codebooks_)
+
+    def project_codes(self, codes: Array) -> Floats:
+        """Turn stored items into query vectors, to find others like them.
+
+        A code vector b stands for the target vector ``J b``, whose query vector is
+        ``J^T J b``. Scores of code vectors themselves would weigh components by their spread.
+
+        Parameters
+        ----------
+        codes : uint8 (n_items, n_codebooks)
+
+        Returns
+        -------
+        (n_items, n_components)
+
+        Raises
+        ------
+        InvalidInputError
+            Codes of another width, or a word that there is not.
+        """
+        metric = (self.query_map_.T @ self.query_map_).astype(self.codebooks_.dtype)
+        return np.asarray(self.decode(codes) @ metric)
+
+    def refit_queries(self, views: Any, targets_or_codes: Any) -> "CodingMethod":
+        """Take another encoder for the queries of some views; codes stay as they are.
+
+        Only the maps from the new features are learnt, from items of which something else is known:
+        their stored codes, or any of the views and labels that the model knows. Nothing is coded
+        again. Items can be coded by the new features too; what they meant to the codes before is
+        then predicted.
+
+        Parameters
+        ----------
+        views : mapping of str to (n_items, n_features)
+            New features, of a view that there was (which they replace) or of one more. They are
+            used as they are, without a feature map.
+        targets_or_codes : uint8 (n_items, n_codebooks), mapping of str to matrix, or MultiViewData
+            Codes of the same items, or their views as before, ``"labels"`` among them; of a
+            MultiViewData its own labels.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInputError
+            No mapping of views, or codes that cannot be.
+        ViewError
+            Different numbers of rows, unknown views.
+
+        Examples
+        --------
+        >>> import acqh
+        >>> data = acqh.make_multiview(300, random_state=0)
+        >>> model = acqh.ACQH(8, n_codebooks=2, random_state=0).fit(data.views)
+        >>> codes = model.encode(data.views)
+        >>> newer = data.views["text"] @ np.random.default_rng(0).normal(size=(64, 40))
+        >>> model.refit_queries({"text": newer}, codes).project(newer, view="text").shape
+        (300, 8)
+        """
+        self._check_fitted()
+        if not isinstance(views, Mapping) or not views:
+            raise InvalidInputError(
+                "give the new features as a mapping of views to matrices, such as {'text': X}, got "
+                f"{type(views).__name__}"
+            )
+        if LABELS in views:
+            raise ViewError("a view cannot be called 'labels'; give the view another name")
+        matrices = {name: as_matrix(rows, f"view '{name}'") for name, rows in views.items()}
+        wanted = self._query_targets(targets_or_codes)
+        for name, matrix in matrices.items():
+            if matrix.shape[0] != len(wanted):
+                raise ViewError(
+                    f"view '{name}' has {matrix.shape[0]} rows for {len(wanted)} items; they are "
+                    "paired by row"
+                )
+        for name, matrix in matrices.items():
+            self._take_source(name, matrix, wanted)
+        return self
+
+    def _query_targets(self, given: Any) -> Floats:
+        """Return what the new features are to predict: blocks, or code vectors of labels."""
+        if not isinstance(given, Mapping | MultiViewData):
+            vectors = self.decode(given).astype(np.float64)
+            if isinstance(self.space_, LabelSpace):
+                return vectors
+            return np.asarray(vectors @ self.space_.query_map.T)
+        labels = given.labels if isinstance(given, MultiViewData) else given.get(LABELS)
+        if not isinstance(given, MultiViewData):
+            given = {name: rows for name, rows in given.items() if name != LABELS}
+        items = self._check_items(given, labels if self.space_.knows_labels else None, None)
+        walk = self.space_.vectors if isinstance(self.space_, LabelSpace) else self.space_.blocks_of
+        parts = [*walk(items, self._map_rows)]
+        found = np.empty((items.n_items, parts[0][1].shape[1]))
+        for rows, block in parts:
+            found[rows] = block
+        return found
+
+    def _take_source(self, name: str, features: Matrix, wanted: Floats) -> None:
+        options = {"fit_intercept": self.fit_intercept}
+        if isinstance(self.space_, LabelSpace):
+            predictor = learn_vectors(features, wanted, self.ridge, **options)
+            projection = self.space_.query_targets(predictor.coefficients)
+            intercept = self.space_.query_targets(predictor.intercept)
+            self.space_ = self.space_.with_source(name, predictor)
+        else:
+            predictors = learn_blocks(features, wanted, self.space_, self.ridge, **options)
+            self.space_ = self.space_.with_source(name, predictors)
+            projection, intercept, _ = self.space_.fold(name)
+        dtype = self.codebooks_.dtype
+        self.projections_ = {**self.projections_, name: projection.astype(dtype)}
+        self.intercepts_ = {**self.intercepts_, name: intercept.astype(dtype)}
+        self.unit_projections_ = {k: v for k, v in self.unit_projections_.items() if k != name}
+        self.feature_maps_ = {k: v for k, v in self.feature_maps_.items() if k != name}
+        self.n_features_in_ = {**self.n_features_in_, name: features.shape[1]}
+        self.refitted_ = tuple(sorted({*self.refitted_, name}))
+
+    @property
+    def bytes_per_item(self) -> int:
+        """One byte per codebook."""
+        return int(self.n_codebooks)
+
+    @property
+    def targets_(self) -> dict[str, Target]:
+        """What scores stand for, with the weights and ranks used."""
+        self._check_fitted()
+        return self.space_.targets
+
+    @property
+    def query_map_(self) -> Floats:
+        """From target vectors to query vectors, (n_dimensions, n_components)."""
+        return self.space_.query_map
+
+    @property
+    def target_map_(self) -> Floats:
+        """From target vectors to code vectors, (n_dimensions, n_components)."""
+        return self.space_.target_map
+
+    @property
+    def label_codes_(self) -> Array:
+        """Codes of the fitted label sets, uint8 (n_sets, n_codebooks); with labels alone."""
+        if not isinstance(self.space_, LabelSpace):
+            raise AttributeError("label sets have codes of their own with labels alone")
+        return self.space_.label_codes
+
+    def _predictors(self) -> dict[str, Predictor]:
+        return self.space_.predictors if isinstance(self.space_, LabelSpace) else {}
+
+    @property
+    def predictors_(self) -> dict[str, Floats]:
+        """Coefficients from each view to code vectors, with labels alone."""
+        return {view: found.coefficients for view, found in self._predictors().items()}
+
+    def _set_fitted(self, fitted: dict[str, Any]) -> None:
+        # Bundles of version 0.1 hold the parts of the space as attributes of their own.
+        if "space_" not in fitted:
+            fitted = dict(fitted)
+            fitted["space_"] = LabelSpace.from_attributes(self.similarity, fitted)
+            fitted |= {
+                "unit_projections_": {},
+                "queries_": {},
+                "refitted_": (),
+                "query_share_": 0.0,
+            }
+        super()._set_fitted(fitted)

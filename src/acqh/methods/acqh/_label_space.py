@@ -1,0 +1,135 @@
+"""The space of labels alone: label sets and predictions as code vectors."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Array, Floats, Ints, Matrix
+from acqh.methods._base import CHUNK_ROWS
+from acqh.methods._state import storable
+from acqh.methods.acqh._items import Items, take_rows
+from acqh.methods.acqh._predictions import Predictor, fuse
+from acqh.methods.acqh._similarity import LabelEmbedding
+from acqh.methods.acqh._targets import LABELS, Target
+
+MapRows = Callable[[Mapping[str, Matrix]], Mapping[str, Matrix]]
+
+
+@storable("label-space")
+@dataclass(frozen=True)
+class LabelSpace:
+    """From labels or views of an item to its code vector, where labels are the only target.
+
+    Attributes
+    ----------
+    embedding : LabelEmbedding
+    label_sets : uint8 (n_sets, ceil(n_labels / 8))
+        The fitted label sets, as bits.
+    label_codes : uint8 (n_sets, n_codebooks)
+    predictors : dict of str to Predictor
+        From each view to code vectors.
+    query_map : (n_dimensions, n_components)
+        From label embeddings to query vectors.
+    target_map : (n_dimensions, n_components)
+        From label embeddings to code vectors.
+    """
+
+    embedding: LabelEmbedding
+    label_sets: Array
+    label_codes: Array
+    predictors: dict[str, Predictor]
+    query_map: Floats
+    target_map: Floats
+
+    knows_labels = True
+
+    @property
+    def targets(self) -> dict[str, Target]:
+        """Labels, with the length of their embedding."""
+        return {LABELS: Target(rank=int(self.query_map.shape[0]))}
+
+    def vectors(self, items: Items, map_rows: MapRows) -> Iterator[tuple[Ints, Floats]]:
+        """Yield the code vectors of items, in blocks of rows."""
+        yield from self._by_views(items, map_rows)
+        rows, sets, numbers = items.labelled(self.label_sets)
+        if rows.size:
+            # Of the sets that were fitted, few may be among these items.
+            used, places = np.unique(numbers, return_inverse=True)
+            yield rows, self._by_sets(sets[used])[places]
+
+    def encode(
+        self, items: Items, map_rows: MapRows, search: Callable[[Floats], Array]
+    ) -> Iterator[tuple[Ints, Array]]:
+        """Yield the codes of items, in blocks of rows."""
+        for rows, vectors in self._by_views(items, map_rows):
+            yield rows, search(vectors)
+        rows, sets, numbers = items.labelled(self.label_sets)
+        # A set that was fitted has its code; a new one is coded like any vector.
+        known = self.label_codes
+        if len(sets) > len(known):
+            known = np.concatenate([known, search(self._by_sets(sets[len(known) :]))])
+        yield rows, known[numbers]
+
+    def _by_views(self, items: Items, map_rows: MapRows) -> Iterator[tuple[Ints, Floats]]:
+        for names, rows in items.unlabelled():
+            for start in range(0, len(rows), CHUNK_ROWS):
+                part = rows[start : start + CHUNK_ROWS]
+                mapped = map_rows({name: take_rows(items.views[name], part) for name in names})
+                found = {name: self.predictors[name].predict(mapped[name]) for name in names}
+                yield part, fuse(found, self.predictors)
+
+    def _by_sets(self, sets: Array) -> Floats:
+        return self.embedding.transform(sets) @ self.target_map
+
+    def query_targets(self, vectors: Floats) -> Floats:
+        """Return the query vectors of which code vectors are the items."""
+        return np.asarray(vectors @ (self.query_map.T @ self.query_map))
+
+    def with_source(self, source: str, predictor: Predictor) -> "LabelSpace":
+        """Return the space with another encoder for a view, or with one more."""
+        return replace(self, predictors={**self.predictors, source: predictor})
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return the space as JSON and named arrays, for `from_state`."""
+        facts, arrays = self.embedding.to_state()
+        arrays |= {name: getattr(self, name) for name in _ARRAYS}
+        for number, predictor in enumerate(self.predictors.values()):
+            for name in _PREDICTOR_ARRAYS:
+                arrays[f"predictors/{number}/{name}"] = getattr(predictor, name)
+        return {**facts, "views": [*self.predictors]}, arrays
+
+    @classmethod
+    def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> "LabelSpace":
+        """Return the space of which `to_state` gave the parts."""
+        predictors = {
+            view: Predictor(*(arrays[f"predictors/{number}/{name}"] for name in _PREDICTOR_ARRAYS))
+            for number, view in enumerate(facts["views"])
+        }
+        embedding = LabelEmbedding.from_state(facts, arrays)
+        return cls(
+            embedding=embedding, predictors=predictors, **{name: arrays[name] for name in _ARRAYS}
+        )
+
+    @classmethod
+    def from_attributes(cls, similarity: Any, fitted: dict[str, Any]) -> "LabelSpace":
+        """Take the space out of the fitted attributes that bundles held before it was one."""
+        coefficients = fitted.pop("predictors_")
+        intercepts = fitted.pop("predictor_intercepts_")
+        precisions = fitted.pop("predictor_precisions_")
+        return cls(
+            LabelEmbedding(similarity, fitted.pop("landmarks_"), fitted.pop("landmark_map_")),
+            fitted.pop("label_sets_"),
+            fitted.pop("label_codes_"),
+            {
+                view: Predictor(coefficients[view], intercepts[view], precisions[view])
+                for view in coefficients
+            },
+            fitted.pop("query_map_"),
+            fitted.pop("target_map_"),
+        )
+
+
+_ARRAYS = ("label_sets", "label_codes", "query_map", "target_map")
+_PREDICTOR_ARRAYS = ("coefficients", "intercept", "precision")

@@ -1,0 +1,204 @@
+"""From sums to the blocks of all targets and the predictions between them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from acqh._core.arrays import Floats
+from acqh.errors import InvalidInputError, LabelError, ViewError
+from acqh.methods._statistics import unit_name
+from acqh.methods.acqh._blocks import (
+    Block,
+    BlockPredictor,
+    make_block,
+    predictor_precision,
+)
+from acqh.methods.acqh._similarity import LabelEmbedding
+from acqh.methods.acqh._targets import LABELS, Target
+from acqh.stats import Moments, RidgeSolver, Statistics, pair_of, regress_moments
+
+
+@dataclass(frozen=True)
+class PairSums:
+    """Sums over the items that have both a source and a target.
+
+    Attributes
+    ----------
+    n_items : float
+    gram : (n_features, n_features)
+        Of the source.
+    sums : (n_features,)
+    target_gram : (n_others, n_others)
+    target_sums : (n_others,)
+    product : (n_features, n_others)
+    """
+
+    n_items: float
+    gram: Floats
+    sums: Floats
+    target_gram: Floats
+    target_sums: Floats
+    product: Floats
+
+
+class SpaceSums:
+    """The sums that targets and their predictions are learnt from; labels are one more view.
+
+    Parameters
+    ----------
+    stats : Statistics
+        That keep what the targets need.
+    views : sequence of str
+        Those that items and queries can be given by.
+    embedding : LabelEmbedding or None
+        Of labels, where they are a target.
+    ridge : float or "auto"
+    fit_intercept : bool
+    """
+
+    def __init__(
+        self,
+        stats: Statistics,
+        views: list[str],
+        embedding: LabelEmbedding | None,
+        ridge: float | Literal["auto"],
+        fit_intercept: bool,
+    ) -> None:
+        self.stats = stats
+        self.views = views
+        self.ridge = ridge
+        self.fit_intercept = fit_intercept
+        self._embedding = embedding
+        self._solvers: dict[tuple[str, float, float], RidgeSolver] = {}
+
+    @cached_property
+    def _label_vectors(self) -> Floats:
+        if self._embedding is None:
+            return np.zeros((len(self.stats.counts), 0))
+        return self._embedding.transform(self.stats.label_sets.matrix())
+
+    @property
+    def sources(self) -> list[str]:
+        """Views, and labels if they are a target."""
+        return [*self.views, *([] if self._embedding is None else [LABELS])]
+
+    def make_blocks(self, targets: Mapping[str, Target]) -> dict[str, Block]:
+        """Return the block of every target.
+
+        Raises
+        ------
+        LabelError, ViewError
+            No item has the target.
+        """
+        return {name: self._make_block(name, target) for name, target in targets.items()}
+
+    def _make_block(self, name: str, target: Target) -> Block:
+        if name == LABELS:
+            counts, vectors = self.stats.counts, self._label_vectors
+            if counts.sum() == 0:
+                raise LabelError("no item has a label, so there is nothing to learn from")
+            gram = (vectors.T * counts) @ vectors
+            return make_block(LABELS, target, gram, counts @ vectors, counts.sum())
+        key = unit_name(name) if target.similarity == "cosine" else name
+        found = self.stats.moments(key)
+        if found.n_items == 0:
+            raise ViewError(f"no item has view '{name}', so it cannot be a target")
+        form = None
+        if key == name and target.similarity == "content" and self.fit_intercept:
+            form = self._solver(name, found.n_items, found.gram(name), found.sums[name]).form
+        return make_block(name, target, found.gram(key), found.sums[key], found.n_items, form=form)
+
+    def make_predictors(self, blocks: Mapping[str, Block]) -> dict[str, dict[str, BlockPredictor]]:
+        """Return the predictions of blocks from every source that does not give them exactly.
+
+        Each is learnt from the items that have both, with its own ridge; there is none where no
+        item has both.
+        """
+        found: dict[str, dict[str, BlockPredictor]] = {}
+        for source in self.sources:
+            found[source] = {}
+            for name, block in blocks.items():
+                if name != source and (sums := self._pair(source, name, block)) is not None:
+                    found[source][name] = self._predict(source, sums, block)
+        return found
+
+    def _predict(self, source: str, sums: PairSums, block: Block) -> BlockPredictor:
+        solver = self._solver(source, sums.n_items, sums.gram, sums.sums)
+        # The block is a map of the target's features, so its sums are maps of theirs.
+        shifted = np.outer(sums.target_sums @ block.map, block.offset)
+        power = (
+            block.map.T @ sums.target_gram @ block.map
+            + shifted
+            + shifted.T
+            + sums.n_items * np.outer(block.offset, block.offset)
+        )
+        learnt = regress_moments(
+            solver,
+            sums.product @ block.map + np.outer(sums.sums, block.offset),
+            sums.target_sums @ block.map + sums.n_items * block.offset,
+            power,
+            self.ridge,
+        )
+        return BlockPredictor(
+            learnt.coefficients,
+            learnt.intercept,
+            learnt.ridge,
+            predictor_precision(block, learnt.residual),
+        )
+
+    def _solver(self, source: str, n_items: float, gram: Floats, sums: Floats) -> RidgeSolver:
+        """Return the solver for these rows of a source: one for all targets that have them all."""
+        key = source, n_items, float(np.trace(gram))
+        if key not in self._solvers:
+            self._solvers[key] = RidgeSolver(
+                gram, sums, max(n_items, 1.0), fit_intercept=self.fit_intercept
+            )
+        return self._solvers[key]
+
+    def _pair(self, source: str, name: str, block: Block) -> PairSums | None:
+        key = unit_name(name) if block.is_unit else name
+        vectors = self._label_vectors
+        if source == LABELS:
+            labelled = self.stats.views[key]
+            counts = labelled.counts
+            gram = (vectors.T * counts) @ vectors
+            other, other_sums = labelled.gram, labelled.sums.sum(axis=0)
+            product = vectors.T @ labelled.sums
+            sums = PairSums(counts.sum(), gram, counts @ vectors, other, other_sums, product)
+        elif name == LABELS:
+            labelled = self.stats.views[source]
+            counts = labelled.counts
+            other = (vectors.T * counts) @ vectors
+            sums = PairSums(
+                counts.sum(),
+                labelled.gram,
+                labelled.sums.sum(axis=0),
+                other,
+                counts @ vectors,
+                labelled.sums.T @ vectors,
+            )
+        else:
+            sums = _pair_of_views(self.stats.moments(source, key), source, key)
+        return sums if sums.n_items > 0 else None
+
+
+def _pair_of_views(found: Moments, source: str, key: str) -> PairSums:
+    if found.n_items > 0 and pair_of(source, key) not in found.products:
+        raise InvalidInputError(
+            f"the products of {source!r} and {key!r} were not kept, so {key!r} cannot be a target; "
+            "collect with keep='all', or with these targets"
+        )
+    if found.n_items == 0:
+        nothing = np.zeros((0, 0))
+        return PairSums(0.0, nothing, nothing[0:0, 0], nothing, nothing[0:0, 0], nothing)
+    return PairSums(
+        found.n_items,
+        found.gram(source),
+        found.sums[source],
+        found.gram(key),
+        found.sums[key],
+        found.product(source, key),
+    )

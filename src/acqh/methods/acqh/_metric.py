@@ -1,0 +1,122 @@
+"""What queries look like: the metric in which code vectors are to be near their targets."""
+
+import numpy as np
+
+from acqh._core.arrays import Floats
+from acqh.methods.acqh._problem import components
+
+# Shares of the real queries in the metric that are tried; the rest are those of training rows.
+_SHARES = (0.0, 0.25, 0.5, 0.75, 0.9)
+
+
+def second_moment(queries: Floats, weights: Floats | None = None) -> Floats:
+    """Return the second moment of queries, scaled to a trace of one.
+
+    Parameters
+    ----------
+    queries : (n_queries, n_dimensions)
+    weights : (n_queries,), optional
+
+    Returns
+    -------
+    (n_dimensions, n_dimensions)
+    """
+    weighted = queries.T if weights is None else queries.T * weights
+    moment = weighted @ queries
+    return np.asarray(moment / max(np.trace(moment), np.finfo(float).tiny))
+
+
+def blend_metric(
+    usual: Floats, queries: Floats, points: Floats, weights: Floats, n_bits: int
+) -> tuple[Floats, float]:
+    """Return the metric of real queries, blended with the usual one, and their share.
+
+    The share is chosen on queries held out: half of them make the metric, the others judge it,
+    and the other way round. What is judged is the error of scores that codes of so many bits must
+    at least make, which has a closed form.
+
+    Parameters
+    ----------
+    usual : (n_dimensions, n_dimensions)
+        The metric of training rows, of trace one.
+    queries : (n_queries, n_dimensions)
+        Blocks of real queries.
+    points : (n_points, n_dimensions)
+        Blocks of items.
+    weights : (n_points,)
+    n_bits : int
+        Of a code.
+
+    Returns
+    -------
+    metric : (n_dimensions, n_dimensions)
+    share : float
+    """
+    halves = queries[::2], queries[1::2]
+    share = 0.0
+    if min(map(len, halves)) > 0:
+        moments = [second_moment(half) for half in halves]
+        errors = [
+            sum(
+                expected_error(
+                    (1 - share) * usual + share * moments[fold],
+                    moments[1 - fold],
+                    points,
+                    weights,
+                    n_bits,
+                )
+                for fold in (0, 1)
+            )
+            for share in _SHARES
+        ]
+        share = _SHARES[int(np.argmin(errors))]
+    return (1 - share) * usual + share * second_moment(queries), share
+
+
+def expected_error(
+    metric: Floats, judge: Floats, points: Floats, weights: Floats, n_bits: int
+) -> float:
+    """Return the error that codes made in one metric have in another, at best.
+
+    The points are taken as normal; bits go to the principal components in the metric so that what
+    is left is the same for all of them, or their whole spread (reverse water-filling).
+
+    Parameters
+    ----------
+    metric : (n_dimensions, n_dimensions)
+        In which codes are made.
+    judge : (n_dimensions, n_dimensions)
+        In which they are judged.
+    points : (n_points, n_dimensions)
+    weights : (n_points,)
+    n_bits : int
+
+    Examples
+    --------
+    >>> points = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    >>> flat, skewed = np.eye(2), np.diag([1.0, 0.1])
+    >>> good = expected_error(skewed, skewed, points, np.ones(4), 2)
+    >>> good < expected_error(flat, skewed, points, np.ones(4), 2)
+    True
+    """
+    values, vectors, _, inverse_root = components(points, weights / weights.sum(), metric)
+    if len(values) == 0:
+        return 0.0
+    left = _water_fill(values, n_bits)
+    back = inverse_root @ vectors
+    total = (points.T * (weights / weights.sum())) @ points
+    seen = back.T @ judge @ back
+    # What the metric does not see at all is lost whole.
+    kept = (back * values) @ back.T
+    lost = float(np.sum(judge * (total - kept)))
+    return float(np.sum(np.diag(seen) * left)) + max(lost, 0.0)
+
+
+def _water_fill(variances: Floats, n_bits: int) -> Floats:
+    """Return the least squared errors of normal components, given bits for all of them."""
+    for n_used in range(len(variances), 0, -1):
+        used = variances[:n_used]
+        level = np.exp(np.mean(np.log(used)) - 2.0 * np.log(2.0) * n_bits / n_used)
+        if level <= used[-1]:
+            return np.concatenate([np.full(n_used, level), variances[n_used:]])
+    return variances

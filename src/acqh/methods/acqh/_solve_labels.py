@@ -1,0 +1,104 @@
+"""Labels alone: from statistics to a space and codebooks, by either solver."""
+
+from typing import Any, Literal
+
+import numpy as np
+
+from acqh._core.arrays import Array, Floats
+from acqh.errors import ViewError
+from acqh.methods.acqh._fitted import Fitted
+from acqh.methods.acqh._label_space import LabelSpace
+from acqh.methods.acqh._problem import Problem
+from acqh.methods.acqh._similarity import Similarity, embed
+from acqh.methods.acqh._solve import Settings, solve
+from acqh.stats import Statistics, regress
+
+
+def solve_labels(
+    stats: Statistics,
+    *,
+    similarity: str | Similarity,
+    solver: Literal["spectral", "alternating"],
+    ridge: float | Literal["auto"],
+    fit_intercept: bool,
+    label_weight: float,
+    label_ridge: float,
+    settings: Settings,
+    rng: np.random.Generator,
+) -> Fitted:
+    """Solve for maps, codebooks and codes of label sets.
+
+    Parameters
+    ----------
+    stats : Statistics
+        Of at least one labelled item.
+    similarity, solver, ridge, fit_intercept, label_weight, label_ridge
+        As `ACQH` takes them.
+    settings : Settings
+    rng : Generator
+
+    Returns
+    -------
+    Fitted
+
+    Raises
+    ------
+    ViewError
+        No labelled item has a view.
+    """
+    stats = stats.compact()
+    for name, view in stats.views.items():
+        if view.n_items == 0:
+            raise ViewError(f"no labelled item has view '{name}', so it cannot be learnt")
+    sets = stats.label_sets.matrix()
+    embedding = embed(similarity, sets, stats.counts, rng)
+    vectors = embedding.transform(sets)
+    regressions = {
+        name: regress(view, vectors, ridge, fit_intercept=fit_intercept)
+        for name, view in stats.views.items()
+    }
+    problem = _pose(stats, sets, vectors, regressions, label_weight, label_ridge)
+    solution = solve(solver, problem, stats.views, regressions, settings, rng)
+    space = LabelSpace(
+        embedding,
+        stats.label_sets.packed(),
+        solution.label_codes,
+        solution.predictors,
+        solution.query_map,
+        solution.target_map,
+    )
+    return Fitted(
+        space=space,
+        projections=solution.projections,
+        intercepts=solution.intercepts,
+        units={},
+        codebooks=solution.codebooks,
+        metric=solution.metric,
+        objective=solution.objective,
+        lower_bound=solution.lower_bound,
+        ridges={name: found.ridge for name, found in regressions.items()},
+        query_share=0.0,
+    )
+
+
+def _pose(
+    stats: Statistics,
+    sets: Array,
+    vectors: Floats,
+    regressions: dict[str, Any],
+    label_weight: float,
+    label_ridge: float,
+) -> Problem:
+    everyone = (vectors.T * stats.counts) @ vectors
+    constant = sum(
+        np.sum(((vectors.T * view.counts) @ vectors) * everyone) for view in stats.views.values()
+    )
+    return Problem(
+        embeddings=vectors,
+        labels=sets.astype(np.float64),
+        counts=stats.counts,
+        agreement=np.sum([found.agreement for found in regressions.values()], axis=0),
+        constant=float(constant),
+        label_weight=float(label_weight),
+        label_ridge=float(label_ridge),
+    )

@@ -1,0 +1,205 @@
+"""Targets of any kind: from statistics to a space, codebooks, and what is left of the error."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from acqh._core.arrays import Floats, Matrix
+from acqh.errors import InvalidInputError
+from acqh.methods._statistics import MappedStatistics
+from acqh.methods.acqh._fitted import Fitted
+from acqh.methods.acqh._items import Items
+from acqh.methods.acqh._learn_space import SpaceSums
+from acqh.methods.acqh._metric import blend_metric, second_moment
+from acqh.methods.acqh._problem import components
+from acqh.methods.acqh._similarity import Similarity, embed
+from acqh.methods.acqh._solve import Settings
+from acqh.methods.acqh._space import TargetSpace, unit_rows
+from acqh.methods.acqh._spectral import spectral_maps
+from acqh.methods.acqh._targets import LABELS, Target
+from acqh.quantize import fit_codebooks
+from acqh.stats import RowSample, Statistics
+
+# Vectors at most that codebooks are learnt from.
+MAX_POINTS = 65_536
+
+
+def solve_space(
+    collected: MappedStatistics,
+    targets: Mapping[str, Target],
+    *,
+    similarity: str | Similarity,
+    ridge: float | Literal["auto"],
+    fit_intercept: bool,
+    is_normalized: bool,
+    queries: Mapping[str, RowSample],
+    settings: Settings,
+    rng: np.random.Generator,
+) -> Fitted:
+    """Learn blocks, predictions, maps and codebooks.
+
+    Parameters
+    ----------
+    collected : MappedStatistics
+        With a sample of rows.
+    targets : mapping of str to Target
+    similarity : str or callable
+        Of labels.
+    ridge, fit_intercept
+        Of every prediction.
+    is_normalized : bool
+    queries : mapping of str to RowSample
+        Real ones.
+    settings : Settings
+    rng : Generator
+
+    Returns
+    -------
+    Fitted
+    """
+    stats = collected.statistics.compact()
+    embedding = None
+    if LABELS in targets and stats.counts.sum() > 0:
+        embedding = embed(similarity, stats.label_sets.matrix(), stats.counts, rng)
+    views = sorted(collected.widths)
+    sums = SpaceSums(stats, views, embedding, ridge, fit_intercept)
+    blocks = sums.make_blocks(targets)
+    predictors = sums.make_predictors(blocks)
+    nothing = np.zeros((0, 0))
+    space = TargetSpace(blocks, predictors, embedding, nothing, nothing, is_normalized)
+    ways = _Ways(space, collected, _sample_of(stats), settings.codebooks_from)
+    points, weights = ways.points()
+    metric = np.mean(ways.query_moments(), axis=0)
+    share = 0.0
+    if queries:
+        asked = np.concatenate(
+            [_describe(space, collected, sample.views) for sample in queries.values()]
+        )
+        n_bits = round(settings.n_codebooks * np.log2(settings.codebook_size))
+        metric, share = blend_metric(metric, asked, points, weights, n_bits)
+    return _quantize(space, points, weights, metric, share, settings, rng)
+
+
+def _sample_of(stats: Statistics) -> RowSample:
+    sample = stats.sample
+    if sample is None or len(sample) == 0:
+        raise InvalidInputError(
+            "the statistics hold no sample of rows, which codebooks of these targets are learnt "
+            "from; collect them with keep= and a sample size"
+        )
+    return sample
+
+
+def _describe(
+    space: TargetSpace, collected: MappedStatistics, views: Mapping[str, Matrix]
+) -> Floats:
+    mapped = collected.map_rows(views)
+    return space.describe({view: mapped[view] for view in views})
+
+
+@dataclass(frozen=True)
+class _Ways:
+    """The rows of a sample in every way in which such items may be known."""
+
+    space: TargetSpace
+    collected: MappedStatistics
+    sample: RowSample
+    codebooks_from: Literal["both", "labels", "predictions"]
+
+    def points(self) -> tuple[Floats, Floats]:
+        """Return blocks of items and their weights.
+
+        Rows with all they have, and with each view alone; together as much weight for the one as
+        for the other.
+        """
+        alone = [*self._each_alone()]
+        is_single = len(alone) == 1 and not self.space.knows_labels
+        wholes = [] if self.codebooks_from == "predictions" and not is_single else [self._whole()]
+        if self.codebooks_from == "labels" or is_single:
+            alone = []
+        found = []
+        for part in (wholes, alone):
+            total = sum(float(weights.sum()) for _, weights in part)
+            found += [(points, weights / total) for points, weights in part]
+        points = np.concatenate([points for points, _ in found])
+        return self._scaled(points), np.concatenate([weights for _, weights in found])
+
+    def query_moments(self) -> list[Floats]:
+        """Return the second moment of the queries of each view that any row has."""
+        return [second_moment(points, weights) for points, weights in self._each_alone()]
+
+    def _scaled(self, points: Floats) -> Floats:
+        return unit_rows(points) if self.space.is_normalized else points
+
+    def _rows(self) -> RowSample:
+        n_ways = len(self.sample.views) + 1
+        return self.sample.first(max(MAX_POINTS // n_ways, 1))
+
+    def _whole(self) -> tuple[Floats, Floats]:
+        rows = self._rows()
+        labels = rows.labels if self.space.knows_labels else None
+        items = Items.of(rows.views, rows.present, labels)
+        found = [*self.space.blocks_of(items, self.collected.map_rows)]
+        points = np.concatenate([described for _, described in found])
+        return points, rows.counts[np.concatenate([chosen for chosen, _ in found])]
+
+    def _each_alone(self) -> Iterator[tuple[Floats, Floats]]:
+        rows = self._rows()
+        for view in sorted(rows.views):
+            here = np.flatnonzero(rows.present[view])
+            if here.size:
+                points = _describe(self.space, self.collected, {view: rows.views[view][here]})
+                yield points, rows.counts[here]
+
+
+def _quantize(
+    space: TargetSpace,
+    points: Floats,
+    weights: Floats,
+    metric: Floats,
+    share: float,
+    settings: Settings,
+    rng: np.random.Generator,
+) -> Fitted:
+    """Find the maps, and codebooks for what they make of the points."""
+    n_components = settings.n_components
+    found = components(points, weights, metric)
+    maps = spectral_maps(*found, float(weights.sum()), n_components)
+    trained = fit_codebooks(
+        points @ maps.target_map,
+        weights,
+        settings.n_codebooks,
+        settings.codebook_size,
+        max_iter=settings.max_iter,
+        tol=settings.tol,
+        rng=rng,
+    )
+    energies = found[0] / weights.sum()
+    bound = float(np.sum(energies[n_components:]))
+    # Code vectors have a mean squared length of one, whatever the points have.
+    unit = float(np.sum(energies[:n_components])) / weights.sum()
+    extra = n_components - maps.target_map.shape[1]
+    padding = [(0, 0), (0, extra)]
+    space = replace(
+        space,
+        query_map=np.pad(maps.query_map, padding),
+        target_map=np.pad(maps.target_map, padding),
+    )
+    folded = {view: space.fold(view) for view in space.sources if view != LABELS}
+    return Fitted(
+        space=space,
+        projections={view: parts[0] for view, parts in folded.items()},
+        intercepts={view: parts[1] for view, parts in folded.items()},
+        units={view: parts[2] for view, parts in folded.items() if parts[2] is not None},
+        codebooks=np.pad(trained.codebooks, [(0, 0), *padding]),
+        metric=np.eye(n_components),
+        objective=[bound + unit * float(error) for error in trained.history],
+        lower_bound=bound,
+        ridges={
+            source: {name: it.ridge for name, it in found.items()}
+            for source, found in space.predictors.items()
+        },
+        query_share=share,
+    )

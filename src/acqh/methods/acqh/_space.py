@@ -1,0 +1,212 @@
+"""The space in which queries and items of any kind meet: blocks, predictors, and two maps."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.preprocessing import normalize
+
+from acqh._core.arrays import Array, Floats, Ints, Matrix
+from acqh.methods._state import storable
+from acqh.methods.acqh._blocks import Block, BlockPredictor, fuse_predictions
+from acqh.methods.acqh._items import Items
+from acqh.methods.acqh._similarity import LabelEmbedding
+from acqh.methods.acqh._targets import LABELS, Target
+
+MapRows = Callable[[Mapping[str, Matrix]], Mapping[str, Matrix]]
+
+
+@storable("target-space")
+@dataclass(frozen=True)
+class TargetSpace:
+    """From whatever is known of an item to its vector, and from a query to its own.
+
+    Attributes
+    ----------
+    blocks : dict of str to Block
+        By target.
+    predictors : dict of str to dict of str to BlockPredictor
+        By source, then by target: of the blocks that the source does not give exactly.
+    embedding : LabelEmbedding or None
+        Of label sets; None where labels are no target.
+    query_map : (n_dimensions, n_components)
+        From all blocks, side by side, to query vectors.
+    target_map : (n_dimensions, n_components)
+        From all blocks to code vectors.
+    is_normalized : bool
+        Whether the blocks of an item, taken together, are scaled to unit length.
+    """
+
+    blocks: dict[str, Block]
+    predictors: dict[str, dict[str, BlockPredictor]]
+    embedding: LabelEmbedding | None
+    query_map: Floats
+    target_map: Floats
+    is_normalized: bool
+
+    @property
+    def sources(self) -> list[str]:
+        """What items and queries can be given by: views, and labels if they are a target."""
+        return [*self.predictors]
+
+    def describe(self, known: Mapping[str, Matrix]) -> Floats:
+        """Return all blocks of some items, side by side, each by the root of its weight.
+
+        Parameters
+        ----------
+        known : mapping of str to (n_items, n_features)
+            Mapped features of some views; for ``"labels"``, embeddings of the label sets.
+
+        Returns
+        -------
+        (n_items, n_dimensions) float64
+            Exact where the source of a block is known, otherwise predicted from what is.
+        """
+        parts = [
+            np.sqrt(block.target.weight) * self._describe_block(name, block, known)
+            for name, block in self.blocks.items()
+        ]
+        return np.concatenate(parts, axis=1)
+
+    def _describe_block(self, name: str, block: Block, known: Mapping[str, Matrix]) -> Floats:
+        if block.source in known:
+            features = known[block.source]
+            return block.transform(normalize(features) if block.is_unit else features)
+        votes = [
+            (predictor, np.asarray(features @ predictor.coefficients + predictor.intercept))
+            for source, features in known.items()
+            if (predictor := self.predictors[source].get(name)) is not None
+        ]
+        if votes:
+            return fuse_predictions(block, votes)
+        n_items = next(iter(known.values())).shape[0]
+        return np.broadcast_to(block.mean, (n_items, block.rank))
+
+    def blocks_of(self, items: Items, map_rows: MapRows) -> Iterator[tuple[Ints, Floats]]:
+        """Yield all blocks of items, in blocks of rows."""
+        for rows, known in items.known(map_rows, self.label_features):
+            yield rows, self.describe(known)
+
+    def vectors(self, items: Items, map_rows: MapRows) -> Iterator[tuple[Ints, Floats]]:
+        """Yield the code vectors of items, in blocks of rows."""
+        for rows, described in self.blocks_of(items, map_rows):
+            yield rows, self.place(described)
+
+    def encode(
+        self, items: Items, map_rows: MapRows, search: Callable[[Floats], Array]
+    ) -> Iterator[tuple[Ints, Array]]:
+        """Yield the codes of items, in blocks of rows."""
+        for rows, vectors in self.vectors(items, map_rows):
+            yield rows, search(vectors)
+
+    def place(self, described: Floats) -> Floats:
+        """Return the code vectors of items from their blocks."""
+        return (unit_rows(described) if self.is_normalized else described) @ self.target_map
+
+    def fold(self, view: str) -> tuple[Floats, Floats, Floats | None]:
+        """Return the map from a view's features to query vectors, with all blocks in one.
+
+        Returns
+        -------
+        projection : (n_features, n_components)
+        intercept : (n_components,)
+        unit : (n_features, n_components) or None
+            Added for features scaled to unit length; None where no block needs it.
+        """
+        projection: Any = 0.0
+        intercept: Any = 0.0
+        unit: Any = None
+        start = 0
+        for name, block in self.blocks.items():
+            rows = np.sqrt(block.target.weight) * self.query_map[start : start + block.rank]
+            start += block.rank
+            predictor = self.predictors[view].get(name)
+            if block.source == view:
+                found = block.map @ rows
+                intercept = intercept + block.offset @ rows
+                if block.is_unit:
+                    unit, found = found, np.zeros_like(found)
+            elif predictor is not None:
+                found = predictor.coefficients @ rows
+                intercept = intercept + predictor.intercept @ rows
+            else:
+                found = 0.0
+                intercept = intercept + block.mean @ rows
+            projection = projection + found
+        return projection, intercept, unit
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return the space as JSON and named arrays, for `from_state`."""
+        arrays: dict[str, Array] = {"query_map": self.query_map, "target_map": self.target_map}
+        facts: dict[str, Any] = {"is_normalized": self.is_normalized, "blocks": [], "sources": []}
+        for number, (name, block) in enumerate(self.blocks.items()):
+            target = block.target
+            facts["blocks"].append(
+                [name, block.source, float(target.weight), target.similarity, target.rank]
+            )
+            for key in _BLOCK_ARRAYS:
+                arrays[f"blocks/{number}/{key}"] = getattr(block, key)
+        for number, (source, found) in enumerate(self.predictors.items()):
+            facts["sources"].append([source, [[name, it.ridge] for name, it in found.items()]])
+            for place, predictor in enumerate(found.values()):
+                for key in _PREDICTOR_ARRAYS:
+                    arrays[f"sources/{number}/{place}/{key}"] = getattr(predictor, key)
+        if self.embedding is not None:
+            its_facts, its_arrays = self.embedding.to_state()
+            facts, arrays = facts | its_facts, arrays | its_arrays
+        return facts, arrays
+
+    @classmethod
+    def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> "TargetSpace":
+        """Return the space of which `to_state` gave the parts."""
+        blocks = {}
+        for number, (name, source, weight, similarity, rank) in enumerate(facts["blocks"]):
+            parts = {key: arrays[f"blocks/{number}/{key}"] for key in _BLOCK_ARRAYS}
+            blocks[name] = Block(Target(weight, similarity, rank), source, **parts)
+        predictors: dict[str, dict[str, BlockPredictor]] = {}
+        for number, (source, found) in enumerate(facts["sources"]):
+            predictors[source] = {}
+            for place, (name, ridge) in enumerate(found):
+                prefix = f"sources/{number}/{place}/"
+                parts = {key: arrays[prefix + key] for key in _PREDICTOR_ARRAYS}
+                predictors[source][name] = BlockPredictor(ridge=ridge, **parts)
+        embedding = LabelEmbedding.from_state(facts, arrays) if "similarity" in facts else None
+        maps = arrays["query_map"], arrays["target_map"]
+        return cls(blocks, predictors, embedding, *maps, bool(facts["is_normalized"]))
+
+    def with_source(self, source: str, predictors: dict[str, BlockPredictor]) -> "TargetSpace":
+        """Return the space with another encoder for a view, or with one more.
+
+        What the view gave exactly, its new features only predict.
+        """
+        blocks = {
+            name: replace(block, source="") if block.source == source else block
+            for name, block in self.blocks.items()
+        }
+        return replace(self, blocks=blocks, predictors={**self.predictors, source: predictors})
+
+    def label_features(self, sets: Array) -> Floats:
+        """Return what ``"labels"`` are as a source: the embedding of each label set."""
+        if self.embedding is None:
+            return np.zeros((len(sets), 0))
+        return self.embedding.transform(sets)
+
+    @property
+    def targets(self) -> dict[str, Target]:
+        """The targets, with the ranks that were used."""
+        return {name: block.target for name, block in self.blocks.items()}
+
+    @property
+    def knows_labels(self) -> bool:
+        """Whether labels are a target."""
+        return LABELS in self.blocks
+
+
+_BLOCK_ARRAYS = ("map", "offset", "mean", "spread")
+_PREDICTOR_ARRAYS = ("coefficients", "intercept", "precision")
+
+
+def unit_rows(points: Floats) -> Floats:
+    """Return rows scaled to unit length; rows of zeros stay zero."""
+    return np.asarray(normalize(points))

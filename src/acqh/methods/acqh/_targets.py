@@ -1,0 +1,211 @@
+"""What scores should be: targets, each a weight and a kind of similarity."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from acqh._core.arrays import Array, check_positive_int
+from acqh.data import MultiViewData
+from acqh.errors import InvalidInputError, LabelError, ViewError
+from acqh.methods._state import storable
+from acqh.methods._statistics import Needs, unit_name
+from acqh.stats import Keep, Statistics, pair_of
+
+# The target that is no view.
+LABELS = "labels"
+Kind = Literal["content", "inner", "cosine"]
+
+
+@storable("target")
+@dataclass(frozen=True)
+class Target:
+    """One part of what a score should be.
+
+    Parameters
+    ----------
+    weight : float
+        Its share of the score, relative to the weights of the other targets; every target is
+        scaled to a mean squared length of one first. Not negative.
+    similarity : {"content", "inner", "cosine"}
+        Of a view: ``"content"``, the inner product of centred features; ``"inner"``, of features
+        as they are, for a teacher's vectors; ``"cosine"``, of features scaled to unit length. Of
+        labels, the argument `similarity` of `ACQH` says what counts.
+    rank : int, optional
+        Principal directions that are kept; by default as many as there are, 256 at most.
+
+    Raises
+    ------
+    InvalidInputError
+        A weight that is negative or no number, an unknown similarity, or a rank below one.
+
+    Examples
+    --------
+    >>> Target(0.5, rank=64)
+    Target(weight=0.5, similarity='content', rank=64)
+    """
+
+    weight: float = 1.0
+    similarity: Kind = "content"
+    rank: int | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            weight = float(self.weight)
+        except (TypeError, ValueError):
+            weight = float("nan")
+        if not (np.isfinite(weight) and weight >= 0):
+            raise InvalidInputError(
+                f"the weight of a target must be a number of at least zero, got {self.weight!r}"
+            )
+        if self.similarity not in get_args(Kind):
+            raise InvalidInputError(
+                f"the similarity of a target must be one of {', '.join(get_args(Kind))}, got "
+                f"{self.similarity!r}"
+            )
+        if self.rank is not None:
+            check_positive_int(self.rank, "the rank of a target")
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return the target as JSON, for `from_state`."""
+        facts = {"weight": float(self.weight), "similarity": self.similarity, "rank": self.rank}
+        return facts, {}
+
+    @classmethod
+    def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> "Target":  # noqa: ARG003
+        """Return the target of which `to_state` gave the JSON."""
+        return cls(**facts)
+
+
+def read_targets(
+    targets: Mapping[str, float | Target] | None, views: Collection[str], has_labels: bool
+) -> dict[str, Target]:
+    """Return the targets by name, without those of weight zero.
+
+    Parameters
+    ----------
+    targets : mapping of str to float or Target, or None
+        None: labels where there are any, otherwise the content of all views.
+    views : collection of str
+    has_labels : bool
+        Whether the data come with labels.
+
+    Raises
+    ------
+    InvalidInputError
+        No mapping, or weights that are negative or all zero.
+    LabelError
+        Labels are a target, but there are none.
+    ViewError
+        A target that is no view, or a view called "labels".
+    """
+    if LABELS in views:
+        raise ViewError(
+            "a view cannot be called 'labels', which names the labels among the targets; give the "
+            "view another name"
+        )
+    if targets is None:
+        if has_labels:
+            return {LABELS: Target()}
+        return {view: Target(1.0 / len(views)) for view in views}
+    if not isinstance(targets, Mapping):
+        raise InvalidInputError(
+            "targets must be a mapping of names to weights, such as {'labels': 0.5, 'text': 0.5}, "
+            f"got {type(targets).__name__}"
+        )
+    read = {
+        name: target if isinstance(target, Target) else Target(target)
+        for name, target in targets.items()
+    }
+    for name, target in read.items():
+        if name not in views and name != LABELS:
+            raise ViewError(
+                f"the target {name!r} is no view; targets may be {sorted(views)} and 'labels'"
+            )
+        if name == LABELS and target.similarity != "content":
+            raise InvalidInputError(
+                "the similarity of labels is the argument `similarity` of ACQH, not that of their "
+                f"Target, which is {target.similarity!r}"
+            )
+    used = {name: target for name, target in read.items() if target.weight > 0}
+    if not used:
+        raise InvalidInputError(f"a target must have a weight above zero, got {dict(targets)}")
+    if LABELS in used and not has_labels:
+        raise LabelError(
+            "labels are needed: they are a target, but the data have none; give labels with the "
+            "views, or take them out of targets"
+        )
+    return used
+
+
+def check_solvable(
+    targets: Mapping[str, Target], stats: Statistics, solver: str, is_plain: bool
+) -> None:
+    """Check that statistics hold what targets are learnt from, and that the solver can.
+
+    Parameters
+    ----------
+    targets : mapping of str to Target
+    stats : Statistics
+    solver : {"spectral", "alternating"}
+    is_plain : bool
+        Whether labels are the only target, and nothing else is asked for.
+
+    Raises
+    ------
+    InvalidInputError, LabelError
+    """
+    if not is_plain and solver != "spectral":
+        raise InvalidInputError(
+            "Algorithm 1 knows labels alone; take solver='spectral' for other targets, "
+            "normalize=True or queries"
+        )
+    if not is_plain and stats.keep is None:
+        raise InvalidInputError(
+            f"the targets {[*targets]} need products of views and a sample of rows, but the "
+            "statistics keep sums over labelled items only; collect them with keep='all'"
+        )
+    if stats.counts.sum() == 0 and LABELS in targets:
+        raise LabelError("no item has a label, so there is nothing to learn from")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the parameters of `ACQH` ask to be kept of the data.
+
+    Attributes
+    ----------
+    targets : mapping or None
+        As `ACQH` takes them.
+    keep : {"needed", "all"}
+    sample_size : int
+    only_sums : bool
+        Whether labels alone are learnt from sums alone; other targets need more.
+    """
+
+    targets: Any
+    keep: Literal["needed", "all"]
+    sample_size: int
+    only_sums: bool
+
+    def __call__(self, part: MultiViewData) -> Needs:
+        """Return what to keep of data like this part."""
+        targets = read_targets(self.targets, part.views, part.labels is not None)
+        if [*targets] == [LABELS] and self.only_sums and self.keep == "needed":
+            return Needs()
+        blocks = {
+            name: unit_name(name) if target.similarity == "cosine" else name
+            for name, target in targets.items()
+            if name != LABELS
+        }
+        pairs = {
+            pair_of(view, block)
+            for name, block in blocks.items()
+            for view in part.views
+            if view != name
+        }
+        return Needs(
+            Keep("all" if self.keep == "all" else frozenset(pairs), self.sample_size),
+            tuple(name for name, block in blocks.items() if block != name),
+        )

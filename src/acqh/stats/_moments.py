@@ -1,0 +1,201 @@
+"""Sums over items that need no labels: products within and between views."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, TypeVar
+
+import numpy as np
+from scipy.linalg.blas import dsyrk
+
+from acqh._core.arrays import Array, Floats, Matrix, is_sparse
+from acqh.stats._kernels import add_sparse_gram
+
+# Two views, in alphabetical order.
+Pair: TypeAlias = tuple[str, str]
+_Key = TypeVar("_Key")
+# Rows of a dense view that are widened to float64 at a time.
+BLOCK_ROWS = 2048
+
+
+@dataclass(frozen=True)
+class Keep:
+    """What statistics keep beside the sums over labelled items.
+
+    Attributes
+    ----------
+    pairs : frozenset of pairs of str, or "all"
+        Views whose cross products are kept; each pair in alphabetical order.
+    sample_size : int
+        Rows of the sample.
+    """
+
+    pairs: frozenset[Pair] | Literal["all"] = "all"
+    sample_size: int = 65_536
+
+    def wants(self, pair: Pair) -> bool:
+        """Whether the cross products of two views are kept."""
+        return self.pairs == "all" or pair in self.pairs
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sums over the items that have all of some views.
+
+    Attributes
+    ----------
+    n_items : float
+    sums : dict of str to (n_features,)
+    uppers : dict of str to (n_features, n_features)
+        Upper triangles of the Gram matrices.
+    products : dict of pair to (n_features, n_other_features)
+        ``X_a^T X_b``.
+    """
+
+    n_items: float
+    sums: dict[str, Floats]
+    uppers: dict[str, Floats]
+    products: dict[Pair, Floats]
+
+    @classmethod
+    def of_nothing(cls) -> "Moments":
+        """Return the sums over no items."""
+        return cls(0.0, {}, {}, {})
+
+    def plus(self, other: "Moments", sign: float = 1.0) -> "Moments":
+        """Return the sums over the items of both, or without those of the other."""
+        return Moments(
+            self.n_items + sign * other.n_items,
+            _plus(self.sums, other.sums, sign),
+            _plus(self.uppers, other.uppers, sign),
+            _plus(self.products, other.products, sign),
+        )
+
+    def gram(self, view: str) -> Floats:
+        """Return ``X^T X`` of a view."""
+        return mirror(self.uppers[view])
+
+    def product(self, first: str, second: str) -> Floats:
+        """Return ``X_a^T X_b`` of two views, whichever order it is kept in."""
+        if (first, second) in self.products:
+            return self.products[first, second]
+        return self.products[second, first].T
+
+
+def _plus(mine: dict[_Key, Floats], theirs: dict[_Key, Floats], sign: float) -> dict[_Key, Floats]:
+    total = dict(mine)
+    for key, array in theirs.items():
+        total[key] = total[key] + sign * array if key in total else sign * array
+    return total
+
+
+def pair_of(first: str, second: str) -> Pair:
+    """Return two views in alphabetical order."""
+    return (first, second) if first <= second else (second, first)
+
+
+def sum_over(patterns: Mapping[tuple[str, ...], Moments], views: Iterable[str]) -> Moments:
+    """Add up the sums over all items that have all of the views, whatever else they have.
+
+    Parameters
+    ----------
+    patterns : mapping of tuple of str to Moments
+        By the views that the items have.
+    views : iterable of str
+    """
+    wanted = set(views)
+    total = Moments.of_nothing()
+    for pattern in sorted(patterns):
+        if wanted <= set(pattern):
+            found = patterns[pattern]
+            total = total.plus(
+                Moments(
+                    found.n_items,
+                    {name: found.sums[name] for name in wanted},
+                    {name: found.uppers[name] for name in wanted},
+                    {pair: it for pair, it in found.products.items() if set(pair) <= wanted},
+                )
+            )
+    return total
+
+
+def upper_gram(matrix: Matrix) -> Floats:
+    """Return the upper triangle of ``X^T X`` in float64, of dense or CSR rows."""
+    upper = np.zeros((matrix.shape[1], matrix.shape[1]), order="F")
+    if is_sparse(matrix):
+        add_sparse_gram(matrix.indptr, matrix.indices, matrix.data, upper)
+        return upper
+    for start in range(0, len(matrix), BLOCK_ROWS):
+        block = np.asarray(matrix[start : start + BLOCK_ROWS], dtype=np.float64, order="C")
+        # The transpose of a C-ordered block is what BLAS calls column-major: no copy.
+        upper = dsyrk(1.0, block.T, beta=1.0, c=upper, overwrite_c=True)
+    return upper
+
+
+def cross_product(first: Matrix, second: Matrix) -> Floats:
+    """Return ``X_a^T X_b`` in float64, of dense or CSR rows."""
+    if is_sparse(first) or is_sparse(second):
+        first, second = (
+            it.astype(np.float64) if is_sparse(it) else np.asarray(it, dtype=np.float64)
+            for it in (first, second)
+        )
+        found = first.T @ second
+        return np.asarray(found.toarray() if is_sparse(found) else found)
+    total = np.zeros((first.shape[1], second.shape[1]))
+    for start in range(0, len(first), BLOCK_ROWS):
+        rows = slice(start, start + BLOCK_ROWS)
+        left, right = (np.asarray(it[rows], dtype=np.float64) for it in (first, second))
+        total += left.T @ right
+    return total
+
+
+def column_sums(matrix: Matrix) -> Floats:
+    """Return the sum of the rows in float64."""
+    return np.asarray(matrix.sum(axis=0, dtype=np.float64)).ravel()
+
+
+def mirror(upper: Floats) -> Floats:
+    """Return the symmetric matrix of which the upper triangle is given."""
+    gram = np.triu(upper)
+    gram += gram.T
+    np.fill_diagonal(gram, np.diag(upper))
+    return gram
+
+
+def moments_to_arrays(patterns: Mapping[tuple[str, ...], Moments]) -> dict[str, Array]:
+    """Return sums by pattern as named arrays, for `moments_from_arrays`."""
+    names = sorted({name for pattern in patterns for name in pattern})
+    arrays: dict[str, Array] = {
+        "patterns": np.array(
+            [[name in pattern for name in names] for pattern in patterns], dtype=np.uint8
+        ).reshape(len(patterns), len(names)),
+        "counts": np.array([found.n_items for found in patterns.values()]),
+    }
+    for number, found in enumerate(patterns.values()):
+        for name in found.sums:
+            arrays[f"{number}/sum/{name}"] = found.sums[name]
+            arrays[f"{number}/gram/{name}"] = found.gram(name)
+        for first, second in found.products:
+            key = f"{number}/{names.index(first)}x{names.index(second)}"
+            arrays[key] = found.products[first, second]
+    return arrays
+
+
+def moments_from_arrays(arrays: Mapping[str, Array]) -> dict[tuple[str, ...], Moments]:
+    """Return the sums of which `moments_to_arrays` gave the arrays."""
+    names = sorted({key.split("/", 2)[2] for key in arrays if "/sum/" in key})
+    patterns: dict[tuple[str, ...], Moments] = {}
+    for number, row in enumerate(arrays["patterns"]):
+        pattern = tuple(name for name, there in zip(names, row, strict=True) if there)
+        start = f"{number}/"
+        products = {}
+        for i, first in enumerate(names):
+            for j, second in enumerate(names):
+                if f"{start}{i}x{j}" in arrays:
+                    products[first, second] = np.array(arrays[f"{start}{i}x{j}"])
+        patterns[pattern] = Moments(
+            float(arrays["counts"][number]),
+            {name: np.array(arrays[f"{start}sum/{name}"]) for name in pattern},
+            {name: np.array(arrays[f"{start}gram/{name}"], order="F") for name in pattern},
+            products,
+        )
+    return patterns

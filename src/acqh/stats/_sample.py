@@ -1,0 +1,237 @@
+"""A bounded sample of rows that depends on the rows alone, not on how they came."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix, is_sparse
+from acqh.errors import InvalidInputError
+from acqh.stats._kernels import add_row_hashes, add_sparse_row_hashes
+from acqh.stats._label_sets import pack_rows, unpack_rows
+
+# Rows of a dense view that are widened to float64 at a time.
+_BLOCK_ROWS = 2048
+EVERY_KEY = np.uint64(2**64 - 1)
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class RowSample:
+    """The distinct rows with the smallest hashes, each with how often it was added.
+
+    Which rows these are depends on what is in them alone, so samples of parts, in any order and
+    number, add up to the sample of the whole; rows that are taken back leave it. After that
+    it holds fewer rows than it could, since those passed over before are gone.
+
+    Attributes
+    ----------
+    capacity : int
+        Rows at most.
+    n_labels : int
+        Number of label columns.
+    keys : uint64 (n_rows,)
+        Hashes, rising.
+    counts : (n_rows,) float64
+        How often each row was added.
+    views : dict of str to (n_rows, n_features), dense or CSR
+        Rows as they were given.
+    present : dict of str to bool (n_rows,)
+    packed : uint8 (n_rows, ceil(n_labels / 8))
+        Labels, as bits.
+    bound : uint64
+        Every row added with a key up to this one is here.
+    """
+
+    capacity: int
+    n_labels: int
+    keys: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    counts: Floats = field(default_factory=lambda: np.zeros(0))
+    views: Mapping[str, Matrix] = field(default_factory=dict)
+    present: Mapping[str, Bools] = field(default_factory=dict)
+    packed: Array = field(default_factory=lambda: np.zeros((0, 0), dtype=np.uint8))
+    bound: Any = EVERY_KEY
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def labels(self) -> Array:
+        """Labels of the rows, uint8 (n_rows, n_labels)."""
+        return unpack_rows(self.packed, self.n_labels)
+
+    def with_rows(
+        self, views: Mapping[str, Matrix], labels: Matrix, present: Mapping[str, Bools]
+    ) -> "RowSample":
+        """Return the sample with rows added.
+
+        Parameters
+        ----------
+        views : mapping of str to (n_items, n_features), dense or CSR
+        labels : 0/1 (n_items, n_labels), dense or CSR
+        present : mapping of str to bool (n_items,)
+            For every view.
+        """
+        packed = pack_rows(labels)
+        keys = _hash(views, packed, present)
+        # Most rows of a long stream are passed over here, before anything is copied.
+        kept = np.flatnonzero(keys <= self.bound)
+        kept = kept[np.argsort(keys[kept], kind="stable")]
+        keys, first, counts = np.unique(keys[kept], return_index=True, return_counts=True)
+        rows = kept[first][: self.capacity]
+        more = RowSample(
+            self.capacity,
+            self.n_labels,
+            keys[: self.capacity],
+            counts[: self.capacity].astype(np.float64),
+            {name: matrix[rows] for name, matrix in views.items()},
+            {name: mask[rows] for name, mask in present.items()},
+            packed[rows],
+            keys[self.capacity - 1] if len(keys) > self.capacity else self.bound,
+        )
+        return self + more
+
+    def __add__(self, other: "RowSample") -> "RowSample":
+        if len(other) == 0 or len(self) == 0:
+            some = self if len(other) == 0 else other
+            return replace(some, capacity=self.capacity)._cut(min(self.bound, other.bound))
+        keys, first, inverse = np.unique(
+            np.concatenate([self.keys, other.keys]), return_index=True, return_inverse=True
+        )
+        counts: Any = np.bincount(inverse, np.concatenate([self.counts, other.counts]))
+        views = {
+            name: _stack(matrix, other.views[name])[first] for name, matrix in self.views.items()
+        }
+        present = {
+            name: np.concatenate([mask, other.present[name]])[first]
+            for name, mask in self.present.items()
+        }
+        packed = np.concatenate([self.packed, other.packed])[first]
+        whole = RowSample(self.capacity, self.n_labels, keys, counts, views, present, packed)
+        return whole._cut(min(self.bound, other.bound))
+
+    def __sub__(self, other: "RowSample") -> "RowSample":
+        mine = self._cut(min(self.bound, other.bound))
+        gone = other.keys <= mine.bound
+        places = np.searchsorted(mine.keys, other.keys[gone])
+        counts = mine.counts.copy()
+        here = places < len(mine)
+        here[here] = mine.keys[places[here]] == other.keys[gone][here]
+        counts[places[here]] -= other.counts[gone][here]
+        if not here.all() or np.any(counts < 0):
+            raise InvalidInputError(
+                "items would be forgotten that were never added; forget only what was fitted, with "
+                "the views and labels it was fitted with"
+            )
+        return mine._take(np.flatnonzero(counts > 0), counts)
+
+    def _cut(self, bound: Any) -> "RowSample":
+        """Return the rows with keys up to a bound, as many as there is room for."""
+        if np.count_nonzero(self.keys <= bound) > self.capacity:
+            bound = self.keys[self.capacity - 1]
+        rows = np.flatnonzero(self.keys <= bound)
+        sample = self if len(rows) == len(self) else self._take(rows, self.counts)
+        return replace(sample, bound=bound)
+
+    def _take(self, rows: Ints, counts: Floats) -> "RowSample":
+        return replace(
+            self,
+            keys=self.keys[rows],
+            counts=counts[rows],
+            views={name: matrix[rows] for name, matrix in self.views.items()},
+            present={name: mask[rows] for name, mask in self.present.items()},
+            packed=self.packed[rows],
+        )
+
+    def first(self, n_rows: int) -> "RowSample":
+        """Return the rows with the smallest keys: a smaller sample of the same."""
+        return self._take(np.arange(min(n_rows, len(self))), self.counts)
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return the sample as named arrays, for `from_arrays`."""
+        numbers = np.array([self.capacity, self.n_labels, self.bound], dtype=np.uint64)
+        arrays = {
+            "numbers": numbers,
+            "keys": self.keys,
+            "counts": self.counts,
+            "packed": self.packed,
+        }
+        for name, matrix in self.views.items():
+            arrays[f"present/{name}"] = self.present[name]
+            if is_sparse(matrix):
+                shape = np.array(matrix.shape, dtype=np.int64)
+                parts = (matrix.data, matrix.indices, matrix.indptr, shape)
+                for part, array in zip(_CSR_PARTS, parts, strict=True):
+                    arrays[f"{part}/{name}"] = array
+            else:
+                arrays[f"rows/{name}"] = matrix
+        # Files know no truth values.
+        return {
+            key: array.astype(np.uint8) if array.dtype == bool else array
+            for key, array in arrays.items()
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> "RowSample":
+        """Return the sample of which `to_arrays` gave the arrays."""
+        names = [key.removeprefix("present/") for key in arrays if key.startswith("present/")]
+        views: dict[str, Matrix] = {}
+        for name in sorted(names):
+            if f"rows/{name}" in arrays:
+                views[name] = np.array(arrays[f"rows/{name}"])
+            else:
+                data, indices, indptr, shape = (arrays[f"{part}/{name}"] for part in _CSR_PARTS)
+                views[name] = sp.csr_array((data, indices, indptr), shape=tuple(shape.tolist()))
+        return cls(
+            int(arrays["numbers"][0]),
+            int(arrays["numbers"][1]),
+            np.array(arrays["keys"]),
+            np.array(arrays["counts"]),
+            views,
+            {name: np.array(arrays[f"present/{name}"], dtype=bool) for name in sorted(names)},
+            np.array(arrays["packed"]),
+            arrays["numbers"][2],
+        )
+
+
+_CSR_PARTS = ("data", "indices", "indptr", "shape")
+
+
+def _stack(first: Matrix, second: Matrix) -> Matrix:
+    if is_sparse(first) or is_sparse(second):
+        return sp.csr_array(sp.vstack([sp.csr_array(first), sp.csr_array(second)], format="csr"))
+    return np.concatenate([first, second])
+
+
+def _hash(views: Mapping[str, Matrix], packed: Array, present: Mapping[str, Bools]) -> Ints:
+    """Return a key of every row: of its views, whether it has them, and its labels."""
+    keys = np.zeros(len(packed), dtype=np.uint64)
+    _add(keys, packed, _salts("labels", packed.shape[1]))
+    for name in sorted(views):
+        salts = _salts(f"view {name}", views[name].shape[1] + 1)
+        hashes = np.zeros(len(packed), dtype=np.uint64)
+        _add(hashes, views[name], salts[1:])
+        keys += np.where(present[name], hashes + salts[0], np.uint64(0))
+    return keys
+
+
+def _salts(what: str, n_columns: int) -> Ints:
+    """Return a random number for every column, always the same for the same name."""
+    seed = int.from_bytes(hashlib.sha256(what.encode()).digest()[:8], "little")
+    words = np.uint64(seed) + _GOLDEN * np.arange(1, n_columns + 1, dtype=np.uint64)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(words ^ (words >> np.uint64(31)))
+
+
+def _add(hashes: Ints, matrix: Matrix, salts: Ints) -> None:
+    if is_sparse(matrix):
+        words = np.ascontiguousarray(matrix.data, dtype=np.float64).view(np.uint64)
+        add_sparse_row_hashes(matrix.indptr, matrix.indices, words, salts, hashes)
+        return
+    for start in range(0, len(matrix), _BLOCK_ROWS):
+        block = np.array(matrix[start : start + _BLOCK_ROWS], dtype=np.float64, order="C")
+        add_row_hashes(block.view(np.uint64), salts, hashes[start : start + _BLOCK_ROWS])

@@ -1,0 +1,342 @@
+"""Targets of any kind: labels, content, a teacher, and whatever of them an item has."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+
+import acqh
+from acqh import Target
+from acqh.errors import InvalidInputError, LabelError, ViewError
+from acqh.stats import Keep, Statistics
+
+SMALL = {"n_codebooks": 3, "codebook_size": 16, "random_state": 0}
+MIXED = {"labels": 0.5, "image": 0.25, "text": 0.25}
+
+
+@pytest.fixture(scope="module")
+def data():
+    made = acqh.make_multiview(
+        240, {"image": 12, "text": 9}, n_labels=5, single_label=False, random_state=0
+    )
+    return made.with_views({name: X.astype(np.float64) for name, X in made.views.items()})
+
+
+@pytest.fixture(scope="module")
+def partly(data):
+    """Return items of which some lack labels, some a view, and none both views."""
+    labels = data.labels.copy()
+    labels[::3] = 0
+    rows = np.arange(len(data))
+    present = {"image": rows % 5 != 1, "text": rows % 7 != 2}
+    present["text"] |= ~present["image"]
+    return acqh.MultiViewData(
+        dict(data.views), labels, label_names=data.label_names, present=present
+    )
+
+
+@pytest.fixture(scope="module")
+def mixed(partly):
+    return acqh.ACQH(8, targets=MIXED, **SMALL).fit(partly)
+
+
+def assert_same(first, second, items, rtol=1e-7):
+    for view, projection in first.projections_.items():
+        scale = np.abs(projection).max()
+        np.testing.assert_allclose(second.projections_[view], projection, rtol=0, atol=rtol * scale)
+    np.testing.assert_array_equal(second.encode(items.views), first.encode(items.views))
+
+
+def test_without_labels_the_content_of_all_views_is_learnt(data):
+    model = acqh.ACQH(21, **SMALL).fit(data.views)
+    assert {name: it.weight for name, it in model.targets_.items()} == {"image": 0.5, "text": 0.5}
+    assert model.targets_["text"].rank == 9
+    scores = model.project(data.views["image"], view="image") @ model.embed(data.views).T
+    own = np.diag(scores)
+    assert np.mean((scores > own[:, None]).sum(axis=1) < 10) > 0.9
+
+
+def test_labels_alone_are_learnt_where_they_are_given(data):
+    plain = acqh.ACQH(8, **SMALL).fit(data)
+    named = acqh.ACQH(8, targets={"labels": 2.0}, **SMALL).fit(data)
+    assert [*plain.targets_] == ["labels"]
+    np.testing.assert_array_equal(named.codebooks_, plain.codebooks_)
+    assert plain.stats_.keep is None
+
+
+def test_a_target_of_weight_zero_is_none(data):
+    model = acqh.ACQH(8, targets={"labels": 1, "text": 0}, **SMALL).fit(data)
+    assert [*model.targets_] == ["labels"]
+
+
+@pytest.mark.parametrize("chunk", [1, 37, 240])
+def test_any_chunking_gives_the_same_codes(partly, mixed, chunk):
+    assert_same(mixed, acqh.ACQH(8, targets=MIXED, **SMALL).fit(partly.chunks(chunk)), partly)
+
+
+def test_any_order_of_items_gives_the_same_codes(partly, mixed):
+    shuffled = partly.subset(np.random.default_rng(0).permutation(len(partly)))
+    assert_same(mixed, acqh.ACQH(8, targets=MIXED, **SMALL).fit(shuffled), partly)
+
+
+def test_a_small_sample_is_the_same_for_any_order_and_chunking(partly):
+    model = acqh.ACQH(8, targets=MIXED, sample_size=50, **SMALL)
+    whole = clone(model).fit(partly)
+    assert len(whole.stats_.sample) == 50
+    shuffled = partly.subset(np.random.default_rng(1).permutation(len(partly)))
+    assert_same(whole, clone(model).fit(shuffled.chunks(31)), partly)
+
+
+def test_learning_in_parts_and_forgetting_are_fits_of_what_is_left(partly):
+    first, second, third = (partly.subset(np.arange(s, s + 80)) for s in (0, 80, 160))
+    model = acqh.ACQH(8, targets=MIXED, ridge=1e-2, **SMALL)
+    expected = clone(model).fit(acqh.MultiViewData.concat([first, second]))
+    assert_same(expected, clone(model).partial_fit(first).partial_fit(second), partly)
+    assert_same(expected, clone(model).fit([first, third, second]).forget(third), partly, 1e-6)
+
+
+def test_items_never_fitted_cannot_be_forgotten(data):
+    model = acqh.ACQH(8, **SMALL).fit(data.subset(np.arange(100)).without_labels())
+    with pytest.raises(InvalidInputError, match="never added"):
+        model.forget(data.subset(np.arange(150, 160)).without_labels())
+
+
+def test_targets_and_weights_can_be_changed_after_the_pass(partly):
+    model = acqh.ACQH(8, targets={"image": 1.0}, keep="all", **SMALL).fit(partly)
+    expected = acqh.ACQH(8, targets=MIXED, **SMALL).fit(partly)
+    model.set_params(targets=MIXED).fit_stats(model.stats_)
+    assert_same(expected, model, partly)
+    needed = acqh.ACQH(8, targets={"image": 1.0}, **SMALL).fit(partly)
+    assert needed.stats_.keep.pairs == {("image", "text")}
+
+
+def test_what_was_not_kept_cannot_become_a_target(data):
+    views = {**data.views, "sound": data.views["text"][:, :3] ** 2}
+    model = acqh.ACQH(8, targets={"sound": 1.0}, **SMALL).fit(views)
+    with pytest.raises(InvalidInputError, match="keep='all'"):
+        model.set_params(targets={"image": 1.0}).fit_stats(model.stats_)
+    plain = acqh.ACQH(8, **SMALL).fit(data)
+    with pytest.raises(InvalidInputError, match="keep='all'"):
+        plain.set_params(targets={"image": 1.0}).fit_stats(plain.stats_)
+
+
+def test_sums_collected_before_give_the_same_model(data):
+    stats = Statistics.of(data.views, None, keep="all")
+    assert_same(acqh.ACQH(8, **SMALL).fit(data.views), acqh.ACQH(8, **SMALL).fit_stats(stats), data)
+
+
+def test_sparse_views_give_the_same_codes(data):
+    views = {name: np.where(X > 0, X, 0.0) for name, X in data.views.items()}
+    dense = acqh.ACQH(8, **SMALL).fit(views)
+    sparse = acqh.ACQH(8, **SMALL).fit({name: sp.csr_array(X) for name, X in views.items()})
+    given = {name: sp.csr_array(X) for name, X in views.items()}
+    np.testing.assert_array_equal(sparse.encode(given), dense.encode(views))
+
+
+@pytest.mark.parametrize("similarity", ["content", "inner", "cosine"])
+def test_a_teacher_is_learnt_from_and_needed_no_more(data, similarity, tmp_path):
+    teacher = data.views["image"] @ np.random.default_rng(0).normal(size=(12, 6)) + 1.0
+    views = {**data.views, "teacher": teacher}
+    targets = {"teacher": Target(1.0, similarity)}
+    model = acqh.ACQH(6, targets=targets, normalize=False, **SMALL).fit(views)
+    scores = model.project(data.views["image"], view="image") @ model.embed({"teacher": teacher}).T
+    wanted = {
+        "content": teacher - teacher.mean(axis=0),
+        "inner": teacher,
+        "cosine": teacher / np.linalg.norm(teacher, axis=1, keepdims=True),
+    }[similarity]
+    # The image predicts the teacher exactly, but for a cosine, which is no linear map of it.
+    like = np.corrcoef(scores.ravel(), (wanted @ wanted.T).ravel())[0, 1]
+    assert like > (0.9 if similarity == "cosine" else 0.999)
+    model.save(tmp_path / "model")
+    again = acqh.methods.load_method(tmp_path / "model")
+    for view, X in views.items():
+        np.testing.assert_array_equal(again.project(X, view=view), model.project(X, view=view))
+        np.testing.assert_array_equal(again.encode({view: X}), model.encode({view: X}))
+
+
+def test_items_are_coded_by_whatever_they_have(data, mixed):
+    views, labels = data.views, data.labels
+    ways = [
+        (views, labels),
+        (views, None),
+        ({"image": views["image"]}, labels),
+        ({"text": views["text"]}, None),
+        (None, labels),
+    ]
+    whole = mixed.embed(views, labels=labels)
+    errors = []
+    for given, known in ways:
+        vectors = mixed.embed(given, labels=known)
+        codes = mixed.encode(given, labels=known)
+        assert codes.shape == (240, 3)
+        # The more is known, the nearer an item is to where it belongs.
+        errors.append(np.mean((vectors - whole) ** 2))
+    assert errors[0] == 0 < errors[1] < errors[3]
+    assert errors[2] < errors[4]
+
+
+def test_rows_are_coded_each_by_what_it_has(data, mixed):
+    labels = data.labels.copy()
+    labels[::2] = 0
+    present = {"text": np.arange(240) % 3 > 0}
+    some = acqh.MultiViewData(dict(data.views), present=present)
+    together = mixed.embed(some, labels=labels)
+    for row in (0, 1, 2, 3):
+        names = ["image", "text"] if present["text"][row] else ["image"]
+        alone = mixed.embed(
+            {name: data.views[name][[row]] for name in names},
+            labels=labels[[row]] if labels[row].any() else None,
+        )
+        np.testing.assert_allclose(together[[row]], alone, atol=1e-12)
+
+
+def test_a_useless_view_changes_predictions_no_more_than_rounding_allows(data):
+    rng = np.random.default_rng(0)
+    views = {"image": data.views["image"], "noise": rng.normal(size=(240, 5))}
+    model = acqh.ACQH(8, targets={"labels": 1.0}, normalize=True, **SMALL).fit(views, data.labels)
+    alone = model.embed({"image": views["image"]})
+    both = model.embed(views)
+    truth = model.embed(labels=data.labels)
+    error = np.mean((alone - truth) ** 2)
+    assert np.mean((both - truth) ** 2) < 1.05 * error
+
+
+def test_a_few_labels_are_enough_to_use_them(data):
+    labels = data.labels.copy()
+    labels[24:] = 0
+    some = acqh.ACQH(8, targets=MIXED, **SMALL).fit(data.views, labels)
+    assert some.stats_.n_items == 240
+    assert round(some.stats_.counts.sum()) == np.count_nonzero(labels.any(axis=1))
+    assert set(some.ridges_["image"]) == {"labels", "text"}
+    assert some.encode(data.views).shape == (240, 3)
+
+
+def test_unlabelled_items_are_as_long_as_labelled_ones(data):
+    labels = data.labels.copy()
+    labels[::2] = 0
+    fair = acqh.ACQH(8, targets=MIXED, **SMALL).fit(data.views, labels)
+    plain = acqh.ACQH(8, targets=MIXED, normalize=False, **SMALL).fit(data.views, labels)
+    ratios = []
+    for model in (fair, plain):
+        described = np.concatenate(
+            [
+                model.space_.describe({"image": data.views["image"]}),
+                model.space_.describe(dict(data.views)),
+            ]
+        )
+        placed = model.space_.place(described) @ np.linalg.pinv(model.space_.target_map)
+        lengths = np.linalg.norm(placed, axis=1)
+        ratios.append(lengths[:240].mean() / lengths[240:].mean())
+    assert abs(ratios[0] - 1) < abs(ratios[1] - 1)
+
+
+def test_real_queries_make_scores_more_exact_where_they_look(data):
+    rng = np.random.default_rng(0)
+    items = rng.normal(size=(600, 10))
+    queries = rng.normal(size=(200, 10)) * np.array([3, 3, 1, 1, *[0.1] * 6])
+    errors = []
+    for given in (None, {"image": queries[:100]}):
+        model = acqh.ACQH(10, normalize=False, **SMALL).fit({"image": items}, queries=given)
+        asked = model.project(queries[100:], view="image")
+        exact = asked @ model.embed({"image": items}).T
+        coded = asked @ model.decode(model.encode({"image": items})).T
+        errors.append(np.mean((exact - coded) ** 2) / np.mean(exact**2))
+    assert errors[1] < 0.8 * errors[0]
+    assert model.query_share_ > 0
+
+
+@pytest.mark.parametrize("by", ["codes", "views", "labels"])
+@pytest.mark.parametrize("targets", [None, MIXED])
+def test_another_encoder_of_queries_finds_the_same_items(data, targets, by, tmp_path):
+    model = acqh.ACQH(8, targets=targets, **SMALL).fit(data)
+    codes = model.encode(data.views, labels=data.labels)
+    newer = np.tanh(data.views["text"] @ np.random.default_rng(0).normal(size=(9, 20)))
+    before = model.project(data.views["text"], view="text") @ model.decode(codes).T
+    given = {"codes": codes, "views": dict(data.views), "labels": {"labels": data.labels}}[by]
+    model.refit_queries({"text": newer}, given)
+    after = model.project(newer, view="text") @ model.decode(codes).T
+    assert np.corrcoef(before.ravel(), after.ravel())[0, 1] > 0.6
+    assert model.encode({"text": newer}).shape == (240, 3)
+    model.save(tmp_path / "model")
+    again = acqh.methods.load_method(tmp_path / "model")
+    np.testing.assert_array_equal(
+        again.project(newer, view="text"), model.project(newer, view="text")
+    )
+    with pytest.raises(InvalidInputError, match="another encoder"):
+        again.partial_fit(data)
+
+
+def test_models_of_targets_are_saved_whole(partly, mixed, tmp_path):
+    asked = {"text": partly.views["text"][:20]}
+    model = clone(mixed).set_params(targets={**MIXED, "text": Target(0.25, rank=4)})
+    model.fit(partly, queries=asked)
+    model.save(tmp_path / "model")
+    again = acqh.methods.load_method(tmp_path / "model")
+    assert again.targets_ == model.targets_
+    assert again.targets == model.targets
+    np.testing.assert_array_equal(
+        again.encode(partly, labels=partly.labels), model.encode(partly, labels=partly.labels)
+    )
+    more = partly.subset(np.arange(60))
+    assert_same(model.partial_fit(more), again.partial_fit(more), partly)
+    assert again.query_share_ == model.query_share_
+
+
+def test_the_error_never_rises_and_stays_above_its_bound(mixed):
+    assert all(b <= a * (1 + 1e-12) for a, b in pairwise(mixed.objective_))
+    assert mixed.objective_[-1] >= mixed.lower_bound_ > 0
+
+
+def test_wrong_input_is_refused_with_the_reason(data):
+    views = data.views
+    absent = acqh.MultiViewData(
+        {**views, "teacher": views["text"]}, present={"teacher": np.zeros(240, dtype=bool)}
+    )
+    text = views["text"]
+
+    def fit(targets=None, views=views, labels=None, queries=None, **settings):
+        return acqh.ACQH(8, targets=targets, **SMALL, **settings).fit(
+            views, labels, queries=queries
+        )
+
+    model = fit()
+    cases = [
+        (ViewError, "'sound' is no view", lambda: fit({"sound": 1})),
+        (InvalidInputError, "at least zero", lambda: fit({"text": -1})),
+        (InvalidInputError, "at least zero", lambda: fit({"text": "much"})),
+        (InvalidInputError, "above zero", lambda: fit({"text": 0, "image": 0})),
+        (InvalidInputError, "above zero", lambda: fit({})),
+        (InvalidInputError, "mapping", lambda: fit(["text"])),
+        (InvalidInputError, "similarity", lambda: fit({"text": Target(1, "euclid")})),
+        (InvalidInputError, "rank", lambda: fit({"text": Target(1, rank=0)})),
+        (InvalidInputError, "labels is the argument", lambda: fit({"labels": Target(1, "inner")}, labels=data.labels)),  # noqa: E501
+        (ViewError, "no item has view 'teacher'", lambda: fit({"teacher": 1}, absent)),
+        (LabelError, "labels are needed", lambda: fit({"labels": 1, "text": 1})),
+        (LabelError, "no item has a label", lambda: fit({"labels": 1, "text": 1}, labels=data.labels * 0)),  # noqa: E501
+        (ViewError, "called 'labels'", lambda: fit(views={"labels": text})),
+        (ViewError, "queries are given of view 'sound'", lambda: fit(queries={"sound": text})),
+        (ViewError, "columns", lambda: fit(queries={"text": text[:, :4]})),
+        (ViewError, "row 0", lambda: fit(queries={"text": text * np.nan})),
+        (InvalidInputError, "no queries", lambda: fit(queries={"text": text[:0]})),
+        (InvalidInputError, "mapping", lambda: fit(queries=text)),
+        (InvalidInputError, "Algorithm 1", lambda: fit(solver="alternating")),
+        (InvalidInputError, "sample_size", lambda: fit(sample_size=0)),
+        (InvalidInputError, "keep", lambda: fit(keep="some")),
+        (InvalidInputError, "no target", lambda: model.encode(labels=data.labels)),
+        (InvalidInputError, "mapping", lambda: model.refit_queries(text, text)),
+        (ViewError, "paired by row", lambda: model.refit_queries({"text": text[:9]}, views)),
+        (InvalidInputError, "shape", lambda: model.refit_queries({"text": text}, text)),
+        (ViewError, "called 'labels'", lambda: model.refit_queries({"labels": text}, views)),
+    ]  # fmt: skip
+    for kind, message, call in cases:
+        with pytest.raises(kind, match=message):
+            call()
+
+
+def test_statistics_that_keep_different_things_do_not_add_up(data):
+    few = Statistics.of(data.views, None, keep=Keep(frozenset(), 10))
+    with pytest.raises(InvalidInputError, match="keep the same"):
+        few + Statistics.of(data.views, None, keep="all")
