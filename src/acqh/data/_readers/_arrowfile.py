@@ -4,13 +4,18 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 from acqh._core.optional import require
-from acqh.data._readers._columns import is_list
+from acqh.data._readers._arrowsizes import (
+    ipc_batches,
+    parquet_group_bytes,
+    text_leaves,
+    unpacked_bytes,
+)
 from acqh.data._readers._limits import CHUNK_SIZE, check_unpacked_size
 from acqh.errors import CorruptBundleError, InvalidInputError
 
@@ -27,6 +32,8 @@ class FileRows:
     path: Path
     first_row: int
     n_rows: int
+    # How much may be unpacked at a time; None: by the size of the file.
+    max_bytes: int | None = field(default=None, kw_only=True)
 
     @property
     def last_row(self) -> int:
@@ -52,6 +59,8 @@ class ArrowTable:
     path : Path
     files : sequence of Path, optional
         Those to read; all that the folder has, by default.
+    max_bytes : int, optional
+        How much may be unpacked at a time; see `check_unpacked_size`.
 
     Raises
     ------
@@ -61,8 +70,11 @@ class ArrowTable:
         There are no files, or their columns differ.
     """
 
-    def __init__(self, path: Path, files: Sequence[Path] | None = None) -> None:
+    def __init__(
+        self, path: Path, files: Sequence[Path] | None = None, max_bytes: int | None = None
+    ) -> None:
         self.path = path
+        self._max_bytes = max_bytes
         found = files or _find_files(path)
         with _open_file(found[0]) as file:
             self.schema = file.schema
@@ -77,7 +89,7 @@ class ArrowTable:
                         f"{each.name} has other columns or types than {found[0].name}; "
                         "all files of a folder must have the same"
                     )
-                listed.append(FileRows(each, first_row, file.count_rows()))
+                listed.append(FileRows(each, first_row, file.count_rows(), max_bytes=max_bytes))
             first_row += listed[-1].n_rows
         self.files = tuple(listed)
         self.n_rows = first_row
@@ -86,13 +98,18 @@ class ArrowTable:
         """Yield record batches of some columns, of at most `size` rows."""
         return _batches(self.files, columns, size, 0)
 
-    def whole(self, max_bytes: int | None) -> Any:
-        """Return all rows; stop where they unpack to far more than the files' size."""
+    def whole(self) -> Any:
+        """Return all rows; refuse those that would unpack to far more than the files' size."""
         file_size = sum(file.path.stat().st_size for file in self.files)
+        declared = 0
+        for rows in self.files:
+            with _open_file(rows.path) as file:
+                declared += sum(file.sizes())
+        check_unpacked_size(self.path, declared, file_size, self._max_bytes)
         batches, n_bytes = [], 0
         for batch in self.batches(self.columns, CHUNK_SIZE):
-            n_bytes += batch.nbytes
-            check_unpacked_size(self.path, n_bytes, file_size, max_bytes)
+            n_bytes += sum(map(unpacked_bytes, batch.columns))
+            check_unpacked_size(self.path, n_bytes, file_size, self._max_bytes)
             batches.append(batch)
         return require("pyarrow").Table.from_batches(batches, schema=self.schema)
 
@@ -129,7 +146,7 @@ def _open_file(path: Path) -> Iterator["_ParquetFile | _ArrowFile"]:
     try:
         if magic.startswith(PARQUET_MAGIC):
             with require("pyarrow.parquet").ParquetFile(path, pre_buffer=False) as reader:
-                yield _ParquetFile(reader)
+                yield _ParquetFile(reader, path)
         else:
             with arrow.memory_map(str(path)) as source, arrow.ipc.open_file(source) as reader:
                 yield _ArrowFile(reader, source)
@@ -138,9 +155,15 @@ def _open_file(path: Path) -> Iterator["_ParquetFile | _ArrowFile"]:
 
 
 class _ParquetFile:
-    def __init__(self, reader: Any) -> None:
+    def __init__(self, reader: Any, path: Path) -> None:
         self._reader = reader
+        self._path = path
         self.schema = reader.schema_arrow
+
+    def sizes(self) -> list[int]:
+        """Return what each row group would take."""
+        metadata = self._reader.metadata
+        return [parquet_group_bytes(metadata.row_group(n)) for n in range(metadata.num_row_groups)]
 
     def count_rows(self) -> int:
         return int(self._reader.metadata.num_rows)
@@ -148,11 +171,17 @@ class _ParquetFile:
     def batches(self, columns: list[str], size: int, skip: int) -> Iterator[Any]:
         """Yield batches of rows after the first `skip`; row groups before are not read."""
         metadata, group = self._reader.metadata, 0
+        reader, texts = self._reader, text_leaves(self._reader.metadata, columns)
+        if texts:
+            # A text that all rows share is then in memory once, until its size has been checked.
+            reader = require("pyarrow.parquet").ParquetFile(
+                self._path, metadata=metadata, read_dictionary=texts, pre_buffer=False
+            )
         while group < metadata.num_row_groups and skip >= metadata.row_group(group).num_rows:
             skip -= metadata.row_group(group).num_rows
             group += 1
         groups = range(group, metadata.num_row_groups)
-        for batch in self._reader.iter_batches(size, groups, columns, use_threads=False):
+        for batch in reader.iter_batches(size, groups, columns, use_threads=False):
             # Texts could be no Unicode.
             batch.validate(full=True)
             yield batch.slice(min(skip, batch.num_rows))
@@ -166,26 +195,26 @@ class _ArrowFile:
         self.schema = reader.schema
 
     @cached_property
-    def _batch_rows(self) -> list[int]:
-        # A batch may be compressed: one column of it, not a list if possible, tells its rows.
-        fields = enumerate(self.schema)
-        column = next((number for number, field in fields if not is_list(field.type)), 0)
-        ipc = require("pyarrow").ipc
-        options = ipc.IpcReadOptions(included_fields=[column])
-        with ipc.open_file(self._source, options=options) as reader:
-            numbers = range(reader.num_record_batches)
-            return [reader.get_batch(number).num_rows for number in numbers]
+    def _batches(self) -> list[tuple[int, int]]:
+        self._source.seek(0)
+        return ipc_batches(self._source.read_buffer(), "it")
+
+    def sizes(self) -> list[int]:
+        """Return what each record batch would take."""
+        return [n_bytes for _, n_bytes in self._batches]
 
     def count_rows(self) -> int:
-        return sum(self._batch_rows)
+        return sum(n_rows for n_rows, _ in self._batches)
 
     def batches(self, columns: list[str], size: int, skip: int) -> Iterator[Any]:
         """Yield batches of rows after the first `skip`; record batches before are not read."""
-        for number, n_rows in enumerate(self._batch_rows):
+        for number, (n_rows, _) in enumerate(self._batches):
             if skip >= n_rows:
                 skip -= n_rows
                 continue
             batch = self._reader.get_batch(number).select(columns)
+            if batch.num_rows != n_rows:
+                raise CorruptBundleError("its batches are not those of its footer")
             # Offsets of a hostile file could point anywhere.
             batch.validate(full=True)
             for start in range(skip, n_rows, size):
@@ -202,7 +231,13 @@ def _batches(files: Sequence[FileRows], columns: list[str], size: int, start: in
             lacking = set(columns) - set(file.schema.names)
             if lacking or file.count_rows() != rows.n_rows:
                 raise CorruptBundleError(f"{rows.path.name} has changed since it was listed")
-            yield from file.batches(columns, size, max(start - rows.first_row, 0))
+            file_size = rows.path.stat().st_size
+            check_unpacked_size(rows.path, max(file.sizes(), default=0), file_size, rows.max_bytes)
+            plain = require("pyarrow").schema([file.schema.field(name) for name in columns])
+            for batch in file.batches(columns, size, max(start - rows.first_row, 0)):
+                n_bytes = sum(map(unpacked_bytes, batch.columns))
+                check_unpacked_size(rows.path, n_bytes, file_size, rows.max_bytes)
+                yield batch if batch.schema.equals(plain) else batch.cast(plain)
 
 
 class TableCursor:
@@ -234,6 +269,7 @@ class TableCursor:
             self._left = None
         # Where rows are given up half-way, the next ones must be searched for.
         self._position = -1
+        n_bytes, file_size = 0, sum(file.path.stat().st_size for file in self._files)
         while start < stop:
             batch = next(self._source, None) if self._left is None else self._left
             if batch is None:
@@ -243,5 +279,9 @@ class TableCursor:
             n_rows = min(batch.num_rows, stop - start)
             self._left = batch.slice(n_rows) if n_rows < batch.num_rows else None
             start += n_rows
-            yield batch.slice(0, n_rows)
+            taken = batch.slice(0, n_rows)
+            n_bytes += sum(map(unpacked_bytes, taken.columns))
+            file = self._files[-1]
+            check_unpacked_size(file.path, n_bytes, file_size, file.max_bytes)
+            yield taken
         self._position = stop

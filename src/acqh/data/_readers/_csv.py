@@ -177,6 +177,7 @@ def read_manifest_file_chunks(
 def _make_plan(file: CsvFile, options: CsvOptions) -> _Plan:
     """Decide what each column is, by its name."""
     columns, name = file.columns, file.path.name
+    place = {column: position for position, column in enumerate(columns)}
     views = _find_views(file)
     numbered = {position for positions in views.values() for position in positions}
     free = [column for j, column in enumerate(columns) if j not in numbered]
@@ -194,15 +195,13 @@ def _make_plan(file: CsvFile, options: CsvOptions) -> _Plan:
         )
     renamed = {image: "image", text: "text"}
     items = {
-        renamed.get(column, column): columns.index(column)
-        for column in free
-        if column not in (labels, ids)
+        renamed.get(column, column): place[column] for column in free if column not in (labels, ids)
     }
     return _Plan(
         items=items,
-        image=None if image is None else columns.index(image),
-        labels=None if labels is None else columns.index(labels),
-        ids=None if ids is None else columns.index(ids),
+        image=None if image is None else place[image],
+        labels=None if labels is None else place[labels],
+        ids=None if ids is None else place[ids],
         views=views,
     )
 

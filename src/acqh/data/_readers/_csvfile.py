@@ -108,11 +108,13 @@ class CsvFile:
             )
         line, columns = first
         columns = [column.strip() for column in columns]
+        seen: set[str] = set()
         for position, column in enumerate(columns, start=1):
             if not column:
                 raise self.error(line, f"column {position} has no name")
-            if column in columns[: position - 1]:
+            if column in seen:
                 raise self.error(line, f"column {column!r} is there twice")
+            seen.add(column)
         return columns
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:

@@ -62,9 +62,9 @@ class _Plan:
 
 def read_table(path: Path, options: TableOptions) -> MultiViewData:
     """Read a whole file, or all files of a folder."""
-    table = ArrowTable(path)
+    table = ArrowTable(path, max_bytes=options.max_bytes)
     plan = _make_plan(table, options)
-    whole = table.whole(options.max_bytes)
+    whole = table.whole()
     _check_rows(whole.num_rows, path)
     return _build(whole.to_batches(), plan, range(whole.num_rows), path, official=True)
 
@@ -101,7 +101,7 @@ def find_table_rows(
     path: Path, _: int, options: TableOptions, files: Sequence[Path] | None = None
 ) -> TableRows:
     """Look at the columns of a table, and read those of labels where these have to be collected."""
-    table = ArrowTable(path, files)
+    table = ArrowTable(path, files, options.max_bytes)
     plan = _make_plan(table, options)
     _check_rows(table.n_rows, path)
     return TableRows(path, table.n_rows, plan, table.files)

@@ -6,6 +6,7 @@ import struct
 import sys
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -213,8 +214,8 @@ class NpzStore:
         if sum(info.compress_size for info in members) > file_size:
             raise CorruptBundleError(f"{self.path.name} is damaged: its members overlap")
         names = [info.filename.removesuffix(".npy") for info in members]
-        for name in set(names):
-            if names.count(name) > 1:
+        for name, count in Counter(names).items():
+            if count > 1:
                 raise CorruptBundleError(f"{self.path.name} has two arrays called {name!r}")
         for info in members:
             self._check_packing(info)
