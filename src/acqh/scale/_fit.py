@@ -83,7 +83,7 @@ def fit(
     check_positive_int(chunk_size, "chunk_size")
     if client is None:
         return model.fit(_counted(cut_source(source, chunk_size), progress))
-    if not hasattr(model, "fit_stats"):
+    if not (hasattr(model, "fit_stats") and hasattr(model, "wanted")):
         raise InvalidInputError(
             f"{type(model).__name__} is not learnt from sums, so workers cannot share the work; "
             "fit it without a client"
