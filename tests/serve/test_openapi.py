@@ -25,7 +25,7 @@ def schemathesis(client, folder, *arguments):
 @pytest.mark.slow
 def test_a_read_only_service_keeps_to_its_description(client, tmp_path):
     printed = schemathesis(client, tmp_path)
-    assert "Tested: 9" in printed
+    assert "Tested: 12" in printed
     assert "POST /items" not in printed
 
 
@@ -63,6 +63,8 @@ QUERIES = [
     {"text": "a", "where": {"label": "x" * 1000}}, {"text": "a", "where": {"label": "x" * 1001}},
     {"text": "a", "item": None}, {"text": None, "item": "plain"}, {"text": " "}, {"text": "a"},
     {"text": "a", "weights": None}, {"text": "a", "weights": {"item": 2}}, {"text": "a", "k": None},
+    {"item": []}, {"item": ["plain"]}, {"unlike": ["plain"]}, {"item": "plain", "unlike": []},
+    {"vector": None}, {"vector": {}}, {"vector": {"image": []}}, {"text": "a", "vector": None},
 ]  # fmt: skip
 ITEMS = [
     {}, {"items": None}, {"items": []}, {"items": [{}]}, {"items": [{"text": ""}]},

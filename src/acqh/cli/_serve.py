@@ -28,6 +28,13 @@ def serve(
     write_token_file: Annotated[
         Path | None, typer.Option(help="File with the token that adds and removes items.")
     ] = None,
+    image_root: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the image files, to link to them as they were."),
+    ] = None,
+    root_path: Annotated[
+        str | None, typer.Option(help="What a proxy puts before every path, such as /photos.")
+    ] = None,
 ) -> None:
     """Serve a collection and its search page, to this machine and read-only unless told otherwise.
 
@@ -44,6 +51,8 @@ def serve(
         "port": port,
         "token_file": token_file,
         "write_token_file": write_token_file,
+        "image_root": image_root,
+        "root_path": root_path,
     }
     try:
         settings = Settings(

@@ -198,7 +198,7 @@ class Searcher:
                 f"this collection has learnt nothing about {view!r}; search by {known} or item"
             )
         if view not in self._encoders.by_view:
-            if isinstance(value, str | bytes | PathLike):
+            if any(isinstance(each, str | bytes | PathLike) for each in _each(value)[:1]):
                 raise CollectionError(
                     f"this collection was built from features and cannot describe a {view}; "
                     "search by features or item"

@@ -1,21 +1,56 @@
 """What the collection returns becomes what clients read."""
 
+from dataclasses import dataclass
 from urllib.parse import quote
 
 import acqh.collection as inside
 from acqh.serve import _schemas as schemas
+from acqh.serve._map import CollectionMap
+
+# The column in which a manifest names an item's image file.
+_FILE = "image"
+# A name on the map.
+_NAME_CHARS = 80
 
 
-def thumbnail_of(item: inside.StoredItem | inside.Hit) -> str | None:
-    """Return where an item's small picture is, or None where it has none."""
-    if not item.has_thumbnail:
-        return None
-    part = quote(item.id, safe="")
-    # Clients take dots out of a path before they send it.
-    return f"/item/thumbnail?id={part}" if item.id in (".", "..") else f"/items/{part}/thumbnail"
+@dataclass(frozen=True)
+class Addresses:
+    """Where clients find what belongs to an item.
+
+    Parameters
+    ----------
+    root_path : str
+        What stands before every path, behind a proxy.
+    has_originals : bool
+        Whether images are served as they were.
+    """
+
+    root_path: str = ""
+    has_originals: bool = False
+
+    def thumbnail(self, item: inside.StoredItem | inside.Hit) -> str | None:
+        """Return where an item's small image is, or None where it has none."""
+        if not item.has_thumbnail:
+            return None
+        part = quote(item.id, safe="")
+        if item.id in (".", ".."):  # clients take dots out of a path before they send it
+            return f"{self.root_path}/item/thumbnail?id={part}"
+        return f"{self.root_path}/items/{part}/thumbnail"
+
+    def original(self, item: inside.StoredItem | inside.Hit) -> str | None:
+        """Return where an item's image is as it was, or None where it is not served."""
+        if not self.has_originals or file_of(item) is None:
+            return None
+        return f"{self.root_path}/item/original?id={quote(item.id, safe='')}"
 
 
-def hit_schema(hit: inside.Hit) -> schemas.Hit:
+def file_of(item: inside.StoredItem | inside.Hit) -> str | None:
+    """Return the name of an item's image file, as its manifest gave it."""
+    name = item.columns.get(_FILE)
+    return name if isinstance(name, str) and name else None
+
+
+def hit_schema(hit: inside.Hit, addresses: Addresses) -> schemas.Hit:
     """Return a hit as clients read it."""
     return schemas.Hit(
         id=hit.id,
@@ -23,20 +58,41 @@ def hit_schema(hit: inside.Hit) -> schemas.Hit:
         text=hit.text,
         labels=list(hit.labels),
         columns=hit.columns,
-        thumbnail=thumbnail_of(hit),
+        file=file_of(hit),
+        thumbnail=addresses.thumbnail(hit),
+        original=addresses.original(hit),
+        why=list(getattr(hit, "why", ())),
         code=list(hit.code),
     )
 
 
-def item_schema(item: inside.StoredItem) -> schemas.Item:
+def item_schema(item: inside.StoredItem, addresses: Addresses) -> schemas.Item:
     """Return an item as clients read it."""
     return schemas.Item(
         id=item.id,
         text=item.text,
         labels=list(item.labels),
         columns=item.columns,
-        thumbnail=thumbnail_of(item),
+        file=file_of(item),
+        thumbnail=addresses.thumbnail(item),
+        original=addresses.original(item),
     )
+
+
+def map_schema(made: CollectionMap, addresses: Addresses) -> schemas.Map:
+    """Return a map as clients read it."""
+    points = [
+        schemas.MapPoint(
+            id=item.id,
+            name=(item.text or file_of(item) or item.id)[:_NAME_CHARS],
+            x=round(float(x), 4),
+            y=round(float(y), 4),
+            label=item.labels[0] if item.labels else None,
+            thumbnail=addresses.thumbnail(item),
+        )
+        for item, (x, y) in zip(made.items, made.positions, strict=True)
+    ]
+    return schemas.Map(points=points, n_items=made.n_items)
 
 
 def explanation_schema(explanation: inside.Explanation) -> schemas.Explanation:
@@ -50,12 +106,12 @@ def explanation_schema(explanation: inside.Explanation) -> schemas.Explanation:
 
 
 def answer_schema(
-    answer: inside.Answer, bytes_per_item: float, total_ms: float
+    answer: inside.Answer, bytes_per_item: float, total_ms: float, addresses: Addresses
 ) -> schemas.SearchAnswer:
     """Return an answer as clients read it."""
     why = answer.explanation
     return schemas.SearchAnswer(
-        hits=[hit_schema(hit) for hit in answer.hits],
+        hits=[hit_schema(hit, addresses) for hit in answer.hits],
         n_items=answer.n_items,
         n_candidates=answer.n_candidates,
         n_seen=answer.n_seen,

@@ -112,11 +112,14 @@ def _routers(service: Service, tokens: Tokens) -> list[APIRouter]:
 
 
 def _describe(app: FastAPI, service: Service) -> None:
-    bodies: dict[str, type[BaseModel]] = {"Query": service.query_schema}
+    bodies: dict[str, type[BaseModel]] = {
+        "Query": service.query_schema,
+        "Browse": service.browse_schema,
+    }
     forms: dict[str, type[BaseModel]] = {"QueryForm": service.query_schema}
     if service.writable:
         bodies["NewItems"], forms["NewItemForm"] = service.items_schema, service.item_schema
-    app.openapi = lambda: document(app, bodies, forms)  # type: ignore[method-assign]
+    app.openapi = lambda: document(app, bodies, forms, service.settings.root_path)  # type: ignore[method-assign]
 
 
 def _add_limits(app: FastAPI, service: Service) -> None:
@@ -124,7 +127,7 @@ def _add_limits(app: FastAPI, service: Service) -> None:
     settings = service.settings
     app.add_middleware(LimitBody, settings=settings)
     hosts = allowed_names(settings.host, settings.is_loopback, settings.allowed_hosts)
-    app.add_middleware(Shield, hosts=hosts)
+    app.add_middleware(Shield, hosts=hosts, root_path=settings.root_path)
     app.add_middleware(Measure, metrics=service.metrics)
 
 

@@ -14,8 +14,11 @@ M = TypeVar("M", bound=BaseModel)
 JSON = "application/json"
 FORM = "multipart/form-data"
 # Fields of a form that hold JSON: numbers, yes or no, and objects.
-IN_JSON = frozenset({"k", "explain", "weights", "where", "labels", "columns", "replace"})
+IN_JSON = frozenset(
+    {"k", "explain", "weights", "where", "labels", "columns", "replace", "vector", "unlike"}
+)
 _MAX_FIELDS = 16
+_MAX_FILES = 8
 # Anything that we take has fewer fields in one object, and fewer values in all.
 _MAX_KEYS = 128
 _MAX_VALUES = 100_000
@@ -34,21 +37,24 @@ def media_type(request: Request) -> str:
     return given
 
 
-async def read_form(request: Request, max_bytes: int) -> tuple[dict[str, str], bytes | None]:
-    """Read a form; return its fields as they are, and the bytes of its image where it has one."""
+async def read_form(request: Request, max_bytes: int) -> tuple[dict[str, str], list[bytes]]:
+    """Read a form; return its fields as they are, and the bytes of its images."""
     fields: dict[str, str] = {}
-    picture: bytes | None = None
-    async with request.form(max_files=1, max_fields=_MAX_FIELDS, max_part_size=max_bytes) as form:
+    pictures: list[bytes] = []
+    async with request.form(
+        max_files=_MAX_FILES, max_fields=_MAX_FIELDS, max_part_size=max_bytes
+    ) as form:
         for name, value in form.multi_items():
-            if name in fields or (name == "image" and picture is not None):
+            if name in fields:
                 raise ProblemError(422, "the form has a field twice")
             if isinstance(value, UploadFile):
                 if name != "image":
                     raise ProblemError(422, "only the field image may be a file")
-                picture = await value.read() or None
+                if content := await value.read():
+                    pictures.append(content)
             elif value:  # what a browser leaves empty was not filled in
                 fields[name] = value
-    return fields, picture
+    return fields, pictures
 
 
 def check_json(body: bytes, schema: type[M]) -> M:

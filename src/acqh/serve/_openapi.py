@@ -26,12 +26,21 @@ def _bodies(json_schema: str, form_schema: str) -> dict[str, Any]:
 # The operation's bodies, by the names under which `document` puts their schemas.
 REQUEST_BODIES = {
     "search": _bodies("Query", "QueryForm"),
+    "browse": {
+        "requestBody": {
+            "required": True,
+            "content": {JSON: {"schema": {"$ref": _REFERENCE.format(model="Browse")}}},
+        }
+    },
     "add": _bodies("NewItems", "NewItemForm"),
 }
 
 
 def document(
-    app: FastAPI, bodies: dict[str, type[BaseModel]], forms: dict[str, type[BaseModel]]
+    app: FastAPI,
+    bodies: dict[str, type[BaseModel]],
+    forms: dict[str, type[BaseModel]],
+    root_path: str = "",
 ) -> dict[str, Any]:
     """Return the OpenAPI document of an application.
 
@@ -43,9 +52,16 @@ def document(
     forms : dict of str to schema
         Bodies that are forms, whose fields that are not texts hold JSON, and whose picture is a
         file.
+    root_path : str
+        What stands before every path.
     """
     if app.openapi_schema is None:
-        found = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        found = get_openapi(
+            title=app.title,
+            version=app.version,
+            routes=app.routes,
+            servers=[{"url": root_path}] if root_path else None,
+        )
         schemas = found.setdefault("components", {}).setdefault("schemas", {})
         schemas |= _definitions("Problem", Problem)
         for name, model in bodies.items():

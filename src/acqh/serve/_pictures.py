@@ -3,6 +3,7 @@
 import base64
 import binascii
 from io import BytesIO
+from pathlib import Path
 
 from acqh._core.optional import require
 from acqh.serve._problems import ProblemError
@@ -39,6 +40,27 @@ def check_picture(content: bytes, max_pixels: int) -> None:
         raise ProblemError(422, detail) from None
     if width * height > (_REDUCED if is_reduced else 1) * max_pixels:
         raise too_large
+
+
+def original_file(root: Path, name: str) -> tuple[Path, str]:
+    """Return the path and the media type of an image that a manifest names.
+
+    Raises
+    ------
+    ProblemError
+        404: it is not there, lies outside the folder, or is no image that browsers show.
+    """
+    missing = ProblemError(404, "the image file of this item is not there")
+    try:
+        path = (root / name).resolve()
+        if not path.is_relative_to(root.resolve()) or not path.is_file():
+            raise missing
+        with require("PIL.Image").open(path, formats=_FORMATS) as image:
+            return path, str(image.get_format_mimetype())
+    except ProblemError:
+        raise
+    except Exception:  # damaged bytes make decoders raise anything
+        raise missing from None
 
 
 def picture_type(content: bytes) -> str:

@@ -14,7 +14,7 @@ from acqh.serve._bodies import JSON, check_fields, check_json, media_type, read_
 from acqh.serve._guards import Guard
 from acqh.serve._openapi import REQUEST_BODIES
 from acqh.serve._pictures import picture_type
-from acqh.serve._problems import documented
+from acqh.serve._problems import ProblemError, documented
 from acqh.serve._service import Service
 from acqh.serve._shield import item_id
 
@@ -41,13 +41,13 @@ def _json(answer: bytes, status: int = 200) -> Response:
     return Response(answer, status, media_type=JSON)
 
 
-async def _read(request: Request, service: Service, schema: type[M]) -> tuple[M, bytes | None]:
-    """Return what a request's body says, and the image of a form."""
+async def _read(request: Request, service: Service, schema: type[M]) -> tuple[M, list[bytes]]:
+    """Return what a request's body says, and the images of a form."""
     if media_type(request) == JSON:
         body = await request.body()
-        return await service.parse(lambda: check_json(body, schema)), None
-    fields, picture = await read_form(request, service.settings.max_json_bytes)
-    return await service.parse(lambda: check_fields(fields, schema)), picture
+        return await service.parse(lambda: check_json(body, schema)), []
+    fields, pictures = await read_form(request, service.settings.max_json_bytes)
+    return await service.parse(lambda: check_fields(fields, schema)), pictures
 
 
 def open_routes(service: Service) -> APIRouter:
@@ -82,8 +82,21 @@ def search_routes(service: Service, guard: Guard) -> APIRouter:
     )
     async def search(request: Request) -> Response:
         """Find items by a text, a picture, both, or an item."""
-        query, picture = await _read(request, service, service.query_schema)
-        return _json(await service.search(query, picture))
+        query, pictures = await _read(request, service, service.query_schema)
+        return _json(await service.search(query, pictures))
+
+    @router.post(
+        "/browse",
+        response_model=schemas.SearchAnswer,
+        responses=documented([400, 408, 413, 415, 422, 429, 500, 503, *guard.statuses]),
+        openapi_extra=REQUEST_BODIES["browse"],
+    )
+    async def browse(request: Request) -> Response:
+        """Return items without a query: all, or those of a filter."""
+        if media_type(request) != JSON:
+            raise ProblemError(415, f"send {JSON}, and say so in Content-Type")
+        asked, _ = await _read(request, service, service.browse_schema)
+        return _json(await service.browse(asked))
 
     @router.get("/items/{id}", response_model=schemas.Item, responses=usual)
     async def item(id: str) -> Response:  # noqa: A002
@@ -115,6 +128,16 @@ def search_routes(service: Service, guard: Guard) -> APIRouter:
         """Return the small picture of an item whose id need not fit into a path."""
         return _picture(await service.thumbnail(identifier), request)
 
+    @router.get(
+        "/item/original",
+        response_class=Response,
+        responses=usual | documented([422]) | {200: _PICTURE},
+    )
+    async def original(identifier: AnyId) -> Response:
+        """Return an item's image as it was, where the service was told where images are."""
+        path, kind = await service.original(identifier)
+        return FileResponse(path, media_type=kind, headers={"Cache-Control": "private, no-cache"})
+
     return router
 
 
@@ -127,6 +150,11 @@ def fact_routes(service: Service, guard: Guard) -> APIRouter:
     async def labels() -> Response:
         """Return all labels, the most frequent first."""
         return _json(await service.labels())
+
+    @router.get("/map", response_model=schemas.Map, responses=usual)
+    async def collection_map() -> Response:
+        """Return where items lie on a map; made when it is first asked for, which takes seconds."""
+        return _json(await service.map())
 
     @router.get("/stats", response_model=schemas.Stats, responses=usual)
     async def stats() -> Response:
@@ -161,9 +189,9 @@ def write_routes(service: Service, guard: Guard) -> APIRouter:
         """Add items: many in JSON, or one as a form."""
         if media_type(request) == JSON:
             items, _ = await _read(request, service, service.items_schema)
-            return _json(await service.add(items.items, None, replace=items.replace), 201)
-        item, picture = await _read(request, service, service.item_schema)
-        return _json(await service.add([item], picture, replace=False), 201)
+            return _json(await service.add(items.items, [], replace=items.replace), 201)
+        item, pictures = await _read(request, service, service.item_schema)
+        return _json(await service.add([item], pictures, replace=False), 201)
 
     @router.delete(
         "/items/{id}",
@@ -192,7 +220,9 @@ def write_routes(service: Service, guard: Guard) -> APIRouter:
 
 _PICTURE = {
     "description": "The picture.",
-    "content": {name: {} for name in ("image/jpeg", "image/png", "image/webp")},
+    "content": {
+        name: {} for name in ("image/bmp", "image/gif", "image/jpeg", "image/png", "image/webp")
+    },
 }
 
 

@@ -12,6 +12,9 @@ _MAX_CONDITIONS = 8
 _MAX_VALUES = 32
 _MAX_LABELS = 100
 _MAX_COLUMNS = 100
+_MAX_PICTURES = 8
+_MAX_IDS = 32
+_MAX_NUMBERS = 65_536
 MAX_ID_CHARS = 1000
 
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARACTERS)]
@@ -31,23 +34,18 @@ Where = Annotated[
         json_schema_extra={"propertyNames": _KEYS},
     ),
 ]
+_A_PICTURE = "Bytes of an image file (JPEG, PNG, WebP, GIF or BMP) in base64."
 Picture = Annotated[
     str,
-    Field(
-        min_length=1,
-        description="Bytes of a picture file (JPEG, PNG, WebP, GIF or BMP) in base64.",
-        json_schema_extra={"contentEncoding": "base64"},
-    ),
+    Field(min_length=1, description=_A_PICTURE, json_schema_extra={"contentEncoding": "base64"}),
 ]
 
 
-def _one_of(*names: str, **patterns: str) -> dict[str, Any]:
-    """Say in a schema that one of some texts must be there, which may be null or left out."""
-    given = [
-        {"type": "string", **({"pattern": patterns[n]} if n in patterns else {})} for n in names
-    ]
-    ways = zip(names, given, strict=True)
-    return {"anyOf": [{"required": [name], "properties": {name: text}} for name, text in ways]}
+def _one_of(**given: dict[str, Any]) -> dict[str, Any]:
+    """Say in a schema that one of some fields must be there, which may be null or left out."""
+    return {
+        "anyOf": [{"required": [name], "properties": {name: kind}} for name, kind in given.items()]
+    }
 
 
 class _Request(BaseModel):
@@ -56,32 +54,65 @@ class _Request(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
-class Weights(_Request):
-    """How much each part of a query counts."""
-
-    text: float = Field(default=1.0, ge=0, le=1e6)
-    image: float = Field(default=1.0, ge=0, le=1e6)
-    item: float = Field(default=1.0, ge=0, le=1e6)
+Pictures = Annotated[list[Picture], Field(min_length=1, max_length=_MAX_PICTURES)]
+Ids = Annotated[list[Id], Field(min_length=1, max_length=_MAX_IDS)]
+Number = Annotated[float, Field(ge=-1e30, le=1e30)]  # as float32 holds them
+Vector = Annotated[list[Number], Field(min_length=1, max_length=_MAX_NUMBERS)]
+Weight = Annotated[float, Field(ge=0, le=1e6)]
 
 
 class SearchRequest(_Request):
-    """A query: a text, a picture, both, or an item to find more of."""
+    """A query: a text, images, items to find more of, vectors, or several of these."""
 
-    model_config = ConfigDict(json_schema_extra=_one_of("text", "image", "item"))
+    model_config = ConfigDict(
+        json_schema_extra=_one_of(
+            text={"type": "string"},
+            image={"type": ["string", "array"]},
+            item={"type": ["string", "array"]},
+            vector={"type": "object"},
+        )
+    )
 
     text: str | None = Field(default=None, min_length=1)
-    image: Picture | None = None
-    item: Id | None = Field(default=None, description="Id of an item: find more like it.")
-    weights: Weights | None = None
+    image: Picture | Pictures | None = Field(default=None, description=_A_PICTURE)
+    item: Id | Ids | None = Field(default=None, description="Ids of items: find more like them.")
+    unlike: Ids | None = Field(default=None, description="Ids of items that are not wanted.")
+    vector: dict[Name, Vector] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=_MAX_CONDITIONS,
+        description="Features by view, for a collection that was built from features.",
+        examples=[{"image": [0.1, 0.7, 0.2]}],
+    )
+    weights: dict[Name, Weight] | None = Field(
+        default=None,
+        max_length=_MAX_CONDITIONS,
+        description="How much text, image, item, unlike or a view counts; 1, of unlike 0.5.",
+        examples=[{"text": 1, "image": 2}],
+    )
     where: Where | None = None
     k: int = Field(default=10, ge=1, description="How many hits.")
     explain: bool = Field(default=False, description="Also say how the scores came about.")
 
 
+class BrowseRequest(_Request):
+    """Items without a query: all, or those of a filter."""
+
+    where: Where | None = None
+    k: int = Field(default=10, ge=1, description="How many items.")
+    offset: int = Field(default=0, ge=0, lt=2**31, description="How many to pass over.")
+    order: Name | None = Field(default=None, description="A column to sort by.")
+    descending: bool = Field(default=False, description="Largest values first.")
+
+
 class ItemRequest(_Request):
     """An item to be added: a text, a picture, or both."""
 
-    model_config = ConfigDict(json_schema_extra=_one_of("text", "image", text=r"\S"))
+    model_config = ConfigDict(
+        json_schema_extra=_one_of(
+            text={"type": "string", "pattern": r"\S"}, image={"type": "string"}
+        )
+    )
 
     id: Id | None = Field(default=None, description="A number is given where there is none.")
     text: str = ""
@@ -105,7 +136,7 @@ def limited_search(settings: Settings) -> type[SearchRequest]:
     """Return the schema of a query with the limits of one service."""
 
     class Query(SearchRequest):
-        """A query: a text, a picture, both, or an item to find more of."""
+        """A query: a text, images, items to find more of, vectors, or several of these."""
 
         text: str | None = Field(default=None, min_length=1, max_length=settings.max_text_chars)
         k: int = Field(
@@ -113,6 +144,19 @@ def limited_search(settings: Settings) -> type[SearchRequest]:
         )
 
     return Query
+
+
+def limited_browse(settings: Settings) -> type[BrowseRequest]:
+    """Return the schema of items without a query, with the limits of one service."""
+
+    class Browse(BrowseRequest):
+        """Items without a query: all, or those of a filter."""
+
+        k: int = Field(
+            default=min(10, settings.max_k), ge=1, le=settings.max_k, description="How many items."
+        )
+
+    return Browse
 
 
 def limited_add(settings: Settings) -> tuple[type[AddRequest], type[ItemRequest]]:
@@ -141,7 +185,10 @@ class Hit(BaseModel):
     text: str
     labels: list[str]
     columns: dict[str, Any]
-    thumbnail: str | None = Field(description="Where its small picture is, if it has one.")
+    file: str | None = Field(description="The image file's name, where it is known.")
+    thumbnail: str | None = Field(description="Where its small image is, if it has one.")
+    original: str | None = Field(description="Where its image is as it was, if it is served.")
+    why: list[str] = Field(description="Why it is there: words, content, image, labels.")
     code: list[int] = Field(description="The bytes by which it was found.")
 
 
@@ -188,7 +235,27 @@ class Item(BaseModel):
     text: str
     labels: list[str]
     columns: dict[str, Any]
+    file: str | None = Field(description="The image file's name, where it is known.")
+    thumbnail: str | None = Field(description="Where its small image is, if it has one.")
+    original: str | None = Field(description="Where its image is as it was, if it is served.")
+
+
+class MapPoint(BaseModel):
+    """An item on the map."""
+
+    id: str
+    name: str
+    x: float = Field(description="Between 0 and 1.")
+    y: float
+    label: str | None = Field(description="The first of its labels.")
     thumbnail: str | None
+
+
+class Map(BaseModel):
+    """Where items lie: those that are alike near each other."""
+
+    points: list[MapPoint]
+    n_items: int = Field(description="Items in the collection, of which these are a sample.")
 
 
 class Skipped(BaseModel):

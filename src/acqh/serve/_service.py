@@ -4,6 +4,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel
@@ -17,12 +18,14 @@ from acqh.errors import (
     ReplacedError,
 )
 from acqh.serve import _schemas as schemas
-from acqh.serve._answers import answer_schema, item_schema
+from acqh.serve._answers import Addresses, answer_schema, file_of, item_schema, map_schema
 from acqh.serve._live import Live
+from acqh.serve._map import MapCache
 from acqh.serve._metrics import Metrics
-from acqh.serve._pictures import check_picture, decode_base64
+from acqh.serve._pictures import check_picture, decode_base64, original_file
 from acqh.serve._problems import ProblemError
 from acqh.serve._settings import Settings
+from acqh.serve._work import Lane
 
 T = TypeVar("T")
 
@@ -42,42 +45,76 @@ class Service:
         self.writable = writable
         self.metrics = Metrics()
         self.live = Live(settings, self.metrics)
+        self._maps = MapCache()
+        self._addresses = Addresses(settings.root_path, settings.image_root is not None)
         self.query_schema = schemas.limited_search(settings)
+        self.browse_schema = schemas.limited_browse(settings)
         self.items_schema, self.item_schema = schemas.limited_add(settings)
 
     async def parse(self, work: Callable[[], T]) -> T:
         """Return what is made of a request's body, which may take a while."""
         return await self.live.run(lambda _: work())
 
-    async def search(self, query: schemas.SearchRequest, picture: bytes | None) -> bytes:
-        """Answer a query."""
+    async def search(self, query: schemas.SearchRequest, uploads: list[bytes]) -> bytes:
+        """Answer a query; `uploads` are the images of a form."""
         started = time.perf_counter()
-        if picture is not None and query.image is not None:
-            raise ProblemError(422, "image: give one picture, not two")
+        in_base64 = _listed(query.image)
+        if in_base64 and uploads:
+            raise ProblemError(422, "image: send images as files or in base64, not both ways")
 
         def work(collection: Searchable) -> schemas.SearchAnswer:
-            image = self._picture(query.image, picture)
-            given = {"text": query.text, "image": image, "item": query.item}
-            weights = query.weights or schemas.Weights()
+            images = [self._picture(text, None) for text in in_base64]
+            images += [self._picture(None, upload) for upload in uploads]
             answer = collection.search(
                 text=query.text,
-                image=image,
+                image=images or None,
                 item=query.item,
-                weights={name: getattr(weights, name) for name in given if given[name] is not None},
+                unlike=query.unlike,
+                features=query.vector,
+                weights=_weights(query, bool(images), collection),
                 k=query.k,
                 where=query.where,
                 explain=query.explain,
             )
             self._count(answer)
-            total = (time.perf_counter() - started) * 1000
-            return answer_schema(answer, collection.bytes_per_item, total)
+            return self._answer(answer, collection, started)
 
-        has_image = picture is not None or query.image is not None
-        return await self.live.run(_answering(work), "image" if has_image else "quick")
+        lane: Lane = "image" if in_base64 or uploads else "quick"
+        return await self.live.run(_answering(work), lane)
+
+    async def browse(self, asked: schemas.BrowseRequest) -> bytes:
+        """Return items without a query."""
+        started = time.perf_counter()
+
+        def work(collection: Searchable) -> schemas.SearchAnswer:
+            answer = collection.browse(**asked.model_dump())
+            return self._answer(answer, collection, started)
+
+        return await self.live.run(_answering(work))
+
+    async def map(self) -> bytes:
+        """Return where items lie on a map, which takes a while when it is first asked for."""
+        return await self.live.run(
+            _answering(lambda c: map_schema(self._maps.get(c), self._addresses)), "map"
+        )
+
+    async def original(self, identifier: str) -> tuple[Path, str]:
+        """Return the file of an item's image, and its media type."""
+        root = self.settings.image_root
+
+        def work(collection: Searchable) -> tuple[Path, str]:
+            name = file_of(collection.item(identifier))
+            if root is None or name is None:
+                raise ProblemError(404, "the image of this item is not served as it was")
+            return original_file(root, name)
+
+        return await self.live.run(_translating(work))
 
     async def item(self, identifier: str) -> bytes:
         """Return an item."""
-        return await self.live.run(_answering(lambda c: item_schema(c.item(identifier))))
+        return await self.live.run(
+            _answering(lambda c: item_schema(c.item(identifier), self._addresses))
+        )
 
     async def thumbnail(self, identifier: str) -> bytes:
         """Return an item's small picture."""
@@ -106,10 +143,12 @@ class Service:
         return await self.live.run(_answering(work))
 
     async def add(
-        self, items: list[schemas.ItemRequest], picture: bytes | None, *, replace: bool
+        self, items: list[schemas.ItemRequest], uploads: list[bytes], *, replace: bool
     ) -> bytes:
-        """Add items; `picture` belongs to the first."""
-        given = [picture, *[None] * (len(items) - 1)]
+        """Add items; `uploads` are the images of the first ones."""
+        if len(uploads) > len(items):
+            raise ProblemError(422, "image: an item has one image")
+        given = [*uploads, *[None] * (len(items) - len(uploads))]
         pairs = list(zip(items, given, strict=True))
         _check_not_empty(pairs)
 
@@ -151,11 +190,42 @@ class Service:
             check_picture(content, self.settings.max_pixels)
         return content
 
+    def _answer(
+        self, answer: Answer, collection: Searchable, started: float
+    ) -> schemas.SearchAnswer:
+        spent = (time.perf_counter() - started) * 1000
+        return answer_schema(answer, collection.bytes_per_item, spent, self._addresses)
+
     def _count(self, answer: Answer) -> None:
         self.metrics.search_seconds.observe(answer.milliseconds["search"] / 1000)
         self.metrics.encode_seconds.observe(answer.milliseconds["encode"] / 1000)
         self.metrics.items_seen.inc(answer.n_seen)
         self.metrics.items.set(answer.n_items)
+
+
+def _listed(given: str | list[str] | None) -> list[str]:
+    """Return one, several or no texts as a list."""
+    if given is None:
+        return []
+    return [given] if isinstance(given, str) else given
+
+
+def _weights(
+    query: schemas.SearchRequest, has_images: bool, collection: Searchable
+) -> dict[str, float]:
+    """Return the weights of what is asked for; refuse those of what never could be."""
+    parts = {"text": query.text, "item": query.item, "unlike": query.unlike}
+    given = {name for name, value in parts.items() if value is not None} | set(query.vector or ())
+    if has_images:
+        given.add("image")
+    if has_images and "image" in (query.vector or ()):
+        raise ProblemError(422, "image: give an image or its vector, not both")
+    possible = {*parts, "image", *collection.views}
+    for name in query.weights or {}:
+        if name not in possible:
+            known = ", ".join(sorted(possible))
+            raise ProblemError(422, f"weights: a query has no such part; it may have {known}")
+    return {name: weight for name, weight in (query.weights or {}).items() if name in given}
 
 
 def _check_not_empty(pairs: Sequence[tuple[schemas.ItemRequest, bytes | None]]) -> None:

@@ -27,6 +27,12 @@ class Settings(BaseSettings):
         File with the token that adds and removes items; without it the service is read-only.
     allowed_hosts : list of str
         Names by which clients may call the service, beside those of this machine; for a proxy.
+    root_path : str
+        What a proxy puts before every path, such as ``/photos``; needed only where it does not
+        take it away again, or where programs follow the addresses in answers.
+    image_root : path or None
+        Folder that image files are named relative to. Where it is given, the page links to the
+        images as they were.
     max_body_bytes : int
         Longest body of a request.
     max_json_bytes : int
@@ -77,6 +83,8 @@ class Settings(BaseSettings):
     token_file: Path | None = None
     write_token_file: Path | None = None
     allowed_hosts: list[str] = Field(default_factory=list)
+    root_path: str = Field(default="", pattern=r"^(/[^/?#%]+)*$")
+    image_root: Path | None = None
     max_body_bytes: int = Field(default=8 * 2**20, ge=1)
     max_json_bytes: int = Field(default=2**20, ge=1)
     max_buffered_bytes: int = Field(default=64 * 2**20, ge=1)

@@ -5,6 +5,7 @@ from urllib.parse import unquote
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from acqh.serve._problems import ProblemError
@@ -40,11 +41,14 @@ class Shield:
     app : ASGI application
     hosts : frozenset of str or None
         Names by which clients may call; None allows any.
+    root_path : str
+        What may stand before every path.
     """
 
-    def __init__(self, app: ASGIApp, hosts: frozenset[str] | None) -> None:
+    def __init__(self, app: ASGIApp, hosts: frozenset[str] | None, root_path: str = "") -> None:
         self.app = app
         self.hosts = hosts
+        self.root_path = root_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -68,6 +72,12 @@ class Shield:
             await ProblemError(400, detail).response()(scope, receive, add_headers)
             return
         scope["path"] = path_with_parts(scope)
+        if self.root_path and scope["path"] == self.root_path:
+            there = RedirectResponse(f"{self.root_path}/", 308)
+            await there(scope, receive, add_headers)
+            return
+        if self.root_path and scope["path"].startswith(f"{self.root_path}/"):
+            scope["path"] = scope["path"].removeprefix(self.root_path)
         try:
             await self.app(scope, receive, add_headers)
         except ClientDisconnect:

@@ -13,8 +13,10 @@ from acqh.serve._problems import ProblemError
 
 T = TypeVar("T")
 
-# Images are decoded and described in threads of their own, so that other work need not wait.
-Lane = Literal["quick", "image"]
+# Images are decoded and described in threads of their own, so that other work need not wait; a
+# map of the collection, which takes seconds, in yet another.
+Lane = Literal["quick", "image", "map"]
+_MAP_REQUESTS = 4
 
 
 class Slots:
@@ -26,8 +28,12 @@ class Slots:
     """
 
     def __init__(self, max_requests: int) -> None:
-        self._most: dict[Lane, int] = {"quick": max_requests, "image": max(1, max_requests // 2)}
-        self._held: dict[Lane, int] = {"quick": 0, "image": 0}
+        self._most: dict[Lane, int] = {
+            "quick": max_requests,
+            "image": max(1, max_requests // 2),
+            "map": min(max_requests, _MAP_REQUESTS),
+        }
+        self._held: dict[Lane, int] = dict.fromkeys(self._most, 0)
 
     @contextmanager
     def hold(self, lane: Lane) -> Iterator[None]:
@@ -59,7 +65,7 @@ class Crew:
 
     def __init__(self, collection: Searchable, n_threads: int) -> None:
         self.collection = collection
-        sizes: dict[Lane, int] = {"quick": n_threads, "image": max(1, n_threads // 2)}
+        sizes: dict[Lane, int] = {"quick": n_threads, "image": max(1, n_threads // 2), "map": 1}
         self._pools = {
             lane: ThreadPoolExecutor(size, thread_name_prefix=f"acqh-{lane}")
             for lane, size in sizes.items()

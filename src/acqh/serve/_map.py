@@ -1,0 +1,169 @@
+"""A map of the collection: items that are alike lie near each other on a plane."""
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from acqh._core.arrays import Array, Floats
+from acqh.collection import Collection, Searchable, ShardedCollection, StoredItem
+from acqh.errors import CollectionError
+
+# Points that a browser draws without effort.
+MOST_POINTS = 5_000
+# Codes that t-SNE arranges; others are put between those that they are most like.
+_LANDMARKS = 1_200
+_NEIGHBOURS = 3
+# A map of a collection that was only added to is made again after this many seconds.
+_KEPT_SECONDS = 300.0
+# Share of the map's width by which items of the same code are spread.
+_SPREAD = 0.012
+_GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
+
+
+@dataclass(frozen=True, eq=False)
+class CollectionMap:
+    """Where some items lie.
+
+    Attributes
+    ----------
+    items : list of StoredItem
+    positions : (n_points, 2) float32
+        Between 0 and 1.
+    n_items : int
+        Items in the collection, of which these are an even sample.
+    """
+
+    items: list[StoredItem]
+    positions: Floats
+    n_items: int
+
+
+class MapCache:
+    """Makes a map once for each build of a collection, and again when it has changed a while ago.
+
+    Parameters
+    ----------
+    most : int
+        Points on the map.
+    """
+
+    def __init__(self, most: int = MOST_POINTS) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._known: tuple[str, int, float, CollectionMap] | None = None
+
+    def get(self, collection: Searchable) -> CollectionMap:
+        """Return the map of a collection; this may take seconds."""
+        stats = collection.stats()
+        with self._lock:
+            if self._known is not None:
+                generation, change, made, kept = self._known
+                is_fresh = change == stats.change or time.monotonic() - made < _KEPT_SECONDS
+                if generation == stats.generation and is_fresh:
+                    return kept
+            made_now = make_map(collection, self._most)
+            self._known = stats.generation, stats.change, time.monotonic(), made_now
+            return made_now
+
+
+def make_map(collection: Searchable, most: int = MOST_POINTS) -> CollectionMap:
+    """Arrange items on a plane by their codes.
+
+    Parameters
+    ----------
+    collection : Collection or ShardedCollection
+    most : int
+        Points; of more items an even sample is taken.
+    """
+    n_items = len(collection)
+    step = max(1, -(-n_items // most))
+    chosen = [pair for position, pair in enumerate(_items(collection)) if position % step == 0]
+    items = [item for item, _ in chosen]
+    codes = np.frombuffer(b"".join(code for _, code in chosen), dtype=np.uint8)
+    codebooks = _shards(collection)[0].codebooks
+    positions = embed_codes(codes.reshape(len(items), len(codebooks)), codebooks)
+    return CollectionMap(items, positions, n_items)
+
+
+def embed_codes(codes: Array, codebooks: Floats) -> Floats:
+    """Return a place on the unit square for each code.
+
+    Parameters
+    ----------
+    codes : uint8 (n_items, n_codebooks)
+    codebooks : (n_codebooks, codebook_size, n_components)
+
+    Returns
+    -------
+    (n_items, 2) float32
+
+    Examples
+    --------
+    >>> codebooks = np.array([[[0.0, 1.0], [1.0, 0.0]]], dtype=np.float32)
+    >>> embed_codes(np.array([[0], [1], [1]], dtype=np.uint8), codebooks).shape
+    (3, 2)
+    """
+    unique, inverse = np.unique(codes, axis=0, return_inverse=True)
+    inverse = inverse.reshape(-1)
+    vectors = sum(book[unique[:, at]] for at, book in enumerate(codebooks))
+    placed = _scaled(_arrange(np.asarray(vectors, dtype=np.float32)))[inverse]
+    # Items of one code lie around its place like the seeds of a sunflower.
+    order = np.argsort(inverse, kind="stable")
+    starts = np.searchsorted(inverse[order], np.arange(len(unique)))
+    rank = np.empty(len(codes))
+    rank[order] = np.arange(len(codes)) - starts[inverse[order]]
+    radius = _SPREAD * np.sqrt(rank / 10)
+    turn = rank * _GOLDEN_ANGLE
+    spread = np.stack([radius * np.cos(turn), radius * np.sin(turn)], axis=1)
+    return _scaled(placed + spread)
+
+
+def _arrange(vectors: Floats) -> Floats:
+    """Place vectors on a plane: some by t-SNE, the others between those."""
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+    from sklearn.neighbors import NearestNeighbors
+
+    if len(vectors) < 4 or vectors.shape[1] < 3:
+        flat = np.zeros((len(vectors), 2), dtype=np.float32)
+        width = min(2, *vectors.shape)
+        if len(vectors) > 1:
+            flat[:, :width] = PCA(width).fit_transform(vectors)
+        return flat
+    chosen = np.linspace(0, len(vectors) - 1, min(len(vectors), _LANDMARKS)).astype(int)
+    landmarks = vectors[chosen]
+    perplexity = min(30.0, (len(landmarks) - 1) / 3)
+    placed = TSNE(2, perplexity=perplexity, init="pca", random_state=0).fit_transform(landmarks)
+    if len(chosen) == len(vectors):
+        return np.asarray(placed)
+    near = NearestNeighbors(n_neighbors=_NEIGHBOURS).fit(landmarks)
+    distances, numbers = near.kneighbors(vectors)
+    weights = 1 / (distances + 1e-6)
+    weights /= weights.sum(axis=1, keepdims=True)
+    return np.asarray(np.einsum("nk,nkd->nd", weights, placed[numbers]))
+
+
+def _scaled(positions: Floats) -> Floats:
+    """Return positions in the unit square, of one scale both ways."""
+    if not len(positions):
+        return np.zeros((0, 2), dtype=np.float32)
+    low, high = positions.min(axis=0), positions.max(axis=0)
+    width = float((high - low).max()) or 1.0
+    return np.asarray((positions - (low + high) / 2) / width + 0.5, dtype=np.float32)
+
+
+def _shards(collection: Searchable) -> tuple[Collection, ...]:
+    if isinstance(collection, ShardedCollection):
+        return collection.shards
+    if isinstance(collection, Collection):
+        return (collection,)
+    raise CollectionError(f"a {type(collection).__name__} has no map")
+
+
+def _items(collection: Searchable) -> Iterator[tuple[StoredItem, bytes]]:
+    for shard in _shards(collection):
+        for batch in shard.batches():
+            yield from batch

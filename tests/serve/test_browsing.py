@@ -1,0 +1,186 @@
+"""What the page needs beside search: items of a filter, several images, vectors, files, a map."""
+
+import base64
+import json
+
+import numpy as np
+import pytest
+
+from acqh.collection import Collection, Item
+from acqh.data import make_multiview
+from acqh.serve._map import embed_codes, make_map
+
+RED, BLUE = (220, 30, 30), (20, 60, 220)
+
+
+def ids(answer):
+    return [hit["id"] for hit in answer.json()["hits"]]
+
+
+@pytest.fixture(scope="module")
+def collection(built):
+    with Collection.open(built) as opened:
+        yield opened
+
+
+def test_a_label_alone_shows_its_items_whatever_its_name(client, collection):
+    answer = client.post("/browse", json={"where": {"label": "sea"}, "k": 100})
+    assert ids(answer) == [hit.id for hit in collection.browse(where={"label": "sea"}, k=100).hits]
+    assert len(ids(answer)) == answer.json()["n_candidates"] == 12
+    page = client.post("/browse", json={"k": 5, "offset": 5, "order": "turn", "descending": True})
+    assert {hit["columns"]["turn"] for hit in page.json()["hits"]} == {2}
+    for body in ({"k": 0}, {"offset": -1}, {"order": ""}, {"text": "cat"}):
+        assert client.post("/browse", json=body).status_code == 422
+    assert client.post("/browse", files={"k": (None, "3")}).status_code == 415
+
+
+def test_several_images_and_items_make_one_query(client, collection, make_picture):
+    images = [make_picture(RED), make_picture(BLUE)]
+    expected = [hit.id for hit in collection.search(image=images, k=5).hits]
+    files = [("image", (f"{n}.png", content)) for n, content in enumerate(images)]
+    assert ids(client.post("/search", files=files, data={"k": "5"})) == expected
+    encoded = [base64.b64encode(content).decode() for content in images]
+    assert ids(client.post("/search", json={"image": encoded, "k": 5})) == expected
+    both = {"item": ["cat-0-0", "sea-0-0"], "unlike": ["car-0-0"], "weights": {"unlike": 0.2}}
+    expected = collection.search(
+        item=both["item"], unlike=["car-0-0"], weights=both["weights"], k=5
+    )
+    assert ids(client.post("/search", json={**both, "k": 5})) == [hit.id for hit in expected.hits]
+    form = {"item": "cat-0-0", "unlike": json.dumps(["car-0-0"])}
+    assert client.post("/search", data=form, files={"image": b""}).status_code == 200
+
+
+def test_too_many_images_and_unknown_weights_are_refused(client, make_picture):
+    many = [("image", (f"{n}.png", make_picture(RED))) for n in range(9)]
+    assert client.post("/search", files=many).status_code == 400
+    assert client.post("/search", json={"unlike": ["cat-0-0"]}).status_code == 422
+    answer = client.post("/search", json={"text": "cat", "weights": {"txt": 2}})
+    assert answer.status_code == 422
+    assert "text" in answer.json()["detail"]
+
+
+def test_vectors_search_a_collection_of_features(start, tmp_path):
+    data = make_multiview(60, {"image": 8, "text": 6}, n_labels=3, random_state=0)
+    with Collection.build(data, tmp_path / "a.acqh", n_components=4, n_codebooks=2) as built:
+        image, text = (np.asarray(data.views[name])[0] for name in ("image", "text"))
+        one = [hit.id for hit in built.search(features={"image": image}, k=5).hits]
+        weights = {"image": 2.0, "text": 0.5}
+        features = {"image": image, "text": text}
+        two = [hit.id for hit in built.search(features=features, weights=weights, k=5).hits]
+    vectors = {"image": image.tolist(), "text": text.tolist()}
+    with start(tmp_path / "a.acqh") as client:
+        query = {"vector": {"image": vectors["image"]}, "k": 5}
+        assert ids(client.post("/search", json=query)) == one
+        query = {"vector": vectors, "weights": weights, "k": 5}
+        assert ids(client.post("/search", json=query)) == two
+        for wrong in ({"image": [1.0]}, {"image": []}, {"sound": [1.0]}, {}, {"image": ["a"]},
+                      {"image": [1e300] * 8}):  # fmt: skip
+            answer = client.post("/search", json={"vector": wrong})
+            assert answer.status_code == 422, (wrong, answer.text)
+        assert client.post("/search", json={"image": ["aGFsbG8="]}).status_code == 422
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory, make_picture):
+    """Return a collection from a manifest, and the folder of its images."""
+    folder = tmp_path_factory.mktemp("photographs")
+    rows = ["image,text,labels,date"]
+    for number in range(8):
+        kind, colour = (("car", RED), ("sea", BLUE))[number % 2]
+        (folder / f"{kind} {number}.png").write_bytes(make_picture(colour))
+        rows.append(f"{kind} {number}.png,a {kind},{kind},2020-01-0{9 - number}")
+    (folder / "manifest.csv").write_text("\n".join(rows))
+    path = folder.parent / "photographs.acqh"
+    Collection.build(folder, path, n_components=2, n_codebooks=2).close()
+    return path, folder
+
+
+def test_hits_name_the_file_and_lead_to_the_original(photographs, start):
+    path, folder = photographs
+    with start(path, image_root=folder) as client:
+        hit = client.post("/search", json={"text": "sea", "k": 1}).json()["hits"][0]
+        assert hit["file"] == f"sea {int(hit['id']) - 1}.png"
+        image = client.get(hit["original"])
+        assert image.content == (folder / hit["file"]).read_bytes()
+        assert image.headers["content-type"] == "image/png"
+        assert client.get("/item", params={"id": hit["id"]}).json()["original"] == hit["original"]
+        dated = client.post("/browse", json={"order": "date", "k": 3}).json()["hits"]
+        assert [each["columns"]["date"] for each in dated] == [
+            "2020-01-02", "2020-01-03", "2020-01-04",
+        ]  # fmt: skip
+    with start(path) as client:
+        assert client.get("/item", params={"id": "1"}).json()["original"] is None
+        assert client.get("/item/original", params={"id": "1"}).status_code == 404
+
+
+def test_originals_lie_in_the_folder_of_images_and_are_images(tmp_path, start, make_picture):
+    folder = tmp_path / "images"
+    folder.mkdir()
+    (tmp_path / "secret.png").write_bytes(make_picture(RED))
+    (folder / "text.png").write_text("not an image")
+    (folder / "link.png").symlink_to(tmp_path / "secret.png")
+    names = [
+        "../secret.png",
+        str(tmp_path / "secret.png"),
+        "text.png",
+        "link.png",
+        "none.png",
+        "\0",
+    ]
+    made = [Item(text=f"cat {n}", labels=["cat"], id=n, columns={"image": n}) for n in names]
+    made += [Item(text=f"car {n}", labels=["car"]) for n in range(6)]
+    Collection.build(made, tmp_path / "a.acqh", n_components=2, n_codebooks=2).close()
+    with start(tmp_path / "a.acqh", image_root=folder) as client:
+        for name in names:
+            answer = client.get("/item/original", params={"id": name})
+            assert answer.status_code == 404, name
+
+
+def test_the_map_puts_what_is_alike_together_and_is_made_once(
+    built, start, collection, monkeypatch
+):
+    with start(built) as client:
+        first = client.get("/map").json()
+        monkeypatch.setattr("acqh.serve._map.make_map", None)  # not asked again
+        assert client.get("/map").json() == first
+    assert first["n_items"] == len(first["points"]) == 38
+    assert {point["id"] for point in first["points"]} == set(collection)
+    places = {point["id"]: (point["x"], point["y"]) for point in first["points"]}
+    assert np.ptp(np.array(list(places.values())), axis=0).max() == pytest.approx(1, abs=0.01)
+    points = np.array([(p["x"], p["y"]) for p in first["points"]])
+    labels = np.array([point["label"] for point in first["points"]])
+    distances = np.linalg.norm(points[:, None] - points[None], axis=2)
+    np.fill_diagonal(distances, np.inf)
+    assert (labels[distances.argmin(axis=1)] == labels).mean() > 0.9
+
+
+def test_a_map_of_many_items_is_an_even_sample_and_codes_of_any_shape_have_one(collection):
+    small = make_map(collection, most=10)
+    assert 5 <= len(small.items) <= 10
+    assert small.n_items == 38
+    rng = np.random.default_rng(0)
+    for n_items, n_codebooks, n_components in (
+        (0, 2, 4),
+        (1, 1, 1),
+        (2, 2, 8),
+        (5, 1, 2),
+        (60, 3, 5),
+    ):
+        codes = rng.integers(8, size=(n_items, n_codebooks)).astype(np.uint8)
+        codebooks = rng.normal(size=(n_codebooks, 8, n_components)).astype(np.float32)
+        placed = embed_codes(codes, codebooks)
+        assert placed.shape == (n_items, 2)
+        assert np.isfinite(placed).all()
+
+
+def test_a_path_before_all_paths_is_taken_off(built, start):
+    with start(built, root_path="/photos/all") as client:
+        for base in ("", "/photos/all"):
+            assert client.get(f"{base}/healthz").json()["status"] == "ok"
+            assert client.get(f"{base}/static/app.js").status_code == 200
+            hit = client.post(f"{base}/search", json={"text": "sea", "k": 1}).json()["hits"][0]
+            assert hit["thumbnail"].startswith("/photos/all/items/")
+            assert client.get(hit["thumbnail"]).status_code == 200
+        assert client.get("/photos/all").headers["location"] == "/photos/all/"
+        assert client.get("/openapi.json").json()["servers"] == [{"url": "/photos/all"}]
+        assert client.get("/photos/allx/healthz").status_code == 404
