@@ -1,4 +1,4 @@
-"""Readers of files: .npz, folders of .npy, Matlab, Parquet and Arrow, CSV."""
+"""Readers of files: .npz, folders of .npy, Matlab, Parquet and Arrow, CSV, vectors."""
 
 from acqh.data._readers._dispatch import (
     list_pieces,

@@ -29,6 +29,12 @@ from acqh.data._readers._paired import (
 )
 from acqh.data._readers._parquet import TableOptions, find_table_rows, read_table
 from acqh.data._readers._pieces import Pieces, RowSource, read_pieces
+from acqh.data._readers._vectors import (
+    VECTOR_SUFFIXES,
+    VectorOptions,
+    find_vector_rows,
+    read_vectors,
+)
 from acqh.data._readers._zarr import ZARR_MARKS
 from acqh.errors import DatasetNotFoundError, InvalidInputError
 
@@ -61,7 +67,15 @@ _MATLAB = _Format(
     "Matlab", (".mat",), (b"MATLAB 5.0", b"MATLAB 7.3"), MatOptions, read_mat, find_mat_rows
 )
 _CSV = _Format("CSV", (".csv", ".tsv"), (), CsvOptions, read_csv, find_csv_rows)
-_FORMATS = (_ARRAYS, _MATLAB, _TABLE, _CSV)
+_VECTORS = _Format(
+    "vector",
+    VECTOR_SUFFIXES,
+    (b"IxF2", b"IxFI"),  # flat indexes of Faiss
+    VectorOptions,
+    read_vectors,
+    find_vector_rows,
+)
+_FORMATS = (_ARRAYS, _MATLAB, _TABLE, _CSV, _VECTORS)
 
 
 def read(path: str | PathLike[str], **options: Any) -> MultiViewData:
@@ -71,8 +85,10 @@ def read(path: str | PathLike[str], **options: Any) -> MultiViewData:
     ----------
     path : path
         ``.npz``, a folder of ``.npy`` files (memory-mapped), a Zarr group in a folder, ``.mat``,
-        ``.parquet``, ``.arrow`` or a folder of them, ``.csv``; or a folder with a folder for each
-        view and for the labels. A file without a known ending is told by its first bytes.
+        ``.parquet``, ``.arrow`` or a folder of them, ``.csv``; a file of one matrix (``.npy``,
+        ``.fvecs``, ``.bvecs``, ``.ivecs``, ``.fbin``, ``.u8bin``, ``.i8bin``, ``.ibin``, or a Faiss
+        index, ``.faiss`` or ``.index``); or a folder with a folder for each view and for the
+        labels. A file without a known ending is told by its first bytes.
     **options
         By kind of file; each has a usual value.
 
@@ -89,6 +105,7 @@ def read(path: str | PathLike[str], **options: Any) -> MultiViewData:
         - A folder of folders: `views` (``{"image": FOLDER}``), `labels`, `ids` (folders),
           `label_names`.
         - CSV: `image`, `text`, `labels`, `ids` (columns), `label_names`, `label_separator`.
+        - A file of one matrix: `view` (what to call it, ``"vectors"`` by default).
 
     Returns
     -------
