@@ -8,6 +8,7 @@ from acqh.quantize._codebooks import (
     quantization_errors,
     table_scores,
 )
+from acqh.quantize._grow import grow_codebooks
 from acqh.quantize._kmeans import residual_kmeans, weighted_kmeans
 from acqh.quantize._quantizer import AdditiveQuantizer
 from acqh.quantize._search import search_codes
@@ -18,6 +19,7 @@ __all__ = [
     "QuantizerFit",
     "decode",
     "fit_codebooks",
+    "grow_codebooks",
     "improve_codebooks",
     "least_squares_codebooks",
     "lookup_tables",

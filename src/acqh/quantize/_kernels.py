@@ -68,12 +68,64 @@ def search(
         _fill_linear(targets, i, products, norms, flat)
         if beam_width > 0:
             beams, grown = _beam(
-                linear, pairs, beam_width, beams, grown, beam_costs, lows, costs, keys, top, sign
+                linear, pairs, beam_width, 1, beams, grown, beam_costs, lows, costs, keys, top, sign
             )
             for s in range(n_codebooks):
                 codes[i, s] = beams[0, s]
         if max_sweeps > 0:
             _conditional_modes(linear, pairs, codes, i, max_sweeps, costs, keys, top, sign)
+
+
+@njit(cache=True, nogil=True)
+def keep_beams(
+    targets: Floats,
+    products: Floats,
+    norms: Floats,
+    pairs: Floats,
+    kept: Ints,
+    beam_width: int,
+    costs: Floats,
+    keys: Ints,
+    top: int,
+    sign: int,
+) -> None:
+    """Search codes by beam, and keep the best few of each item.
+
+    Parameters
+    ----------
+    kept : (n_items, n_kept, n_codebooks) uint8
+        Overwritten with the best codes, best first; there must be as many.
+    targets, products, norms, pairs, beam_width, costs, keys, top, sign
+        As in `search`; `costs` and `keys` have at least `beam_width` rows.
+    """
+    n_codebooks, n_words = pairs.shape[:2]
+    n_kept = kept.shape[1]
+    flat = np.empty(len(norms), dtype=norms.dtype)
+    linear = flat.reshape(n_codebooks, n_words)
+    n_beams = max(len(costs), n_kept)
+    beams = np.zeros((n_beams, n_codebooks), dtype=np.int64)
+    grown = np.zeros((n_beams, n_codebooks), dtype=np.int64)
+    beam_costs = np.empty(n_beams, dtype=costs.dtype)
+    lows = np.empty(n_beams, dtype=keys.dtype)
+    for i in range(len(targets)):
+        _fill_linear(targets, i, products, norms, flat)
+        beams, grown = _beam(
+            linear,
+            pairs,
+            beam_width,
+            n_kept,
+            beams,
+            grown,
+            beam_costs,
+            lows,
+            costs,
+            keys,
+            top,
+            sign,
+        )
+        for b in range(n_kept):
+            for s in range(n_codebooks):
+                kept[i, b, s] = beams[b, s]
 
 
 @njit(cache=True, nogil=True)
@@ -106,6 +158,7 @@ def _beam(
     linear: Floats,
     pairs: Floats,
     beam_width: int,
+    n_last: int,
     beams: Ints,
     grown: Ints,
     beam_costs: Floats,
@@ -129,8 +182,8 @@ def _beam(
                 for j in range(n_words):
                     costs[b, j] += pairs[t, word, s, j]
             lows[b] = _order_row(keys, b, top, sign)
-        # Of the last codebook only the best word is wanted.
-        kept = 1 if s == n_codebooks - 1 else min(beam_width, live * n_words)
+        # Of the last codebook a search wants only the best word.
+        kept = min(n_last if s == n_codebooks - 1 else beam_width, live * n_words)
         for rank in range(kept):
             b = 0
             for other in range(1, live):

@@ -9,6 +9,10 @@ from acqh.quantize._codebooks import sum_by_word
 MAX_LLOYD = 5
 # Points tried for each seed; more make a better start, which sweeps over all codebooks soon forget.
 _TRIALS = 3
+# Components that k-means begins with, at least.
+_FEWEST = 8
+# Of many points these are enough to draw seeds from.
+_SEED_POINTS_PER_WORD = 16
 # Distances from all words are kept for so many points at a time.
 _BLOCK_ROWS = 4096
 
@@ -64,6 +68,71 @@ def weighted_kmeans(
             break
         codes = moved
     return words, codes
+
+
+def sampled_kmeans(
+    points: Floats,
+    weights: Floats,
+    n_words: int,
+    rng: np.random.Generator,
+    *,
+    max_iter: int = MAX_LLOYD,
+) -> Floats:
+    """Cluster many weighted points: first by their principal components, then by all.
+
+    Seeds come from a sample. Each of Lloyd's steps looks at twice as many components as the one
+    before. Where there are many components, most of the distance between two points is noise that
+    no word can take up; to begin with what matters gives lower errors in the end.
+
+    Parameters
+    ----------
+    points : (n_items, n_components)
+    weights : (n_items,)
+        Not negative, some positive.
+    n_words : int
+        From 1 to 256.
+    rng : Generator
+    max_iter : int, default 5
+
+    Returns
+    -------
+    (n_words, n_components) float64
+
+    Notes
+    -----
+    As `weighted_kmeans`, several times quicker, and better where points and components are many.
+
+    Examples
+    --------
+    >>> points = np.repeat([[0.0], [1.0], [9.0]], [40, 40, 40], axis=0)
+    >>> words = sampled_kmeans(points, np.ones(120), 3, np.random.default_rng(0))
+    >>> np.sort(words.ravel()).round(3) + 0.0
+    array([0., 1., 9.])
+    """
+    # Near zero and of size one, so that single precision keeps the distances.
+    mean = np.average(points, axis=0, weights=weights)
+    small = (points - mean).astype(np.float32)
+    small /= np.abs(small).max() or 1.0
+    directions = np.linalg.eigh(small.T @ (small * weights[:, np.newaxis]).astype(np.float32))[1]
+    small = small @ directions[:, ::-1]
+    widths = _widths(small.shape[1], max_iter)
+    n_seeds = min(len(points), _SEED_POINTS_PER_WORD * n_words)
+    sample = np.sort(rng.choice(len(points), n_seeds, replace=False))
+    if not weights[sample].any():
+        sample = np.arange(len(points))
+    words = _seed(small[sample, : widths[0]], weights[sample], n_words, rng)
+    for width in widths:
+        view = np.ascontiguousarray(small[:, :width])
+        codes = _nearest(view[:, : words.shape[1]], words.astype(np.float32))
+        words = _means(view, weights, codes, np.zeros((n_words, width)))
+    codes = _nearest(small, words.astype(np.float32))
+    return _means(points, weights, codes, np.zeros((n_words, points.shape[1])))
+
+
+def _widths(n_components: int, n_steps: int) -> list[int]:
+    """Return how many components each of Lloyd's steps looks at: the last one at all of them."""
+    widths = [max(n_components >> step, min(n_components, _FEWEST)) for step in range(n_steps)]
+    return widths[::-1]
 
 
 def residual_kmeans(

@@ -13,8 +13,17 @@ from acqh._core.random import RandomState, check_rng
 from acqh._core.validation import Interval, StrOptions, check_parameters
 from acqh.errors import InvalidInputError, NotFittedError
 from acqh.quantize._codebooks import decode
+from acqh.quantize._grow import grow_codebooks
+from acqh.quantize._metric import Root, choose_shrinkage, metric_root, second_moment
 from acqh.quantize._search import SEARCHES, Search, search_codes
-from acqh.quantize._train import fit_codebooks
+from acqh.quantize._train import QuantizerFit, fit_codebooks
+
+# Up to so many distinct rows for each word, sweeps after every codebook code them better; see the
+# guide. More are learnt from along beams, which codes others than those trained on better as well.
+_FEW_ROWS_PER_WORD = 8
+# Of so many rows and sweeps the quantizers are made that choose the metric.
+_CHOICE_ROWS = 8192
+_CHOICE_SWEEPS = 1
 
 
 class UnfittedQuantizerError(NotFittedError, exceptions.NotFittedError):
@@ -27,6 +36,9 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     Minimises ``sum_i w_i ||z_i - sum_s C_s[a_is]||^2`` over codebooks and codes; see
     `fit_codebooks` for how. Equal rows are merged before training, so the result depends neither
     on the order of rows nor on whether a row is given twice or with twice the weight.
+
+    Told what queries look like, it minimises the error of their scores instead,
+    ``E_q (q . (z_i - b_i))^2``: the same under the metric of the queries' second moment.
 
     Parameters
     ----------
@@ -42,6 +54,10 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Sweeps over all codebooks at most.
     tol : float, default 1e-3
         Stop when a sweep lowers the error by no more than this share of it.
+    shrinkage : float, optional
+        From 0 to 1: how far the metric of the queries given to `fit` is drawn towards the plain
+        one. None chooses it by the recall of queries held out, and takes the plain metric, 1,
+        unless another is better beyond noise.
     n_threads : int, optional
         Threads of the code search; None takes every core. The result does not depend on it.
     random_state : int, Generator or None
@@ -53,10 +69,17 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         float32 if trained on float32, else float64, which is also the precision of `encode`.
         Training itself is done in float64.
     history_ : (n_steps,) float64
-        Weighted error after each codebook that was added and each sweep; never rises.
+        Weighted error after each codebook that was added and each sweep, of the best state so
+        far; never rises. Under the metric of queries, if there are any.
     n_iter_ : int
     n_features_in_ : int
         n_components.
+    metric_ : (n_components, n_components) float64, or None
+        Under which codes are searched; None is the plain one.
+    shrinkage_ : float
+        That of the metric; 1 without queries.
+    shrinkage_recalls_ : dict of float to float
+        Recall@10 of the queries held out, by each shrinkage that was tried.
 
     Examples
     --------
@@ -79,6 +102,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         "beam_width": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 0, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
+        "shrinkage": [Interval(Real, 0, 1, closed="both"), None],
         "n_threads": [Interval(Integral, 1, None, closed="left"), None],
     }
 
@@ -86,6 +110,10 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     history_: Floats
     n_iter_: int
     n_features_in_: int
+    metric_: Floats | None
+    _forward: Floats | None  # root of the metric
+    shrinkage_: float
+    shrinkage_recalls_: dict[float, float]
 
     def __init__(
         self,
@@ -96,6 +124,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         beam_width: int = 8,
         max_iter: int = 10,
         tol: float = 1e-3,
+        shrinkage: float | None = None,
         n_threads: int | None = None,
         random_state: RandomState = None,
     ) -> None:
@@ -105,10 +134,18 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.beam_width = beam_width
         self.max_iter = max_iter
         self.tol = tol
+        self.shrinkage = shrinkage
         self.n_threads = n_threads
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: ARG002
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,  # noqa: ARG002
+        sample_weight: Any = None,
+        *,
+        queries: Any = None,
+    ) -> Self:
         """Learn the codebooks.
 
         Parameters
@@ -117,6 +154,9 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         y : ignored
         sample_weight : (n_items,), optional
             Not negative, some positive; ones if not given.
+        queries : (n_queries, n_components), optional
+            What items will be searched for. A few hundred are plenty to choose the metric; of
+            fewer than four none can be held out, and the plain one is taken.
 
         Returns
         -------
@@ -126,29 +166,77 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         ------
         InvalidInputError
             A constructor argument is out of range, X is no matrix of finite numbers, or the
-            weights do not fit.
+            weights or queries do not fit.
         """
         check_parameters(self, self._parameter_constraints)
         X = self._check_rows(X, reset=True)
         weights = _check_weights(sample_weight, len(X))
+        queries = None if queries is None else _check_queries(queries, X.shape[1])
+        rng = check_rng(self.random_state)
         # Adding zero makes one zero of the two there are.
         rows, places = np.unique(X[weights > 0] + 0.0, axis=0, return_inverse=True)
-        fitted = fit_codebooks(
-            rows,
-            np.bincount(places, weights[weights > 0]).astype(np.float64),
+        weights = np.bincount(places, weights[weights > 0]).astype(np.float64)
+        shrinkage, recalls = self._choose(rows, weights, queries, rng)
+        root = None
+        if queries is not None and shrinkage < 1:
+            root = metric_root(second_moment(queries), shrinkage)
+        fitted, codebooks = self._train(rows, weights, root, rng, self.max_iter)
+        self.codebooks_ = codebooks.astype(X.dtype)
+        self.history_ = fitted.history
+        self.n_iter_ = len(fitted.history)
+        self.metric_ = None if root is None else root.forward @ root.forward.T
+        self._forward = None if root is None else root.forward
+        self.shrinkage_ = shrinkage
+        self.shrinkage_recalls_ = recalls
+        return self
+
+    def _choose(
+        self, rows: Floats, weights: Floats, queries: Floats | None, rng: np.random.Generator
+    ) -> tuple[float, dict[float, float]]:
+        """Return how far to draw the metric towards the plain one, and the recalls that say so."""
+        if queries is None:
+            return 1.0, {}
+        if self.shrinkage is not None:
+            return float(self.shrinkage), {}
+        chosen = np.arange(len(rows))
+        if len(rows) > _CHOICE_ROWS:
+            chosen = np.sort(rng.choice(len(rows), _CHOICE_ROWS, replace=False))
+        sample, seed = rows[chosen], rng.integers(2**63)
+
+        def code(root: Root) -> Floats:
+            # The same seed for all, so that they differ in the metric alone.
+            again = np.random.default_rng(seed)
+            fitted, words = self._train(sample, weights[chosen], root, again, _CHOICE_SWEEPS)
+            return decode(fitted.codes, words)
+
+        shrinkage, recalls = choose_shrinkage(sample, queries, code, rng)
+        return shrinkage, dict(recalls)
+
+    def _train(
+        self,
+        rows: Floats,
+        weights: Floats,
+        root: Root | None,
+        rng: np.random.Generator,
+        max_iter: int,
+    ) -> tuple[QuantizerFit, Floats]:
+        """Return what training gives under a metric, and the codebooks as items have them."""
+        few = len(rows) <= _FEW_ROWS_PER_WORD * self.codebook_size
+        fitted = (fit_codebooks if few else grow_codebooks)(
+            rows if root is None else rows @ root.forward,
+            weights,
             self.n_codebooks,
             self.codebook_size,
             search=self.search,
             beam_width=self.beam_width,
-            max_iter=self.max_iter,
+            max_iter=max_iter,
             tol=self.tol,
-            rng=check_rng(self.random_state),
+            rng=rng,
             n_threads=self.n_threads,
         )
-        self.codebooks_ = fitted.codebooks.astype(X.dtype)
-        self.history_ = fitted.history
-        self.n_iter_ = len(fitted.history)
-        return self
+        if root is None:
+            return fitted, fitted.codebooks
+        return fitted, root.words(fitted.codebooks, np.average(rows, axis=0, weights=weights))
 
     def encode(self, X: Any, *, start: Ints | None = None) -> Ints:
         """Return the code of each row.
@@ -172,9 +260,14 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """
         self._check_fitted()
         X = self._check_rows(X, reset=False)
+        codebooks = self.codebooks_
+        if self._forward is not None:
+            # In the coordinates of the root the metric is plain.
+            forward = self._forward.astype(codebooks.dtype)
+            X, codebooks = X @ forward, codebooks @ forward
         return search_codes(
             X,
-            self.codebooks_,
+            codebooks,
             search=self.search,
             beam_width=self.beam_width,
             start=None if start is None else self._check_codes(start, len(X)),
@@ -250,6 +343,24 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 f"codes must lie from 0 to {n_words - 1}, got {codes.min()} to {codes.max()}"
             )
         return np.asarray(codes, dtype=np.uint8)
+
+
+def _check_queries(queries: Any, n_components: int) -> Floats:
+    checked: Floats = np.asarray(queries)
+    if checked.dtype.kind not in "buif" or checked.ndim != 2 or len(checked) == 0:
+        raise InvalidInputError(
+            f"queries must be a matrix of numbers with some rows, got {checked.dtype} of shape "
+            f"{checked.shape}"
+        )
+    if checked.shape[1] != n_components:
+        raise InvalidInputError(
+            f"queries have {checked.shape[1]} components, items {n_components}; both must come "
+            "from one space"
+        )
+    row = first_bad_row(checked)
+    if row is not None:
+        raise InvalidInputError(f"queries have a NaN or infinite value in row {row}; remove it")
+    return checked.astype(np.float64)
 
 
 def _check_weights(weights: Any, n_items: int) -> Floats:

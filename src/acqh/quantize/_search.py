@@ -122,6 +122,53 @@ def search_codes(
     return codes
 
 
+def best_codes(
+    targets: Floats,
+    codebooks: Floats,
+    n_best: int,
+    *,
+    beam_width: int,
+    dtype: type[np.floating[Any]] = np.float32,
+    n_threads: int | None = None,
+) -> Ints:
+    """Return the best few codes of each item, best first, as a beam search finds them.
+
+    Parameters
+    ----------
+    targets : (n_items, n_components)
+        Finite.
+    codebooks : (n_codebooks, codebook_size, n_components)
+    n_best : int
+        As many as there are codes, at most; and as the beam is wide.
+    beam_width : int
+    dtype : float32 or float64
+        Precision of the search.
+    n_threads : int, optional
+        At most this many; None takes every core there is. The codes do not depend on it.
+
+    Returns
+    -------
+    (n_items, n_best, n_codebooks) uint8
+
+    Examples
+    --------
+    >>> codebooks = np.array([[[0.0], [4.0]], [[0.0], [1.0]]])
+    >>> best_codes(np.array([[4.2]]), codebooks, 2, beam_width=2)
+    array([[[1, 0],
+            [1, 1]]], dtype=uint8)
+    """
+    n_codes = codebooks.shape[1] ** len(codebooks)
+    n_best = min(n_best, beam_width, n_codes)
+    kept = np.empty((len(targets), n_best, len(codebooks)), dtype=np.uint8)
+    tables = _tables(codebooks, None, dtype)
+
+    def search_block(rows: slice) -> None:
+        tables.keep_beams(targets[rows], kept[rows], beam_width)
+
+    _run_blocks(search_block, len(targets), n_threads)
+    return kept
+
+
 @dataclass(frozen=True)
 class _Tables:
     """What a search needs to know of the codebooks, in the precision of the search."""
@@ -133,22 +180,22 @@ class _Tables:
 
     def search(self, targets: Floats, codes: Ints, beam_width: int, max_sweeps: int) -> None:
         """Overwrite the codes with what the kernel finds."""
+        working = self._working(beam_width)
+        _kernels.search(*self._given(targets), codes, beam_width, max_sweeps, *working)
+
+    def keep_beams(self, targets: Floats, kept: Ints, beam_width: int) -> None:
+        """Overwrite the codes, (n_items, n_kept, n_codebooks), with the best of each item."""
+        _kernels.keep_beams(*self._given(targets), kept, beam_width, *self._working(beam_width))
+
+    def _given(self, targets: Floats) -> tuple[Floats, ...]:
         shifted = np.ascontiguousarray(targets - self.offset, dtype=self.norms.dtype)
+        return shifted, self.products, self.norms, self.pairs
+
+    def _working(self, beam_width: int) -> tuple[Any, ...]:
         costs = np.empty((max(beam_width, 1), self.pairs.shape[1]), dtype=self.norms.dtype)
         key = np.dtype(f"i{costs.itemsize}").type
-        _kernels.search(
-            shifted,
-            self.products,
-            self.norms,
-            self.pairs,
-            codes,
-            beam_width,
-            max_sweeps,
-            costs,
-            costs.view(key),
-            key(np.iinfo(key).max),
-            key(8 * costs.itemsize - 1),
-        )
+        top, sign = key(np.iinfo(key).max), key(8 * costs.itemsize - 1)
+        return costs, costs.view(key), top, sign
 
 
 def _tables(codebooks: Floats, metric: Floats | None, dtype: DTypeLike) -> _Tables:

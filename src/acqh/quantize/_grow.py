@@ -1,0 +1,144 @@
+"""Training for many items: codebooks grown along beams, then swept; the best iterate is kept."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from acqh._core.arrays import Floats, Ints
+from acqh.quantize._codebooks import decode, improve_codebooks, quantization_errors
+from acqh.quantize._kmeans import sampled_kmeans
+from acqh.quantize._search import Search, best_codes, search_codes
+from acqh.quantize._train import QuantizerFit, refill_unused_words
+
+# Codes of each item that a new codebook learns from. With the best alone, words fit the items
+# trained on and few others: of 10,000 items in 8 bytes the error of new ones is a quarter higher.
+_N_BEAMS = 8
+# Points for each word of a new codebook; a quarter of them leaves errors a tenth higher.
+_POINTS_PER_WORD = 256
+_LLOYD_STEPS = 5
+# Sweeps in a row without a gain after which there is none to be expected.
+_PATIENCE = 2
+
+
+def grow_codebooks(
+    targets: Floats,
+    weights: Floats,
+    n_codebooks: int,
+    codebook_size: int,
+    *,
+    search: Search = "beam+icm",
+    beam_width: int = 8,
+    max_iter: int = 10,
+    tol: float = 1e-3,
+    rng: np.random.Generator,
+    n_threads: int | None = None,
+) -> QuantizerFit:
+    """Learn codebooks that stand well for the targets, and for others like them.
+
+    Codebooks are added one by one. Each is k-means of what is left over not only by the best code
+    of every item but by its best few, as a beam search finds them. Then all codebooks are improved
+    together in sweeps: least squares for the codes, codes for the words, where an item takes the
+    code the search finds though the one before was better; the best state is kept.
+
+    Parameters
+    ----------
+    targets : (n_items, n_components)
+        Finite; many more than words of a codebook. For fewer, `fit_codebooks` is better.
+    weights : (n_items,)
+        Not negative, some positive.
+    n_codebooks, codebook_size : int
+    search, beam_width, n_threads
+        How codes are searched; see `search_codes`.
+    max_iter : int, default 10
+        Sweeps at most.
+    tol : float, default 1e-3
+        Stop when sweeps lower the error by no more than this share of it.
+    rng : Generator
+        Draws points and seeds of k-means.
+
+    Returns
+    -------
+    QuantizerFit
+        Its history has the error after each codebook that was added, and the lowest so far after
+        each sweep.
+
+    Examples
+    --------
+    >>> targets = np.random.default_rng(0).normal(size=(500, 4))
+    >>> fit = grow_codebooks(targets, np.ones(500), 2, 16, rng=np.random.default_rng(0))
+    >>> bool(fit.history[-1] < 0.2 * np.square(targets).sum())
+    True
+    """
+    targets = np.ascontiguousarray(targets, dtype=np.float64)
+    codebooks: Floats = np.zeros((n_codebooks, codebook_size, targets.shape[1]))
+    history: list[float] = []
+    kept: Ints = np.zeros((len(targets), 1, 0), dtype=np.uint8)
+    for s in range(n_codebooks):
+        points, masses = _leftovers(targets, weights, kept, codebooks[:s], codebook_size, rng)
+        codebooks[s] = sampled_kmeans(points, masses, codebook_size, rng, max_iter=_LLOYD_STEPS)
+        last = s == n_codebooks - 1
+        kept = best_codes(
+            targets,
+            codebooks[: s + 1],
+            1 if last else _N_BEAMS,
+            beam_width=max(beam_width, _N_BEAMS),
+            n_threads=n_threads,
+        )
+        error = float(weights @ quantization_errors(targets, kept[:, 0], codebooks[: s + 1]))
+        history.append(min([*history[-1:], error]))
+    best = codebooks, kept[:, 0], error
+    without_gain = 0
+    sweeps = _sweeps(targets, weights, codebooks, kept[:, 0], search, beam_width, n_threads)
+    for _, state in zip(range(max_iter), sweeps, strict=False):
+        gain = best[2] - state[2]
+        without_gain = 0 if gain > tol * best[2] else without_gain + 1
+        if gain > 0:
+            best = state
+        history.append(min(history[-1], best[2]))
+        if without_gain == _PATIENCE:
+            break
+    return QuantizerFit(best[0], best[1], np.array(history))
+
+
+def _leftovers(
+    targets: Floats,
+    weights: Floats,
+    kept: Ints,
+    codebooks: Floats,
+    n_words: int,
+    rng: np.random.Generator,
+) -> tuple[Floats, Floats]:
+    """Return what codes leave over of their items, and its weights; not more than words need."""
+    n_items, n_kept, n_codebooks = kept.shape
+    chosen = np.arange(n_items * n_kept)
+    if len(chosen) > _POINTS_PER_WORD * n_words:
+        chosen = np.sort(rng.choice(len(chosen), _POINTS_PER_WORD * n_words, replace=False))
+    items = chosen // n_kept
+    points = targets[items]
+    if n_codebooks:
+        points -= decode(kept.reshape(-1, n_codebooks)[chosen], codebooks)
+    return points, weights[items]
+
+
+def _sweeps(
+    targets: Floats,
+    weights: Floats,
+    codebooks: Floats,
+    codes: Ints,
+    search: Search,
+    beam_width: int,
+    n_threads: int | None,
+) -> Iterator[tuple[Floats, Ints, float]]:
+    """Improve codebooks and codes in turn without end; yield them and their error."""
+    while True:
+        codebooks, codes = refill_unused_words(targets, weights, codes, codebooks)
+        codebooks = improve_codebooks(targets, weights, codes, codebooks)
+        codes = search_codes(
+            targets,
+            codebooks,
+            search=search,
+            beam_width=beam_width,
+            dtype=np.float32,
+            n_threads=n_threads,
+        )
+        yield codebooks, codes, float(weights @ quantization_errors(targets, codes, codebooks))

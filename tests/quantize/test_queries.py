@@ -1,0 +1,236 @@
+"""Quantizers for many items, and for the queries that come."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from acqh.errors import InvalidInputError
+from acqh.quantize import (
+    AdditiveQuantizer,
+    decode,
+    fit_codebooks,
+    grow_codebooks,
+    quantization_errors,
+    search_codes,
+)
+from acqh.quantize._kmeans import sampled_kmeans, weighted_kmeans
+from acqh.quantize._metric import choose_shrinkage, metric_root, recall_of, second_moment
+from acqh.quantize._search import best_codes
+
+N_COMPONENTS = 12
+
+
+def make_items(n_items=2000, seed=0):
+    return np.random.default_rng(seed).normal(size=(n_items, N_COMPONENTS))
+
+
+def make_queries(n_queries=600, seed=1):
+    """Queries that see the last components most, where items are all alike."""
+    scales = np.geomspace(0.05, 2.0, N_COMPONENTS)
+    return np.random.default_rng(seed).normal(size=(n_queries, N_COMPONENTS)) * scales
+
+
+def make_quantizer(**settings):
+    return AdditiveQuantizer(
+        **{"n_codebooks": 3, "codebook_size": 16, "random_state": 0} | settings
+    )
+
+
+def recall(quantizer, items, queries):
+    decoded = quantizer.decode(quantizer.encode(items))
+    return recall_of(queries, items, decoded, 10).mean()
+
+
+def beam_twin(target, codebooks, beam_width, n_best):
+    """Codes of one item by beam, best first; ties go to beam, then to word."""
+    beams = [()]
+    for s in range(len(codebooks)):
+        grown = [(*beam, word) for beam in beams for word in range(codebooks.shape[1])]
+        errors = [
+            np.square(target - sum(codebooks[t, word] for t, word in enumerate(beam))).sum()
+            for beam in grown
+        ]
+        kept = n_best if s == len(codebooks) - 1 else beam_width
+        beams = [grown[i] for i in np.argsort(errors, kind="stable")[:kept]]
+    return beams
+
+
+@pytest.mark.parametrize(("beam_width", "n_best"), [(1, 1), (4, 2), (5, 5)])
+def test_the_best_codes_are_those_of_the_twin(beam_width, n_best):
+    items = make_items(20)
+    codebooks = np.random.default_rng(2).normal(size=(3, 6, N_COMPONENTS))
+    found = best_codes(items, codebooks, n_best, beam_width=beam_width, dtype=np.float64)
+    expected = [beam_twin(item, codebooks, beam_width, n_best) for item in items]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_beam_as_wide_as_all_codes_finds_the_best_there_are():
+    items = make_items(10)
+    codebooks = np.random.default_rng(2).normal(size=(2, 3, N_COMPONENTS))
+    found = best_codes(items, codebooks, 99, beam_width=99, dtype=np.float64)
+    assert found.shape == (10, 9, 2)
+    codes = np.array(list(itertools.product(range(3), repeat=2)))
+    for item, best in zip(items, found, strict=True):
+        errors = np.square(item - decode(codes, codebooks)).sum(axis=1)
+        np.testing.assert_array_equal(best, codes[np.argsort(errors)])
+
+
+def test_the_best_codes_do_not_depend_on_threads():
+    items = make_items(5000)
+    codebooks = np.random.default_rng(2).normal(size=(2, 8, N_COMPONENTS))
+    one, two = (
+        best_codes(items, codebooks, 3, beam_width=4, n_threads=threads) for threads in (1, 2)
+    )
+    np.testing.assert_array_equal(one, two)
+
+
+def test_means_of_a_sample_are_about_as_good_as_those_of_all():
+    items, weights = make_items(4000), np.random.default_rng(3).random(4000)
+    few = sampled_kmeans(items, weights, 16, np.random.default_rng(0))
+    all_of_them, _ = weighted_kmeans(items, weights, 16, np.random.default_rng(0))
+    errors = [
+        weights @ np.square(items[:, None] - words).sum(axis=2).min(axis=1)
+        for words in (few, all_of_them)
+    ]
+    assert errors[0] < 1.02 * errors[1]
+
+
+@pytest.mark.parametrize("weights", [np.ones(40), np.arange(40) == 3])
+def test_means_of_equal_or_weightless_points_are_finite(weights):
+    points = np.tile([3.0, 4.0], (40, 1))
+    words = sampled_kmeans(points, weights.astype(float), 4, np.random.default_rng(0))
+    assert np.isfinite(words).all()
+    assert np.square(words - points[0]).sum(axis=1).min() < 1e-10
+
+
+def test_codebooks_grown_along_beams_code_new_items_better():
+    scales = 0.95 ** np.arange(48)
+    rows = np.random.default_rng(0).normal(size=(3000, 48)) * scales
+    train, new = np.split(rows, [2000])
+    arguments = (train, np.ones(2000), 6, 32)
+    errors = {}
+    for learn in (fit_codebooks, grow_codebooks):
+        fitted = learn(*arguments, beam_width=8, rng=np.random.default_rng(0))
+        codes = search_codes(new, fitted.codebooks)
+        errors[learn] = quantization_errors(new, codes, fitted.codebooks).mean()
+        assert np.all(np.diff(fitted.history) <= 0)
+    assert errors[grow_codebooks] < 0.98 * errors[fit_codebooks]
+
+
+def test_the_state_that_is_kept_is_the_best_of_the_history():
+    items, weights = make_items(1000), np.random.default_rng(0).random(1000)
+    fitted = grow_codebooks(items, weights, 3, 16, rng=np.random.default_rng(0), max_iter=5)
+    error = weights @ quantization_errors(items, fitted.codes, fitted.codebooks)
+    assert error == pytest.approx(fitted.history[-1])
+
+
+def test_growing_does_not_depend_on_threads():
+    items = make_items(3000)
+    one, two = (
+        grow_codebooks(
+            items, np.ones(3000), 2, 8, rng=np.random.default_rng(0), n_threads=threads
+        ).codebooks
+        for threads in (1, 2)
+    )
+    np.testing.assert_array_equal(one, two)
+
+
+def test_the_root_turns_the_metric_into_the_plain_one():
+    queries, items = make_queries(), make_items(50)
+    root = metric_root(second_moment(queries), 0.2)
+    metric = 0.8 * second_moment(queries) + 0.2 * np.eye(N_COMPONENTS)
+    np.testing.assert_allclose(root.forward @ root.forward.T, metric, atol=1e-10)
+    np.testing.assert_allclose((items @ root.forward) @ root.back, items, atol=1e-8)
+
+
+def test_told_what_queries_look_like_it_finds_more_for_them():
+    items, queries = make_items(), make_queries()
+    new = make_queries(seed=9)
+    plain = make_quantizer().fit(items)
+    told = make_quantizer().fit(items, queries=queries)
+    assert told.shrinkage_ < 1
+    assert recall(told, items, new) > recall(plain, items, new) + 0.1
+    errors = [np.square(new @ (items - q.decode(q.encode(items))).T).mean() for q in (plain, told)]
+    assert errors[1] < 0.6 * errors[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_queries_see_all_directions_alike_it_is_not_worse(seed):
+    items, queries = make_items(), make_items(400, seed=seed + 10)
+    new = make_items(400, seed=seed + 20)
+    plain = recall(make_quantizer().fit(items), items, new)
+    told = recall(make_quantizer().fit(items, queries=queries), items, new)
+    assert told > plain - 0.02
+
+
+def test_a_shrinkage_of_one_is_the_plain_quantizer():
+    items = make_items()
+    plain = make_quantizer().fit(items)
+    told = make_quantizer(shrinkage=1.0).fit(items, queries=make_queries())
+    np.testing.assert_array_equal(plain.codebooks_, told.codebooks_)
+    assert told.metric_ is None
+    assert plain.shrinkage_ == 1.0
+
+
+def test_the_plain_metric_is_kept_unless_another_is_better_beyond_noise():
+    items, queries = make_items(500), make_queries(100)
+    noise = np.random.default_rng(0)
+
+    def code(root):
+        return items + 0.3 * noise.normal(size=items.shape)
+
+    shrinkage, recalls = choose_shrinkage(items, queries, code, np.random.default_rng(1))
+    assert shrinkage == 1.0 or recalls[shrinkage] > recalls[1.0]
+    assert choose_shrinkage(items, queries[:3], code, noise) == (1.0, {})
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_codes_are_searched_under_the_metric(dtype):
+    items = make_items(400).astype(dtype)
+    quantizer = make_quantizer(shrinkage=0.2).fit(items, queries=make_queries())
+    metric = quantizer.metric_
+    codes = quantizer.encode(items)
+    expected = search_codes(items @ metric, quantizer.codebooks_, metric=metric, dtype=np.float64)
+
+    def costs(codes):
+        left = items - decode(codes, quantizer.codebooks_)
+        return np.einsum("ij,jk,ik->i", left, metric, left)
+
+    np.testing.assert_allclose(costs(codes), costs(expected), rtol=1e-3)
+    assert costs(codes).sum() == pytest.approx(quantizer.history_[-1], rel=1e-3)
+
+
+def test_directions_that_no_query_sees_do_not_blow_up():
+    items = make_items() + 5.0
+    queries = np.zeros((50, N_COMPONENTS))
+    queries[:, 0] = np.random.default_rng(0).normal(size=50)
+    quantizer = make_quantizer(shrinkage=0.0).fit(items, queries=queries)
+    decoded = quantizer.decode(quantizer.encode(items))
+    np.testing.assert_allclose(decoded[:, 0], items[:, 0], atol=0.05)
+    np.testing.assert_allclose(decoded[:, 1:], np.tile(items.mean(axis=0)[1:], (len(items), 1)))
+
+
+@pytest.mark.parametrize("queries", [np.zeros((40, N_COMPONENTS)), np.ones((1, N_COMPONENTS))])
+def test_queries_that_say_nothing_leave_the_plain_metric(queries):
+    assert make_quantizer().fit(make_items(300), queries=queries).shrinkage_ == 1.0
+
+
+@pytest.mark.parametrize(
+    ("queries", "message"),
+    [
+        (np.ones((5, 3)), "queries have 3 components, items 12"),
+        (np.full((5, N_COMPONENTS), np.nan), "NaN or infinite value in row 0"),
+        (np.ones(N_COMPONENTS), "matrix of numbers"),
+        (np.ones((0, N_COMPONENTS)), "with some rows"),
+        ([["a"] * N_COMPONENTS], "matrix of numbers"),
+    ],
+)
+def test_queries_that_cannot_be_used_are_refused(queries, message):
+    with pytest.raises(InvalidInputError, match=message):
+        make_quantizer().fit(make_items(100), queries=queries)
+
+
+def test_a_shrinkage_out_of_range_is_refused():
+    with pytest.raises(InvalidInputError, match="shrinkage"):
+        make_quantizer(shrinkage=1.5).fit(make_items(100))
