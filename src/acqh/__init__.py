@@ -18,6 +18,7 @@ _HOMES: dict[str, str] = {
     "MultiViewData": "acqh.data",
     "SearchResult": "acqh.index",
     "Target": "acqh.methods.acqh",
+    "compress": "acqh.scale",
     "list_datasets": "acqh.data",
     "load": "acqh._load",
     "load_dataset": "acqh.data",

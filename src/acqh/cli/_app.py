@@ -10,6 +10,7 @@ from acqh.cli import (
     _add,
     _bench,
     _build,
+    _compress,
     _datasets,
     _demo,
     _export,
@@ -32,6 +33,7 @@ app = typer.Typer(
 app.command("add")(_add.add)
 app.command("bench")(_bench.bench)
 app.command("build")(_build.build)
+app.command("compress")(_compress.compress)
 app.command("datasets")(_datasets.datasets)
 app.command("demo")(_demo.demo)
 app.command("encode")(_fit.encode)

@@ -17,10 +17,10 @@ _COLUMNS = ("query", "rank", "id", "score")
 
 def search_all(
     indexes: list[Path],
-    model: Path,
+    model: Path | None,
     queries: str,
     out: Path,
-    view: str,
+    view: str | None,
     k: int,
     chunk_size: int,
     dask: str | None,
@@ -34,7 +34,7 @@ def search_all(
     if to_table or out.is_file():
         refuse_existing(out)
     started = time.perf_counter()
-    fitted = load_method(model)
+    fitted = None if model is None else load_method(model)
     index = indexes[0] if len(indexes) == 1 else indexes
     with TemporaryDirectory(prefix=f".{out.name}.", dir=out.absolute().parent) as scratch:
         folder = Path(scratch) / "answers" if to_table else out

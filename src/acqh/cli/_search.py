@@ -37,7 +37,10 @@ def search(
         str | None, typer.Option(help="A file or folder of features to search indexes for.")
     ] = None,
     model: Annotated[
-        Path | None, typer.Option(help="With --queries: the model that made the codes.")
+        Path | None,
+        typer.Option(
+            help="With --queries: the model that made the codes; none for acqh compress's."
+        ),
     ] = None,
     view: Annotated[
         str | None, typer.Option(help="With --queries: their view to search by.")
@@ -61,8 +64,8 @@ def search(
     if queries is not None:
         if text is not None or image is not None or item is not None or where:
             raise typer.BadParameter("--queries goes without --text, --image, --item and --where")
-        if model is None or view is None or out is None:
-            raise typer.BadParameter("--queries needs --model, --view and --out")
+        if out is None or (model is not None and view is None):
+            raise typer.BadParameter("--queries needs --out, and with --model also --view")
         search_all(paths, model, queries, out, view, k, chunk_size, dask, as_json)
         return
     if text is None and image is None and item is None:

@@ -2,10 +2,12 @@
 
 from acqh.scale._build import build_index
 from acqh.scale._code_files import CodeFiles
+from acqh.scale._compress import Compressed, compress
 from acqh.scale._dask import DaskViews, connect
 from acqh.scale._encode import encode_chunk, encode_parts
 from acqh.scale._fit import fit
 from acqh.scale._parts import CodePart, CodeParts
+from acqh.scale._report import CompressionReport
 from acqh.scale._search import search_chunk, search_parts
 from acqh.scale._search_parts import SearchPart, SearchParts
 from acqh.scale._sharded import ShardedIndex
@@ -15,12 +17,15 @@ __all__ = [
     "CodeFiles",
     "CodePart",
     "CodeParts",
+    "Compressed",
+    "CompressionReport",
     "DaskViews",
     "SearchPart",
     "SearchParts",
     "ShardedIndex",
     "build_index",
     "build_shards",
+    "compress",
     "connect",
     "encode_chunk",
     "encode_parts",

@@ -18,9 +18,10 @@ from acqh.methods import fingerprint
 from acqh.scale._dask import Progress, counter, slim
 from acqh.scale._make_parts import make_parts, reporter
 from acqh.scale._search_parts import SearchPart, SearchParts, SearchPlan
-from acqh.scale._search_shards import project_chunk, search_on
+from acqh.scale._search_shards import OwnVectors, project_chunk, search_on
 from acqh.scale._sharded import ShardedIndex, ShardFolder
 from acqh.scale._sources import Source, cut_on, cut_source
+from acqh.scale._vectors import list_vector_pieces
 
 Index: TypeAlias = (
     CodeIndex | ShardedIndex | str | PathLike[str] | Sequence[str | PathLike[str] | CodeIndex]
@@ -33,7 +34,7 @@ def search_parts(
     source: Source,
     out: str | PathLike[str],
     *,
-    view: str,
+    view: str | None = None,
     k: int = 10,
     chunk_size: int = 8_192,
     client: Any = None,
@@ -48,8 +49,9 @@ def search_parts(
 
     Parameters
     ----------
-    model : BaseMethod
-        Fitted; its codebooks are those of the index.
+    model : BaseMethod, or None
+        Fitted; its codebooks are those of the index. None: queries are vectors of the index's own
+        space, as of an index that `acqh.compress` made.
     index : CodeIndex, ShardedIndex, path-like, or sequence of path-like or CodeIndex
         Several are searched as one.
     source : path-like, sequence of Piece, MultiViewData, or iterable of MultiViewData
@@ -57,8 +59,8 @@ def search_parts(
         becomes a part.
     out : path-like
         The folder; made if it is not there. Its parent must exist.
-    view : str
-        The view of the queries to search by.
+    view : str, optional
+        The view of the queries to search by; needed with a model, and where there are several.
     k : int, default 10
         How many items to find for each query.
     chunk_size : int, default 8,192
@@ -103,18 +105,24 @@ def search_parts(
     """
     check_positive_int(k, "k")
     opened = open_index(index)
-    check_codebooks(model, opened)
-    if view not in model.n_features_in_:
-        raise ViewError(
-            f"the model knows the views {', '.join(model.n_features_in_)}, not {view!r}"
-        )
+    if model is None:
+        model = OwnVectors(opened.codebooks)
+        if isinstance(source, str | PathLike):
+            source = list_vector_pieces(source, view, chunk_size)
+    else:
+        check_codebooks(model, opened)
+        if view not in model.n_features_in_:
+            raise ViewError(
+                f"the model knows the views {', '.join(model.n_features_in_)}, not {view!r}"
+            )
+    view = view or ""
     if client is None:
         cut = cut_source(source, chunk_size)
     else:
         shards = _shard_paths(index, opened)
         cut, chunks = cut_on(client, source, chunk_size)
     plan = SearchPlan(
-        model=fingerprint(model),
+        model=model.fingerprint() if isinstance(model, OwnVectors) else fingerprint(model),
         index=_index_fingerprint(index),
         view=view,
         k=k,

@@ -1,6 +1,8 @@
 """Searching shards on the workers of a cluster: every chunk of queries, every shard, a task."""
 
+import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +17,7 @@ from acqh.scale._make_parts import check_seen, is_there
 from acqh.scale._part_folder import Place, places, write_part
 from acqh.scale._search_parts import SearchPart, SearchPlan
 from acqh.scale._sharded import merge_results
+from acqh.scale._vectors import only_view
 
 
 class Queries(NamedTuple):
@@ -24,8 +27,37 @@ class Queries(NamedTuple):
     vectors: Floats
 
 
+@dataclass(frozen=True)
+class OwnVectors:
+    """In place of a model: queries that are vectors of the index's space already.
+
+    Parameters
+    ----------
+    codebooks : (n_codebooks, codebook_size, n_components) float32
+        Of the index.
+    """
+
+    codebooks: Floats
+
+    def fingerprint(self) -> str:
+        """Return a hash of the codebooks."""
+        return hashlib.sha256(np.ascontiguousarray(self.codebooks).tobytes()).hexdigest()
+
+    def take(self, queries: MultiViewData, view: str) -> Queries:
+        """Return queries as they are; an empty name takes the only view."""
+        rows = only_view(queries, view or None, "queries")
+        if rows.vectors.shape[1] != self.codebooks.shape[2]:
+            raise ViewError(
+                f"queries have {rows.vectors.shape[1]} components, but those of the index "
+                f"{self.codebooks.shape[2]}"
+            )
+        return Queries(rows.ids, rows.vectors)
+
+
 def project_chunk(model: Any, queries: MultiViewData, view: str) -> Queries:
     """Turn queries into vectors by one of their views; raises as `search_chunk`."""
+    if isinstance(model, OwnVectors):
+        return model.take(queries, view)
     if view not in queries.views:
         raise ViewError(f"the queries have no view {view!r}; theirs are {', '.join(queries.views)}")
     present = queries.present[view]

@@ -1,0 +1,167 @@
+"""Error and recall of small codes against Faiss, with queries like the items and with others.
+
+Prints one JSON line for each data set, size and method. Items are coded by PQ, OPQ, a residual
+quantizer with beam 16, LSQ++ (`LocalSearchQuantizer`) and RaBitQ (at its own size) of Faiss, and by
+`AdditiveQuantizer`, plain and told half of the queries. ``error`` is the squared distance of items
+from what their codes stand for, relative to their spread; ``recall_items`` and ``recall_queries``
+are recall@10 against exact search, with items that are not in the database and with the other half
+of the queries. ``seconds`` are of one core's processor time, training and coding together;
+``error_ratio`` and ``time_ratio`` are relative to LSQ++ in the same run.
+
+The synthetic set has a known gap: items vary most where queries look least. ``--pair NAME ITEMS
+QUERIES`` adds sets from files of any kind that `acqh.data.read` takes, a view after a colon:
+
+    --pair clip clip_pairs.npz:image clip_pairs.npz:text --words 16
+    --pair coco coco.npz:items coco.npz:queries          (tools/coco_vectors.py)
+    --pair text2image base.1M.fbin query.learn.50M.fbin  (big-ann-benchmarks)
+
+With ``--words 16`` a word takes half a byte; else sets of a thousand items are learnt by heart.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from acqh._core.optional import require
+from acqh.quantize import AdditiveQuantizer
+from acqh.scale._vectors import read_queries
+
+MAX_QUERIES = 1_000
+METHODS = ("pq", "opq", "rq16", "lsq", "rabitq", "plain", "told")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bytes", type=int, nargs="+", default=[4, 8])
+    parser.add_argument("--items", type=int, default=5_000, help="of each set, at most")
+    parser.add_argument("--words", type=int, default=256, choices=[16, 256])
+    parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
+    parser.add_argument("--pair", nargs=3, action="append", default=[])
+    parser.add_argument("--no-synthetic", action="store_true")
+    arguments = parser.parse_args()
+    require("faiss").omp_set_num_threads(1)
+    sets = [] if arguments.no_synthetic else [("synthetic", *make_gap(arguments.items + 1_000))]
+    sets += [(name, load(items), load(queries)) for name, items, queries in arguments.pair]
+    for name, items, queries in sets:
+        split = Split(items, queries, arguments.items)
+        for n_bytes in arguments.bytes:
+            rows = []
+            for method in arguments.methods:
+                rows.append({"method": method, **measure(split, method, n_bytes, arguments.words)})
+                lsq = next((row for row in rows if row["method"] == "lsq"), None)
+                if lsq is not None and "error" in rows[-1]:
+                    rows[-1]["error_ratio"] = round(rows[-1]["error"] / lsq["error"], 3)
+                    rows[-1]["time_ratio"] = round(rows[-1]["seconds"] / lsq["seconds"], 3)
+                facts = {"benchmark": "compress", "data": name, "n_items": len(split.base)}
+                facts |= {"n_components": split.base.shape[1], "bytes": n_bytes}
+                print(json.dumps(facts | rows[-1]), flush=True)
+
+
+def load(place: str) -> np.ndarray:
+    path, _, view = place.partition(":")
+    return read_queries(path, view or None)
+
+
+def make_gap(n_items: int, n_components: int = 64) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(200, n_components))
+    falling = 0.95 ** np.arange(n_components)
+    items = (
+        centres[rng.integers(0, 200, n_items)] + rng.normal(size=(n_items, n_components))
+    ) * falling
+    queries = rng.normal(size=(2 * MAX_QUERIES, n_components)) * falling[::-1]
+    return items.astype(np.float32), queries.astype(np.float32)
+
+
+class Split:
+    """Items of the database, items and queries to search with, and queries to learn from."""
+
+    def __init__(self, items: np.ndarray, queries: np.ndarray, n_items: int) -> None:
+        rng = np.random.default_rng(1)
+        items = items[rng.permutation(len(items))]
+        queries = queries[rng.permutation(len(queries))]
+        n_probes = min(MAX_QUERIES // 2, len(items) // 10)
+        half = len(queries) // 2
+        self.probes, self.base = items[:n_probes], items[n_probes:][:n_items]
+        self.learn, self.test = queries[half:], queries[:half][:MAX_QUERIES]
+
+    def recall(self, find: Callable[[np.ndarray], np.ndarray]) -> dict[str, float]:
+        """Return recall@10 with both kinds of queries."""
+        found = {"recall_items": self.probes, "recall_queries": self.test}
+        return {
+            name: round(recall(self.base, asked, find(asked)), 4) for name, asked in found.items()
+        }
+
+
+def recall(base: np.ndarray, queries: np.ndarray, found: np.ndarray, k: int = 10) -> float:
+    best = best_of(queries @ base.T, k)
+    return float(
+        np.mean([len({*a} & {*b}) / k for a, b in zip(best.tolist(), found.tolist(), strict=True)])
+    )
+
+
+def best_of(scores: np.ndarray, k: int = 10) -> np.ndarray:
+    return np.argpartition(-scores, k - 1, axis=1)[:, :k]
+
+
+def measure(split: Split, method: str, n_bytes: int, n_words: int) -> dict[str, Any]:
+    begin = time.process_time()
+    if method == "rabitq":
+        return measure_rabitq(split, begin)
+    decoded = code(split, method, n_bytes * (1 if n_words == 256 else 2), n_words)
+    seconds = time.process_time() - begin
+    spread = np.square(split.base - split.base.mean(axis=0)).sum()
+    return {
+        "seconds": round(seconds, 2),
+        "error": round(float(np.square(split.base - decoded).sum() / spread), 5),
+        **split.recall(lambda queries: best_of(queries @ decoded.T)),
+    }
+
+
+def measure_rabitq(split: Split, begin: float) -> dict[str, Any]:
+    faiss = require("faiss")
+    index = faiss.IndexRaBitQ(split.base.shape[1], faiss.METRIC_INNER_PRODUCT)
+    index.train(split.base)
+    index.add(split.base)
+    seconds = time.process_time() - begin
+    facts = {"bytes": int(index.code_size), "seconds": round(seconds, 2)}
+    return facts | split.recall(lambda queries: index.search(queries, 10)[1])
+
+
+def code(split: Split, method: str, n_codebooks: int, n_words: int) -> np.ndarray:
+    """Return what the codes of the database stand for."""
+    if method in ("plain", "told"):
+        quantizer = AdditiveQuantizer(n_codebooks, n_words, n_threads=1, random_state=0)
+        quantizer.fit(split.base, queries=split.learn if method == "told" else None)
+        return quantizer.decode(quantizer.encode(split.base))
+    return decode_faiss(split.base, method, n_codebooks, n_words.bit_length() - 1)
+
+
+def decode_faiss(base: np.ndarray, method: str, n_codebooks: int, n_bits: int) -> np.ndarray:
+    faiss = require("faiss")
+    n_components = base.shape[1]
+    if method in ("pq", "opq"):
+        rotation = faiss.OPQMatrix(n_components, n_codebooks)
+        rotation.pq = faiss.ProductQuantizer(n_components, n_codebooks, n_bits)
+        if method == "opq":
+            rotation.train(base)
+        turned = rotation.apply(base) if method == "opq" else base
+        quantizer = faiss.ProductQuantizer(n_components, n_codebooks, n_bits)
+        quantizer.train(turned)
+        decoded = quantizer.decode(quantizer.compute_codes(turned))
+        return rotation.reverse_transform(decoded) if method == "opq" else decoded
+    if method == "rq16":
+        quantizer = faiss.ResidualQuantizer(n_components, n_codebooks, n_bits)
+        quantizer.max_beam_size = 16
+    else:
+        quantizer = faiss.LocalSearchQuantizer(n_components, n_codebooks, n_bits)
+    quantizer.train(base)
+    return quantizer.decode(quantizer.compute_codes(base))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,282 @@
+"""Embeddings to codes, an index, and figures of what it finds: in memory, out of core, on Dask."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from acqh._core.arrays import Array, Floats, check_positive_int
+from acqh._core.random import RandomState, check_rng
+from acqh.errors import InvalidInputError, ViewError
+from acqh.index import CodeIndex, SearchResult
+from acqh.quantize import AdditiveQuantizer
+from acqh.scale._dask import Progress
+from acqh.scale._report import (
+    RECALL_AT,
+    Best,
+    CompressionReport,
+    exact_best,
+    measure_recall,
+    merge_best,
+)
+from acqh.scale._vectors import Rows, VectorSource, read_queries, vector_source
+
+# Of the queries, one in this many is held out for the report, and not more than so many.
+_HELD_OUT_PART = 5
+_MAX_HELD_OUT = 500
+_MAX_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """Items in a few bytes each.
+
+    Parameters
+    ----------
+    index : CodeIndex
+        Exact search over the codes, for queries as they are.
+    quantizer : AdditiveQuantizer
+        Codes further items: ``index.add(quantizer.encode(more))``.
+    report : CompressionReport
+    """
+
+    index: CodeIndex
+    quantizer: AdditiveQuantizer
+    report: CompressionReport
+
+    @property
+    def codes(self) -> Array:
+        """The codes, in the order of the items: (n_items, bytes_per_item) uint8."""
+        return self.index.codes
+
+    def search(self, queries: Any, k: int = 10) -> SearchResult:
+        """Find the best items of each query; see `CodeIndex.search`."""
+        return self.index.search(queries, k)
+
+    def save(self, path: str | PathLike[str], *, name: str = "") -> None:
+        """Save the index, with the report as its `info`; `acqh.load` opens it."""
+        self.index.save(path, name=name, info={"compress": self.report.to_dict()})
+
+    def __repr__(self) -> str:
+        return f"<Compressed: {self.report}>"
+
+
+def compress(
+    items: Any,
+    queries: Any = None,
+    bytes_per_item: int = 8,
+    *,
+    ids: Any = None,
+    view: str | None = None,
+    query_view: str | None = None,
+    n_train: int = 65_536,
+    chunk_size: int = 16_384,
+    random_state: RandomState = 0,
+    n_threads: int | None = None,
+    client: Any = None,
+    progress: Progress | None = None,
+) -> Compressed:
+    """Store vectors in a few bytes each so that the queries that come still find them.
+
+    Learns a quantizer from a sample of the items, under the metric of the queries where that finds
+    more (`AdditiveQuantizer`), codes all items a chunk at a time, indexes the codes, and measures
+    the recall of queries held out against exact search. Scores are inner products: where items are
+    to be found by cosine, give vectors of unit length.
+
+    Parameters
+    ----------
+    items : (n_items, n_components) array-like, path-like, Pieces, MultiViewData, or Dask array
+        A path is one that `acqh.data.list_pieces` takes: ``.npy``, ``.npz``, Parquet, Arrow,
+        ``.fvecs``, ``.fbin``, a Faiss index and others. They are read twice, in chunks.
+    queries : (n_queries, n_components) array-like, or path-like, optional
+        A sample of what items will be searched for, such as text vectors where items are images.
+        Without them the quantizer lowers the plain error, and items stand in for queries.
+    bytes_per_item : int, default 8
+        From 1 to 16.
+    ids : (n_items,), optional
+        Of the items of an array; files have their own, or row numbers.
+    view, query_view : str, optional
+        Which view, column or array to take of a file that has several.
+    n_train : int, default 65,536
+        Items to learn from, at most; drawn at random.
+    chunk_size : int, default 16,384
+        Items in memory at a time.
+    random_state : int, Generator or None, default 0
+    n_threads : int, optional
+        None takes every core. The result does not depend on it.
+    client : distributed.Client, optional
+        Whose workers read files or Dask arrays and code items.
+    progress : callable, optional
+        Called with the number of items done, their number, and a text.
+
+    Returns
+    -------
+    Compressed
+        With `codes`, `index`, `quantizer` and `report`.
+
+    Raises
+    ------
+    InvalidInputError
+        `bytes_per_item` out of range, or queries of another width than items.
+    ViewError
+        Items or queries are no matrix of finite numbers, or it is not clear which view to take.
+    CorruptBundleError
+        A file is damaged.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> items = rng.normal(size=(2000, 16)).astype(np.float32)
+    >>> queries = rng.normal(size=(100, 16)) * np.linspace(2, 0.1, 16)
+    >>> small = acqh.compress(items, queries=queries, bytes_per_item=4)
+    >>> small.codes.shape, small.codes.dtype
+    ((2000, 4), dtype('uint8'))
+    >>> small.search(queries, k=3).ids.shape
+    (100, 3)
+    >>> sorted(small.report.recall)
+    [1, 10, 100]
+    """
+    n_bytes = check_positive_int(bytes_per_item, "bytes_per_item")
+    if n_bytes > _MAX_BYTES:
+        raise InvalidInputError(
+            f"bytes_per_item must be from 1 to {_MAX_BYTES}, got {n_bytes}; vectors that need more "
+            "are better kept as they are"
+        )
+    for value, name in ((n_train, "n_train"), (chunk_size, "chunk_size")):
+        check_positive_int(value, name)
+    rng = check_rng(random_state)
+    clock = _Clock()
+    source = vector_source(items, view=view, ids=ids, chunk_size=chunk_size, client=client)
+    with clock.of("read"):
+        sample = _sample(source, n_train, rng, progress)
+        split = _split_queries(sample, queries, query_view, rng)
+    quantizer = AdditiveQuantizer(n_bytes, n_threads=n_threads, random_state=rng)
+    with clock.of("fit"):
+        quantizer.fit(sample, queries=split.fitted)
+    index, best, error = _code(source, quantizer, split.held_out, clock, progress)
+    with clock.of("evaluate"):
+        found = index.search(split.held_out, best.rows.shape[1], n_threads=n_threads)
+        recall = measure_recall(index.ids[best.rows], found.ids)
+    report = CompressionReport(
+        n_items=source.n_items,
+        n_components=sample.shape[1],
+        bytes_per_item=n_bytes,
+        index_bytes_per_item=index.bytes_per_item,
+        compression=4 * sample.shape[1] / n_bytes,
+        n_trained=len(sample),
+        n_queries=split.n_given,
+        n_held_out=len(split.held_out),
+        shrinkage=quantizer.shrinkage_,
+        recall=recall,
+        error=error / _spread(sample),
+        seconds=clock.seconds,
+    )
+    return Compressed(index, quantizer, report)
+
+
+@dataclass
+class _Clock:
+    """Seconds by step."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def of(self, step: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.seconds[step] = time.perf_counter() - started
+
+
+class _Split(NamedTuple):
+    """Queries to learn from, those held out for the report, and how many were given."""
+
+    fitted: Floats | None
+    held_out: Floats
+    n_given: int
+
+
+class _Coded(NamedTuple):
+    """What is kept of a chunk of items."""
+
+    codes: Array
+    ids: Array
+    best: Best
+    error: float
+
+
+def _sample(
+    source: VectorSource, n_train: int, rng: np.random.Generator, progress: Progress | None
+) -> Floats:
+    if source.n_items == 0:
+        raise ViewError("there are no items; give at least one")
+    chosen = np.arange(source.n_items)
+    if source.n_items > n_train:
+        chosen = np.sort(rng.choice(source.n_items, n_train, replace=False))
+    return source.take(chosen, progress)
+
+
+def _split_queries(
+    sample: Floats, queries: Any, view: str | None, rng: np.random.Generator
+) -> _Split:
+    if queries is None:
+        chosen = rng.permutation(len(sample))[:_MAX_HELD_OUT]
+        return _Split(None, sample[chosen], 0)
+    given = read_queries(queries, view)
+    if len(given) == 0 or given.shape[1] != sample.shape[1]:
+        raise InvalidInputError(
+            f"queries have the shape {given.shape}, items have {sample.shape[1]} components; both "
+            "must come from one space, and there must be some"
+        )
+    order = rng.permutation(len(given))
+    n_held_out = min(max(len(given) // _HELD_OUT_PART, 1), _MAX_HELD_OUT)
+    fitted = given[order[n_held_out:]]
+    return _Split(fitted if len(fitted) else None, given[order[:n_held_out]], len(given))
+
+
+def _code(
+    source: VectorSource,
+    quantizer: AdditiveQuantizer,
+    queries: Floats,
+    clock: _Clock,
+    progress: Progress | None,
+) -> tuple[CodeIndex, Best, float]:
+    """Return an index of all items, the exact best of the queries, and the mean squared error."""
+    starts = np.concatenate([[0], np.cumsum(source.sizes)]).tolist()
+    coder = _Coder(quantizer, queries, starts)
+    with clock.of("encode"):
+        coded = list(source.apply(coder, "coded", progress))
+    with clock.of("index"):
+        index = CodeIndex(quantizer.codebooks_)
+        index.add(
+            np.concatenate([part.codes for part in coded]),
+            np.concatenate([part.ids for part in coded]),
+        )
+    best = merge_best((part.best for part in coded), max(RECALL_AT))
+    return index, best, sum(part.error for part in coded) / source.n_items
+
+
+@dataclass(frozen=True)
+class _Coder:
+    """Codes a chunk, and finds the exact best of the queries in it."""
+
+    quantizer: AdditiveQuantizer
+    queries: Floats
+    starts: list[int]
+
+    def __call__(self, rows: Rows, number: int) -> _Coded:
+        codes = self.quantizer.encode(rows.vectors)
+        errors = np.square(rows.vectors - self.quantizer.decode(codes), dtype=np.float64)
+        best = exact_best(self.queries, rows.vectors, self.starts[number], max(RECALL_AT))
+        return _Coded(codes, rows.ids, best, float(errors.sum()))
+
+
+def _spread(sample: Floats) -> float:
+    """Return the mean squared distance from the mean; 1 where all are equal."""
+    centred = sample - sample.mean(axis=0, dtype=np.float64)
+    return float(np.square(centred).sum(axis=1).mean()) or 1.0

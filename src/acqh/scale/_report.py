@@ -1,0 +1,134 @@
+"""How well compressed items are found: recall against exact search."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from acqh._core.arrays import Array, Floats, Ints
+
+# Lengths of answers that a report speaks of.
+RECALL_AT = (1, 10, 100)
+
+
+@dataclass(frozen=True)
+class CompressionReport:
+    """What compressing has cost and kept.
+
+    Parameters
+    ----------
+    n_items, n_components : int
+    bytes_per_item : int
+        Of a code.
+    index_bytes_per_item : float
+        Of codes and row numbers in the index, without ids.
+    compression : float
+        Bytes of a vector as float32 over those of its code.
+    n_trained : int
+        Items that the codebooks were learnt from.
+    n_queries, n_held_out : int
+        Queries that were given, and those of them that recall was measured with; these were not
+        used otherwise. Without queries, items stand in for them.
+    shrinkage : float
+        How far the metric of the queries was drawn towards the plain one; 1 is the plain one.
+    recall : mapping of int to float
+        By k: the share of the exact best k items that are among the k found, over the queries held
+        out. With fewer items than k, all of them are looked for.
+    error : float
+        Squared distance of items from what their codes stand for, relative to their spread.
+    seconds : mapping of str to float
+        By step.
+    """
+
+    n_items: int
+    n_components: int
+    bytes_per_item: int
+    index_bytes_per_item: float
+    compression: float
+    n_trained: int
+    n_queries: int
+    n_held_out: int
+    shrinkage: float
+    recall: Mapping[int, float]
+    error: float
+    seconds: Mapping[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON can hold it; `recall` has keys such as ``"10"``."""
+        values = asdict(self)
+        values["recall"] = {str(k): value for k, value in self.recall.items()}
+        return values
+
+    def __str__(self) -> str:
+        recall = ", ".join(f"@{k} {value:.3f}" for k, value in self.recall.items())
+        like = f"{self.n_held_out} held-out queries" if self.n_queries else "queries like the items"
+        metric = (
+            "plain metric"
+            if self.shrinkage == 1
+            else f"metric of the queries, shrunk by {self.shrinkage:g}"
+        )
+        return (
+            f"{self.n_items:,} items of {self.n_components} components in {self.bytes_per_item} "
+            f"bytes each (1/{self.compression:.0f}); recall {recall} with {like}; {metric}; "
+            f"error {self.error:.3f}; {sum(self.seconds.values()):.1f} s"
+        )
+
+
+class Best(NamedTuple):
+    """The best items of each query in some rows.
+
+    Parameters
+    ----------
+    scores : (n_queries, k) float32
+        Falling.
+    rows : (n_queries, k) int64
+    """
+
+    scores: Floats
+    rows: Ints
+
+
+def exact_best(queries: Floats, vectors: Floats, first_row: int, k: int) -> Best:
+    """Return the best items of each query by inner product; ties go to the first row."""
+    scores = queries @ vectors.T
+    k = min(k, len(vectors))
+    borders = np.partition(scores, len(vectors) - k, axis=1)[:, len(vectors) - k]
+    rows = np.empty((len(queries), k), dtype=np.int64)
+    for query, (each, border) in enumerate(zip(scores, borders, strict=True)):
+        above = np.flatnonzero(each > border)
+        ties = np.flatnonzero(each == border)[: k - len(above)]
+        rows[query] = np.concatenate([above, ties])
+    return _sorted(np.take_along_axis(scores, rows, axis=1), rows + first_row, k)
+
+
+def merge_best(parts: Iterable[Best], k: int) -> Best:
+    """Return the best of all parts."""
+    found = list(parts)
+    scores = np.hstack([part.scores for part in found])
+    return _sorted(scores, np.hstack([part.rows for part in found]), k)
+
+
+def _sorted(scores: Floats, rows: Ints, k: int) -> Best:
+    order = np.lexsort((rows, -scores), axis=1)[:, :k]
+    return Best(np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1))
+
+
+def measure_recall(true_ids: Array, found_ids: Array) -> dict[int, float]:
+    """Return the recall at each length of answers.
+
+    Parameters
+    ----------
+    true_ids, found_ids : (n_queries, k)
+        Best first. As many as there are items, at most.
+    """
+    n_found = true_ids.shape[1]
+    recall = {}
+    for k in RECALL_AT:
+        cut = min(k, n_found)
+        shares = [
+            len(set(true[:cut]) & set(found[:cut])) / cut
+            for true, found in zip(true_ids.tolist(), found_ids.tolist(), strict=True)
+        ]
+        recall[k] = float(np.mean(shares))
+    return recall

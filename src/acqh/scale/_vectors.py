@@ -1,0 +1,256 @@
+"""Vectors of one kind from wherever they are, a chunk at a time, as often as they are needed."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from acqh._core.arrays import Array, Floats, Ints, as_matrix, is_sparse
+from acqh._core.threads import limit_threads
+from acqh.data import MultiViewData, Pieces, list_pieces, read_pieces
+from acqh.errors import InvalidInputError, ViewError
+from acqh.scale._dask import (
+    Chunk,
+    DaskViews,
+    Progress,
+    call,
+    carry,
+    compute,
+    counter,
+    is_dask_source,
+    read_items,
+)
+from acqh.scale._sources import cut_on
+
+T = TypeVar("T")
+_ARRAY_VIEW = "vectors"
+
+
+class Rows(NamedTuple):
+    """Some vectors and the ids of their items.
+
+    Parameters
+    ----------
+    vectors : (n_items, n_components) float32
+    ids : (n_items,)
+    """
+
+    vectors: Floats
+    ids: Array
+
+
+@dataclass(frozen=True)
+class VectorSource:
+    """Vectors in chunks.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        Rows of each chunk.
+    apply : callable
+        From a function of `Rows` and the number of a chunk, and what shows progress, to what the
+        function gives for each chunk.
+    """
+
+    sizes: tuple[int, ...]
+    apply: Callable[[Callable[[Rows, int], Any], str, Progress | None], Iterator[Any]]
+
+    @property
+    def n_items(self) -> int:
+        """Rows of all chunks."""
+        return sum(self.sizes)
+
+    def take(self, rows: Ints, progress: Progress | None) -> Floats:
+        """Return some vectors, by their row numbers in rising order."""
+        starts = np.concatenate([[0], np.cumsum(self.sizes)])
+        cuts = np.searchsorted(rows, starts)
+        wanted = [
+            rows[cuts[number] : cuts[number + 1]] - starts[number]
+            for number in range(len(self.sizes))
+        ]
+        return np.concatenate([*self.apply(partial(_take, wanted), "read", progress)])
+
+
+def _take(wanted: Sequence[Ints], rows: Rows, number: int) -> Floats:
+    return np.ascontiguousarray(rows.vectors[wanted[number]])
+
+
+def vector_source(
+    items: Any, *, view: str | None, ids: Any, chunk_size: int, client: Any
+) -> VectorSource:
+    """Look at where vectors are.
+
+    Parameters
+    ----------
+    items : array-like, path-like, Pieces, MultiViewData, Dask array, or DaskViews
+    view : str, optional
+        Which view, where there are several.
+    ids : (n_items,), optional
+        Of the items of an array; else those of the source, or row numbers.
+    chunk_size : int
+    client : distributed.Client, optional
+        Whose workers do the work; an array in memory stays here.
+
+    Raises
+    ------
+    InvalidInputError, ViewError
+        Of no known kind, empty, or several views and none chosen.
+    """
+    if is_dask_source(items) and not isinstance(items, DaskViews):
+        items = DaskViews({_ARRAY_VIEW: items})
+    if isinstance(items, str | PathLike):
+        items = list_vector_pieces(items, view, chunk_size)
+    known = isinstance(items, MultiViewData | Pieces | DaskViews)
+    if not known:
+        return _of_array(as_matrix(items, "items"), ids, chunk_size)
+    if ids is not None:
+        raise InvalidInputError("ids are given along with an array; files have their own")
+    if client is not None and not isinstance(items, MultiViewData):
+        _, chunks = cut_on(client, items, chunk_size)
+        sizes = tuple(chunk.n_rows or 0 for chunk in chunks)
+        return VectorSource(sizes, partial(_apply_on, client, chunks, view))
+    if isinstance(items, MultiViewData):
+        items = _DataChunks(items, chunk_size)
+        return VectorSource(items.sizes, partial(_apply, items.read, view, len(items.data)))
+    if isinstance(items, DaskViews):
+        raise InvalidInputError("Dask arrays are read by workers only; give a client")
+    sizes = tuple(map(len, items))
+    return VectorSource(sizes, partial(_apply, partial(_read_pieces, items), view, items.n_items))
+
+
+def list_vector_pieces(path: str | PathLike[str], view: str | None, chunk_size: int) -> Pieces:
+    """Cut a file into pieces; of a file of several views only the one wanted is read."""
+    place = Path(path).absolute()
+    if view is not None and place.suffix.lower() in (".npz", ".parquet", ".arrow", ".feather"):
+        return list_pieces(place, chunk_size=chunk_size, views={view: view})
+    return list_pieces(place, chunk_size=chunk_size)
+
+
+def read_queries(queries: Any, view: str | None) -> Floats:
+    """Return all queries in memory, of an array, a path, or data."""
+    if isinstance(queries, str | PathLike):
+        pieces = list_vector_pieces(queries, view, 65_536)
+        parts = [only_view(part, view, "queries").vectors for part in read_pieces(pieces)]
+        return np.concatenate(parts)
+    if isinstance(queries, MultiViewData):
+        return only_view(queries, view, "queries").vectors
+    return _dense(as_matrix(queries, "queries"))
+
+
+def only_view(data: MultiViewData, view: str | None, what: str) -> Rows:
+    """Return the vectors of one view, which every item must have.
+
+    Raises
+    ------
+    ViewError
+        There are several and none is named, or an item lacks it.
+    """
+    if view is None or (view not in data.views and list(data.views) == [_ARRAY_VIEW]):
+        if len(data.views) > 1:
+            raise ViewError(
+                f"the {what} have the views {', '.join(data.views)}; say which one to take"
+            )
+        view = next(iter(data.views))
+    if view not in data.views:
+        raise ViewError(f"the {what} have no view {view!r}, but {', '.join(data.views)}")
+    present = data.present[view]
+    if not present.all():
+        item = data.ids[int(np.argmin(present))]
+        raise ViewError(f"item {item} of the {what} has no view {view!r}; leave it out")
+    return Rows(_dense(data.views[view]), data.ids)
+
+
+def _dense(matrix: Any) -> Floats:
+    whole = matrix.toarray() if is_sparse(matrix) else matrix
+    return np.ascontiguousarray(whole, dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class _DataChunks:
+    data: MultiViewData
+    chunk_size: int
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return _cut(len(self.data), self.chunk_size)
+
+    def read(self) -> Iterator[MultiViewData]:
+        return iter(self.data.chunks(self.chunk_size))
+
+
+def _read_pieces(pieces: Pieces) -> Iterator[MultiViewData]:
+    return read_pieces(pieces, ahead=True)
+
+
+def _cut(n_rows: int, chunk_size: int) -> tuple[int, ...]:
+    return tuple(min(chunk_size, n_rows - start) for start in range(0, n_rows, chunk_size))
+
+
+def _of_array(matrix: Any, ids: Any, chunk_size: int) -> VectorSource:
+    n_items = matrix.shape[0]
+    numbers = np.arange(n_items) if ids is None else np.asarray(ids)
+    if numbers.shape != (n_items,):
+        raise InvalidInputError(f"ids have shape {numbers.shape}; give one for each of {n_items}")
+
+    def apply(
+        function: Callable[[Rows, int], Any], what: str, progress: Progress | None
+    ) -> Iterator[Any]:
+        for number, start in enumerate(range(0, n_items, chunk_size)):
+            stop = min(start + chunk_size, n_items)
+            yield function(Rows(_dense(matrix[start:stop]), numbers[start:stop]), number)
+            _tell(progress, stop, n_items, what)
+
+    return VectorSource(_cut(n_items, chunk_size), apply)
+
+
+def _apply(
+    read: Callable[[], Iterator[MultiViewData]],
+    view: str | None,
+    n_items: int,
+    function: Callable[[Rows, int], T],
+    what: str,
+    progress: Progress | None,
+) -> Iterator[T]:
+    done = 0
+    for number, chunk in enumerate(read()):
+        rows = only_view(chunk, view, "items")
+        # Not to be kept while the next ones are read.
+        del chunk
+        done += len(rows.vectors)
+        yield function(rows, number)
+        _tell(progress, done, n_items, what)
+
+
+def _tell(progress: Progress | None, done: int, total: int, what: str) -> None:
+    if progress is not None:
+        progress(done, total, f"{done:,} items {what}")
+
+
+def _apply_on(
+    client: Any,
+    chunks: Sequence[Chunk],
+    view: str | None,
+    function: Callable[[Rows, int], T],
+    what: str,
+    progress: Progress | None,
+) -> Iterator[T]:
+    carried = carry(function)
+    tasks = [
+        call(_on_worker)(chunk.items, view, carried, number) for number, chunk in enumerate(chunks)
+    ]
+    names = [chunk.name for chunk in chunks]
+    done = counter(chunks, progress, what)
+    return iter(compute(client, tasks, names, result=call(list)(tasks), done=done))
+
+
+def _on_worker(items: Any, view: str | None, function: Callable[[Rows, int], T], number: int) -> T:
+    read = read_items(items)
+    if read is None:
+        raise InvalidInputError("there are no items, but some when they were counted")
+    # A worker runs a task on each of its threads.
+    with limit_threads(1):
+        return function(only_view(read, view, "items"), number)

@@ -1,0 +1,82 @@
+"""``acqh compress`` makes an index of a file of vectors, and ``acqh search`` opens it."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import acqh
+from acqh.cli import _app
+
+
+def call(*arguments):
+    return CliRunner().invoke(_app.app, [str(each) for each in arguments])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("compress")
+    rng = np.random.default_rng(0)
+    items = rng.normal(size=(400, 6)).astype(np.float32)
+    queries = rng.normal(size=(50, 6)).astype(np.float32)
+    np.savez(folder / "pair.npz", items=items, queries=queries)
+    np.save(folder / "queries.npy", queries)
+    result = call(
+        "compress", folder / "pair.npz", "--view", "items", "--queries", folder / "queries.npy",
+        "--out", folder / "index", "--bytes", 2,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "recall@10" in result.output
+    return folder
+
+
+def test_the_index_is_that_of_the_library(place):
+    with np.load(place / "pair.npz") as pair:
+        small = acqh.compress(pair["items"], pair["queries"], 2)
+    index = acqh.load(place / "index")
+    np.testing.assert_array_equal(index.codes, small.codes)
+    assert index.info["compress"]["recall"] == small.report.to_dict()["recall"]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_it_is_searched_for_a_file_of_queries(place, tmp_path, named):
+    queries = ("pair.npz", "--view", "queries") if named else ("queries.npy",)
+    source, *options = queries
+    out = tmp_path / "hits.csv"
+    found = call("search", place / "index", "--queries", place / source, *options, "--out", out)
+    assert found.exit_code == 0, found.output
+    with out.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    expected = acqh.load(place / "index").search(np.load(place / "queries.npy"), 10)
+    assert [int(row["id"]) for row in rows] == expected.ids.ravel().tolist()
+
+
+def test_json_is_the_report(place, tmp_path):
+    result = call(
+        "compress", place / "queries.npy", "--out", tmp_path / "index", "--bytes", 1, "--json"
+    )
+    facts = json.loads(result.stdout)
+    assert facts["n_items"] == 50
+    assert set(facts["recall"]) == {"1", "10", "100"}
+
+
+def test_queries_of_another_width_than_the_index_are_refused(place, tmp_path):
+    np.save(tmp_path / "wide.npy", np.ones((3, 7)))
+    result = call(
+        "search", place / "index", "--queries", tmp_path / "wide.npy", "--out", tmp_path / "a.csv"
+    )
+    assert result.exit_code == 1
+    assert "queries have 7 components, but those of the index 6" in str(result.exception)
+
+
+def test_an_index_that_is_there_is_not_overwritten(place):
+    result = call("compress", place / "queries.npy", "--out", place / "index")
+    assert "exists" in str(result.exception)
+
+
+@pytest.mark.parametrize("n_bytes", [0, 17])
+def test_bytes_out_of_range_are_a_wrong_call(place, tmp_path, n_bytes):
+    result = call("compress", place / "queries.npy", "--out", tmp_path / "x", "--bytes", n_bytes)
+    assert result.exit_code == 2

@@ -1,0 +1,267 @@
+"""Embeddings to codes, an index and a report."""
+
+import numpy as np
+import pytest
+
+import acqh
+from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
+from acqh.quantize import AdditiveQuantizer
+from acqh.scale._report import exact_best, measure_recall, merge_best
+
+N_COMPONENTS = 8
+
+
+def make_items(n_items=900, seed=0):
+    return np.random.default_rng(seed).normal(size=(n_items, N_COMPONENTS)).astype(np.float32)
+
+
+def make_queries(n_queries=200):
+    return make_items(n_queries, seed=1) * np.geomspace(0.1, 2.0, N_COMPONENTS, dtype=np.float32)
+
+
+@pytest.fixture(scope="module")
+def small():
+    return acqh.compress(make_items(), queries=make_queries(), bytes_per_item=2)
+
+
+def test_codes_and_index_are_those_of_the_quantizer(small):
+    codes = small.quantizer.encode(make_items())
+    np.testing.assert_array_equal(small.codes, codes)
+    found = small.search(make_queries(), k=5)
+    scores = make_queries() @ small.quantizer.decode(codes).T
+    np.testing.assert_allclose(found.scores, -np.sort(-scores, axis=1)[:, :5], rtol=1e-4)
+
+
+def test_the_report_is_what_exact_search_says_of_queries_held_out(small):
+    report = small.report
+    assert (report.n_items, report.n_components, report.bytes_per_item) == (900, N_COMPONENTS, 2)
+    assert (report.n_queries, report.n_held_out, report.n_trained) == (200, 40, 900)
+    assert report.compression == 16
+    assert set(report.recall) == {1, 10, 100}
+    assert 0 < report.recall[10] < report.recall[100] < 1
+    decoded = small.quantizer.decode(small.codes)
+    items = make_items()
+    error = np.square(items - decoded).sum() / np.square(items - items.mean(axis=0)).sum()
+    assert report.error == pytest.approx(error, rel=1e-3)
+    assert {"fit", "encode", "index", "evaluate"} <= set(report.seconds)
+
+
+def test_the_report_can_be_read_at_a_glance(small):
+    assert repr(small).startswith("<Compressed: 900 items of 8 components in 2 bytes each (1/16);")
+    assert "recall @1 0." in repr(small)
+    assert "40 held-out queries" in repr(small)
+
+
+def test_what_is_saved_is_an_index_that_load_opens(small, tmp_path):
+    small.save(tmp_path / "small.acqh", name="small")
+    index = acqh.load(tmp_path / "small.acqh")
+    assert index.info["compress"] == small.report.to_dict()
+    queries = make_queries()
+    np.testing.assert_array_equal(index.search(queries, 3).ids, small.search(queries, 3).ids)
+
+
+def write_parquet(path, vectors):
+    arrow = pytest.importorskip("pyarrow")
+    width = vectors.shape[1]
+    lists = arrow.FixedSizeListArray.from_arrays(arrow.array(vectors.ravel()), width)
+    table = arrow.table({"vector": lists, "id": [f"n{i}" for i in range(len(vectors))]})
+    pytest.importorskip("pyarrow.parquet").write_table(table, path, row_group_size=200)
+
+
+def write_arrow(path, vectors):
+    arrow = pytest.importorskip("pyarrow")
+    table = arrow.table({"vector": list(vectors), "id": np.arange(len(vectors))})
+    with arrow.OSFile(str(path), "wb") as file, arrow.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=250)
+
+
+def write_fbin(path, vectors):
+    path.write_bytes(np.array(vectors.shape, "<u4").tobytes() + vectors.tobytes())
+
+
+def write_faiss(path, vectors):
+    faiss = pytest.importorskip("faiss")
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+    faiss.write_index(index, str(path))
+
+
+WRITERS = {
+    "items.npy": np.save,
+    "items.npz": lambda path, vectors: np.savez(path, vector=vectors, other=np.ones((3, 2))),
+    "items.parquet": write_parquet,
+    "items.arrow": write_arrow,
+    "items.fbin": write_fbin,
+    "items.faiss": write_faiss,
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_files_in_chunks_give_what_arrays_give(small, tmp_path, name):
+    WRITERS[name](tmp_path / name, make_items())
+    np.save(tmp_path / "queries.npy", make_queries())
+    view = "vector" if name == "items.npz" else None
+    from_file = acqh.compress(
+        tmp_path / name, tmp_path / "queries.npy", 2, view=view, chunk_size=130
+    )
+    np.testing.assert_array_equal(from_file.codes, small.codes)
+    assert from_file.report.recall == small.report.recall
+    if name == "items.parquet":
+        assert from_file.index.ids[7] == "n7"
+
+
+def test_data_and_their_views_are_taken():
+    items = make_items()
+    data = acqh.MultiViewData({"image": items, "text": items[:, :3]}, ids=np.arange(900) + 5)
+    told = acqh.compress(data, bytes_per_item=1, view="image", chunk_size=400)
+    np.testing.assert_array_equal(told.index.ids, data.ids)
+    np.testing.assert_array_equal(told.codes, acqh.compress(items, bytes_per_item=1).codes)
+    with pytest.raises(ViewError, match="views image, text; say which"):
+        acqh.compress(data)
+
+
+def test_more_items_than_are_learnt_from_are_all_coded():
+    small = acqh.compress(make_items(), bytes_per_item=1, n_train=300, chunk_size=128)
+    assert small.report.n_trained == 300
+    assert len(small.index) == 900
+    np.testing.assert_array_equal(small.codes, small.quantizer.encode(make_items()))
+
+
+def test_progress_is_told_of_reading_and_coding():
+    told = []
+    acqh.compress(
+        make_items(), bytes_per_item=1, chunk_size=500, progress=lambda *each: told.append(each)
+    )
+    assert told == [
+        (500, 900, "500 items read"),
+        (900, 900, "900 items read"),
+        (500, 900, "500 items coded"),
+        (900, 900, "900 items coded"),
+    ]
+
+
+def test_without_queries_items_stand_in_for_them():
+    small = acqh.compress(make_items(), bytes_per_item=2)
+    assert small.report.n_queries == 0
+    assert small.report.shrinkage == 1
+    assert "queries like the items" in repr(small)
+
+
+def test_ids_of_the_caller_are_kept():
+    ids = [f"item {i}" for i in range(900)]
+    small = acqh.compress(make_items(), bytes_per_item=1, ids=ids)
+    assert small.index.ids.tolist() == ids
+    assert small.report.recall[100] > 0.3
+
+
+def test_a_cluster_gives_what_one_process_gives(tmp_path):
+    array = pytest.importorskip("dask.array")
+    distributed = pytest.importorskip("distributed")
+    items, queries = make_items(), make_queries()
+    np.save(tmp_path / "items.npy", items)
+    here = acqh.compress(items, queries, 1, n_train=500, chunk_size=200)
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        sources = (tmp_path / "items.npy", array.from_array(items, chunks=(200, 4)))
+        for source in sources:
+            there = acqh.compress(source, queries, 1, n_train=500, chunk_size=200, client=client)
+            np.testing.assert_array_equal(there.codes, here.codes)
+            assert there.report.recall == here.report.recall
+    with pytest.raises(InvalidInputError, match="give a client"):
+        acqh.compress(array.from_array(items))
+
+
+@pytest.mark.parametrize("n_items", [1, 3, 200])
+def test_fewer_items_than_words_are_coded_exactly(n_items):
+    items = make_items(n_items)
+    small = acqh.compress(items, queries=make_queries(), bytes_per_item=1)
+    np.testing.assert_allclose(small.quantizer.decode(small.codes), items, atol=1e-4)
+    assert small.report.recall[10] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0])
+def test_items_that_are_all_equal_are_found_as_one(value):
+    items = np.full((700, N_COMPONENTS), value, dtype=np.float32)
+    small = acqh.compress(items, queries=make_queries(), bytes_per_item=4)
+    np.testing.assert_allclose(small.quantizer.decode(small.codes), items, atol=1e-5)
+    assert np.isfinite(small.report.error)
+    assert small.report.recall[100] == 1.0
+
+
+def test_zero_vectors_among_items_and_queries_do_no_harm():
+    items, queries = make_items(), make_queries()
+    items[::3], queries[::2] = 0, 0
+    small = acqh.compress(items, queries=queries, bytes_per_item=2)
+    assert np.isfinite(small.quantizer.codebooks_).all()
+    assert all(np.isfinite(value) for value in small.report.recall.values())
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.float16, np.float64])
+def test_numbers_of_any_kind_are_taken(dtype):
+    items = np.random.default_rng(0).integers(0, 100, (300, 4)).astype(dtype)
+    small = acqh.compress(items, bytes_per_item=1)
+    assert small.quantizer.codebooks_.dtype == np.float32
+
+
+def with_nan():
+    items = make_items()
+    items[12, 3] = np.nan
+    return items
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"items": with_nan()}, ViewError, "items has a NaN or infinite value in row 12"),
+        ({"queries": with_nan()}, ViewError, "queries has a NaN or infinite value in row 12"),
+        ({"queries": np.ones((5, 3))}, InvalidInputError, "must come from one space"),
+        ({"queries": np.ones((0, 8))}, InvalidInputError, "must be some"),
+        ({"items": np.ones((0, 8))}, ViewError, "no items"),
+        ({"items": np.ones(8)}, ViewError, "1 dimensions"),
+        ({"bytes_per_item": 0}, InvalidInputError, "at least 1, got 0"),
+        ({"bytes_per_item": 17}, InvalidInputError, "from 1 to 16, got 17"),
+        ({"bytes_per_item": 2.5}, InvalidInputError, "whole number"),
+        ({"n_train": 0}, InvalidInputError, "n_train"),
+        ({"chunk_size": 0}, InvalidInputError, "chunk_size"),
+        ({"ids": [1, 2]}, InvalidInputError, "one for each of 900"),
+    ],
+)
+def test_bad_input_is_refused(arguments, error, message):
+    with pytest.raises(error, match=message):
+        acqh.compress(**{"items": make_items()} | arguments)
+
+
+def test_a_damaged_file_is_refused(tmp_path):
+    write_fbin(tmp_path / "items.fbin", make_items())
+    with (tmp_path / "items.fbin").open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(CorruptBundleError, match="cut off or damaged"):
+        acqh.compress(tmp_path / "items.fbin")
+
+
+def test_the_exact_best_do_not_depend_on_chunks():
+    queries, items = make_queries(20), make_items(100)
+    whole = exact_best(queries, items, 0, 30)
+    parts = [exact_best(queries, items[start : start + 7], start, 30) for start in range(0, 100, 7)]
+    np.testing.assert_array_equal(merge_best(parts, 30).rows, whole.rows)
+    np.testing.assert_array_equal(whole.rows, np.argsort(-(queries @ items.T), axis=1)[:, :30])
+
+
+def test_recall_is_the_share_of_the_best_that_were_found():
+    true, found = np.arange(10)[np.newaxis], np.array([[0, 2, 1, 3, 4, 5, 6, 7, 90, 91]])
+    assert measure_recall(true, found) == {1: 1.0, 10: 0.8, 100: 0.8}
+
+
+def test_a_quantizer_told_of_queries_finds_more_than_the_plain_one():
+    items, queries = make_items(3000), make_queries(600)
+    told = acqh.compress(items, queries=queries, bytes_per_item=1)
+    plain = AdditiveQuantizer(1, random_state=0).fit(items)
+    index = acqh.CodeIndex(plain.codebooks_).add(plain.encode(items))
+    new = make_queries(900)[600:]
+    best = exact_best(new, items, 0, 100).rows
+    recalls = [measure_recall(best, each.search(new, 100).ids) for each in (index, told)]
+    assert recalls[1][100] > recalls[0][100]
