@@ -35,13 +35,10 @@ def bench_folder(tmp_path_factory):
     cells = merge_cells([*fair_plan(sources, grid), *kept])
     bench = Workbench(WorkerSettings(1, {"tiny": str(data_file)}))
     store = Store(folder / "results")
-    store.write_table = lambda: None  # once is enough
-    context = {"versions": versions(), "machine": machine()}
+    context = {"versions": versions(), "machine": machine(), "finished": 0.0}
     for cell in cells:
         outcome = bench.run(cell)
         store.write({**cell.header(), **outcome.facts, **context}, outcome.curves)
-    del store.write_table
-    store.write_table()
     return store.path
 
 
@@ -57,7 +54,7 @@ class Written:
         settings = {
             "dataset": "wiki", "data_sha256": "0" * 64, "preparation": {}, "protocol": "labelled",
             "database": "learnt", "method": label.split()[0], "params": {"n_bits": 32},
-            "feature_maps": None, "seed": 0, "origin": None, "n_train": None,
+            "feature_maps": None, "seed": 0, "code": "0" * 64, "n_train": None,
             "official": False, "n_threads": 1,
         }  # fmt: skip
         setting = {name: facts.pop(name, value) for name, value in settings.items()}
@@ -75,7 +72,8 @@ class Written:
             "n_components_asked": 32, "bytes_asked": 4, "status": status, "reason": None,
             "rows": rows if status == "done" else [], "objective": None, "peak_bytes": 1,
             "split_hash": f"split {setting['seed']}", "versions": {"acqh": "0.1.0"},
-            "machine": {"processor": "abacus"}, **facts,
+            "machine": {"processor": "abacus"}, "finished": float(len(self.store.records())),
+            **facts,
         }  # fmt: skip
         curves = {"top_n": np.array([1, 2, 3])}
         for place in range(2):

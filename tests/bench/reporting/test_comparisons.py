@@ -58,7 +58,7 @@ def test_a_method_without_a_choice_of_size_fills_all_columns_and_says_its_bytes(
     assert [column.name for column in table.columns] == ["1 byte", "4 bytes"] * 2
     control = table.rows[-1]
     assert all(entry is not None for entry in control.entries)
-    assert "40 bytes an item in every column" in table.marks[control.marks[0]]
+    assert "40 bytes per item in every column" in table.marks[control.marks[0]]
 
 
 def test_fewer_bytes_than_asked_are_marked(written):

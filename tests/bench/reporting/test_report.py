@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -226,3 +227,32 @@ def test_an_empty_or_damaged_folder_is_told_without_a_traceback(run, written, tm
         assert "Traceback" not in told
     with pytest.raises(InvalidInputError):
         write_report(tmp_path / "empty")
+
+
+@pytest.mark.parametrize("protocol", ["label-free", "field"])
+def test_every_protocol_has_tables_of_its_own(written, without_figures, protocol):
+    written.add("cvh", protocol=protocol, database="hashed")
+    written.add("cmfh", protocol=protocol, database="hashed", ap=[0.25, 0.5])
+    made = write_report(written.path)
+    names = {path.stem for path in made.tables}
+    assert f"fair-wiki-{protocol}-hashed-map-all" in names
+    assert (f"fair-wiki-{protocol}-hashed-map-5000" in names) == (protocol == "field")
+    text = made.page.read_text(encoding="utf-8")
+    assert ("Published figures" in text) == (protocol == "field")
+    assert {"label-free": "no labels at all", "field": "the field&#x27;s protocol"}[
+        protocol
+    ] in text
+
+
+def test_published_figures_stand_with_their_own_cutoff_only(written, without_figures):
+    written.add("cvh", protocol="field", database="hashed")
+    text = write_report(written.path).page.read_text(encoding="utf-8")
+    section = text[text.index('id="published"') :]
+    tables = re.findall(r"<caption>(.*?)</caption>.*?<tbody>(.*?)</tbody>", section, re.DOTALL)
+    by_caption = {caption: body for caption, body in tables if "published MAP" in caption}
+    assert len(by_caption) == 9  # two data sets at @50 and @5000 and all, COCO where printed
+    at_all = next(body for caption, body in by_caption.items() if "MIRFlickr25K" in caption)
+    assert "MITH" in at_all
+    assert "0.865" in at_all
+    assert "TwDH" not in at_all
+    assert "best on the test queries" in at_all

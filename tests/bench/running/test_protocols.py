@@ -126,6 +126,36 @@ def test_parts_are_the_rows_and_hide_database_labels_until_scoring():
     np.testing.assert_array_equal(parts.train.labels, data.labels[split.train])
 
 
+def test_label_free_parts_are_the_unlabelled_ones_without_labels_in_training():
+    data = make_multiview(100, random_state=0)
+    without, with_labels = (make_split(data, name) for name in ("label-free", "unlabelled"))
+    assert without.sha256 == with_labels.sha256
+    parts = without.parts(data)
+    assert parts.train.labels is None
+    assert parts.database.labels is None
+    assert parts.query.labels is not None
+    np.testing.assert_array_equal(parts.database_labels, data.labels[without.database])
+
+
+@pytest.mark.parametrize(("n_train", "expected"), [(None, 80), (30, 30)])
+def test_the_database_of_the_field_is_all_that_is_no_query(n_train, expected):
+    data = make_multiview(100, random_state=0)
+    split = make_split(data, "field", n_train=n_train)
+    np.testing.assert_array_equal(split.query, make_split(data, "labelled").query)
+    assert sorted([*split.database, *split.query]) == list(range(100))
+    assert len(split.train) == expected
+    assert set(split.train) <= set(split.database)
+    parts = split.parts(data)
+    assert parts.train.labels is not None
+    assert parts.database.labels is None
+
+
+def test_the_field_learns_from_ten_thousand_pairs():
+    split = make_split(make_like("mirflickr25k", n=16_000, random_state=0), "field")
+    counts = len(split.train), len(split.query), len(split.database)
+    assert counts == (10_000, 2_000, 14_000)
+
+
 def test_labelled_parts_share_the_training_data():
     data = make_multiview(60, random_state=0)
     parts = make_split(data).parts(data)

@@ -10,16 +10,18 @@ import numpy as np
 import pytest
 
 import acqh
+from acqh import bench
 from acqh.bench.running._plans import RunGrid, fair_plan
 from acqh.bench.running._plugins import load_method_file
 from acqh.bench.running._runner import pending, run_cells
 from acqh.bench.running._sources import open_data
 from acqh.bench.running._store import Store
-from acqh.bench.running._variants import make_variant
+from acqh.bench.running._variants import find_method, make_variant
 from acqh.bench.running._worker import Workbench, WorkerSettings
 from acqh.data import save_npz
 from acqh.errors import InvalidInputError
 from acqh.methods import registry
+from acqh.metrics import mean_average_precision, relevance
 
 PLUGINS = Path(__file__).with_name("plugin_methods.py")
 needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
@@ -63,8 +65,8 @@ def own_registry():
 
 def run_here(cells, data_file):
     """Return what the cells give in this process."""
-    bench = Workbench(WorkerSettings(1, {"tiny": str(data_file)}))
-    return {cell.key: bench.run(cell) for cell in cells}
+    workbench = Workbench(WorkerSettings(1, {"tiny": str(data_file)}))
+    return {cell.key: workbench.run(cell) for cell in cells}
 
 
 def test_every_cell_is_stored_and_none_runs_twice(tmp_path, data_file):
@@ -139,6 +141,53 @@ def test_a_cell_of_another_experiment_is_not_run_again_but_named(tmp_path, data_
     record = Store(tmp_path).records()[0]
     assert record["experiments"] == ["fair", "paper-map"]
     assert record["bytes_asked"] == 1
+
+
+def test_stored_rankings_give_the_figures_again(tmp_path):
+    data = acqh.make_multiview(200, n_labels=3, random_state=0)
+    asked = {"methods": ["acqh", "dch", "label-ridge"], "bits": [8], "protocol": "labelled"}
+    summary = bench.run(data, out=tmp_path, seeds=1, n_threads=1, **asked)
+    assert (summary.n_done, summary.n_failed, summary.out) == (3, 0, tmp_path)
+    split = bench.make_split(data, "labelled", seed=0)
+    store = Store(tmp_path)
+    for record in store.records():
+        for row, ranking in zip(record["rows"], store.rankings(record["key"]), strict=True):
+            assert ranking.shape == (len(split.query), len(split.database))
+            assert set(ranking[0]) == set(split.database)
+            relevant = relevance(data.labels[split.query], data.labels)
+            found = mean_average_precision(ranking, relevant, cutoff=50, kind="ranking")
+            # Stored rankings put ties in the order of rows, figures are their expectation.
+            assert found == pytest.approx(row["map_50"], abs=0.08)
+
+
+def test_classes_and_files_name_methods_as_names_do(tmp_path, data_file):
+    from acqh.methods import CVH
+
+    planned = bench.plan(
+        [data_file], out=tmp_path, methods=[CVH, f"{PLUGINS}:Raising", "random"], bits=[8]
+    )
+    assert {cell.label for cell in planned.cells} == {"cvh", "raising", "random"}
+    assert planned.settings.method_files == (f"{PLUGINS}:Raising",)
+    assert not (tmp_path / "results.csv").exists()
+    with pytest.raises(InvalidInputError, match="names or classes"):
+        bench.plan([data_file], out=tmp_path, methods=[3])
+    with pytest.raises(InvalidInputError, match="whole bytes"):
+        bench.plan([data_file], out=tmp_path, bits=[12])
+    with pytest.raises(InvalidInputError, match="labelled, unlabelled, label-free, field"):
+        bench.plan([data_file], out=tmp_path, protocol="other")
+    with pytest.raises(InvalidInputError, match="called 'tiny'; rename one"):
+        bench.plan([data_file, str(data_file)[:-4] + ".npz"] * 2, out=tmp_path)
+
+
+def test_without_labels_only_methods_that_need_none_are_trained(data_file, tmp_path):
+    planned = bench.plan(data_file, out=tmp_path, bits=[16], protocol="label-free", seeds=1)
+    names = {cell.method for cell in planned.cells}
+    assert {"cmfh", "lssh", "ccq", "stacked", "cvh", "fsh", "cre", "random"} <= names
+    assert all(not find_method(name).info.supervised for name in names)
+    chosen = [cell for cell in planned.cells if cell.method in ("cvh", "random")]
+    for outcome in run_here(chosen, data_file).values():
+        assert outcome.facts["reason"] is None
+        assert {row["protocol"] for row in outcome.facts["rows"]} == {"label-free"}
 
 
 @pytest.fixture

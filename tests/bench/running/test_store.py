@@ -12,15 +12,15 @@ from acqh.errors import CorruptBundleError, InvalidInputError
 
 CELL = Cell(
     dataset="tiny", data_sha256="ab", preparation={}, protocol="labelled", database="learnt",
-    method="acqh", origin=None, params={"n_components": 8, "random_state": 0}, feature_maps=None,
+    method="acqh", code="c0de", params={"n_components": 8, "random_state": 0}, feature_maps=None,
     seed=0, n_train=None, official=False, n_threads=1, label="acqh", experiments=("fair",),
     n_components_asked=8,
 )  # fmt: skip
 ROW = ResultRow(
     dataset="tiny", protocol="labelled", method="acqh", database="learnt", n_components=8,
     bytes_per_item=4, seed=0, direction="image->text", map_all=0.5, map_50=0.5, map_100=0.5,
-    fit_seconds=1.0, encode_seconds=0.5, query_seconds=0.25, n_train=9, n_query=3, n_database=9,
-    n_codes=5,
+    map_5000=0.5, fit_seconds=1.0, encode_seconds=0.5, query_seconds=0.25, n_train=9, n_query=3,
+    n_database=9, n_codes=5,
 )  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def test_a_cell_is_known_by_its_setting_alone():
     assert same.key == CELL.key
     changes = {
         "dataset": "other", "data_sha256": "cd", "preparation": {"text": {"class": "Center"}},
-        "protocol": "unlabelled", "database": "hashed", "method": "dch", "origin": "file 12",
+        "protocol": "unlabelled", "database": "hashed", "method": "dch", "code": "other",
         "params": {"n_components": 16}, "feature_maps": "rbf", "seed": 1, "n_train": 5,
         "official": True, "n_threads": 2,
     }  # fmt: skip
@@ -113,3 +113,42 @@ def test_the_plan_is_kept(tmp_path):
     assert store.plan() is None
     store.write_plan({"mode": "fair", "keys": [CELL.key]})
     assert Store(tmp_path).plan() == {"mode": "fair", "keys": [CELL.key]}
+
+
+def lines_of(path):
+    return (path / "results.csv").read_text().splitlines()
+
+
+def test_the_table_grows_by_the_rows_of_a_new_cell_alone(tmp_path):
+    store = Store(tmp_path)
+    store.write(record_of(CELL))
+    inode = (tmp_path / "results.csv").stat().st_ino
+    store.write(record_of(replace(CELL, seed=1)))
+    assert len(lines_of(tmp_path)) == 3
+    assert (tmp_path / "results.csv").stat().st_ino == inode  # not another file in its place
+    store.write(record_of(CELL, experiments=["fair", "other"]))
+    assert len(lines_of(tmp_path)) == 3
+    assert sum("fair other" in line for line in lines_of(tmp_path)) == 1
+
+
+def test_a_torn_line_of_the_table_is_mended_by_writing_it_again(tmp_path):
+    store = Store(tmp_path)
+    store.write(record_of(CELL))
+    whole = lines_of(tmp_path)
+    with (tmp_path / "results.csv").open("a") as file:
+        file.write("tiny,label")
+    Store(tmp_path).write_table()
+    assert lines_of(tmp_path) == whole
+
+
+@pytest.mark.parametrize("highest", [200, 60_000, 70_000])
+def test_rankings_come_back_as_they_were(tmp_path, highest):
+    rng = np.random.default_rng(0)
+    rankings = [rng.integers(0, highest, size=(5, 7)) for _ in range(2)]
+    rankings[0][0] = highest
+    store = Store(tmp_path)
+    store.write(record_of(CELL), rankings=rankings)
+    for found, given in zip(store.rankings(CELL.key), rankings, strict=True):
+        np.testing.assert_array_equal(found, given)
+    with pytest.raises(FileNotFoundError):
+        store.rankings("none")

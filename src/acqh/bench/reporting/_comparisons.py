@@ -40,7 +40,7 @@ _PAPER_NOTE = "Second line: the paper's printed figure, and ours minus it."
 
 @dataclass(frozen=True)
 class Comparison:
-    """Tables of the same runs, one a quantity.
+    """Tables of the same runs, one per quantity.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Comparison:
 
 
 def fair_comparisons(results: Results) -> list[Comparison]:
-    """Return the tables at equal bytes an item: one comparison a data set and database.
+    """Return the tables at equal bytes per item: one comparison per data set and database.
 
     Parameters
     ----------
@@ -87,11 +87,13 @@ def _fair(
 ) -> Comparison:
     name = "-".join(filter(None, ("fair", slug(dataset), protocol, database)))
     coded = "" if database is None else f", coded from {CODED_FROM[database]}"
-    title = f"{dataset}: {protocol} database{coded}"
+    title = f"{dataset}: {PROTOCOLS[protocol].title}{coded}"
     description = f"{PROTOCOLS[protocol].description.capitalize()}{coded}."
     n_seeds = len({run.seed for run in runs})
     tables = []
     for quantity in QUANTITIES.values():
+        if quantity.column == "map_5000" and protocol != "field":
+            continue
         grid = arrange(
             runs, lambda run: run.n_bytes, _byte_name, has_directions=quantity.has_directions
         )
@@ -133,9 +135,9 @@ def _fair_remarks(runs: Sequence[Run], n_seeds: int) -> Iterable[str]:
     run = runs[0]
     stored = run.row["bytes_per_item"]
     if run.n_bytes is None:
-        yield f"No choice of size: {_byte_name(stored)} an item in every column."
+        yield f"No choice of size: {_byte_name(stored)} per item in every column."
     elif stored != run.n_bytes:
-        yield f"Stores {_byte_name(stored)} an item: the data carry no more, or fewer do not do."
+        yield f"Stores {_byte_name(stored)} per item: the data carry no more, or fewer do not do."
     yield from _fewer_seeds(runs, n_seeds)
 
 
@@ -178,7 +180,7 @@ def _paper(dataset: str, runs: Sequence[Run]) -> Comparison:
     n_seeds = len({run.seed for run in runs})
     name, title = f"paper-{slug(dataset)}", f"{dataset}: the paper's tables"
     tables = []
-    for quantity in QUANTITIES.values():
+    for quantity in map(QUANTITIES.__getitem__, PAPER_QUANTITIES):
         grid = arrange(
             runs,
             lambda run: run.n_components,
@@ -198,7 +200,7 @@ def _paper(dataset: str, runs: Sequence[Run]) -> Comparison:
         tables.append(_beside_paper(table, grid, PAPER_QUANTITIES[quantity.column]))
     description = (
         "The paper's setting: equal length K of query vectors or codes, the database is the "
-        "training set. Storage is not equal: ACQH takes four bytes an item at any K, a binary "
+        "training set. Storage is not equal: ACQH takes four bytes per item at any K, a binary "
         "method K bits."
     )
     return Comparison(name, title, description, dataset, tuple(runs), tuple(tables))

@@ -8,6 +8,7 @@ from string import Template
 
 from acqh import __version__
 from acqh.bench.reporting._comparisons import Comparison, CutoffDistance
+from acqh.bench.reporting._field import render_field
 from acqh.bench.reporting._page_facts import (
     citation,
     render_failures,
@@ -92,6 +93,13 @@ def render_page(report: Report, drawn: Mapping[str, bytes], title: str) -> str:
     """
     sections = _Sections()
     _add_fair(sections, report, drawn)
+    if any(run.setting["protocol"] == "field" for run in report.results.runs):
+        lead = (
+            "<p>What others have printed under the field's protocol, each cut-off for itself. "
+            "None of it was measured here. Compare only with a table of the same cut-off, and mind "
+            "features and how the epoch was chosen; a dash: not printed.</p>"
+        )
+        sections.add("published", "Published figures", lead + render_field())
     _add_paper(sections, report, drawn)
     if report.plots.get(""):
         figures = [(plot.title, render_figure(plot, drawn[plot.name])) for plot in report.plots[""]]
@@ -130,8 +138,8 @@ def _header(report: Report, title: str) -> str:
         tiles += f'<li class="alarm"><b>{len(failures):,}</b> <a href="#failures">failed</a></li>'
     left_out = report.results.n_left_out
     told = (
-        f'<p class="soft">{left_out:,} older cells are left out: data or methods have changed '
-        "since, or the same setting was run with a newer version or other threads.</p>"
+        f'<p class="soft">{left_out:,} older cells are left out: data or the code of methods have '
+        "changed since, or the same setting was run with other threads.</p>"
         if left_out
         else ""
     )
@@ -146,7 +154,7 @@ def _add_fair(sections: _Sections, report: Report, drawn: Mapping[str, bytes]) -
     if not report.fair:
         return
     lead = (
-        "<p>Every method gets the same number of bytes an item. Controls say what is trivial: "
+        "<p>Every method gets the same number of bytes per item. Controls say what is trivial: "
         "<i>label-ridge</i> is a ridge regression to the labels whose database is not compressed, "
         "<i>random</i> knows nothing.</p>"
     )

@@ -22,7 +22,7 @@ _CITATION = f"""\
 }}
 @software{{acqh,
   author  = {{{{the acqh authors}}}},
-  title   = {{acqh: cross-modal retrieval from a few bytes an item}},
+  title   = {{acqh: cross-modal retrieval from a few bytes per item}},
   version = {{{__version__}}}
 }}"""
 

@@ -97,12 +97,12 @@ def fair_plots(results: Results, comparison: Comparison) -> list[Plot]:
     has_middle = _MIDDLE_BYTES in sizes or not sizes
     middle = _MIDDLE_BYTES if has_middle else sizes[len(sizes) // 2]
     at_middle = [run for run in runs if run.n_bytes in (None, middle)]
-    size = f"{middle} byte{'s' * (middle != 1)} an item" if sizes else "any size"
+    size = f"{middle} byte{'s' * (middle != 1)} per item" if sizes else "any size"
     of = f"{comparison.title}; mean over seeds"
     return [
         Plot(
             f"{comparison.name}-bytes", "Quality against bytes",
-            f"{of}. Levels: methods with no choice of size.", "bytes an item", "MAP@all",
+            f"{of}. Levels: methods with no choice of size.", "bytes per item", "MAP@all",
             _panels(runs, lambda rows: _by_size(rows, lambda run: run.n_bytes)), x_log=True,
         ),
         Plot(

@@ -22,9 +22,18 @@ _SIZES = ("n_bits", "n_codebooks")
 _OURS = ("acqh", "acqh-paper")
 _CONTROLS = ("label-ridge", "random")
 _SETTING = ("dataset", "protocol", "database", "method", "params", "feature_maps", "seed")
-_RECORD = ("setting", "label", "experiments", "status", "split_hash", "versions", "machine")
+_RECORD = (
+    "setting",
+    "label",
+    "experiments",
+    "status",
+    "split_hash",
+    "versions",
+    "machine",
+    "finished",
+)
 # What of a setting says which version of something it is.
-_CONTENTS = {"dataset": ("data_sha256", "preparation"), "method": ("origin",)}
+_CONTENTS = {"dataset": ("data_sha256", "preparation"), "method": ("code",)}
 _ROW = tuple(field.name for field in fields(ResultRow))
 
 
@@ -81,7 +90,7 @@ class Run:
 
     @property
     def n_bytes(self) -> int | None:
-        """Bytes an item that the grid asked for, None where the method has no choice."""
+        """Bytes per item that were asked for, None where the method has no choice."""
         if not any(name in self.setting["params"] for name in _SIZES):
             return None
         # A cell that was first run for another experiment may not say what it was asked for.
@@ -136,15 +145,15 @@ class Results:
     failures : list of dict
         Records of the cells that failed.
     n_left_out : int
-        Cells that were left out because data or a method have changed since, or because the
-        same setting was run with a newer version of the package or other threads.
+        Cells that were left out because the data or the code of a method have changed since, or
+        because the same setting was run with other threads.
     """
 
     def __init__(self, store: Store) -> None:
         self.store = store
         records = [_checked(record, store.path) for record in store.records()]
         planned = frozenset((store.plan() or {}).get("keys", ()))
-        newest = _newest(_current(records, planned), planned)
+        newest = _chosen(records, planned)
         self.n_left_out = len(records) - len(newest)
         self.failures = [record for record in newest if record["status"] != "done"]
         self.runs = [
@@ -198,8 +207,7 @@ def load_results(path: str | PathLike[str]) -> Results:
     Raises
     ------
     InvalidInputError
-        There is no such folder, it holds no results, or results of several versions of the
-        same data or method.
+        There is no such folder, or it holds no results.
     CorruptBundleError
         A record is damaged.
     """
@@ -240,46 +248,24 @@ def _checked(record: Record, path: Path) -> Record:
     return record
 
 
-def _current(records: Sequence[Record], planned: Collection[str]) -> list[Record]:
-    """Leave out cells of data or methods that have changed since, by what the last plan uses."""
+def _chosen(records: Sequence[Record], planned: Collection[str]) -> list[Record]:
+    """Return what counts: of data, methods and settings, the last plan's or else the newest."""
+
+    def rank(record: Record) -> tuple[bool, bool, float]:
+        return record["status"] == "done", record["key"] in planned, record.get("finished", 0.0)
+
+    def latest(found: Iterable[Record]) -> tuple[bool, float]:
+        return max((record["key"] in planned, record.get("finished", 0.0)) for record in found)
+
     for thing, content in _CONTENTS.items():
         versions: dict[str, dict[str, list[Record]]] = {}
         for record in records:
             setting = record["setting"]
-            kept = versions.setdefault(setting[thing], {})
             version = json.dumps([setting.get(name) for name in content], sort_keys=True)
-            kept.setdefault(version, []).append(record)
+            versions.setdefault(setting[thing], {}).setdefault(version, []).append(record)
         records = [
-            record
-            for name, found in versions.items()
-            for record in _one_version(f"{thing} {name!r}", list(found.values()), planned)
+            record for found in versions.values() for record in max(found.values(), key=latest)
         ]
-    return list(records)
-
-
-def _one_version(
-    name: str, versions: Sequence[list[Record]], planned: Collection[str]
-) -> list[Record]:
-    if len(versions) > 1:
-        versions = [
-            records for records in versions if any(record["key"] in planned for record in records)
-        ]
-    if len(versions) != 1:
-        raise InvalidInputError(
-            f"the folder has results of several versions of {name}, and its last plan does not "
-            "say which one counts; run the bench again, or keep them in folders of their own"
-        )
-    return versions[0]
-
-
-def _newest(records: Sequence[Record], planned: Collection[str]) -> list[Record]:
-    """Return one record a setting: a success, of the last plan, of the newest version."""
-
-    def rank(record: Record) -> tuple[bool, bool, tuple[int, ...]]:
-        version = str(record["versions"].get("acqh", "0"))
-        numbers = tuple(int(part) for part in version.split(".") if part.isdecimal())
-        return record["status"] == "done", record["key"] in planned, numbers
-
     best: dict[str, Record] = {}
     for record in records:
         setting = {key: value for key, value in record["setting"].items() if key != "n_threads"}

@@ -52,13 +52,14 @@ QUANTITIES: Mapping[str, Quantity] = {
     "map_all": Quantity("map_all", "MAP@all", _map_note("all (the whole ranking)")),
     "map_50": Quantity("map_50", "MAP@50", _map_note("50")),
     "map_100": Quantity("map_100", "MAP@100", _map_note("100")),
+    "map_5000": Quantity("map_5000", "MAP@5000", _map_note("5000")),
     "fit_seconds": Quantity(
         "fit_seconds", "Training, s", "Wall-clock seconds to fit, feature maps included.",
         2, higher_is_better=False, has_directions=False,
     ),
     "query_seconds": Quantity(
         "query_seconds", "Queries, s",
-        "Wall-clock seconds to project all queries and to score every item for each.",
+        "Wall-clock seconds to project all queries and to find the first 1,000 items for each.",
         3, higher_is_better=False,
     ),
 }  # fmt: skip
@@ -110,7 +111,7 @@ class TableRow:
         What its database was coded from.
     kind : {"ours", "baseline", "control"}
     entries : tuple of Entry or None
-        One a column; None where there is no result.
+        One per column; None where there is no result.
     marks : tuple of str
         Letters of the table's `marks` that hold for the whole row.
     """
@@ -167,7 +168,7 @@ class RunTable:
     ----------
     columns : list of Column
     runs : dict of (RowId, int) to list of Run
-        One run a seed.
+        One run per seed.
     kinds : dict of RowId to Kind
     """
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from acqh import __version__
 from acqh.methods.registry import DatabaseMode
 
 _KEY_DIGITS = 16
@@ -22,12 +21,13 @@ class Cell:
         Name of the data, and checksum of their contents.
     preparation : mapping of str to dict
         Feature maps, by view, through which the data go before any method sees them.
-    protocol : {"labelled", "unlabelled"}
+    protocol : str
+        A name of `list_protocols`.
     database : {"learnt", "hashed", "unified"}
         What database items are coded from.
     method : str
-    origin : str or None
-        Of a method that does not come with the package, what its code was; None otherwise.
+    code : str
+        Fingerprint of the method's code; see `fingerprint_code`.
     params : mapping
         All constructor arguments, as JSON values.
     feature_maps : str or None
@@ -45,7 +45,7 @@ class Cell:
     n_components_asked : int or None
         Length of codes or query vectors that was asked for; None where there is no choice.
     bytes_asked : int or None
-        Bytes an item that were asked for; None where the grid is not one of bytes.
+        Bytes per item that were asked for; None where the grid is not one of bytes.
     """
 
     dataset: str
@@ -54,7 +54,7 @@ class Cell:
     protocol: str
     database: DatabaseMode
     method: str
-    origin: str | None
+    code: str
     params: Mapping[str, Any]
     feature_maps: str | None
     seed: int
@@ -79,7 +79,7 @@ class Cell:
             "preparation": dict(self.preparation),
             "protocol": self.protocol,
             "method": self.method,
-            "origin": self.origin,
+            "code": self.code,
             "params": dict(self.params),
             "feature_maps": self.feature_maps,
             "seed": self.seed,
@@ -90,8 +90,8 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Checksum of the setting and of the package's version: the cell's name in a store."""
-        return _digest({**self.setting, "version": __version__})
+        """Checksum of the setting: the cell's name in a store."""
+        return _digest(self.setting)
 
     @property
     def fit_key(self) -> str:

@@ -1,21 +1,32 @@
 """Fit a method on one split and measure it in every direction."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, get_args
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Matrix
+from acqh._core.arrays import Array, Floats, Ints, Matrix
 from acqh.bench.running._split import Split, SplitParts
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError
+from acqh.index import CodeIndex, HammingIndex
 from acqh.methods import BaseMethod
+from acqh.methods._binary import pack_signs
 from acqh.methods.registry import DatabaseMode
 from acqh.metrics import RetrievalMetrics, RetrievalResult, relevance
 
+# Column of a row -> cut-off of its average precision.
+CUTOFFS: Mapping[str, int | None] = {
+    "map_all": None,
+    "map_50": 50,
+    "map_100": 100,
+    "map_5000": 5000,
+}
+# Items that a search is timed for, and that are stored, per query.
+N_RANKED = 1000
 # Scores of a block of queries are kept under this many values.
 _BLOCK_VALUES = 1 << 23
 
@@ -33,11 +44,12 @@ class ResultRow:
         Length of a query vector.
     bytes_per_item : int
     seed : int
-    map_all, map_50, map_100 : float
-        Mean average precision over the whole ranking, the first 50 and the first 100 items;
+    map_all, map_50, map_100, map_5000 : float
+        Mean average precision over the whole ranking and the first 50, 100 and 5,000 items;
         over the number of relevant items within the cut-off, ties in expectation.
     fit_seconds, encode_seconds, query_seconds : float
-        For the whole training set, the whole database, and all queries (projection and scores).
+        For the whole training set, the whole database, and all queries: their projection, and
+        the search for the first 1,000 items by the index.
     n_train, n_query, n_database, n_codes : int
         `n_codes` is the number of distinct codes in the database.
     """
@@ -45,7 +57,6 @@ class ResultRow:
     dataset: str
     protocol: str
     method: str
-    database: str
     n_components: int
     bytes_per_item: int
     seed: int
@@ -59,6 +70,8 @@ class ResultRow:
     n_train: int
     n_query: int
     n_database: int
+    map_5000: float
+    database: str
     n_codes: int
 
 
@@ -122,19 +135,31 @@ def check_database(
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """One direction: the row of the table, and what it was made from, curves included."""
+    """One direction: the row of the table, and what it was made from.
+
+    Attributes
+    ----------
+    row : ResultRow
+    result : RetrievalResult
+        Curves included.
+    ranking : int64 (n_query, n_listed)
+        The first items of every query, as rows of the data; of equal scores, the first row
+        comes first.
+    """
 
     row: ResultRow
     result: RetrievalResult
+    ranking: Ints
 
 
 @dataclass(frozen=True, eq=False)
 class _Coded:
-    """A database as its distinct codes, which of them each item has, and the time that took."""
+    """A database as its distinct codes, which of them each item has, and how it is searched."""
 
     distinct: Array
     inverse: Array
     seconds: float
+    search: Callable[[Floats], Ints]
 
 
 def measure(
@@ -146,6 +171,7 @@ def measure(
     *,
     top_n: Sequence[int] = (),
     curve: bool = False,
+    n_threads: int | None = None,
 ) -> list[Measured]:
     """Measure a fitted method in every direction.
 
@@ -163,6 +189,8 @@ def measure(
         Where to measure precision.
     curve : bool
         Whether to measure precision and recall at every rank.
+    n_threads : int, optional
+        Of a search; one per core by default.
 
     Returns
     -------
@@ -175,22 +203,22 @@ def measure(
         # One code of all views serves every direction.
         source = "" if database == "unified" else searched
         if source not in coded:
-            coded[source] = _code(method, parts.database, database, searched)
-        metrics = RetrievalMetrics((None, 50, 100), top_n=top_n, curve=curve)
-        width, query_seconds = _rank(method, parts, query_view, coded[source], metrics)
-        result = metrics.result()
+            coded[source] = _code(method, parts.database, database, searched, n_threads)
+        started = time.perf_counter()
+        queries = method.embed_queries(parts.query.views[query_view], view=query_view)
+        ranking = coded[source].search(queries)
+        query_seconds = time.perf_counter() - started
+        result = _score(method, parts, queries, coded[source], top_n, curve)
         row = ResultRow(
             dataset=split.dataset,
             protocol=split.protocol,
             method=method.info.name,
             database=database,
-            n_components=width,
+            n_components=int(queries.shape[1]),
             bytes_per_item=method.bytes_per_item,
             seed=split.seed,
             direction=f"{query_view}->{searched}",
-            map_all=result.mean_average_precision[None],
-            map_50=result.mean_average_precision[50],
-            map_100=result.mean_average_precision[100],
+            **{name: result.mean_average_precision[cutoff] for name, cutoff in CUTOFFS.items()},
             fit_seconds=fit_seconds,
             encode_seconds=coded[source].seconds,
             query_seconds=query_seconds,
@@ -199,11 +227,17 @@ def measure(
             n_database=len(split.database),
             n_codes=len(coded[source].distinct),
         )
-        found.append(Measured(row, result))
+        found.append(Measured(row, result, split.database[ranking]))
     return found
 
 
-def _code(method: BaseMethod, items: MultiViewData, database: DatabaseMode, view: str) -> _Coded:
+def _code(
+    method: BaseMethod,
+    items: MultiViewData,
+    database: DatabaseMode,
+    view: str,
+    n_threads: int | None,
+) -> _Coded:
     started = time.perf_counter()
     if database == "learnt":
         codes = method.encode({view: items.views[view]}, labels=items.labels, mode="learnt")
@@ -212,25 +246,46 @@ def _code(method: BaseMethod, items: MultiViewData, database: DatabaseMode, view
         codes = method.encode(views, mode=database)
     seconds = time.perf_counter() - started
     distinct, inverse = np.unique(codes, axis=0, return_inverse=True)
-    return _Coded(distinct, inverse.ravel(), seconds)
+    return _Coded(distinct, inverse.ravel(), seconds, _searcher(method, codes, n_threads))
 
 
-def _rank(
-    method: BaseMethod, parts: SplitParts, view: str, coded: _Coded, metrics: RetrievalMetrics
-) -> tuple[int, float]:
-    """Rank the database for all queries of a view; return their width and the seconds taken."""
-    seconds = 0.0
-    width = 0
-    queries = parts.query.views[view]
+def _searcher(method: BaseMethod, codes: Array, n_threads: int | None) -> Callable[[Floats], Ints]:
+    """Return what finds the first items of embedded queries: the index, for codes it can hold."""
+    k = min(N_RANKED, len(codes))
+    codebooks = getattr(method, "codebooks_", None)
+    if method.info.code == "binary":
+        bits = HammingIndex(method.decode(codes[:1]).shape[1]).add(codes)
+        return lambda queries: bits.search(pack_signs(queries), k, n_threads=n_threads).ids
+    if method.info.code == "additive" and codebooks is not None:
+        words = CodeIndex(codebooks).add(codes)
+        return lambda queries: words.search(queries, k, n_threads=n_threads).ids
+    vectors = method.decode(codes).T
+    return lambda queries: np.stack([_first(query @ vectors, k) for query in queries])
+
+
+def _first(scores: Floats, k: int) -> Ints:
+    """Return the numbers of the k highest scores, falling; of equal ones the first come first."""
+    kept = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
+    return kept[np.argsort(-scores[kept], kind="stable")[:k]]
+
+
+def _score(
+    method: BaseMethod,
+    parts: SplitParts,
+    queries: Floats,
+    coded: _Coded,
+    top_n: Sequence[int],
+    curve: bool,
+) -> RetrievalResult:
+    """Return the figures of all queries, from the scores of all items: ties are expectations."""
     labels: Matrix = parts.query.labels
-    for rows in _blocks(len(parts.query), len(coded.inverse)):
-        started = time.perf_counter()
-        projected = method.embed_queries(queries[rows], view=view)
-        scores = score_codes(method, projected, coded.distinct, coded.inverse)
-        seconds += time.perf_counter() - started
-        width = int(projected.shape[1])
+    metrics = RetrievalMetrics(tuple(CUTOFFS.values()), top_n=top_n, curve=curve)
+    step = max(1, _BLOCK_VALUES // max(1, len(coded.inverse)))
+    for start in range(0, len(queries), step):
+        rows = slice(start, start + step)
+        scores = score_codes(method, queries[rows], coded.distinct, coded.inverse)
         metrics.update(scores, relevance(labels[rows], parts.database_labels))
-    return width, seconds
+    return metrics.result()
 
 
 def score_codes(method: BaseMethod, projected: Floats, distinct: Array, inverse: Array) -> Matrix:
@@ -253,8 +308,3 @@ def score_codes(method: BaseMethod, projected: Floats, distinct: Array, inverse:
     scores: Any = np.asarray(projected @ method.decode(distinct).T, dtype=np.float32)
     # Rounded first, so that what is copied for every item is no wider than what is returned.
     return np.take(scores, inverse, axis=1)
-
-
-def _blocks(n_queries: int, n_items: int) -> Iterator[slice]:
-    size = max(1, _BLOCK_VALUES // max(1, n_items))
-    return (slice(start, start + size) for start in range(0, n_queries, size))

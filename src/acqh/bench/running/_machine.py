@@ -12,7 +12,7 @@ from acqh import __version__
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "torch")
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
-# Written to the file above, it makes the peak of resident memory start anew.
+# Written to the file above, it makes the peak of resident memory start again.
 _RESET_PEAK = "5"
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from acqh.bench.running._cells import Cell, merge_cells
+from acqh.bench.running._code import fingerprint_code
 from acqh.bench.running._protocols import make_split
 from acqh.bench.running._sources import BenchData
 from acqh.bench.running._split import PROTOCOLS
@@ -53,10 +54,11 @@ class RunGrid:
 
 
 def fair_plan(sources: Sequence[BenchData], grid: RunGrid) -> list[Cell]:
-    """Return the cells that compare methods at equal bytes an item.
+    """Return the cells that compare methods at equal bytes per item.
 
     A labelled database is coded in the way of the method's own paper; an unlabelled one by the
-    searched view and by all views, as far as the method can.
+    searched view and by all views, as far as the method can. Where training has no labels, methods
+    that need them are left out.
 
     Parameters
     ----------
@@ -75,6 +77,7 @@ def fair_plan(sources: Sequence[BenchData], grid: RunGrid) -> list[Cell]:
         for seed in grid.seeds
         for protocol in grid.protocols
         for variant in _fitting(source, grid)
+        if PROTOCOLS[protocol].learns_from_labels or not variant.cls.info.supervised
         for cell in _fair_cells(_Maker(source, grid, seed, protocol), variant)
     )
 
@@ -167,7 +170,7 @@ class _Maker:
             protocol=self.protocol,
             database=database or variant.cls.info.modes[0],
             method=variant.cls.info.name,
-            origin=variant.origin(),
+            code=fingerprint_code(variant.cls),
             params=params,
             feature_maps=variant.feature_maps,
             seed=self.seed,

@@ -14,6 +14,8 @@ from acqh.errors import InvalidInputError, LabelError
 # a fifth of the items and half of the rest.
 _N_QUERY = {"mirflickr25k": 2_000, "nuswide10": 2_000, "uci_mfeat": 500, "wiki": 693}
 _N_TRAIN = {"mirflickr25k": 5_000}
+# What the field learns from, where there is as much.
+_FIELD_TRAIN = 10_000
 _QUERY_SHARE = 0.2
 # A number meant for the whole data set is too many of a part of it beyond this share.
 _MAX_QUERY_SHARE = 1 / 3
@@ -44,23 +46,25 @@ def make_split(
 ) -> Split:
     """Draw the training, query and database rows of one run.
 
-    Queries have all views. Items whose labels are not known are in no part. With one seed, both
+    Queries have all views. Items whose labels are not known are in no part. With one seed, all
     protocols ask the same queries.
 
     Parameters
     ----------
     data : MultiViewData
         With labels.
-    protocol : {"labelled", "unlabelled"}
+    protocol : {"labelled", "unlabelled", "label-free", "field"}
         ``"labelled"``: the database is the training set. ``"unlabelled"``: the database is
-        neither trained on nor labelled.
+        neither trained on nor labelled. ``"label-free"``: nor are the training items labelled.
+        ``"field"``: the database is all that is no query, training items included, unlabelled.
     seed : int
     n_query : int, optional
         By default the paper's number (Wiki 693, MIRFlickr25K and NUS-WIDE 2,000; UCI digits 500)
         where that is at most a third of the items, and otherwise a fifth of them.
     n_train : int, optional
-        By default all items that are not queries if the database is the training set; otherwise
-        5,000 of MIRFlickr25K and half of what remains of others.
+        By default all items that are not queries if the database is the training set; 10,000 of
+        the field's protocol, or all; otherwise 5,000 of MIRFlickr25K and half of what remains of
+        others.
     official : bool
         Ask the queries of the source's own test part; the rest is drawn from its training part.
     groups : str or array-like, (n_items,), optional
@@ -99,8 +103,11 @@ def make_split(
         pool, query = _draw_query(
             data, labelled, _count_query(n_query, name, labelled), groups, rng
         )
-    if PROTOCOLS[protocol].database_is_train:
+    searched = PROTOCOLS[protocol].searched
+    if searched == "train":
         train = database = _draw_train(pool, n_train, rng)
+    elif searched == "all":
+        train, database = _draw_train(pool, n_train or min(_FIELD_TRAIN, len(pool)), rng), pool
     else:
         size = _count_train(n_train, name, len(pool))
         database, train = split_rows(data, size, groups=groups, rows=pool, random_state=rng)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import wait
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -26,6 +27,8 @@ class RunSummary:
 
     Attributes
     ----------
+    out : Path
+        The folder with the results, for `Store` and `write_report`.
     n_stored : int
         Cells that were there before.
     n_done, n_failed : int
@@ -33,13 +36,17 @@ class RunSummary:
     n_left : int
         Cells not run, for an interrupt.
     seconds : float
+    failed : tuple of dict
+        ``key``, ``label`` and ``reason`` of each cell that failed.
     """
 
+    out: Path
     n_stored: int
     n_done: int
     n_failed: int
     n_left: int
     seconds: float
+    failed: tuple[dict[str, Any], ...] = ()
 
 
 def pending(cells: Sequence[Cell], store: Store, *, retry_failed: bool = False) -> list[Cell]:
@@ -51,15 +58,29 @@ def pending(cells: Sequence[Cell], store: Store, *, retry_failed: bool = False) 
     ]
 
 
+class Watch:
+    """Told how a run goes; does nothing with it. A display derives from it."""
+
+    def begin(self, cells: Sequence[Cell], records: Sequence[Record]) -> None:
+        """Be told which cells will be run, and what the store has already."""
+
+    def start(self, cell: Cell) -> None:
+        """Be told that a cell is being run."""
+
+    def end(self, record: Record) -> None:
+        """Be told what a cell gave."""
+
+    def interrupted(self) -> None:
+        """Be told that the run will stop after the current cell."""
+
+
 def run_cells(
     cells: Sequence[Cell],
     store: Store,
     settings: WorkerSettings,
     *,
     retry_failed: bool = False,
-    on_start: Callable[[Cell], None] = lambda _: None,
-    on_end: Callable[[Record], None] = lambda _: None,
-    on_interrupt: Callable[[], None] = lambda: None,
+    watch: Watch | None = None,
 ) -> RunSummary:
     """Run the cells that a store does not have yet, and store each as it ends.
 
@@ -76,36 +97,43 @@ def run_cells(
     settings : WorkerSettings
     retry_failed : bool
         Whether to run cells again that are stored as failed.
-    on_start, on_end : callable
-        Called with each cell, and with its record.
-    on_interrupt : callable
-        Called when the first interrupt has been seen.
+    watch : Watch, optional
 
     Returns
     -------
     RunSummary
     """
     started = time.perf_counter()
+    watch = watch or Watch()
     _join_experiments(cells, store)
+    # A run that was killed may have left half a line.
+    store.write_table()
     left = pending(cells, store, retry_failed=retry_failed)
-    counts = {"done": 0, "failed": 0}
+    watch.begin(left, store.records())
     context = {"versions": versions(), "machine": machine()}
-    with _interruptible(on_interrupt) as asked_to_stop, _Worker(settings) as worker:
+    done, failed = 0, []
+    with _interruptible(watch.interrupted) as asked_to_stop, _Worker(settings) as worker:
         for cell in left:
             if asked_to_stop.is_set():
                 break
-            on_start(cell)
+            watch.start(cell)
             outcome = worker.run(cell)
-            record = {**cell.header(), **outcome.facts, **context}
-            store.write(record, outcome.curves)
-            counts[record["status"]] += 1
-            on_end(record)
+            record = {**cell.header(), **outcome.facts, **context, "finished": time.time()}
+            store.write(record, outcome.curves, outcome.rankings)
+            if record["status"] == "done":
+                done += 1
+            else:
+                failed.append({name: record[name] for name in ("key", "label", "reason")})
+            watch.end(record)
+    store.write_table()
     return RunSummary(
+        out=store.path,
         n_stored=len(cells) - len(left),
-        n_done=counts["done"],
-        n_failed=counts["failed"],
-        n_left=len(left) - sum(counts.values()),
+        n_done=done,
+        n_failed=len(failed),
+        n_left=len(left) - done - len(failed),
         seconds=time.perf_counter() - started,
+        failed=tuple(failed),
     )
 
 

@@ -73,14 +73,14 @@ def open_data(argument: str, data_dir: str | PathLike[str] | None = None) -> Ben
         # A file of a named data set is loaded as that, with its own labels and preparation.
         named = [info.name for info in known.values() if path.name in info.files]
         if not named:
-            return _checked(read(path), {})
+            return of_memory(read(path))
         name, options, data_dir = named[0], {}, path.parent
     if name not in known:
         raise DatasetNotFoundError(
             f"{argument!r} is neither a file nor a data set; data sets are "
             f"{', '.join(sorted(known))}"
         )
-    return _checked(load_dataset(name, data_dir, **options), known[name].preparation)
+    return of_memory(load_dataset(name, data_dir, **options), known[name].preparation)
 
 
 def _split_options(argument: str) -> tuple[str, dict[str, Any]]:
@@ -90,10 +90,17 @@ def _split_options(argument: str) -> tuple[str, dict[str, Any]]:
     return name, {key: truths.get(value.lower(), value) for key, _, value in pairs}
 
 
-def _checked(data: MultiViewData, preparation: Mapping[str, Any]) -> BenchData:
+def of_memory(data: MultiViewData, preparation: Mapping[str, Any] | None = None) -> BenchData:
+    """Return data that are loaded already.
+
+    Raises
+    ------
+    LabelError
+        They have no labels.
+    """
     if data.labels is None:
         raise LabelError(f"{data.name!r} has no labels, so answers cannot be scored")
-    return BenchData(data, hash_contents(data), preparation)
+    return BenchData(data, hash_contents(data), preparation or {})
 
 
 def hash_contents(data: MultiViewData) -> str:
@@ -130,7 +137,7 @@ def hash_contents(data: MultiViewData) -> str:
 def prepare(source: BenchData, split: Split) -> MultiViewData:
     """Return all items with their views prepared; what there is to fit is fitted on training rows.
 
-    Every method then starts from the same features, and preparing them is nobody's fit time.
+    Every method then starts from the same features, and no fit time includes preparing them.
     """
     if not source.preparation:
         return source.data

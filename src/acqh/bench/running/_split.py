@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -27,28 +27,53 @@ _FACTS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Protocol:
-    """What the database is.
+    """Which items are learnt from and searched, and what is known of them.
 
     Attributes
     ----------
-    name, description : str
-    database_is_train : bool
-        Whether the items searched are the items learnt from, labels and all.
+    name, title, description : str
+    searched : {"train", "rest", "all"}
+        The items searched: those learnt from, labels and all; those that are neither learnt from
+        nor queries; or all that are no queries. Only the first show their labels.
+    learns_from_labels : bool
+        Whether training items have their labels.
     """
 
     name: str
+    title: str
     description: str
-    database_is_train: bool
+    searched: Literal["train", "rest", "all"]
+    learns_from_labels: bool = True
+
+    @property
+    def database_is_train(self) -> bool:
+        """Whether the items searched are the items learnt from, labels and all."""
+        return self.searched == "train"
 
 
-PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
-    {
-        "labelled": Protocol("labelled", "the database is the training set", True),
-        "unlabelled": Protocol(
-            "unlabelled", "training, query and database items differ; database labels hidden", False
-        ),
-    }
+_PROTOCOLS = (
+    Protocol("labelled", "labelled database", "the database is the training set", "train"),
+    Protocol(
+        "unlabelled",
+        "unlabelled database",
+        "training, query and database items differ; database labels hidden",
+        "rest",
+    ),
+    Protocol(
+        "label-free",
+        "no labels at all",
+        "training, query and database items differ; all labels hidden, also in training",
+        "rest",
+        learns_from_labels=False,
+    ),
+    Protocol(
+        "field",
+        "the field's protocol",
+        "the database is all that is no query, training items included; its labels hidden",
+        "all",
+    ),
 )
+PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({each.name: each for each in _PROTOCOLS})
 
 
 def list_protocols() -> list[Protocol]:
@@ -57,7 +82,7 @@ def list_protocols() -> list[Protocol]:
     Examples
     --------
     >>> [protocol.name for protocol in list_protocols()]
-    ['labelled', 'unlabelled']
+    ['labelled', 'unlabelled', 'label-free', 'field']
     """
     return list(PROTOCOLS.values())
 
@@ -69,7 +94,7 @@ class SplitParts:
     Attributes
     ----------
     train, query, database : MultiViewData
-        The database has no labels where the protocol hides them.
+        Training set and database have no labels where the protocol hides them.
     database_labels : uint8 ndarray or csr_array, (n_database, n_labels)
         For scoring only.
     """
@@ -199,12 +224,15 @@ class Split:
         self.check(data)
         if data.labels is None:
             raise LabelError(f"{data.name!r} has no labels, so answers cannot be scored")
+        protocol = PROTOCOLS[self.protocol]
         train = data.subset(self.train)
-        if PROTOCOLS[self.protocol].database_is_train:
+        if protocol.database_is_train:
             database, database_labels = train, train.labels
         else:
             labelled = data.subset(self.database)
             database, database_labels = labelled.without_labels(), labelled.labels
+        if not protocol.learns_from_labels:
+            train = train.without_labels()
         return SplitParts(train, data.subset(self.query), database, database_labels)
 
 

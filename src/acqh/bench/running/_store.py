@@ -1,10 +1,10 @@
-"""What a run has stored: one record and one file of curves a cell, and a table of all."""
+"""What a run has stored: records, curves and rankings of cells, and a table of all."""
 
 import csv
 import io
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from os import PathLike
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array
+from acqh._core.arrays import Array, Ints
 from acqh.bench.running._evaluate import ResultRow
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.io import replace_file
@@ -23,25 +23,6 @@ if sys.platform != "win32":
 
 Record = dict[str, Any]
 
-# The columns that come first in the table, in this order; the other figures follow.
-_FIRST_COLUMNS = (
-    "dataset",
-    "protocol",
-    "method",
-    "n_components",
-    "bytes_per_item",
-    "seed",
-    "direction",
-    "map_all",
-    "map_50",
-    "map_100",
-    "fit_seconds",
-    "encode_seconds",
-    "query_seconds",
-    "n_train",
-    "n_query",
-    "n_database",
-)
 _ROW_COLUMNS = tuple(field.name for field in fields(ResultRow))
 _CELL_COLUMNS = (
     "label",
@@ -54,21 +35,17 @@ _CELL_COLUMNS = (
     "peak_bytes",
     "seconds",
     "split_hash",
-)
-_COLUMNS = (
-    *_FIRST_COLUMNS,
-    *(name for name in _ROW_COLUMNS if name not in _FIRST_COLUMNS),
-    *_CELL_COLUMNS,
     "feature_maps",
     "experiments",
 )
 
 
 class Store:
-    """A folder of results: ``cells/KEY.json``, ``curves/KEY.npz``, ``results.csv``, ``plan.json``.
+    """A folder of results: a record, curves and rankings per cell, and a table of all cells.
 
-    Each file is replaced in one step, and a cell's record is written last of all that belongs to
-    it, so a run may be killed at any time: what is recorded is whole.
+    ``cells/KEY.json`` is what counts: `write_table` makes ``results.csv`` from it, and nothing
+    reads that. Each file is replaced in one step, and a cell's record is written last of all that
+    belongs to it, so a run may be killed at any time: what is recorded is whole.
 
     Parameters
     ----------
@@ -120,12 +97,35 @@ class Store:
         FileNotFoundError
             The cell has none.
         """
-        path = self.path / "curves" / f"{key}.npz"
-        # Opened here: on a damaged file np.load would leave it open.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
+        return _read_arrays(self.path / "curves" / f"{key}.npz")
 
-    def write(self, record: Record, curves: Mapping[str, Array] | None = None) -> None:
+    def rankings(self, key: str) -> list[Ints]:
+        """Return the first items of every query of a cell, direction by direction.
+
+        Returns
+        -------
+        list of int64 (n_query, n_listed)
+            Rows of the data, best first, in the order of the rows of the record; of equal
+            scores, the first row comes first. `acqh.metrics` takes them as ``kind="ranking"``.
+
+        Raises
+        ------
+        FileNotFoundError
+            The cell has none.
+        """
+        steps = _read_arrays(self.path / "rankings" / f"{key}.npz")
+        # Sums of unsigned numbers wrap around as the differences did.
+        return [
+            np.cumsum(steps[str(place)], axis=1, dtype=steps[str(place)].dtype).astype(np.int64)
+            for place in range(len(steps))
+        ]
+
+    def write(
+        self,
+        record: Record,
+        curves: Mapping[str, Array] | None = None,
+        rankings: Sequence[Ints] | None = None,
+    ) -> None:
         """Store a cell, in place of what was stored of it before.
 
         Parameters
@@ -136,26 +136,39 @@ class Store:
         curves : mapping of str to ndarray, optional
             ``top_n`` (n,) and, for direction i in the order of the rows, ``precision_top_n_i``
             (n,), ``recall_i`` and ``precision_i`` (n_points,) and ``ap_i`` (n_queries,).
+        rankings : sequence of (n_query, n_listed), optional
+            Rows of the data, best first, for each direction.
         """
-        for folder in ("cells", "curves"):
-            (self.path / folder).mkdir(parents=True, exist_ok=True)
         key = record["key"]
         if curves is not None:
-            buffer = io.BytesIO()
-            np.savez(buffer, allow_pickle=False, **dict(curves))
-            replace_file(self.path / "curves" / f"{key}.npz", buffer.getvalue())
+            self._write_arrays("curves", key, curves)
+        if rankings is not None:
+            steps = {str(place): _steps(rows) for place, rows in enumerate(rankings)}
+            self._write_arrays("rankings", key, steps)
+        (self.path / "cells").mkdir(parents=True, exist_ok=True)
         replace_file(self.path / "cells" / f"{key}.json", _as_json(record))
+        is_new = key not in self._records
         self._records[key] = record
-        self.write_table()
+        if is_new and self._table.is_file():
+            with self._table.open("a", encoding="utf-8", newline="") as file:
+                file.write(_as_csv([record]))
+        else:
+            self.write_table()
+
+    def _write_arrays(self, folder: str, key: str, arrays: Mapping[str, Array]) -> None:
+        (self.path / folder).mkdir(parents=True, exist_ok=True)
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, allow_pickle=False, **dict(arrays))
+        replace_file(self.path / folder / f"{key}.npz", buffer.getvalue())
+
+    @property
+    def _table(self) -> Path:
+        return self.path / "results.csv"
 
     def write_table(self) -> None:
-        """Write ``results.csv``: one row a cell and direction, one for a cell that failed."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n", extrasaction="ignore")
-        writer.writeheader()
-        for record in self.records():
-            writer.writerows(_table_rows(record))
-        replace_file(self.path / "results.csv", text.getvalue().encode())
+        """Write all of ``results.csv``: a row per cell and direction, one for a failed cell."""
+        header = ",".join((*_ROW_COLUMNS, *_CELL_COLUMNS))
+        replace_file(self._table, f"{header}\n{_as_csv(self.records())}".encode())
 
     def write_plan(self, plan: Mapping[str, Any]) -> None:
         """Write ``plan.json``: what was asked for last."""
@@ -209,6 +222,27 @@ def _table_rows(record: Record) -> Iterator[dict[str, Any]]:
     cell["experiments"] = " ".join(record.get("experiments", ()))
     for row in record["rows"] or [{}]:
         yield {**known, **row, **cell}
+
+
+def _as_csv(records: Iterable[Record]) -> str:
+    text = io.StringIO()
+    columns = (*_ROW_COLUMNS, *_CELL_COLUMNS)
+    writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
+    for record in records:
+        writer.writerows(_table_rows(record))
+    return text.getvalue()
+
+
+def _steps(rows: Ints) -> Array:
+    """Return rankings as differences, which compress better, in as few bytes as hold a row."""
+    small = rows.astype(np.min_scalar_type(int(rows.max(initial=0))))
+    return np.diff(small, axis=1, prepend=small.dtype.type(0))
+
+
+def _read_arrays(path: Path) -> dict[str, Array]:
+    # Opened here: on a damaged file np.load would leave it open.
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
 
 
 def _as_json(value: Any) -> bytes:

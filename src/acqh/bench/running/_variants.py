@@ -1,11 +1,8 @@
 """The methods of a run: which there are, how large their codes become, how they are built."""
 
-import hashlib
-import inspect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -66,7 +63,7 @@ class Variant:
         return {}
 
     def sizes_by_bytes(self, n_bytes: int) -> dict[str, Any] | None:
-        """Return the arguments for items of so many bytes; None if there are no such items."""
+        """Return the arguments for items of a number of bytes; None if there are no such items."""
         known = self._known()
         if "n_bits" in known:
             return {"n_bits": 8 * n_bytes}
@@ -91,15 +88,6 @@ class Variant:
         if self.feature_maps is not None:
             params["feature_maps"] = describe_feature_map(make_maps(self.feature_maps, seed))
         return {name: _as_json(value, name, self.label) for name, value in sorted(params.items())}
-
-    def origin(self) -> str | None:
-        """Return the checksum of the file of a method that is not the package's own."""
-        if self.cls.__module__.partition(".")[0] == "acqh":
-            return None
-        source = inspect.getsourcefile(self.cls)
-        if source is None:
-            raise InvalidInputError(f"the source of method {self.label!r} cannot be found")
-        return f"sha256 {hashlib.sha256(Path(source).read_bytes()).hexdigest()}"
 
     def _known(self) -> dict[str, Any]:
         return dict(self.cls().get_params(deep=False))

@@ -56,10 +56,11 @@ class WorkerSettings:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What running a cell gave: the rest of its record, and its curves."""
+    """What running a cell gave: the rest of its record, its curves and its rankings."""
 
     facts: dict[str, Any]
     curves: dict[str, Array] | None = None
+    rankings: list[Array] | None = None
 
 
 def work(connection: Connection, settings: WorkerSettings) -> None:
@@ -82,7 +83,7 @@ def work(connection: Connection, settings: WorkerSettings) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent is gone: a killed run leaves nobody computing."""
+    """End this process when its parent is gone: a killed run leaves no process behind."""
     parent = parent_process()
     if parent is not None:
         wait([parent.sentinel])
@@ -122,20 +123,20 @@ class Workbench:
     def run(self, cell: Cell) -> Outcome:
         """Run a cell; a failure is an outcome like any other."""
         started = time.perf_counter()
-        curves = None
+        curves = rankings = None
         facts: dict[str, Any] = {}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                facts, curves = self._measure(cell)
+                facts, curves, rankings = self._measure(cell)
                 facts |= {"status": "done", "reason": None}
             except Exception as error:  # whatever a method does wrong is its result
                 facts = failure(f"{type(error).__name__}: {error}", traceback.format_exc())
         said = dict.fromkeys(f"{each.category.__name__}: {each.message}" for each in caught)
         facts |= {"warnings": list(said), "seconds": time.perf_counter() - started}
-        return Outcome(facts, curves)
+        return Outcome(facts, curves, rankings)
 
-    def _measure(self, cell: Cell) -> tuple[dict[str, Any], dict[str, Array]]:
+    def _measure(self, cell: Cell) -> tuple[dict[str, Any], dict[str, Array], list[Array]]:
         drawn = self._draw(cell)
         fitted = self._fit(cell, drawn)
         database = check_database(fitted.method, drawn.parts, cell.database)
@@ -147,6 +148,7 @@ class Workbench:
             fitted.seconds,
             top_n=_TOP_N,
             curve=True,
+            n_threads=self._settings.n_threads,
         )
         facts = {
             "rows": [asdict(each.row) for each in found],
@@ -155,7 +157,7 @@ class Workbench:
             "peak_bytes": max(fitted.peak_bytes, peak_memory()),
             "split_hash": drawn.split.sha256,
         }
-        return facts, _curves(found)
+        return facts, _curves(found), [each.ranking for each in found]
 
     def _draw(self, cell: Cell) -> _Drawn:
         key = (cell.dataset, cell.protocol, cell.seed, cell.n_train, cell.official)
@@ -189,7 +191,7 @@ class Workbench:
         return self._fitted
 
     def _warm_up(self, cell: Cell, parts: SplitParts) -> None:
-        """Fit and encode a few rows first, so that compiling code is in nobody's time."""
+        """Fit and encode a few rows first, so that no time includes compiling."""
         kind = (cell.method, cell.feature_maps)
         if kind in self._warm:
             return
@@ -239,6 +241,6 @@ def _curves(found: list[Measured]) -> dict[str, Array]:
 
 
 def _spread(recall: Array) -> Array:
-    """Return so many ranks, from the first to the last, at about equal steps of recall."""
+    """Return ranks, from the first to the last, at about equal steps of recall."""
     steps = np.linspace(recall[0], recall[-1], _CURVE_POINTS)
     return np.unique(np.minimum(np.searchsorted(recall, steps), len(recall) - 1))
