@@ -7,6 +7,7 @@ from acqh.features._condition import Condition
 from acqh.features._efficientnet import EfficientNetLite0
 from acqh.features._encoders import Encoder, make_encoder
 from acqh.features._former import former_name
+from acqh.features._general import GeneralModel, general_model
 from acqh.features._hog import HogColour
 from acqh.features._linear import Bias, SignedRoot
 from acqh.features._minilm import MiniLM
@@ -34,6 +35,7 @@ __all__ = [
     "EfficientNetLite0",
     "Encoder",
     "FeatureMap",
+    "GeneralModel",
     "HogColour",
     "MiniLM",
     "Picture",
@@ -46,6 +48,7 @@ __all__ = [
     "feature_map_from_state",
     "feature_map_state",
     "fold_text",
+    "general_model",
     "list_feature_maps",
     "make_encoder",
     "make_feature_map",

@@ -1,0 +1,94 @@
+"""How well the general model finds images that nobody has captioned, by words.
+
+Prints JSON lines. Captions as queries, the right image among the first ten of 1,000 test rows of
+``../shared/coco`` (never learnt from), real-valued and in 16 and 8 bytes; the same by plain
+Euclidean nearest neighbours of the same space without codes, and by chance. Then the same in the
+other direction. Then how pairs of one's own refine it, on photographs with tags
+(``../shared/photos``): the general model, tags alone, and both, by Jaccard index of labels over
+the first ten for tags of held-out photographs as queries.
+"""
+
+import csv
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+
+from acqh.features import EfficientNetLite0, MiniLM, general_model
+from acqh.features._general import PairSums
+from acqh.quantize import decode, search_codes
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+COCO = Path(os.environ.get("ACQH_COCO", SHARED / "coco"))
+PHOTOS = Path(os.environ.get("ACQH_PHOTOS", SHARED / "photos"))
+
+
+def read(folder, start, stop):
+    with (folder / "manifest.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))[start:stop]
+    features = EfficientNetLite0().transform(folder / row["image"] for row in rows)
+    return rows, features, MiniLM().transform(row["text"] for row in rows)
+
+
+def recalls(scores):
+    ranks = (scores > np.diag(scores)[:, np.newaxis]).sum(axis=1)
+    return {f"recall_at_{k}": round(float(np.mean(ranks < k)), 3) for k in (1, 5, 10)} | {
+        "median_rank": int(np.median(ranks)) + 1
+    }
+
+
+def coded(vectors, model, size):
+    codebooks = model.codebooks(size)
+    return decode(search_codes(vectors, codebooks, search="beam", beam_width=16), codebooks)
+
+
+def coco():
+    _, images, texts = read(COCO, 9_000, 10_000)
+    model = general_model()
+    queries = model.project(texts, view="text")
+    items = model.item_vectors(images)
+    print(json.dumps({"data": "coco", "how": "chance", "recall_at_10": 0.01}))
+    versions = {"real-valued": items, **{f"{n} bytes": coded(items, model, n) for n in (16, 8)}}
+    for how, stored in versions.items():
+        print(json.dumps({"data": "coco", "how": how, **recalls(queries @ stored.T)}), flush=True)
+    captions = model.item_vectors(texts, view="text")
+    scores = model.project(images, view="image") @ captions.T
+    print(json.dumps({"data": "coco", "how": "image to text", **recalls(scores)}), flush=True)
+
+
+def jaccard(scores, query_labels, labels):
+    best = np.argsort(-scores, axis=1)[:, :10]
+    shares = [
+        len(mine & labels[row]) / max(1, len(mine | labels[row]))
+        for mine, rows in zip(query_labels, best, strict=True)
+        for row in rows
+    ]
+    return round(float(np.mean(shares)), 3)
+
+
+def photos(n=1_300):
+    rows, images, texts = read(PHOTOS, 0, n)
+    labels = [set(row["labels"].split("|")) for row in rows]
+    general = general_model()
+    captioned = {"none": general}
+    for count in (100, 600):
+        pairs = images[:count], texts[:count]
+        captioned[f"{count}, general and own"] = general.refine(*pairs)
+        alone = PairSums.of(general._mapped_images(pairs[0]), general._mapped_texts(pairs[1]))
+        captioned[f"{count}, own alone"] = type(general)(general.arrays, alone, general.ridge)
+    rest = slice(700, n)
+    rng = np.random.default_rng(0)
+    chance = jaccard(rng.random((300, n - 1_000)), labels[700:1_000], labels[1_000:])
+    print(json.dumps({"data": "photos", "captioned": "chance", "jaccard": chance}))
+    for how, model in captioned.items():
+        queries = model.project(texts[rest][:300], view="text")
+        items = model.item_vectors(images[rest][300:])
+        found = jaccard(queries @ items.T, labels[700:1_000], labels[1_000:])
+        own = recalls(model.project(texts[rest], view="text") @ model.item_vectors(images[rest]).T)
+        print(json.dumps({"data": "photos", "captioned": how, "jaccard": found, **own}), flush=True)
+
+
+if __name__ == "__main__":
+    coco()
+    photos()

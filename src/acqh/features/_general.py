@@ -1,0 +1,266 @@
+"""The general model: images and texts in one space, learnt on captioned photographs of others.
+
+It is a ridge regression from images to the vectors of their captions, kept as its sums, so that
+pairs of one's own can be added; and a rotation of the captions' space, cut off at the components
+that queries use, with codebooks for the directions in it. `tools/learn_general_model.py` makes it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from importlib.resources import files
+from io import BytesIO
+
+import numpy as np
+from sklearn.preprocessing import normalize
+
+from acqh._core.arrays import Array, Floats
+from acqh._core.linalg import solve_spd
+from acqh.errors import InvalidInputError
+
+_FILE = "general.npz"
+_FOLDS = 5
+# For how many pairs of one's own the general model may count.
+_WORTHS = (0.0, 30.0, 100.0, 300.0, 1_000.0, 3_000.0, 10_000.0, 40_000.0)
+
+
+@dataclass(frozen=True, eq=False)
+class PairSums:
+    """Sums over pairs of an image and a text, as means and moments about zero.
+
+    Attributes
+    ----------
+    n : float
+        How many pairs they count for.
+    image : (n_image,)
+    text : (n_text,)
+        Means.
+    images : (n_image, n_image)
+    cross : (n_image, n_text)
+        Means of products.
+    """
+
+    n: float
+    image: Floats
+    text: Floats
+    images: Floats
+    cross: Floats
+
+    @classmethod
+    def of(cls, X: Floats, Y: Floats) -> "PairSums":
+        """Return the sums of rows, (n, n_image) and (n, n_text)."""
+        n = len(X)
+        return cls(float(n), X.mean(axis=0), Y.mean(axis=0), X.T @ X / n, X.T @ Y / n)
+
+    def plus(self, other: "PairSums") -> "PairSums":
+        """Return the sums of both."""
+        n = self.n + other.n
+        share, rest = self.n / n, other.n / n
+        return PairSums(
+            n,
+            share * self.image + rest * other.image,
+            share * self.text + rest * other.text,
+            share * self.images + rest * other.images,
+            share * self.cross + rest * other.cross,
+        )
+
+    def regression(self, ridge: float) -> tuple[Floats, Floats]:
+        """Return the map from images to texts, (n_image, n_text), and its intercept, (n_text,)."""
+        gram = self.images - np.outer(self.image, self.image)
+        level = ridge * max(float(np.trace(gram)) / len(gram), np.finfo(float).tiny)
+        gram[np.diag_indices_from(gram)] += level
+        weights = solve_spd(gram, self.cross - np.outer(self.image, self.text))
+        return weights, self.text - self.image @ weights
+
+
+@dataclass(frozen=True, eq=False)
+class GeneralModel:
+    """Images and texts in one space of a few dozen components; see `general_model`.
+
+    Attributes
+    ----------
+    arrays : mapping of str to ndarray
+        What the package carries.
+    sums : PairSums
+        Of the general pairs, and of one's own where some were added.
+    ridge : float
+    n_own : int
+        How many pairs of one's own were added.
+    """
+
+    arrays: Mapping[str, Array]
+    sums: PairSums
+    ridge: float
+    n_own: int = 0
+
+    @property
+    def n_components(self) -> int:
+        """Number of components of the space."""
+        return int(self.arrays["to_item"].shape[1])
+
+    def project(self, features: Floats, *, view: str) -> Floats:
+        """Return queries: their inner products with item vectors are the scores.
+
+        Parameters
+        ----------
+        features : (n_queries, 1280) or (n_queries, 384)
+            Of `EfficientNetLite0` for the view ``"image"``, of `MiniLM` for ``"text"``.
+        view : {"image", "text"}
+
+        Returns
+        -------
+        (n_queries, n_components) float32
+        """
+        return self._directions(features, view) @ self._array("to_query")
+
+    def item_vectors(self, features: Floats, *, view: str = "image") -> Floats:
+        """Return what is stored of items, or what codes are made of.
+
+        Parameters
+        ----------
+        features : (n_items, 1280) or (n_items, 384)
+        view : {"image", "text"}
+
+        Returns
+        -------
+        (n_items, n_components) float32
+        """
+        return self._directions(features, view) @ self._array("to_item")
+
+    def codebooks(self, bytes_per_item: int) -> Floats:
+        """Return codebooks for item vectors, one for each byte.
+
+        Parameters
+        ----------
+        bytes_per_item : {8, 16}
+
+        Returns
+        -------
+        (bytes_per_item, 256, n_components) float32
+
+        Raises
+        ------
+        InvalidInputError
+            There are none of that size.
+        """
+        name = f"codebooks_{bytes_per_item}"
+        if name not in self.arrays:
+            sizes = sorted(int(each[10:]) for each in self.arrays if each.startswith("codebooks_"))
+            raise InvalidInputError(
+                f"the general model has codebooks for {sizes} bytes per item, not {bytes_per_item}"
+            )
+        return self._array(name)
+
+    def refine(self, images: Floats, texts: Floats) -> "GeneralModel":
+        """Return the model with pairs of one's own added.
+
+        For how many of them the general pairs count is chosen by cross-validation on one's own,
+        from not at all to all: captions of another kind are not drowned, and a few do not spoil
+        what was learnt from many.
+
+        Parameters
+        ----------
+        images : (n_pairs, 1280)
+            Features of `EfficientNetLite0`.
+        texts : (n_pairs, 384)
+            Of `MiniLM`, row by row.
+
+        Returns
+        -------
+        GeneralModel
+        """
+        X, Y = self._mapped_images(images), self._mapped_texts(texts)
+        if len(X) != len(Y):
+            raise InvalidInputError(f"{len(X)} images but {len(Y)} texts; give pairs")
+        if len(X) < 2 * _FOLDS:
+            return self
+        fold = np.arange(len(X)) % _FOLDS
+        scores = np.zeros(len(_WORTHS))
+        for held in range(_FOLDS):
+            own = PairSums.of(X[fold != held], Y[fold != held])
+            for place, worth in enumerate(_WORTHS):
+                weights, intercept = self._with(own, worth).regression(self.ridge)
+                predicted = _unit(X[fold == held] @ weights + intercept)
+                scores[place] += _agreement(_unit(Y[fold == held]), predicted)
+        # Of equal worths the larger: it has seen more.
+        best = len(_WORTHS) - 1 - int(np.argmax(scores[::-1]))
+        sums = self._with(PairSums.of(X, Y), _WORTHS[best])
+        return replace(self, sums=sums, n_own=len(X))
+
+    def _with(self, own: PairSums, worth: float) -> PairSums:
+        return replace(self.sums, n=worth).plus(own) if worth else own
+
+    @cached_property
+    def _regression(self) -> tuple[Floats, Floats]:
+        return self.sums.regression(self.ridge)
+
+    def _directions(self, features: Floats, view: str) -> Floats:
+        if view == "text":
+            return _unit(self._mapped_texts(features))
+        if view != "image":
+            raise InvalidInputError(f"view must be 'image' or 'text', got {view!r}")
+        weights, intercept = self._regression
+        return _unit(self._mapped_images(features) @ weights + intercept)
+
+    def _mapped_images(self, features: Floats) -> Floats:
+        rows = _unit(np.sqrt(np.maximum(self._checked(features, "image"), 0)))
+        return np.asarray((rows - self._array("image_mean")) @ self._array("image_axes"))
+
+    def _mapped_texts(self, features: Floats) -> Floats:
+        rows = _unit(self._checked(features, "text") - self._array("text_mean"))
+        return rows @ self._array("text_axes")
+
+    def _checked(self, features: Floats, view: str) -> Floats:
+        rows, width = np.asarray(features, dtype=np.float32), len(self.arrays[f"{view}_mean"])
+        if rows.ndim != 2 or rows.shape[1] != width:
+            encoder = "EfficientNetLite0" if view == "image" else "MiniLM"
+            raise InvalidInputError(
+                f"features of the view {view!r} have the shape {rows.shape}; give {width} columns, "
+                f"as {encoder} makes them"
+            )
+        return rows
+
+    def _array(self, name: str) -> Floats:
+        return np.asarray(self.arrays[name], dtype=np.float32)
+
+
+def _unit(rows: Floats) -> Floats:
+    return np.asarray(normalize(rows)) if len(rows) else rows
+
+
+def _agreement(texts: Floats, images: Floats) -> float:
+    """Sum over texts of the reciprocal rank of the own image."""
+    scores = texts @ images.T
+    ranks = (scores > np.diag(scores)[:, np.newaxis]).sum(axis=1)
+    return float(np.sum(1 / (1 + ranks)))
+
+
+@cache
+def general_model() -> GeneralModel:
+    """Return the model for images that nobody has captioned.
+
+    Learnt on captioned photographs; the page "The general model" of the documentation says
+    which, and what its limits are. Features are those of `EfficientNetLite0` with its defaults
+    and of `MiniLM`.
+
+    Returns
+    -------
+    GeneralModel
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from acqh.features import general_model
+    >>> model = general_model()
+    >>> images = np.random.default_rng(0).random((3, 1280), dtype=np.float32)
+    >>> model.item_vectors(images).shape == (3, model.n_components)
+    True
+    """
+    packed = BytesIO((files("acqh.features") / _FILE).read_bytes())
+    with np.load(packed, allow_pickle=False) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    ridge, n_pairs = arrays["facts"].tolist()
+    images = np.diag(arrays["image_variance"].astype(np.float64))
+    cross = arrays["cross"].astype(np.float64)
+    zero, mean = np.zeros(len(images)), arrays["text_average"].astype(np.float64)
+    return GeneralModel(arrays, PairSums(n_pairs, zero, mean, images, cross), ridge)
