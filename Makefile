@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --constraint constraints.txt --editable
 
-.PHONY: demo test check bench docs format lock clean
+.PHONY: demo test check bench soak docs format lock clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -42,6 +42,9 @@ check: $(VENV)/.dev  ## formatter, linter, strict types, layer rules, docs
 bench: $(VENV)/.bench  ## every benchmark but the billion items, one JSON line each
 	@failed=; for script in $(filter-out %/billion.py,$(wildcard benchmarks/*.py)); do $(BIN)/python $$script || failed="$$failed $$script"; done; \
 	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
+
+soak: $(VENV)/.dev  ## kills, rebuilds and mutations for about ten minutes, one line of counts
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tools/soak.py
 
 docs: $(VENV)/.dev  ## the documentation, in docs/_build/html
 	$(BIN)/sphinx-build --fail-on-warning docs docs/_build/html
