@@ -93,7 +93,7 @@ class Trial:
 def add_by_command(trial: Trial, folder: Path) -> None:
     manifest = folder / "more.csv"
     while not trial.stop.is_set():
-        with trial.adding(3) as ids:
+        with trial.adding(200) as ids:
             manifest.write_text("id,text\n" + "".join(f"{each},thing cat\n" for each in ids))
             command = [*ACQH, "add", str(trial.path), str(manifest)]
             done = subprocess.run(command, capture_output=True, text=True)

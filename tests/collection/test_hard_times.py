@@ -6,13 +6,14 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from acqh.collection import Collection, verify_collection
+from acqh.collection import Collection, Item, verify_collection
 from acqh.errors import AcqhError, CollectionError, CorruptBundleError
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("changers.py"))]
@@ -153,3 +154,24 @@ def test_a_collection_that_cannot_be_written_can_be_searched(path, monkeypatch):
         assert collection.search(text="dog", k=3).hits
         with pytest.raises(CollectionError, match="not writable"):
             collection.remove("item0")
+
+
+def test_a_collection_that_others_change_is_found_whole(path):
+    stop = threading.Event()
+
+    def keep_adding():
+        with Collection.open(path) as collection:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                collection.add(Item(text="dog", labels=["animal"], id=f"more{number}"))
+                collection.remove(f"more{number}")
+
+    adding = threading.Thread(target=keep_adding)
+    adding.start()
+    try:
+        problems = [problem for _ in range(20) for problem in verify_collection(path).problems]
+    finally:
+        stop.set()
+        adding.join()
+    assert problems == []

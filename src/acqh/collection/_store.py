@@ -1,7 +1,9 @@
 """The truth of a collection: its items, in SQLite."""
 
 import json
+import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -247,8 +249,12 @@ class Store:
                 )
         return self._table(found, code_bytes)
 
-    def changes_since(self, change: int, code_bytes: int) -> tuple[int, Ints, Array, Ints]:
+    def changes_since(
+        self, change: int, code_bytes: int, connection: sqlite3.Connection | None = None
+    ) -> tuple[int, Ints, Array, Ints]:
         """Return what an index that holds all changes up to one must do to hold all.
+
+        Of the state that a connection sees, where one is given.
 
         Returns
         -------
@@ -260,15 +266,16 @@ class Store:
         removed : int64 (n_removed,)
             Numbers of items to be removed.
         """
-        with self.connections.reading() as connection:
-            last = read_fact(connection, "change")
+        seen = self.connections.reading() if connection is None else nullcontext(connection)
+        with seen as now:
+            last = read_fact(now, "change")
             if last < change:
                 raise CollectionError(f"{self.path} is older than the index beside it")
-            rows = connection.execute(
+            rows = now.execute(
                 "SELECT number, code FROM items WHERE number > ? ORDER BY number", (change,)
             )
             numbers, codes = self._table(rows, code_bytes)
-            removed = connection.execute(
+            removed = now.execute(
                 "SELECT number FROM removals WHERE change > ? AND number <= ?", (change, change)
             ).fetchall()
         gone = np.array([number for (number,) in removed if type(number) is int], dtype=np.int64)

@@ -136,15 +136,18 @@ def _check_index(folder: Path, store: Store, problems: list[str]) -> list[str]:
         index = CodeIndex.load(folder / INDEX, verify=True)
     except FileNotFoundError:
         return ["there is no index; it is made when the collection is opened"]
-    change, held = index.info.get("change"), store.change
-    if not isinstance(change, int) or not 0 <= change <= held:
-        problems.append(f"{folder / INDEX} holds changes up to {change!r}, the items up to {held}")
-        return []
-    behind = held - change
-    _, numbers, codes, removed = store.changes_since(change, len(index.codebooks))
+    change, width = index.info.get("change"), len(index.codebooks)
+    with store.connections.reading() as connection:  # others may add meanwhile
+        held, all_numbers, all_codes, _ = store.changes_since(0, width, connection)
+        if not isinstance(change, int) or not 0 <= change <= held:
+            problems.append(
+                f"{folder / INDEX} holds changes up to {change!r}, the items up to {held}"
+            )
+            return []
+        _, numbers, codes, removed = store.changes_since(change, width, connection)
     index.add(codes, ids=numbers)
     index.remove(removed)
-    _, numbers, codes, _ = store.changes_since(0, len(index.codebooks))
-    if not (np.array_equal(index.ids, numbers) and np.array_equal(index.codes, codes)):
+    if not (np.array_equal(index.ids, all_numbers) and np.array_equal(index.codes, all_codes)):
         problems.append(f"{folder / INDEX} does not hold the codes of the items; remove it")
+    behind = held - change
     return [f"the index is {behind} changes behind and catches up on opening"] if behind else []
