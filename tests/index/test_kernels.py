@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from acqh.index import CodeIndex, _kernels, _twins
 from acqh.index._ids import NumberIds, TextIds
+from acqh.index._keys import _kernels as keys_kernels
+from acqh.index._layout import measure_reaches
 from acqh.index._search import _kernels as search_kernels
 from acqh.index._segment import CodeSegment
 
@@ -41,7 +43,7 @@ def test_select_smallest_agrees_with_partition(seed, n, data):
     k = data.draw(st.integers(1, n))
     keys = np.random.default_rng(seed).integers(data.draw(st.sampled_from([3, 2**60])), size=n)
     chosen = keys.astype(np.uint64)
-    search_kernels.select_smallest(chosen, n, k)
+    keys_kernels.select_smallest(chosen, n, k)
     expected = np.partition(keys, k - 1)[:k]
     np.testing.assert_array_equal(np.sort(chosen[:k]), np.sort(expected))
 
@@ -96,19 +98,32 @@ def test_search_runs_agrees_with_scoring_every_allowed_row(seed, k, grouped, fir
     scales = _kernels.fill_tables(words, queries, tables, tops)
     keys = np.empty((2, 2 * k + 1), dtype=np.uint64)
     counts = np.zeros(2, dtype=np.int64)
-    worsts = np.full(2, search_kernels.NO_KEY)
-    scored = np.zeros(2, dtype=np.int64)
+    worsts = np.full(2, keys_kernels.NO_KEY)
+    tallies, ceilings = np.zeros((2, 2), dtype=np.int64), np.full(2, -np.inf, dtype=np.float32)
+    bounds = (tops, scales, np.zeros(2, dtype=np.float32), np.zeros(2, dtype=np.float32))
     bits = np.packbits(allowed, bitorder="little")
     bits.setflags(write=False)
-    search_kernels.search_runs(
-        tables, tops, scales, segment.runs, (first_row, bits), k, keys, counts, worsts, scored
-    )
-    assert scored.min() >= 1
+    best = (keys, counts, worsts, tallies, ceilings)
+    search_kernels.search_runs(tables, bounds, segment.runs, (first_row, bits), k, None, best)
+    assert tallies.min() >= 1
+    assert (ceilings == -np.inf).all()
     scores = _twins.score_codes(_twins.fill_tables(words, queries), codes)
     for found, count, one in zip(keys, counts, scores, strict=True):
         best = np.flatnonzero(allowed)[_twins.best_rows(one[allowed], k)]
         rows = (np.sort(found[:count]) & np.uint64(2**32 - 1)).astype(np.int64) - first_row
         np.testing.assert_array_equal(rows, best)
+
+
+@given(seed=seeds, m=st.integers(1, 5), dim=st.integers(1, 9))
+@settings(max_examples=30, deadline=None)
+def test_measure_reaches_agrees_with_its_twin(seed, m, dim):
+    rng = np.random.default_rng(seed)
+    words = rng.standard_normal((m, 7, dim), dtype=np.float32)
+    tails = rng.integers(7, size=(50, m), dtype=np.uint8)
+    starts = np.concatenate([[0], np.sort(rng.integers(51, size=4)), [50]]).astype(np.uint32)
+    step = float(np.linalg.norm(words, axis=2).max(axis=1).sum()) / 250
+    expected = _twins.measure_reaches(starts, tails, words, step)
+    np.testing.assert_array_equal(measure_reaches(starts, tails, words, step), expected)
 
 
 def test_few_of_many_clustered_codes_are_scored():

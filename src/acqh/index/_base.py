@@ -65,8 +65,11 @@ class BaseIndex(ABC, Generic[S]):
         """Make an empty index of what `_settings` gave; raise CorruptBundleError."""
 
     @abstractmethod
-    def _check_segment(self, segment: S) -> None:
-        """Raise CorruptBundleError where a segment from a file does not fit the settings."""
+    def _take_segment(self, segment: S) -> S:
+        """Return a segment from a file as the index keeps it.
+
+        Raises CorruptBundleError where it does not fit the settings.
+        """
 
     def __len__(self) -> int:
         return len(self._snapshot)
@@ -280,7 +283,7 @@ class BaseIndex(ABC, Generic[S]):
         bundle = read_bundle(path, kind=cls._kind, mmap=mmap, verify=verify)
         try:
             index = cls._of_settings(*read_settings(bundle))
-            index._snapshot = read_snapshot(bundle, cls._segment_type, index._check_segment)
+            index._snapshot = read_snapshot(bundle, cls._segment_type, index._take_segment)
             index._info = read_caller(bundle)
             if verify:
                 verify_snapshot(index._snapshot)

@@ -1,6 +1,7 @@
 """CodeIndex: exact search over additive codes."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,8 +15,9 @@ from acqh.index._filters import rows_allowed
 from acqh.index._layout import lay_out
 from acqh.index._new_ids import NewIds, refuse_known
 from acqh.index._parts import PartReader, Progress
+from acqh.index._rests import Rests
 from acqh.index._result import SearchResult
-from acqh.index._search import Target, search_targets
+from acqh.index._search import Target, as_stop, search_targets
 from acqh.index._segment import CodeSegment
 from acqh.index._snapshot import ALL_ROWS, Snapshot, pack_bits
 from acqh.index._stored import frozen, read_array, require
@@ -67,6 +69,7 @@ class CodeIndex(BaseIndex[CodeSegment]):
         self._codebooks = as_codebooks(codebooks)
         # Words last, so that a table is filled along contiguous memory.
         self._words = frozen(self._codebooks.transpose(0, 2, 1))
+        self._rests = Rests.of(self._codebooks)
 
     def __repr__(self) -> str:
         m, n, dim = self._codebooks.shape
@@ -129,7 +132,9 @@ class CodeIndex(BaseIndex[CodeSegment]):
             reader = PartReader(parts, self._check_codes, take_ids, progress)
             layout = lay_out(reader, n_codebooks, codebook_size)
             if new.n:
-                segment = CodeSegment.of_layout(layout, n_codebooks, codebook_size, new.n)
+                segment = CodeSegment.of_layout(
+                    layout, n_codebooks, codebook_size, new.n, self._rests
+                )
                 self._publish(snapshot, segment, new)
         return self
 
@@ -139,6 +144,10 @@ class CodeIndex(BaseIndex[CodeSegment]):
         k: int,
         filter: Any = None,  # noqa: A002
         n_threads: int | None = None,
+        *,
+        budget: int | None = None,
+        epsilon: float | None = None,
+        recall: float | None = None,
     ) -> SearchResult:
         """Find the items of highest score.
 
@@ -154,25 +163,50 @@ class CodeIndex(BaseIndex[CodeSegment]):
             ignored.
         n_threads : int, optional
             Threads to share the queries among; as many as there are cores, if not given.
+        budget : int, optional
+            Look at no more than so many codes for each query; the most promising come first.
+        epsilon : float, optional
+            Stop when no item that is missing can score more than this above the k-th best.
+        recall : float, optional
+            Stop when this share of the k best is found, above 0 and at most 1: as expected from
+            how words are distributed, not for certain.
 
         Returns
         -------
         SearchResult
-            Empty rows, with counts of 0, where no item may be found.
+            Empty rows, with counts of 0, where no item may be found. Without `budget`, `epsilon`
+            and `recall` every answer is exact. With them the search stops at the first that is
+            fulfilled; ``exact`` says of each answer whether it is proven all the same, and
+            ``bound`` what an item that is missing can score at most.
 
         Raises
         ------
         InvalidInputError
             A query is not finite, has the wrong number of components, or is so large that scores
-            overflow; k or n_threads is below 1; the filter does not fit the index.
+            overflow; k, n_threads or budget is below 1, epsilon below 0, recall not a share; the
+            filter does not fit the index.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> index = CodeIndex(rng.normal(size=(6, 256, 8)) / 2.0 ** np.arange(6)[:, None, None])
+        >>> query, _ = rng.normal(size=(1, 8)), index.add(rng.integers(256, size=(5000, 6)))
+        >>> result = index.search(query, k=3, budget=500)
+        >>> bool(result.seen[0] <= 500)
+        True
+        >>> bool(result.bound[0] >= index.search(query, k=3).scores[0, 2])
+        True
         """
+        stop = as_stop(budget, epsilon, recall)
         queries = as_queries(queries, self._codebooks.shape[2])
         k = check_positive_int(k, "k")
         n_threads = as_thread_count(n_threads, len(queries))
         snapshot = self._snapshot
         targets = _targets(snapshot, filter)
-        top = search_targets(self._words, targets, queries, k, len(snapshot), n_threads)
-        return SearchResult(snapshot.take_ids(top.rows), top.scores, top.counts, top.scored)
+        top = search_targets(
+            self._words, self._rests, targets, queries, k, len(snapshot), n_threads, stop
+        )
+        return SearchResult.of(snapshot.take_ids(top.rows), top)
 
     def batches(self, size: int = 65_536) -> Iterator[tuple[Array, Array]]:
         """Yield ids and codes in order of insertion, some at a time, from one state of the index.
@@ -271,7 +305,7 @@ class CodeIndex(BaseIndex[CodeSegment]):
         return np.empty((0, len(self._codebooks)), dtype=np.uint8)
 
     def _segment_of(self, codes: Array) -> CodeSegment:
-        return CodeSegment.of(codes, self._codebooks.shape[1])
+        return CodeSegment.of(codes, self._codebooks.shape[1], self._rests)
 
     def _settings(self) -> tuple[dict[str, Array], dict[str, Any]]:
         return {"codebooks": self._codebooks}, {}
@@ -283,10 +317,11 @@ class CodeIndex(BaseIndex[CodeSegment]):
         except InvalidInputError as error:
             raise CorruptBundleError(f"stored {error}") from error
 
-    def _check_segment(self, segment: CodeSegment) -> None:
+    def _take_segment(self, segment: CodeSegment) -> CodeSegment:
         m, n, _ = self._codebooks.shape
         require(segment.n_codebooks == m, "n_codebooks")
         require(segment.codebook_size == n, "codebook_size")
+        return replace(segment, rests=self._rests)
 
 
 def _targets(snapshot: Snapshot[CodeSegment], filter_: Any) -> list[Target]:

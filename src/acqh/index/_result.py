@@ -1,12 +1,13 @@
 """What a search returns."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints
+from acqh._core.arrays import Array, Bools, Floats, Ints
 from acqh._core.optional import require
+from acqh.index._search import TopRows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,12 +24,43 @@ class SearchResult:
         How many items were found, from the left.
     scored : (n_queries,) int64
         How many codes the search had to score; where items share codes, each code counts once.
+    seen : (n_queries,) int64, optional
+        How many codes the search looked at: those scored, and those it gave up on after some of
+        their words. If not given, those scored.
+    exact : (n_queries,) bool, optional
+        Whether the answer is proven: no other item belongs into it. If not given, all are.
+    bound : (n_queries,) float32, optional
+        No item that is missing from the answer scores more. If not given, the last score, or minus
+        infinity where there are fewer than k items: what it is for every proven answer.
     """
 
     ids: Array
     scores: Floats
     counts: Ints
     scored: Ints
+    seen: Ints = None  # type: ignore[assignment]
+    exact: Bools = None  # type: ignore[assignment]
+    bound: Floats = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        n_queries, k = self.scores.shape
+        values = {
+            "seen": self.scored,
+            "exact": np.ones(n_queries, dtype=bool),
+            "bound": self.scores[:, -1] if k else np.full(n_queries, -np.inf, dtype=np.float32),
+        }
+        for name, value in values.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+
+    @classmethod
+    def of(cls, ids: Array, top: TopRows) -> Self:
+        """Make a result of the best rows, with their ids, and what is known of the others."""
+        last = top.scores[:, -1]
+        exact = (top.ceilings < last) | (top.ceilings == -np.inf)
+        bound = np.maximum(top.ceilings, last)
+        seen, scored = top.tallies.T
+        return cls(ids, top.scores, top.counts, scored, seen, exact, bound)
 
     def to_pandas(self) -> Any:
         """Return one row per item found, as a ``pandas.DataFrame``.

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,7 @@ def read_settings(bundle: Bundle) -> tuple[dict[str, Array], Mapping[str, Any]]:
 
 
 def read_snapshot(
-    bundle: Bundle, segment_type: type[S], check_segment: Callable[[S], None]
+    bundle: Bundle, segment_type: type[S], take_segment: Callable[[S], S]
 ) -> Snapshot[S]:
     """Return the saved state; its arrays are those of the bundle, not copies.
 
@@ -96,8 +97,8 @@ def read_snapshot(
     ----------
     bundle : Bundle
     segment_type : type
-    check_segment : callable
-        Refuses a segment that does not fit the settings.
+    take_segment : callable
+        Returns a segment with what the settings add to it; refuses one that does not fit them.
 
     Raises
     ------
@@ -115,7 +116,7 @@ def read_snapshot(
         if not isinstance(info, Mapping):
             raise CorruptBundleError(f"part {number} is described wrongly")
         part: Part[S] = Part.from_arrays(segment_type, bundle.arrays(_member(number)), info)
-        check_segment(part.segment)
+        part = replace(part, segment=take_segment(part.segment))
         require(part.ids.kind == id_kind, "id_kind")
         parts.append(part)
     require(id_kind in (None, "number", "text"), "id_kind")

@@ -6,7 +6,7 @@ kernels rely on; ``CodeSegment.verify`` reads every value.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +15,7 @@ from acqh._core.arrays import Array, Bools, Ints
 from acqh.errors import CorruptBundleError
 from acqh.index._checks import MAX_CODEBOOK_SIZE, MAX_CODEBOOKS
 from acqh.index._layout import Layout, digits_a_side, lay_out, read_codes, read_lists
+from acqh.index._rests import Rests, same_reaches
 from acqh.index._search._types import Runs
 from acqh.index._stored import check_rising, frozen, read_array, read_count, require
 
@@ -29,6 +30,7 @@ _DTYPES = {
     "gap_starts": np.uint32,
     "gaps": np.uint8,
 }
+_NO_REACHES = frozen(np.empty(0, dtype=np.uint8))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,6 +58,11 @@ class CodeSegment:
         Where each code's list of rows starts in `gaps`; empty where codes are not grouped.
     gaps : (n_bytes,) uint8
         Lists of rows as ``_layout`` writes them.
+    reaches : (n_runs,) uint8
+        How far the other words of each run's items reach, see `Rests`; empty where it is not known
+        or would not help.
+    rests : Rests, optional
+        Measures reaches when segments are joined; not stored.
 
     Examples
     --------
@@ -77,9 +84,11 @@ class CodeSegment:
     rows: Array
     gap_starts: Array
     gaps: Array
+    reaches: Array = field(default_factory=lambda: _NO_REACHES)
+    rests: Rests | None = None
 
     @classmethod
-    def of(cls, codes: Array, codebook_size: int) -> Self:
+    def of(cls, codes: Array, codebook_size: int, rests: Rests | None = None) -> Self:
         """Lay out the codes of new rows.
 
         Parameters
@@ -87,6 +96,8 @@ class CodeSegment:
         codes : (n_rows, n_codebooks) uint8
             Words below `codebook_size`.
         codebook_size : int
+        rests : Rests, optional
+            Of the codebooks.
         """
         n_rows, n_codebooks = codes.shape
 
@@ -96,13 +107,22 @@ class CodeSegment:
                 yield block, np.arange(start, start + len(block), dtype=np.uint32)
 
         layout = lay_out(blocks, n_codebooks, codebook_size, n_rows)
-        return cls.of_layout(layout, n_codebooks, codebook_size, n_rows)
+        return cls.of_layout(layout, n_codebooks, codebook_size, n_rows, rests)
 
     @classmethod
-    def of_layout(cls, layout: Layout, n_codebooks: int, codebook_size: int, n_rows: int) -> Self:
+    def of_layout(
+        cls,
+        layout: Layout,
+        n_codebooks: int,
+        codebook_size: int,
+        n_rows: int,
+        rests: Rests | None = None,
+    ) -> Self:
         """Make a segment of what `lay_out` gave; rows are below `n_rows`."""
         values: dict[str, Any] = {name: frozen(getattr(layout, name)) for name in _DTYPES}
-        values |= {"digits_a": layout.digits_a, "digits_b": layout.digits_b}
+        values |= {"digits_a": layout.digits_a, "digits_b": layout.digits_b, "rests": rests}
+        if rests is not None:
+            values["reaches"] = rests.reaches(layout.starts, layout.tails)
         return cls(n_codebooks, codebook_size, n_rows, **values)
 
     @classmethod
@@ -128,10 +148,9 @@ class CodeSegment:
                 first_row += n
 
         n_items, shape = sum(counts), (segments[0].n_codebooks, segments[0].codebook_size)
-        if n_items <= _PIECE:  # not worth reading twice
-            few = list(blocks())
-            return cls.of_layout(lay_out(lambda: few, *shape, n_items), *shape, n_items)
-        return cls.of_layout(lay_out(blocks, *shape, n_items), *shape, n_items)
+        few = list(blocks()) if n_items <= _PIECE else None  # not worth reading twice
+        layout = lay_out(blocks if few is None else lambda: few, *shape, n_items)
+        return cls.of_layout(layout, *shape, n_items, segments[0].rests)
 
     @property
     def is_grouped(self) -> bool:
@@ -141,7 +160,7 @@ class CodeSegment:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        return sum(getattr(self, name).nbytes for name in _DTYPES)
+        return sum(getattr(self, name).nbytes for name in (*_DTYPES, "reaches"))
 
     @property
     def runs(self) -> Runs:
@@ -156,6 +175,7 @@ class CodeSegment:
             self.rows,
             self.gap_starts,
             self.gaps,
+            self.reaches,
         )
 
     def codes(self) -> Array:
@@ -240,6 +260,8 @@ class CodeSegment:
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return what a file needs: named arrays, and a dictionary that JSON can hold."""
         arrays = {name: getattr(self, name) for name in _DTYPES}
+        if len(self.reaches):
+            arrays["reaches"] = self.reaches
         return arrays, {name: getattr(self, name) for name in _COUNTS}
 
     @classmethod
@@ -256,6 +278,8 @@ class CodeSegment:
         """
         values: dict[str, Any] = {name: read_count(info, name) for name in _COUNTS}
         values |= {name: read_array(arrays, name, dtype) for name, dtype in _DTYPES.items()}
+        if "reaches" in arrays:
+            values["reaches"] = read_array(arrays, "reaches", np.uint8)
         segment = cls(**values)
         segment._check_layout()
         return segment
@@ -271,6 +295,7 @@ class CodeSegment:
         require(n_head <= self.n_codebooks, "digits_b")
         require(self.tails.shape == (n_entries, self.n_codebooks - n_head), "tails")
         check_rising(self.starts, "starts", self.codebook_size**n_head, n_entries)
+        require(self.reaches.shape in ((0,), (len(self.starts) - 1,)), "reaches")
         if self.is_grouped:
             require(self.rows.shape == (0,), "rows")
             require(self.gaps.ndim == 1 and len(self.gaps) >= self.n_rows, "gaps")
@@ -305,3 +330,6 @@ class CodeSegment:
             last = columns.T[-1:]
         if not found.all():
             raise CorruptBundleError("a row is missing or occurs twice")
+        if len(self.reaches) and self.rests is not None:
+            measured = self.rests.reaches(self.starts, self.tails)
+            require(same_reaches(self.reaches, measured), "reaches")

@@ -1,5 +1,7 @@
 """What the compiled kernels compute, in plain NumPy: slow, obvious, bit for bit the same."""
 
+import itertools
+
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints
@@ -83,6 +85,26 @@ def lay_out(codes: Array, rows: Ints, codebook_size: int) -> Layout:
         gap_starts=gap_starts.astype(np.uint32),
         gaps=gaps,
     )
+
+
+def measure_reaches(starts: Ints, tails: Array, words: Floats, step: float) -> Ints:
+    """Return the length of the longest sum of words in each run, in steps rounded up.
+
+    Parameters
+    ----------
+    starts : (n_runs + 1,)
+    tails : (n_entries, n_tail) uint8
+    words : (n_tail, codebook_size, n_components) float32
+    step : float
+    """
+    sums = np.zeros((len(tails), words.shape[2]), dtype=np.float32)
+    for codebook, column in zip(words, tails.T, strict=True):
+        sums += codebook[column]
+    lengths = np.zeros(len(tails))
+    for component in sums.T.astype(np.float64):
+        lengths += component * component
+    longest = [lengths[start:stop].max(initial=0) for start, stop in itertools.pairwise(starts)]
+    return np.minimum(np.ceil(np.sqrt(longest) * (1 + 1e-6) / step), 255).astype(np.int64)
 
 
 def pack_lists(rows: Ints, list_starts: Ints) -> tuple[Array, Array]:

@@ -111,7 +111,7 @@ class HammingIndex(BaseIndex[HammingSegment]):
         targets = _targets(snapshot, filter)
         search = search_real if is_real else search_bits
         top = search(targets, queries, k, self._n_bits, len(snapshot), n_threads)
-        return SearchResult(snapshot.take_ids(top.rows), top.scores, top.counts, top.scored)
+        return SearchResult.of(snapshot.take_ids(top.rows), top)
 
     def distances(self, scores: Floats) -> Ints:
         """Return the Hamming distances of scores that a search with packed bits gave.
@@ -162,8 +162,9 @@ class HammingIndex(BaseIndex[HammingSegment]):
         except InvalidInputError as error:
             raise CorruptBundleError(f"stored {error}") from error
 
-    def _check_segment(self, segment: HammingSegment) -> None:
+    def _take_segment(self, segment: HammingSegment) -> HammingSegment:
         require(segment.n_bits == self._n_bits, "n_bits")
+        return segment
 
     def _as_packed(self, codes: Array) -> Array:
         n_bytes = -(-self._n_bits // 8)

@@ -14,7 +14,7 @@ from numba import njit
 from numba.extending import intrinsic
 
 from acqh._core.arrays import Array
-from acqh.index._search._kernels import NO_KEY, is_allowed, keep_best, keep_key, key_score, pack_key
+from acqh.index._keys._kernels import NO_KEY, is_allowed, keep_best, keep_key, key_score, pack_key
 
 _COMPILE: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 # Items compared with all queries before the next; 8 bytes of each fit level-1 cache.

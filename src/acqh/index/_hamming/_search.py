@@ -43,7 +43,7 @@ def search_bits(
         At least 1, but `n_items`, how many rows may be found at most.
     """
     top = TopRows.none(len(queries), k)
-    top.scored[:] = sum(planes.shape[1] for planes, _, _ in targets)
+    top.tallies[:] = sum(planes.shape[1] for planes, _, _ in targets)
     k = min(k, n_items)
 
     def search(block: slice) -> None:
@@ -72,7 +72,7 @@ def search_real(
     queries : (n_queries, n_bits) float32
     """
     top = TopRows.none(len(queries), k)
-    top.scored[:] = sum(planes.shape[1] for planes, _, _ in targets)
+    top.tallies[:] = sum(planes.shape[1] for planes, _, _ in targets)
     k = min(k, n_items)
 
     def search(block: slice) -> None:

@@ -8,6 +8,7 @@ then for each further row how many rows lie between it and the one before. A gap
 byte, lowest first; the top bit says that more bytes follow.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -263,6 +264,43 @@ def pack_groups(
             gaps[place] = gap
             place += 1
     gap_starts[code] = place
+
+
+@njit(**_COMPILE)
+def measure_reaches(starts: Array, tails: Array, words: Array, step: float) -> Any:
+    """Return how long the sums of words of each run's items are, at most, in steps rounded up.
+
+    Parameters
+    ----------
+    starts : (n_runs + 1,) uint32
+    tails : (n_entries, n_tail) uint8
+        Words below the codebook size.
+    words : (n_tail, codebook_size, n_components) float32
+    step : float
+        At least the longest possible sum divided by 255.
+
+    Returns
+    -------
+    (n_runs,) uint8
+    """
+    n_runs, n_tail, n_components = starts.shape[0] - 1, tails.shape[1], words.shape[2]
+    reaches = np.zeros(n_runs, dtype=np.uint8)
+    total = np.empty(n_components, dtype=np.float32)
+    for run in range(n_runs):
+        longest = 0.0
+        for entry in range(np.uint64(starts[run]), np.uint64(starts[run + 1])):
+            total[:] = words[0, tails[entry, 0]]
+            for c in range(1, n_tail):
+                word = words[c, tails[entry, c]]
+                for d in range(n_components):
+                    total[d] += word[d]
+            square = 0.0
+            for d in range(n_components):
+                square += np.float64(total[d]) * np.float64(total[d])
+            longest = max(longest, square)
+        if step > 0:
+            reaches[run] = min(math.ceil(math.sqrt(longest) * (1 + 1e-6) / step), 255)
+    return reaches
 
 
 @njit(**_COMPILE)

@@ -1,5 +1,13 @@
 """Exact top-k search over segments of codes."""
 
-from acqh.index._search.topk import Target, TopRows, in_blocks, search_targets, unpack_keys
+from acqh.index._search.topk import (
+    Stop,
+    Target,
+    TopRows,
+    as_stop,
+    in_blocks,
+    search_targets,
+    unpack_keys,
+)
 
-__all__ = ["Target", "TopRows", "in_blocks", "search_targets", "unpack_keys"]
+__all__ = ["Stop", "Target", "TopRows", "as_stop", "in_blocks", "search_targets", "unpack_keys"]

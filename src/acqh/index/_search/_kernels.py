@@ -9,9 +9,7 @@ runs are checked when a segment is made, those of lists and row numbers before t
 damaged file may give wrong answers, never a read outside an array.
 
 What belongs together travels in named tuples, but arrays are taken out of them before the loops
-over runs and items: numba counts references each time, which costs more than the work. Helpers
-without an underscore are also compiled into ``_hamming._kernels``; numba's cache does not see such
-changes across files, so a change here has to touch that file as well.
+over runs and items: numba counts references each time, which costs more than the work.
 """
 
 from typing import Any
@@ -20,81 +18,29 @@ import numpy as np
 from numba import njit
 
 from acqh._core.arrays import Array
-from acqh.index._search._types import Heads, Query, Runs
+from acqh.index._keys._kernels import NO_KEY, is_allowed, keep_best, keep_key, key_score, pack_key
+from acqh.index._search._heads._kernels import fill_head, head_score, new_heads, order_heads
+from acqh.index._search._recall._kernels import (
+    BINS_A_WAVE,
+    N_WAVES,
+    count_heads,
+    expected_misses,
+    tail_spread,
+)
+from acqh.index._search._types import Effort, Heads, Query, Runs
 
-# Runs are visited in this many waves of falling bound: more waves order them better but cost more.
-N_WAVES = 32
 # Once one part in this many was looked at, a pass in storage order is cheaper than going on.
 PLAIN_PASS_PART = 4
-# Larger than the key of any item: that of a score of minus infinity in the last row.
-NO_KEY = np.uint64(0xFF800000FFFFFFFF)
+# More than any number of codes.
+NO_LIMIT: Any = 2**62
 _NO_ENTRY: Any = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 _COMPILE: dict[str, Any] = {"cache": True, "nogil": True}
 _INLINE: dict[str, Any] = {"inline": "always", **_COMPILE}
 _LOWEST = np.float32(-np.inf)
-# Values that differ by less are not worth ordering, and would overflow the bucket width.
-_FLAT = np.float32(1e-30)
 # Relative rounding error of one float32 operation, doubled.
 _ROUNDING = np.float32(2.0**-23)
 _ONE = np.uint64(1)
-_HALF = np.uint64(32)
-_SIGN = np.uint32(31)
-_MAGNITUDE = np.uint32(0x7FFFFFFF)
-
-
-@njit(**_INLINE)
-def pack_key(score: Any, row: Any) -> Any:
-    """Pack score and row so that smaller keys rank first: higher score, then lower row."""
-    bits = np.float32(score).view(np.uint32)
-    if bits >> _SIGN == 0:
-        bits = np.uint32(_MAGNITUDE - bits)
-    return (np.uint64(bits) << _HALF) | np.uint64(np.uint32(row))
-
-
-@njit(**_INLINE)
-def key_score(key: Any) -> Any:
-    """Return the score that was packed into a key."""
-    bits = np.uint32(key >> _HALF)
-    if bits >> _SIGN == 0:
-        bits = np.uint32(_MAGNITUDE - bits)
-    return np.uint32(bits).view(np.float32)
-
-
-@njit(**_COMPILE)
-def select_smallest(keys: Array, count: int, k: int) -> None:
-    """Move the k smallest of the first `count` keys to the front, in any order."""
-    low, high = 0, count - 1
-    while low < high:
-        a, b, c = keys[low], keys[(low + high) >> 1], keys[high]
-        pivot = max(min(a, b), min(max(a, b), c))
-        i, j = low, high
-        while i <= j:
-            while keys[i] < pivot:
-                i += 1
-            while keys[j] > pivot:
-                j -= 1
-            if i <= j:
-                keys[i], keys[j] = keys[j], keys[i]
-                i += 1
-                j -= 1
-        if k - 1 <= j:
-            high = j
-        elif k - 1 >= i:
-            low = i
-        else:
-            return
-
-
-@njit(**_COMPILE)
-def keep_best(keys: Array, count: int, k: int) -> Any:
-    """Keep the k best keys in front and return the worst of them."""
-    if count > k:
-        select_smallest(keys, count, k)
-    worst = keys[0]
-    for i in range(1, k):
-        worst = max(worst, keys[i])
-    return worst
 
 
 @njit(**_COMPILE)
@@ -107,117 +53,6 @@ def _forget_rows(query: Query, count: int) -> Any:
             query.keys[left] = query.keys[i]
             left += 1
     return left
-
-
-@njit(**_COMPILE)
-def _new_heads(n_a: int, n_b: int) -> Any:
-    n = max(n_a, n_b)
-    return Heads(
-        np.empty(n_a, dtype=np.float32),
-        np.empty(n_b, dtype=np.float32),
-        np.empty(n_a, dtype=np.uint32),
-        np.empty(n_b, dtype=np.uint32),
-        np.empty(n_a + 1, dtype=np.float32),
-        np.empty(n_b + 1, dtype=np.float32),
-        np.empty(n_a, dtype=np.int64),
-        np.empty(n, dtype=np.uint32),
-        np.empty(n + 1, dtype=np.uint32),
-    )
-
-
-@njit(**_COMPILE)
-def _fill_head(table: Array, first: int, digits: int, size: int, head: Array) -> None:
-    """Sum the tables of `digits` codebooks from `first` on, for every combination of words."""
-    head[0] = np.float32(0.0)
-    filled = 1
-    for s in range(first, first + digits):
-        # Backwards, because the extensions of a word take the places of the words after it.
-        for a in range(filled - 1, -1, -1):
-            start = head[a]
-            for j in range(size):
-                head[a * size + j] = start + table[s, j]
-        filled *= size
-
-
-@njit(**_COMPILE)
-def _bucket_sort(values: Array, order: Array, buckets: Array, starts: Array) -> None:
-    """Order by falling value up to the width of a bucket."""
-    n = values.shape[0]
-    high, low = values[0], values[0]
-    for i in range(n):
-        high = values[i] if values[i] > high else high
-        low = values[i] if values[i] < low else low
-    width = np.float32(n - 0.5) / max(high - low, _FLAT)
-    starts[: n + 1] = 0
-    for i in range(n):
-        buckets[i] = np.uint32(np.int32((high - values[i]) * width))
-    for i in range(n):
-        starts[buckets[i] + np.uint32(1)] += np.uint32(1)
-    for i in range(n):
-        starts[i + 1] += starts[i]
-    for i in range(n):
-        place = starts[buckets[i]]
-        starts[buckets[i]] = place + np.uint32(1)
-        order[place] = i
-
-
-@njit(**_COMPILE)
-def _order_heads(heads: Heads, as_stored: bool) -> None:
-    """Order both halves, nearly, and bound the values at each place and later ones.
-
-    The bounds make it harmless that the order is not quite falling, or is that of storage.
-    """
-    heads.visited[:] = 0
-    for values, order, bounds in (
-        (heads.values_a, heads.order_a, heads.bounds_a),
-        (heads.values_b, heads.order_b, heads.bounds_b),
-    ):
-        n = values.shape[0]
-        if as_stored:
-            for i in range(n):
-                order[i] = i
-        else:
-            _bucket_sort(values, order, heads.buckets, heads.bucket_starts)
-        bound = _LOWEST
-        bounds[n] = bound
-        for i in range(n - 1, -1, -1):
-            value = values[order[i]]
-            bound = value if value > bound else bound
-            bounds[i] = bound
-
-
-@njit(**_INLINE)
-def _head_score(table: Array, runs: Runs, score: Any, b: Any) -> Any:
-    """Add the second half's words one by one, in the order that defines a score."""
-    if runs.digits_b == 1:
-        return score + table[runs.digits_a, b]
-    unit = runs.codebook_size ** max(runs.digits_b - 1, 0)
-    for s in range(runs.digits_a, runs.digits_a + runs.digits_b):
-        score += table[s, b // unit]
-        b %= unit
-        unit //= runs.codebook_size
-    return score
-
-
-@njit(**_INLINE)
-def is_allowed(allowed: Array, row: Any) -> Any:
-    """Whether a row's bit is set; no bits at all allow every row."""
-    byte = np.uint64(row) >> np.uint64(3)
-    if byte >= np.uint64(allowed.shape[0]):
-        return allowed.shape[0] == 0
-    return (allowed[byte] >> np.uint8(row & 7)) & 1 != 0
-
-
-@njit(**_INLINE)
-def keep_key(keys: Array, k: int, key: Any, count: Any, worst: Any) -> Any:
-    """Add a candidate better than the worst; when there is no room left, keep the best k."""
-    if key < worst:
-        keys[count] = key
-        count += 1
-        if count == keys.shape[0]:
-            worst = keep_best(keys, count, k)
-            count = k
-    return count, worst
 
 
 @njit(**_COMPILE)
@@ -249,27 +84,49 @@ def _visit_rows(query: Query, entry: Any, score: Any, count: Any, worst: Any) ->
 
 
 @njit(**_INLINE)
-def _tail_score(tables: Array, tails: Array, entry: Any, score: Any) -> Any:
-    """Add the table entries of the words that are not part of the head."""
+def _tail_score(tables: Array, tails: Array, after: Array, entry: Any, score: Any, low: Any) -> Any:
+    """Add the table entries of the words that are not part of the head.
+
+    Gives up, and returns a score below `low`, as soon as the other words cannot make up for it.
+    """
+    n_tail = tails.shape[1]
     start = 0
-    if tails.shape[1] >= 2:  # unrolled, because the usual four codebooks leave two
+    if n_tail >= 2:  # unrolled, because the usual four codebooks leave two
         score = (score + tables[0, tails[entry, 0]]) + tables[1, tails[entry, 1]]
         start = 2
-    for c in range(start, tails.shape[1]):
-        score += tables[c, tails[entry, c]]
-    return score
+    # "Not below", because `low` is no number while no k-th best is known.
+    while start < n_tail and not score + after[start] < low:
+        stop = min(start + 2, n_tail)
+        for c in range(start, stop):
+            score += tables[c, tails[entry, c]]
+        start = stop
+    return score if start >= n_tail else _LOWEST
+
+
+@njit(**_INLINE)
+def _run_bound(bounds: Any, reaches: Array, run: Any, head: Any) -> Any:
+    """Return what an item of a run can score at most.
+
+    `bounds` are what a tail adds at most in any run, and the query's base and span.
+    """
+    most, base, span = bounds
+    if reaches.shape[0] > 0:
+        reach = base + span * np.float32(reaches[run])
+        most = reach if reach < most else most
+    return head + most
 
 
 @njit(**_COMPILE)
 def _best_entry(query: Query, heads: Heads, rest: Any) -> Any:
-    """Return an entry of the highest score, that score, if it is tied, and how many were scored."""
-    runs = query.runs
-    starts, tails = runs.starts, runs.tails
+    """Return an entry of the highest score, that score, and if it is tied."""
+    runs, after, tally = query.runs, query.after, query.tally
+    starts, tails, reaches = runs.starts, runs.tails, runs.reaches
+    bounds = (after[0], query.base, query.span)
     tables = query.table[runs.digits_a + runs.digits_b :]
     order_a, values_a, bounds_a = heads.order_a, heads.values_a, heads.bounds_a
     order_b, bounds_b = heads.order_b, heads.bounds_b
     n_b = order_b.shape[0]
-    best, highest, tied, seen = _NO_ENTRY, _LOWEST, False, np.int64(0)
+    best, highest, tied = _NO_ENTRY, _LOWEST, False
     for place in range(order_a.shape[0]):
         if bounds_a[place] + bounds_b[0] < highest - rest:
             break
@@ -280,50 +137,83 @@ def _best_entry(query: Query, heads: Heads, rest: Any) -> Any:
             b = order_b[next_b]
             run = np.uint64(a) * np.uint64(n_b) + np.uint64(b)
             start, stop = np.uint64(starts[run]), np.uint64(starts[run + _ONE])
-            seen += np.int64(stop - start)
-            head = _head_score(query.table, runs, values_a[a], b)
+            head = head_score(query.table, runs, values_a[a], b)
+            if start == stop or _run_bound(bounds, reaches, run, head) < highest:
+                continue
+            tally[0] += np.int64(stop - start)
             for entry in range(start, stop):
-                score = _tail_score(tables, tails, entry, head)
+                score = _tail_score(tables, tails, after, entry, head, highest)
+                if score == _LOWEST:
+                    continue
+                tally[1] += 1
                 if score >= highest:
                     tied = score == highest
                     best, highest = entry, score
-    return best, highest, tied, seen
+    return best, highest, tied
 
 
 @njit(**_COMPILE)
 def _visit_above(
-    query: Query, heads: Heads, floor: Any, rest: Any, done: Any, count: Any, worst: Any
+    query: Query, heads: Heads, effort: Effort | None, lows: Any, done: Any, count: Any, worst: Any
 ) -> Any:
     """Visit the runs not yet visited whose head reaches the floor and can reach the threshold.
 
-    Of codes with many rows, the entry `done` is left out.
+    Of codes with many rows, the entry `done` is left out. `lows` are the floor and what the words
+    of a tail can add at most. Returns the number of keys, the worst of them, and the highest bound
+    of a run that was left out although it may hold more than the threshold.
     """
-    runs, allowed, keys, k = query.runs, query.allowed, query.keys, query.k
-    starts, tails, rows = runs.starts, runs.tails, runs.rows
+    floor, rest = lows
+    runs, allowed, keys, k, after = query.runs, query.allowed, query.keys, query.k, query.after
+    starts, tails, rows, reaches = runs.starts, runs.tails, runs.rows, runs.reaches
+    bounds = (after[0], query.base, query.span)
     tables = query.table[runs.digits_a + runs.digits_b :]
     order_a, values_a, bounds_a = heads.order_a, heads.values_a, heads.bounds_a
     order_b, bounds_b, visited = heads.order_b, heads.bounds_b, heads.visited
-    grouped = runs.gap_starts.shape[0] > 0
+    grouped, has_reaches = runs.gap_starts.shape[0] > 0, reaches.shape[0] > 0
     n_b = order_b.shape[0]
-    seen = np.int64(0)
+    short = tails.shape[1] == 2  # as the usual four codebooks leave
+    seen, given_up, left, slack = np.int64(0), np.int64(0), NO_LIMIT, np.float32(0)
+    limited = False
+    if effort is not None:
+        limited = True
+        left, slack = effort.limit - query.tally[0], np.float32(effort.slack)
+    ceiling = _LOWEST
     threshold = key_score(worst)
-    low = max(floor, threshold - rest)
+    low = max(floor, threshold + slack - rest)
     for place in range(order_a.shape[0]):
-        if bounds_a[place] + bounds_b[0] < low:
+        if bounds_a[place] + bounds_b[0] < low or (limited and seen >= left):
             break
         a = order_a[place]
         next_b = visited[place]
         while next_b < n_b and values_a[a] + bounds_b[next_b] >= low:
+            if limited and seen >= left:
+                break
             b = order_b[next_b]
             next_b += 1
             run = np.uint64(a) * np.uint64(n_b) + np.uint64(b)
+            head = head_score(query.table, runs, values_a[a], b)
+            if has_reaches and _run_bound(bounds, reaches, run, head) < threshold:
+                continue
             start, stop = np.uint64(starts[run]), np.uint64(starts[run + _ONE])
             if start == stop:
                 continue
+            if slack > 0:
+                bound = _run_bound(bounds, reaches, run, head)
+                if bound < threshold + slack:
+                    ceiling = bound if bound > ceiling else ceiling
+                    continue
+            if (
+                np.int64(stop - start) > left - seen
+            ):  # look at some, and take the run as not visited
+                stop = start + np.uint64(left - seen)
+                next_b -= 1
             seen += np.int64(stop - start)
-            head = _head_score(query.table, runs, values_a[a], b)
             for entry in range(start, stop):
-                score = _tail_score(tables, tails, entry, head)
+                if short:
+                    score = (head + tables[0, tails[entry, 0]]) + tables[1, tails[entry, 1]]
+                else:
+                    score = _tail_score(tables, tails, after, entry, head, threshold)
+                    given_up += score == _LOWEST
                 if score < threshold:
                     continue
                 if grouped:
@@ -334,97 +224,156 @@ def _visit_above(
                     key = pack_key(score, query.first_row + np.int64(rows[entry]))
                     count, worst = keep_key(keys, k, key, count, worst)
                 threshold = key_score(worst)
-            low = max(floor, threshold - rest)
+            low = max(floor, threshold + slack - rest)
         visited[place] = next_b
-    return count, worst, seen
+    query.tally[0] += seen
+    query.tally[1] += seen - given_up
+    return count, worst, ceiling
 
 
 @njit(**_COMPILE)
-def _search_one(query: Query, heads: Heads, rest: Any, count: Any, worst: Any) -> Any:
+def _left_out(query: Query, heads: Heads, rest: Any, threshold: Any, ceiling: Any) -> Any:
+    """Return the highest bound of the runs not visited, or `ceiling` if none reaches as high."""
+    starts, reaches = query.runs.starts, query.runs.reaches
+    bounds = (query.after[0], query.base, query.span)
+    order_a, values_a, bounds_a = heads.order_a, heads.values_a, heads.bounds_a
+    order_b, bounds_b, visited = heads.order_b, heads.bounds_b, heads.visited
+    n_b = order_b.shape[0]
+    for place in range(order_a.shape[0]):
+        if bounds_a[place] + bounds_b[0] + rest < max(threshold, ceiling):
+            break
+        a = order_a[place]
+        for next_b in range(visited[place], n_b):
+            if values_a[a] + bounds_b[next_b] + rest < max(threshold, ceiling):
+                break
+            b = order_b[next_b]
+            run = np.uint64(a) * np.uint64(n_b) + np.uint64(b)
+            if starts[run] != starts[run + _ONE]:
+                head = head_score(query.table, query.runs, values_a[a], b)
+                bound = _run_bound(bounds, reaches, run, head)
+                ceiling = bound if bound > ceiling else ceiling
+    return ceiling
+
+
+@njit(**_COMPILE)
+def _search_one(
+    query: Query, heads: Heads, rest: Any, effort: Effort | None, count: Any, worst: Any
+) -> Any:
     """Visit runs in waves of falling head score until no other run can hold one of the best.
 
-    Returns how many keys there are, the worst of them, and how many codes were scored.
+    Or until the effort is spent. Returns how many keys there are, the worst of them, and what the
+    items that were left out can score at most, as far as it is no less than the worst.
     """
-    plain = query.k * PLAIN_PASS_PART > query.runs.n_rows
-    _order_heads(heads, plain)
-    done, last_wave, scored = _NO_ENTRY, N_WAVES, np.int64(0)
-    if query.runs.gap_starts.shape[0] > 0 and not plain:
+    n_entries = query.runs.tails.shape[0]
+    limit, slack, misses = NO_LIMIT, np.float32(0), -1.0
+    if effort is not None:
+        limit, slack, misses = effort.limit, np.float32(effort.slack), effort.misses
+    limited = limit < NO_LIMIT or misses >= 0
+    plain = query.k * PLAIN_PASS_PART > query.runs.n_rows and not limited
+    order_heads(heads, plain)
+    done, last_wave, ceiling = _NO_ENTRY, N_WAVES, _LOWEST
+    if query.runs.gap_starts.shape[0] > 0 and not plain and not limited:
         # The rows of the best code alone may be enough, and then they leave little to look at.
-        done, score, tied, scored = _best_entry(query, heads, rest)
+        done, score, tied = _best_entry(query, heads, rest)
         if done != _NO_ENTRY:
             count, worst = _visit_rows(query, done, score, count, worst)
         if worst != NO_KEY:
             if count == query.k and not tied and key_score(worst) >= score:
-                return count, worst, scored
+                return count, worst, ceiling
             last_wave = 0
     best = heads.bounds_a[0] + heads.bounds_b[0]
     spread = best - heads.values_a[heads.order_a[-1]] - heads.values_b[heads.order_b[-1]]
-    seen = 0
+    n_heads, mean, deviation = np.zeros(0, dtype=np.float64), 0.0, 1.0
+    if misses >= 0:
+        n_heads = count_heads(query, heads, best, spread)
+        mean, deviation = tail_spread(query)
+    first_seen, proven = query.tally[0], False
     for wave in range(1, N_WAVES + 2):
         floor = _LOWEST
         if wave <= last_wave and not plain:
             floor = best - spread * np.float32(wave / N_WAVES)
-        count, worst, looked_at = _visit_above(query, heads, floor, rest, done, count, worst)
-        scored += looked_at
+        count, worst, skipped = _visit_above(
+            query, heads, effort, (floor, rest), done, count, worst
+        )
+        ceiling = max(ceiling, skipped)
         if count >= query.k:
             count, worst = query.k, keep_best(query.keys, count, query.k)
-        if floor == _LOWEST or key_score(worst) - rest >= floor:
+        threshold = key_score(worst)
+        if query.tally[0] >= limit:
             break
-        seen += looked_at
-        plain = seen * PLAIN_PASS_PART > query.runs.tails.shape[0]
+        if floor == _LOWEST or threshold + slack - rest >= floor:
+            proven = slack == 0
+            break
+        if misses >= 0 and worst != NO_KEY:
+            width, need = spread / (N_WAVES * BINS_A_WAVE), threshold - best - mean
+            if expected_misses(n_heads, wave, width, need, deviation) <= misses:
+                break
+        plain = not limited and (query.tally[0] - first_seen) * PLAIN_PASS_PART > n_entries
         if plain:
             # Start again, in storage order, for all that is no worse than the worst found.
             count, worst = _forget_rows(query, count), worst + _ONE
             done = _NO_ENTRY
-            _order_heads(heads, plain)
-    return count, worst, scored
+            order_heads(heads, plain)
+    if effort is not None and not proven:
+        ceiling = _left_out(query, heads, rest, key_score(worst), ceiling)
+    return count, worst, ceiling
 
 
 @njit(**_COMPILE)
 def search_runs(
-    tables: Array,
-    tops: Array,
-    scales: Array,
-    runs: Runs,
-    rows: Any,
-    k: int,
-    keys: Array,
-    counts: Array,
-    worsts: Array,
-    scored: Array,
+    tables: Array, bounds: Any, runs: Runs, rows: Any, k: int, effort: Effort | None, best: Any
 ) -> None:
     """Add what one segment holds of each query's k best.
 
     Parameters
     ----------
-    tables, tops, scales
+    tables : (n_queries, n_codebooks, TABLE_WIDTH) float32
         From `fill_tables`.
+    bounds : (tops, scales, bases, spans)
+        The first two from `fill_tables`; a tail adds at most a query's base and its span times
+        the reach of the run, both (n_queries,) float32.
     runs : Runs
         The segment.
     rows : (int, (n_bytes,) uint8)
         What to add to row numbers, and a bit for each row that may be found, lowest bit first;
         an empty array allows all.
     k : int
-    keys : (n_queries, capacity) uint64
-        The best so far, in any order; see `pack_key`. Capacity is above k.
-    counts : (n_queries,) int64
-        How many keys each query has, at most k.
-    worsts : (n_queries,) uint64
-        A key that each query's k-th best is known not to exceed; `NO_KEY` at first.
-    scored : (n_queries,) int64
-        Raised by how many codes were looked at.
+    effort : Effort or None
+        None to go on until the answer is proven; a loop of its own is compiled for it.
+    best : (keys, counts, worsts, tallies, ceilings)
+        Of each query: (capacity,) uint64, the best so far in any order, see `pack_key`, with a
+        capacity above k; int64, how many keys there are, at most k; uint64, a key that the k-th
+        best is known not to exceed, `NO_KEY` at first; (2,) int64, raised by how many codes were
+        looked at and how many scored to the last word; float32, raised to what an item can score
+        that was left out.
     """
-    size = runs.codebook_size
+    tops, scales, bases, spans = bounds
+    keys, counts, worsts, tallies, ceilings = best
+    size, n_head, n_entries = runs.codebook_size, runs.digits_a + runs.digits_b, len(runs.tails)
     first_row, allowed = rows
-    heads = _new_heads(size**runs.digits_a, size**runs.digits_b)
+    heads = new_heads(size**runs.digits_a, size**runs.digits_b)
+    after = np.empty(tops.shape[1] - n_head + 1, dtype=np.float32)
+    has_reaches, farthest = runs.reaches.shape[0] > 0, np.float32(0)
+    if has_reaches:
+        farthest = np.float32(runs.reaches.max())
     for i in range(tables.shape[0]):
         # For the rounding of bounds and of scores, a few units each a codebook.
-        rest = scales[i] * np.float32(2 * tops.shape[1] + 8) * _ROUNDING
-        for s in range(runs.digits_a + runs.digits_b, tops.shape[1]):
-            rest += tops[i, s]
-        _fill_head(tables[i], 0, runs.digits_a, size, heads.values_a)
-        _fill_head(tables[i], runs.digits_a, runs.digits_b, size, heads.values_b)
-        query = Query(tables[i], runs, allowed, first_row, k, keys[i])
-        counts[i], worsts[i], seen = _search_one(query, heads, rest, counts[i], worsts[i])
-        # Some are scored twice, once to find the best code: they were looked at once.
-        scored[i] += min(seen, np.int64(runs.tails.shape[0]))
+        after[-1] = scales[i] * np.float32(2 * tops.shape[1] + 8) * _ROUNDING
+        for s in range(tops.shape[1] - 1, n_head - 1, -1):
+            after[s - n_head] = after[s - n_head + 1] + tops[i, s]
+        fill_head(tables[i], 0, runs.digits_a, size, heads.values_a)
+        fill_head(tables[i], runs.digits_a, runs.digits_b, size, heads.values_b)
+        tally, before = tallies[i], tallies[i, 0]
+        query = Query(
+            tables[i], after, bases[i], spans[i], runs, allowed, first_row, k, keys[i], tally
+        )
+        rest = after[0]
+        if has_reaches and bases[i] + spans[i] * farthest < rest:
+            rest = bases[i] + spans[i] * farthest
+        counts[i], worsts[i], ceiling = _search_one(
+            query, heads, rest, effort, counts[i], worsts[i]
+        )
+        ceilings[i] = max(ceilings[i], ceiling)
+        # Some are looked at twice, once to find the best code: they count once.
+        tally[0] = min(tally[0], before + n_entries)
+        tally[1] = min(tally[1], tally[0])

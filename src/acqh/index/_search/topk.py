@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints
+from acqh._core.arrays import Array, Floats, Ints, check_positive_int
 from acqh.errors import InvalidInputError
 from acqh.index._kernels import TABLE_WIDTH, fill_tables, sort_keys
-from acqh.index._search._kernels import NO_KEY, search_runs
-from acqh.index._search._types import Runs
+from acqh.index._keys._kernels import NO_KEY
+from acqh.index._rests import Rests
+from acqh.index._search._kernels import NO_LIMIT, search_runs
+from acqh.index._search._types import Effort, Runs
 
 # Scores of larger magnitude could overflow float32 when bounds are added to them.
 _MAX_SCALE = 2.0**124
@@ -49,14 +51,18 @@ class TopRows(NamedTuple):
     scores : (n_queries, k) float32
         Minus infinity where there are fewer than k.
     counts : (n_queries,) int64
-    scored : (n_queries,) int64
-        How many codes were scored.
+    tallies : (n_queries, 2) int64
+        How many codes were looked at, and how many were scored to the last word.
+    ceilings : (n_queries,) float32
+        What an item that was left out can score at most, where it is no less than the last score;
+        minus infinity where there is none.
     """
 
     rows: Ints
     scores: Floats
     counts: Ints
-    scored: Ints
+    tallies: Ints
+    ceilings: Floats
 
     @classmethod
     def none(cls, n_queries: int, k: int) -> "TopRows":
@@ -65,24 +71,87 @@ class TopRows(NamedTuple):
             np.full((n_queries, k), -1, dtype=np.int64),
             np.full((n_queries, k), -np.inf, dtype=np.float32),
             np.zeros(n_queries, dtype=np.int64),
-            np.zeros(n_queries, dtype=np.int64),
+            np.zeros((n_queries, 2), dtype=np.int64),
+            np.full(n_queries, -np.inf, dtype=np.float32),
         )
 
     def part(self, queries: slice) -> "TopRows":
         """Return views for some of the queries."""
-        rows, scores, counts, scored = self
-        return TopRows(rows[queries], scores[queries], counts[queries], scored[queries])
+        return TopRows._make(array[queries] for array in self)
+
+
+class Stop(NamedTuple):
+    """When a search may end before its answer is proven; by default never.
+
+    Parameters
+    ----------
+    budget : int, optional
+        How many codes each query may look at.
+    epsilon : float, default 0
+        What is missed scores at most so much more than the k-th best.
+    recall : float, default 1
+        What share of the k best is to be found, as expected.
+    """
+
+    budget: int | None = None
+    epsilon: float = 0.0
+    recall: float = 1.0
+
+    def efforts(self, targets: Sequence[Target], k: int) -> Sequence[Effort | None]:
+        """Return what each target may cost, in proportion to its codes."""
+        if self == TO_THE_END:
+            return [None] * len(targets)
+        ends = np.cumsum([len(target.runs.tails) for target in targets])
+        efforts, before = [], 0
+        for end in ends.tolist():
+            share = (end - before) / max(int(ends[-1]), 1)
+            limit = NO_LIMIT
+            if self.budget is not None:
+                limit = -(-self.budget * end // max(int(ends[-1]), 1))
+            misses = (1 - self.recall) * k * share if self.recall < 1 else -1.0
+            efforts.append(Effort(limit, float(np.float32(self.epsilon)), misses))
+            before = end
+        return efforts
+
+
+TO_THE_END = Stop()
+
+
+def as_stop(budget: Any, epsilon: Any, recall: Any) -> Stop:
+    """Check when a search may stop; raise InvalidInputError.
+
+    Examples
+    --------
+    >>> as_stop(budget=100, epsilon=None, recall=0.9)
+    Stop(budget=100, epsilon=0.0, recall=0.9)
+    """
+    epsilon, recall = (0.0 if epsilon is None else epsilon), (1.0 if recall is None else recall)
+    if not isinstance(epsilon, int | float | np.number) or not 0 <= epsilon < np.inf:
+        raise InvalidInputError(f"epsilon must be a finite score of at least 0, got {epsilon!r}")
+    if not isinstance(recall, int | float | np.number) or not 0 < recall <= 1:
+        raise InvalidInputError(f"recall must be above 0 and at most 1, got {recall!r}")
+    budget = None if budget is None else check_positive_int(budget, "budget")
+    return Stop(budget, float(epsilon), float(recall))
 
 
 def search_targets(
-    words: Floats, targets: Sequence[Target], queries: Floats, k: int, n_items: int, n_threads: int
+    words: Floats,
+    rests: Rests,
+    targets: Sequence[Target],
+    queries: Floats,
+    k: int,
+    n_items: int,
+    n_threads: int,
+    stop: Stop = TO_THE_END,
 ) -> TopRows:
-    """Find each query's k best rows of all targets together, exactly.
+    """Find each query's k best rows of all targets together, exactly unless told to stop before.
 
     Parameters
     ----------
     words : (n_codebooks, n_components, codebook_size) float32
         The codebooks, components before words.
+    rests : Rests
+        Of the codebooks.
     targets : sequence of Target
     queries : (n_queries, n_components) float32
     k : int
@@ -91,6 +160,7 @@ def search_targets(
         How many rows may be found at most.
     n_threads : int
         At least 1.
+    stop : Stop, optional
 
     Raises
     ------
@@ -99,6 +169,7 @@ def search_targets(
     """
     top = TopRows.none(len(queries), k)
     k = min(k, n_items)
+    efforts = stop.efforts(targets, k)
     capacity = min(2 * k + _SPARE_KEYS, n_items + 1)
 
     def search(block: slice) -> None:
@@ -107,14 +178,24 @@ def search_targets(
         n_queries = len(mine.counts)
         keys = np.empty((n_queries, capacity), dtype=np.uint64)
         worsts = np.full(n_queries, NO_KEY)
-        for runs, first_row, allowed in targets:
-            rows = (first_row, allowed)
-            search_runs(tables, tops, scales, runs, rows, k, keys, mine.counts, worsts, mine.scored)
+        best = (keys, mine.counts, worsts, mine.tallies, mine.ceilings)
+        for (runs, first_row, allowed), effort in zip(targets, efforts, strict=True):
+            bounds = (tops, scales, *_reach_bounds(rests, runs, queries[block]))
+            search_runs(tables, bounds, runs, (first_row, allowed), k, effort, best)
         unpack_keys(keys, mine, k)
 
     # Tables have single precision, two entries to a number.
     in_blocks(search, len(queries), capacity + len(words) * TABLE_WIDTH // 2, n_threads)
+    # Whatever was not looked at holds nothing more.
+    top.ceilings[top.counts == n_items] = -np.inf
     return top
+
+
+def _reach_bounds(rests: Rests, runs: Runs, queries: Floats) -> tuple[Floats, Floats]:
+    """Return the bases and spans of queries, which nobody asks for where there are no reaches."""
+    if len(runs.reaches) == 0:
+        return (np.zeros(len(queries), dtype=np.float32),) * 2
+    return rests.bounds(queries, runs.digits_a + runs.digits_b)
 
 
 def in_blocks(

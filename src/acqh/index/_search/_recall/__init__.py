@@ -1,0 +1,1 @@
+"""How much of an answer is found, as expected from how words are distributed."""

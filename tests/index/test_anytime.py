@@ -1,0 +1,183 @@
+"""A search that stops early says truly whether its answer is exact and what it may have missed."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acqh import CodeIndex
+from acqh.errors import InvalidInputError
+from acqh.index import _twins
+
+
+def all_scores(index, queries):
+    """Score every item of an index, in the order of its ids."""
+    words = np.asarray(index.codebooks).transpose(0, 2, 1)
+    tables = _twins.fill_tables(words, np.asarray(queries, dtype=np.float32))
+    return _twins.score_codes(tables, index.codes)
+
+
+def assert_certified(result, scores, ids, k):
+    """Compare what a result says of itself with the scores of all items that may be found."""
+    for row, one in enumerate(scores):
+        best = _twins.best_rows(one, k)
+        count = result.counts[row]
+        found = result.ids[row, :count]
+        place = {identifier: number for number, identifier in enumerate(ids)}
+        rows = np.array([place[identifier] for identifier in found], dtype=np.int64)
+        np.testing.assert_array_equal(result.scores[row, :count], one[rows])
+        missing = np.setdiff1d(np.arange(len(ids)), rows)
+        assert one[missing].max(initial=-np.inf) <= result.bound[row]
+        if result.exact[row]:
+            np.testing.assert_array_equal(rows, best)
+            last = one[best[-1]] if len(best) == k else -np.inf
+            assert result.bound[row] == last
+
+
+@st.composite
+def cases(draw):
+    """An index in several parts, some items removed, and queries; whole numbers make ties."""
+    m, n = draw(st.integers(1, 9)), draw(st.sampled_from([2, 5, 16, 256]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    n_items = draw(st.sampled_from([1, 40, 700, 3000]))
+    codebooks = rng.standard_normal((m, n, 3)) * np.geomspace(1, 0.2, m)[:, None, None]
+    queries = rng.standard_normal((3, 3))
+    if draw(st.booleans()):
+        codebooks, queries = np.round(3 * codebooks), np.round(queries)
+    codebooks += draw(st.sampled_from([0, 3, 1e4]))
+    codebooks *= draw(st.sampled_from([1, 1e-42, 1e-20, 1e18]))
+    codes = rng.integers(n, size=(n_items, m))
+    if draw(st.booleans()):
+        codes = codes[rng.integers(max(n_items // 9, 1), size=n_items)]
+    index = CodeIndex(codebooks).add(codes[: n_items // 2]).add(codes[n_items // 2 :])
+    if draw(st.booleans()):
+        index.remove(index.ids[rng.random(n_items) < 0.3])
+    return index, queries, rng
+
+
+STOPS = st.one_of(
+    st.fixed_dictionaries({"budget": st.sampled_from([1, 2, 10, 100, 1000])}),
+    st.fixed_dictionaries({"epsilon": st.sampled_from([0, 1e-3, 0.5, 3, 100])}),
+    st.fixed_dictionaries({"recall": st.sampled_from([0.01, 0.5, 0.95, 1])}),
+    st.just({"budget": 50, "epsilon": 0.2, "recall": 0.9}),
+)
+
+
+@given(case=cases(), stop=STOPS, k=st.sampled_from([1, 3, 10, 1000]), filtered=st.booleans())
+@settings(max_examples=80, deadline=None)
+def test_certificates_are_never_wrong(case, stop, k, filtered):
+    index, queries, rng = case
+    allowed = rng.random(len(index)) < 0.5 if filtered else np.ones(len(index), dtype=bool)
+    result = index.search(queries, k, filter=allowed if filtered else None, **stop)
+    scores = all_scores(index, queries)[:, allowed]
+    assert_certified(result, scores, index.ids[allowed].tolist(), k)
+    assert (result.scored <= result.seen).all()
+    if "budget" in stop:
+        # Each part may round its share up.
+        assert (result.seen <= stop["budget"] + 8).all()
+    if "epsilon" in stop and "budget" not in stop and "recall" not in stop:
+        found_all = result.counts == k
+        gaps = (result.bound - result.scores[:, -1])[found_all]
+        slack = np.float32(stop["epsilon"]) + 1e-5 * np.abs(result.bound[found_all])
+        assert (gaps <= slack).all()
+        assert result.exact[~found_all].all()
+
+
+@given(case=cases(), k=st.sampled_from([1, 10, 1000]))
+@settings(max_examples=40, deadline=None)
+def test_a_budget_for_all_codes_gives_the_exact_answer(case, k):
+    index, queries, _ = case
+    exact = index.search(queries, k)
+    assert exact.exact.all()
+    np.testing.assert_array_equal(exact.bound, exact.scores[:, -1])
+    result = index.search(queries, k, budget=3 * max(len(index), 1))
+    assert result.exact.all()
+    for name in ("ids", "scores", "counts", "bound"):
+        np.testing.assert_array_equal(getattr(result, name), getattr(exact, name))
+
+
+@pytest.fixture(scope="module")
+def clustered():
+    """Eight codebooks, each half as wide as the one before, over runs of several items."""
+    rng = np.random.default_rng(0)
+    codebooks = rng.standard_normal((8, 64, 12)) / 1.6 ** np.arange(8)[:, None, None]
+    codes = rng.integers(64, size=(40_000, 8))
+    return CodeIndex(codebooks).add(codes), rng.standard_normal((20, 12))
+
+
+def test_reaches_keep_most_codes_from_being_looked_at_and_scored(clustered):
+    index, queries = clustered
+    found = index.search(queries, 10)
+    assert found.scored.mean() < 0.02 * len(index)
+    assert (found.scored >= 10).all()
+    without = CodeIndex(index.codebooks).add(index.codes)
+    part = without._snapshot.parts[0]
+    assert len(part.segment.reaches) == len(part.segment.starts) - 1
+
+
+def test_more_effort_finds_more_and_proves_more(clustered):
+    index, queries = clustered
+    exact = index.search(queries, 10)
+    hits, proven = [], []
+    for budget in (50, 500, 5000, 40_000):
+        found = index.search(queries, 10, budget=budget)
+        assert (found.seen <= budget).all()
+        hits.append(
+            np.mean([np.isin(a, b).mean() for a, b in zip(found.ids, exact.ids, strict=True)])
+        )
+        proven.append(found.exact.mean())
+    assert hits == sorted(hits)
+    assert proven == sorted(proven)
+    assert hits[-1] == proven[-1] == 1.0
+
+
+@pytest.mark.parametrize("recall", [0.5, 0.9, 0.99])
+def test_the_recall_asked_for_is_found_on_average(clustered, recall):
+    index, queries = clustered
+    exact, found = index.search(queries, 10), index.search(queries, 10, recall=recall)
+    hits = [np.isin(a, b).mean() for a, b in zip(found.ids, exact.ids, strict=True)]
+    assert np.mean(hits) >= recall - 0.03
+    assert found.seen.mean() < exact.seen.mean()
+
+
+def test_answers_are_the_same_mapped_from_a_file_and_on_threads(clustered, tmp_path):
+    index, queries = clustered
+    index.save(tmp_path / "index")
+    for stop in ({"budget": 300}, {"epsilon": 0.5}, {"recall": 0.9}, {}):
+        expected = index.search(queries, 10, n_threads=1, **stop)
+        mapped = CodeIndex.load(tmp_path / "index", verify=True).search(
+            queries, 10, n_threads=3, **stop
+        )
+        for name in ("ids", "scores", "counts", "scored", "seen", "exact", "bound"):
+            np.testing.assert_array_equal(getattr(mapped, name), getattr(expected, name))
+
+
+def test_a_file_without_reaches_gives_the_same_answers(clustered, tmp_path):
+    index, queries = clustered
+    plain = CodeIndex(index.codebooks)
+    plain._rests = None
+    plain.add(index.codes).save(tmp_path / "plain")
+    loaded = CodeIndex.load(tmp_path / "plain", verify=True)
+    assert len(loaded._snapshot.parts[0].segment.reaches) == 0
+    found, expected = loaded.search(queries, 10), index.search(queries, 10)
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+    assert found.seen.mean() > expected.seen.mean()
+
+
+@pytest.mark.parametrize(
+    ("stop", "message"),
+    [
+        ({"budget": 0}, "budget must be a whole number"),
+        ({"budget": 1.5}, "budget must be a whole number"),
+        ({"epsilon": -1}, "epsilon must be a finite score of at least 0, got -1"),
+        ({"epsilon": np.nan}, "epsilon must be"),
+        ({"epsilon": "1"}, "epsilon must be"),
+        ({"recall": 0}, "recall must be above 0 and at most 1, got 0"),
+        ({"recall": 1.1}, "recall must be"),
+        ({"recall": [0.5]}, "recall must be"),
+    ],
+)
+def test_unusable_stops_are_refused(stop, message):
+    with pytest.raises(InvalidInputError, match=message):
+        CodeIndex([[[1.0]]]).search([[1.0]], 1, **stop)
