@@ -46,15 +46,15 @@ Record = dict[str, Any]
 class Vectors:
     """Clustered vectors, any number of them, the same each time; and codes of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, n_codebooks: int = N_CODEBOOKS) -> None:
         rng = np.random.default_rng(0)
         scale = (1 + np.arange(N_COMPONENTS)) ** -0.5
         self.scale = (scale / np.sqrt(np.mean(scale**2))).astype(np.float32)
         self.centres = self.noise(rng, N_CENTRES)
-        quantizer = faiss.ResidualQuantizer(N_COMPONENTS, N_CODEBOOKS, 8)
+        quantizer = faiss.ResidualQuantizer(N_COMPONENTS, n_codebooks, 8)
         quantizer.train(self.take(N_TRAIN))
         words = faiss.vector_to_array(quantizer.codebooks)
-        self.codebooks = words.reshape(N_CODEBOOKS, 256, N_COMPONENTS)
+        self.codebooks = words.reshape(n_codebooks, 256, N_COMPONENTS)
         self.queries = self._chunk(10**9)[:N_QUERIES]
 
     def noise(self, rng: np.random.Generator, n: int) -> np.ndarray:
@@ -73,7 +73,7 @@ class Vectors:
     def codes(self, n: int) -> np.ndarray:
         """Return the codes of the first n vectors: in each codebook the word nearest the rest."""
         halves = 0.5 * np.sum(self.codebooks**2, axis=2)
-        codes = np.empty((n, N_CODEBOOKS), dtype=np.uint8)
+        codes = np.empty((n, len(self.codebooks)), dtype=np.uint8)
         for start in range(0, n, CHUNK):
             rest = self._chunk(start // CHUNK)[: n - start]
             for words, half, column in zip(self.codebooks, halves, codes.T, strict=True):
@@ -152,6 +152,29 @@ def distinct_codes(
                 n_rounds = 5 if n <= MILLION else 1
                 record = against_faiss(index, vectors.queries, k, goal, n_rounds)
                 yield {"case": "distinct codes", **record, **built, "share_distinct": share}
+
+
+def codebooks(vectors: Vectors, n: int = MILLION) -> Iterator[Record]:
+    """Codes of more words: how many are looked at, how many scored in full, exactly or stopped."""
+    for n_codebooks in (4, 8, 16):
+        more = vectors if n_codebooks == N_CODEBOOKS else Vectors(n_codebooks)
+        index, built = build(more.codebooks, more.codes(n))
+        exact = index.search(more.queries, 10, n_threads=1)
+        for stop in ({}, {"recall": 0.95}, {"budget": n // 1000}):
+            found = index.search(more.queries, 10, n_threads=1, **stop)
+            job = partial(index.search, more.queries, 10, n_threads=1, **stop)
+            yield {
+                "case": "codebooks",
+                "n_items": n,
+                "n_codebooks": n_codebooks,
+                **stop,
+                **best_times({"acqh": job}, 5, N_QUERIES),
+                "share_seen": round(float(found.seen.mean()) / n, 6),
+                "share_scored": round(float(found.scored.mean()) / n, 6),
+                "share_proven": float(found.exact.mean()),
+                "recall_of_exact_10": recall(found.ids, exact.ids),
+                **built,
+            }
 
 
 def labelled(vectors: Vectors) -> Iterator[Record]:
@@ -327,6 +350,7 @@ def main() -> None:
         "distinct_codes": lambda: distinct_codes(
             vectors, GOALS + FULL_GOALS if arguments.full else GOALS
         ),
+        "codebooks": lambda: codebooks(vectors),
         "labelled": lambda: labelled(vectors),
         "without_structure": lambda: without_structure(vectors),
         "same_bytes": lambda: same_bytes(vectors),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from acqh import CodeIndex
 from acqh.errors import InvalidInputError
 from acqh.index import _twins
+from acqh.scale import ShardedIndex
 
 
 def all_scores(index, queries):
@@ -77,7 +78,7 @@ def test_certificates_are_never_wrong(case, stop, k, filtered):
         assert (result.seen <= stop["budget"] + 8).all()
     if "epsilon" in stop and "budget" not in stop and "recall" not in stop:
         found_all = result.counts == k
-        gaps = (result.bound - result.scores[:, -1])[found_all]
+        gaps = result.bound[found_all] - result.scores[found_all, -1]
         slack = np.float32(stop["epsilon"]) + 1e-5 * np.abs(result.bound[found_all])
         assert (gaps <= slack).all()
         assert result.exact[~found_all].all()
@@ -181,3 +182,22 @@ def test_a_file_without_reaches_gives_the_same_answers(clustered, tmp_path):
 def test_unusable_stops_are_refused(stop, message):
     with pytest.raises(InvalidInputError, match=message):
         CodeIndex([[[1.0]]]).search([[1.0]], 1, **stop)
+
+
+@given(case=cases(), stop=STOPS, k=st.sampled_from([1, 3, 10]))
+@settings(max_examples=30, deadline=None)
+def test_shards_together_certify_as_one_index_does(case, stop, k):
+    index, queries, rng = case
+    where = rng.integers(3, size=len(index))
+    shards = [
+        CodeIndex(index.codebooks).add(index.codes[where == number], index.ids[where == number])
+        for number in range(3)
+    ]
+    together = ShardedIndex(shards)
+    order = np.concatenate([np.flatnonzero(where == number) for number in range(3)])
+    scores = all_scores(index, queries)[:, order]
+    ids = index.ids[order].tolist()
+    assert_certified(together.search(queries, k, **stop), scores, ids, k)
+    exact = together.search(queries, k)
+    assert exact.exact.all()
+    assert_certified(exact, scores, ids, k)

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Bools, Floats
+from acqh._core.arrays import Array, Bools, Floats, check_positive_int
 from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh.index import CodeIndex, SearchResult
 from acqh.io import read_bundle, write_bundle
@@ -136,6 +136,10 @@ class ShardedIndex:
         k: int,
         filter: Any = None,  # noqa: A002
         n_threads: int | None = None,
+        *,
+        budget: int | None = None,
+        epsilon: float | None = None,
+        recall: float | None = None,
     ) -> SearchResult:
         """Find the items of highest score in all shards.
 
@@ -150,11 +154,13 @@ class ShardedIndex:
         n_threads : int, optional
             Threads to share the queries among, one shard after the other; as many as there are
             cores, if not given.
+        budget, epsilon, recall
+            When to stop early, as in `CodeIndex.search`; shards share the budget by their sizes.
 
         Returns
         -------
         SearchResult
-            Its ``scored`` is the sum over all shards.
+            Its ``scored`` and ``seen`` are the sums over all shards.
 
         Raises
         ------
@@ -163,9 +169,10 @@ class ShardedIndex:
         """
         shards = self._filled()
         filters = self._split_filter(filter, shards)
+        budgets = _share(budget, [len(shard) for shard in shards])
         found = [
-            shard.search(queries, k, filter=each, n_threads=n_threads)
-            for shard, each in zip(shards, filters, strict=True)
+            shard.search(queries, k, each, n_threads, budget=part, epsilon=epsilon, recall=recall)
+            for shard, each, part in zip(shards, filters, budgets, strict=True)
         ]
         return merge_results(found, k)
 
@@ -258,12 +265,27 @@ def merge_results(found: Sequence[SearchResult], k: int) -> SearchResult:
     # Stable, so that equal scores stay in the order of shards; padding is minus infinity.
     best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     counts = np.minimum(np.sum([result.counts for result in found], axis=0), k)
+    scores = np.take_along_axis(scores, best, axis=1)
+    last = scores[:, -1]
+    # What a shard left out does not matter where it scores less than what others found.
+    settled = [result.exact | (result.bound < last) for result in found]
     return SearchResult(
         np.take_along_axis(ids, best, axis=1),
-        np.take_along_axis(scores, best, axis=1),
+        scores,
         counts,
         np.sum([result.scored for result in found], axis=0),
+        np.sum([result.seen for result in found], axis=0),
+        np.all(settled, axis=0),
+        np.max([last, *(np.where(r.exact, last, r.bound) for r in found)], axis=0),
     )
+
+
+def _share(budget: int | None, sizes: Sequence[int]) -> list[int | None]:
+    """Split a budget by sizes, rounded up."""
+    if budget is None:
+        return [None] * len(sizes)
+    budget, total = check_positive_int(budget, "budget"), max(sum(sizes), 1)
+    return [max(-(-budget * size // total), 1) for size in sizes]
 
 
 def _check_ids(shards: Sequence[CodeIndex]) -> None:
