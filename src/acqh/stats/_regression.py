@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
-from acqh._core.linalg import Tridiagonal, mean_diagonal, solve_spd
+from acqh._core.linalg import RANK_TOLERANCE, Tridiagonal, mean_diagonal, solve_spd
 from acqh.errors import ViewError
 from acqh.stats._moments import column_sums, cross_product, mirror, upper_gram
 from acqh.stats._view_statistics import ViewStatistics
@@ -106,6 +106,10 @@ class RidgeSolver:
     n_items : float
         Number of rows, at least one.
     fit_intercept : bool
+    count_distinct : bool
+        Whether rows that repeat others count once when a ridge is chosen. Where features outnumber
+        rows any fit repeats the targets of the distinct rows, and of rows that are there twice,
+        both times: an error of nothing that says nothing.
 
     Raises
     ------
@@ -122,7 +126,13 @@ class RidgeSolver:
     """
 
     def __init__(
-        self, gram: Floats, sums: Floats, n_items: float, *, fit_intercept: bool = True
+        self,
+        gram: Floats,
+        sums: Floats,
+        n_items: float,
+        *,
+        fit_intercept: bool = True,
+        count_distinct: bool = False,
     ) -> None:
         if not np.isfinite(np.trace(gram)):
             raise ViewError(
@@ -131,6 +141,7 @@ class RidgeSolver:
             )
         self.n_items = n_items
         self.fit_intercept = fit_intercept
+        self.count_distinct = count_distinct
         self.mean = sums / n_items if fit_intercept else np.zeros(len(sums))
         self.gram = gram - n_items * np.outer(self.mean, self.mean)
 
@@ -143,6 +154,14 @@ class RidgeSolver:
     def values(self) -> Floats:
         """Eigenvalues of the centred Gram matrix, rising."""
         return np.maximum(self.form.eigenvalues(), 0.0)
+
+    @property
+    def n_distinct(self) -> float:
+        """Rows that a choice of the ridge can learn from; see `count_distinct`."""
+        if not self.count_distinct or len(self.values) < self.n_items:
+            return self.n_items
+        rank = np.count_nonzero(self.values > RANK_TOLERANCE * self.values[-1])
+        return min(float(self.n_items), float(rank + self.fit_intercept))
 
     def solve(self, cross: Floats, ridge: float) -> tuple[float, Floats, float]:
         """Return the ridge, the coefficients for it, and their degrees of freedom."""
@@ -160,9 +179,10 @@ class RidgeSolver:
         for i, penalty in enumerate(penalties):
             fitted = self.form.solve(penalty, rotated)
             residuals[i] = power - np.vdot(rotated, fitted) - penalty * np.vdot(fitted, fitted)
-        left = np.maximum(1.0 - (freedoms + 1.0) / self.n_items, 1.0 / self.n_items)
+        n_items = self.n_distinct
+        left = np.maximum(1.0 - (freedoms + 1.0) / n_items, 1.0 / n_items)
         errors = np.maximum(residuals, 0.0) / left**2
-        errors[:-1][freedoms[:-1] + 1.0 > _MAX_FREEDOM * self.n_items] = np.inf
+        errors[:-1][freedoms[:-1] + 1.0 > _MAX_FREEDOM * n_items] = np.inf
         best = int(np.argmin(errors))
         coefficients = self.form.rotate_back(self.form.solve(penalties[best], rotated))
         return float(AUTO_RIDGES[best]), coefficients, float(freedoms[best])
@@ -204,7 +224,8 @@ def regress_moments(
     agreement = cross.T @ coefficients
     error = power - agreement - agreement.T + coefficients.T @ solver.gram @ coefficients
     # An item's own error is smaller than that of a stranger by this factor, on average.
-    optimism = max(1.0 - (freedom + solver.fit_intercept) / n_items, 1.0 / n_items) ** 2
+    n_distinct = solver.n_distinct if ridge == "auto" else n_items
+    optimism = max(1.0 - (freedom + solver.fit_intercept) / n_distinct, 1.0 / n_distinct) ** 2
     return Regression(
         coefficients,
         mean_f - mean_x @ coefficients,
@@ -248,6 +269,7 @@ def regress_rows(
         column_sums(features),
         float(len(targets)),
         fit_intercept=fit_intercept,
+        count_distinct=True,
     )
     cross = cross_product(features, targets)
     return regress_moments(solver, cross, targets.sum(axis=0), targets.T @ targets, ridge)

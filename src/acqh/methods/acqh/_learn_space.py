@@ -154,7 +154,11 @@ class SpaceSums:
         key = source, n_items, float(np.trace(gram))
         if key not in self._solvers:
             self._solvers[key] = RidgeSolver(
-                gram, sums, max(n_items, 1.0), fit_intercept=self.fit_intercept
+                gram,
+                sums,
+                max(n_items, 1.0),
+                fit_intercept=self.fit_intercept,
+                count_distinct=True,
             )
         return self._solvers[key]
 

@@ -1,0 +1,165 @@
+"""Sums without labels, and the sample of rows: the same however the items came."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acqh.errors import InvalidInputError
+from acqh.stats import Keep, RowSample, Statistics
+from acqh.stats._kernels import add_row_hashes, add_sparse_row_hashes
+
+KEEP = Keep("all", 12)
+
+
+def draw(rng, n_items, dtype=np.float64):
+    views = {
+        "image": rng.normal(size=(n_items, 4)).astype(dtype),
+        "text": sp.csr_array((rng.random((n_items, 6)) < 0.3).astype(dtype)),
+        "sound": rng.normal(size=(n_items, 2)).astype(dtype),
+    }
+    labels = (rng.random((n_items, 3)) < 0.3).astype(np.uint8)
+    present = {"text": rng.random(n_items) < 0.7, "sound": rng.random(n_items) < 0.5}
+    return views, labels, present
+
+
+def take(part, rows):
+    views, labels, present = part
+    return (
+        {name: matrix[rows] for name, matrix in views.items()},
+        labels[rows],
+        {name: mask[rows] for name, mask in present.items()},
+    )
+
+
+def assert_same(first, second):
+    a, b = first.compact().to_arrays(), second.compact().to_arrays()
+    sums = [key for key in a if not key.startswith("//patterns")]
+    for key in sums:
+        np.testing.assert_allclose(a[key], b[key], rtol=1e-9, atol=1e-9, err_msg=key)
+    for pattern in {*first.patterns, *second.patterns}:
+        mine, theirs = first.patterns.get(pattern), second.patterns.get(pattern)
+        if mine is None or theirs is None:
+            assert (mine or theirs).n_items == 0
+            continue
+        assert mine.n_items == theirs.n_items
+        for name in pattern:
+            np.testing.assert_allclose(mine.gram(name), theirs.gram(name), atol=1e-9)
+            np.testing.assert_allclose(mine.sums[name], theirs.sums[name], atol=1e-9)
+        for pair, product in mine.products.items():
+            np.testing.assert_allclose(product, theirs.products[pair], atol=1e-9)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 40), st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float64]))
+def test_sums_over_items_that_have_two_views_are_those_of_these_items(n_items, seed, dtype):
+    views, labels, present = draw(np.random.default_rng(seed), n_items, dtype)
+    stats = Statistics.of(views, labels, present, keep=KEEP)
+    dense = {
+        name: (it.toarray() if sp.issparse(it) else it).astype(float) for name, it in views.items()
+    }
+    every = np.ones(n_items, dtype=bool)
+    for first, second in (("image", "text"), ("text", "sound"), ("sound", "image")):
+        both = present.get(first, every) & present.get(second, every)
+        found = stats.moments(first, second)
+        assert found.n_items == np.count_nonzero(both)
+        if both.any():
+            a, b = dense[first][both], dense[second][both]
+            np.testing.assert_allclose(found.gram(first), a.T @ a, atol=1e-9)
+            np.testing.assert_allclose(found.sums[second], b.sum(axis=0), atol=1e-9)
+            np.testing.assert_allclose(found.product(first, second), a.T @ b, atol=1e-9)
+    assert stats.n_items == n_items
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(2, 60), st.integers(0, 2**32 - 1))
+def test_any_chunking_and_order_gives_the_same_sums_and_sample(n_items, seed):
+    rng = np.random.default_rng(seed)
+    part = draw(rng, n_items)
+    whole = Statistics.of(*part, keep=KEEP)
+    rows = [it for it in np.array_split(rng.permutation(n_items), rng.integers(1, 6)) if len(it)]
+    chunks = [take(part, chunk) for chunk in rows]
+    streamed = Statistics.of(*chunks[0], keep=KEEP)
+    merged = Statistics.of(*chunks[0], keep=KEEP)
+    for chunk in chunks[1:]:
+        streamed.update(*chunk)
+        merged = merged + Statistics.of(*chunk, keep=KEEP)
+    assert_same(whole, streamed)
+    assert_same(whole, merged)
+    again = Statistics.from_arrays(whole.to_arrays(), 3)
+    assert_same(whole, again)
+    np.testing.assert_array_equal(whole.sample.keys, streamed.sample.keys)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(4, 40), st.integers(0, 2**32 - 1))
+def test_what_is_subtracted_was_never_there(n_items, seed):
+    part = draw(np.random.default_rng(seed), n_items)
+    keep = Keep("all", 100)
+    half = np.arange(n_items // 2)
+    whole = Statistics.of(*part, keep=keep)
+    left = whole - Statistics.of(*take(part, half), keep=keep)
+    rest = Statistics.of(*take(part, np.arange(n_items // 2, n_items)), keep=keep)
+    assert_same(left, rest)
+
+
+def test_a_full_sample_gives_rows_back_and_merges_on_what_both_know():
+    part = draw(np.random.default_rng(0), 60)
+    whole = Statistics.of(*part, keep=KEEP)
+    gone = np.arange(40)
+    left = (whole - Statistics.of(*take(part, gone), keep=KEEP)).sample
+    rest = Statistics.of(*take(part, np.arange(40, 60)), keep=KEEP).sample
+    assert len(left) < 12
+    np.testing.assert_array_equal(left.keys, rest.keys[: len(left)])
+    with pytest.raises(InvalidInputError, match="never added"):
+        Statistics.of(*take(part, gone), keep=KEEP).sample - rest
+
+
+def test_equal_rows_are_kept_once_and_counted():
+    X = np.repeat(np.eye(3), [4, 1, 2], axis=0)
+    sample = Statistics.of({"image": X}, None, keep=KEEP).sample
+    assert sorted(sample.counts.tolist()) == [1, 2, 4]
+
+
+def test_a_row_has_the_same_key_sparse_dense_single_or_double():
+    X = np.round(np.random.default_rng(0).normal(size=(9, 5)), 1).astype(np.float32)
+    X[X < 0] = 0
+    forms = [X, X.astype(np.float64), sp.csr_array(X), np.asfortranarray(X)]
+    keys = [Statistics.of({"image": it}, None, keep=KEEP).sample.keys for it in forms]
+    for other in keys[1:]:
+        np.testing.assert_array_equal(other, keys[0])
+    other = Statistics.of({"text": X}, None, keep=KEEP).sample.keys
+    assert not np.intersect1d(other, keys[0]).size
+
+
+def numpy_row_hashes(words, salts):
+    """Return what the kernels add, with NumPy."""
+    mixed = words ^ salts
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed = mixed ^ (mixed >> np.uint64(31))
+    return np.where(words << np.uint64(1) == 0, np.uint64(0), mixed).sum(axis=1, dtype=np.uint64)
+
+
+def test_compiled_hashes_are_those_of_numpy():
+    rng = np.random.default_rng(0)
+    X = sp.random_array((7, 11), density=0.4, rng=rng, format="csr")
+    salts = rng.integers(2**63, size=11).astype(np.uint64)
+    dense = X.toarray().view(np.uint64)
+    expected = numpy_row_hashes(dense, salts)
+    found = [np.zeros(7, dtype=np.uint64) for _ in range(2)]
+    add_row_hashes(dense, salts, found[0])
+    add_sparse_row_hashes(X.indptr, X.indices, X.data.view(np.uint64), salts, found[1])
+    np.testing.assert_array_equal(found[0], expected)
+    np.testing.assert_array_equal(found[1], expected)
+
+
+def test_keys_spread_evenly():
+    rows = np.random.default_rng(0).normal(size=(4000, 3))
+    sample = RowSample(4000, 0).with_rows(
+        {"image": rows}, np.zeros((4000, 0)), {"image": np.ones(4000, dtype=bool)}
+    )
+    counts = np.bincount((sample.keys >> np.uint64(60)).astype(int), minlength=16)
+    assert counts.min() > 190
+    assert counts.max() < 310
