@@ -137,7 +137,8 @@ def code(split: Split, method: str, n_codebooks: int, n_words: int) -> np.ndarra
     if method in ("plain", "told"):
         quantizer = AdditiveQuantizer(n_codebooks, n_words, n_threads=1, random_state=0)
         quantizer.fit(split.base, queries=split.learn if method == "told" else None)
-        return quantizer.decode(quantizer.encode(split.base))
+        codes = quantizer.encode(split.base, start=quantizer.training_codes_)
+        return quantizer.decode(codes)
     return decode_faiss(split.base, method, n_codebooks, n_words.bit_length() - 1)
 
 

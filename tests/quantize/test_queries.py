@@ -234,3 +234,17 @@ def test_queries_that_cannot_be_used_are_refused(queries, message):
 def test_a_shrinkage_out_of_range_is_refused():
     with pytest.raises(InvalidInputError, match="shrinkage"):
         make_quantizer(shrinkage=1.5).fit(make_items(100))
+
+
+@pytest.mark.parametrize("n_items", [100, 1000])
+def test_codes_of_training_are_kept_and_are_not_worse_than_those_of_encode(n_items):
+    items = make_items(n_items)
+    weights = np.arange(n_items) % 5
+    quantizer = make_quantizer(n_codebooks=4).fit(items, sample_weight=weights)
+
+    def errors(codes):
+        return quantization_errors(items, codes, quantizer.codebooks_)
+
+    kept, searched = errors(quantizer.training_codes_), errors(quantizer.encode(items))
+    assert weights @ kept <= weights @ searched * (1 + 1e-6)
+    np.testing.assert_array_equal(kept[weights == 0], searched[weights == 0])

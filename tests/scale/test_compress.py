@@ -25,7 +25,8 @@ def small():
 
 
 def test_codes_and_index_are_those_of_the_quantizer(small):
-    codes = small.quantizer.encode(make_items())
+    quantizer = small.quantizer
+    codes = quantizer.encode(make_items(), start=quantizer.training_codes_)
     np.testing.assert_array_equal(small.codes, codes)
     found = small.search(make_queries(), k=5)
     scores = make_queries() @ small.quantizer.decode(codes).T

@@ -14,7 +14,7 @@ from acqh.quantize._train import QuantizerFit, refill_unused_words
 # trained on and few others: of 10,000 items in 8 bytes the error of new ones is a quarter higher.
 _N_BEAMS = 8
 # Points for each word of a new codebook; a quarter of them leaves errors a tenth higher.
-_POINTS_PER_WORD = 256
+POINTS_PER_WORD = 256
 _LLOYD_STEPS = 5
 # Sweeps in a row without a gain after which there is none to be expected.
 _PATIENCE = 2
@@ -30,6 +30,7 @@ def grow_codebooks(
     beam_width: int = 8,
     max_iter: int = 10,
     tol: float = 1e-3,
+    points_per_word: int = POINTS_PER_WORD,
     rng: np.random.Generator,
     n_threads: int | None = None,
 ) -> QuantizerFit:
@@ -53,6 +54,8 @@ def grow_codebooks(
         Sweeps at most.
     tol : float, default 1e-3
         Stop when sweeps lower the error by no more than this share of it.
+    points_per_word : int, default 256
+        What k-means of a new codebook looks at, at most; fewer are quicker and worse.
     rng : Generator
         Draws points and seeds of k-means.
 
@@ -74,7 +77,8 @@ def grow_codebooks(
     history: list[float] = []
     kept: Ints = np.zeros((len(targets), 1, 0), dtype=np.uint8)
     for s in range(n_codebooks):
-        points, masses = _leftovers(targets, weights, kept, codebooks[:s], codebook_size, rng)
+        n_points = points_per_word * codebook_size
+        points, masses = _leftovers(targets, weights, kept, codebooks[:s], n_points, rng)
         codebooks[s] = sampled_kmeans(points, masses, codebook_size, rng, max_iter=_LLOYD_STEPS)
         last = s == n_codebooks - 1
         kept = best_codes(
@@ -105,14 +109,14 @@ def _leftovers(
     weights: Floats,
     kept: Ints,
     codebooks: Floats,
-    n_words: int,
+    n_points: int,
     rng: np.random.Generator,
 ) -> tuple[Floats, Floats]:
-    """Return what codes leave over of their items, and its weights; not more than words need."""
+    """Return what codes leave over of their items, and its weights; `n_points` at most."""
     n_items, n_kept, n_codebooks = kept.shape
     chosen = np.arange(n_items * n_kept)
-    if len(chosen) > _POINTS_PER_WORD * n_words:
-        chosen = np.sort(rng.choice(len(chosen), _POINTS_PER_WORD * n_words, replace=False))
+    if len(chosen) > n_points:
+        chosen = np.sort(rng.choice(len(chosen), n_points, replace=False))
     items = chosen // n_kept
     points = targets[items]
     if n_codebooks:

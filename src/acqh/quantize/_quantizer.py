@@ -1,5 +1,7 @@
 """The quantizer as a scikit-learn transformer."""
 
+from collections.abc import Callable
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -20,9 +22,11 @@ from acqh.quantize._train import QuantizerFit, fit_codebooks
 
 # Up to so many distinct rows for each word, sweeps after every codebook code them better; see the
 # guide. More are learnt from along beams, which codes others than those trained on better as well.
-_FEW_ROWS_PER_WORD = 8
-# Of so many rows and sweeps the quantizers are made that choose the metric.
+_FEW_ROWS_PER_WORD = 4
+# Of so many rows, points and sweeps the quantizers are made that choose the metric: they have to be
+# alike, not good.
 _CHOICE_ROWS = 8192
+_CHOICE_POINTS_PER_WORD = 48
 _CHOICE_SWEEPS = 1
 
 
@@ -68,6 +72,10 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     codebooks_ : (n_codebooks, codebook_size, n_components)
         float32 if trained on float32, else float64, which is also the precision of `encode`.
         Training itself is done in float64.
+    training_codes_ : (n_items, n_codebooks) uint8
+        Of the rows fitted, as training has found them: at least as good as those of `encode`,
+        which can improve on them, ``encode(X, start=quantizer.training_codes_)``. Rows without
+        weight have those of `encode`.
     history_ : (n_steps,) float64
         Weighted error after each codebook that was added and each sweep, of the best state so
         far; never rises. Under the metric of queries, if there are any.
@@ -107,6 +115,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     }
 
     codebooks_: Floats
+    training_codes_: Ints
     history_: Floats
     n_iter_: int
     n_features_in_: int
@@ -174,13 +183,14 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         queries = None if queries is None else _check_queries(queries, X.shape[1])
         rng = check_rng(self.random_state)
         # Adding zero makes one zero of the two there are.
-        rows, places = np.unique(X[weights > 0] + 0.0, axis=0, return_inverse=True)
-        weights = np.bincount(places, weights[weights > 0]).astype(np.float64)
+        used = weights > 0
+        rows, places = np.unique(X[used] + 0.0, axis=0, return_inverse=True)
+        weights = np.bincount(places, weights[used]).astype(np.float64)
         shrinkage, recalls = self._choose(rows, weights, queries, rng)
         root = None
         if queries is not None and shrinkage < 1:
             root = metric_root(second_moment(queries), shrinkage)
-        fitted, codebooks = self._train(rows, weights, root, rng, self.max_iter)
+        fitted, codebooks = self._train(rows, weights, root, rng)
         self.codebooks_ = codebooks.astype(X.dtype)
         self.history_ = fitted.history
         self.n_iter_ = len(fitted.history)
@@ -188,6 +198,11 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self._forward = None if root is None else root.forward
         self.shrinkage_ = shrinkage
         self.shrinkage_recalls_ = recalls
+        codes = np.empty((len(X), self.n_codebooks), dtype=np.uint8)
+        codes[used] = fitted.codes[places]
+        if not used.all():
+            codes[~used] = self.encode(X[~used])
+        self.training_codes_ = codes
         return self
 
     def _choose(
@@ -206,7 +221,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         def code(root: Root) -> Floats:
             # The same seed for all, so that they differ in the metric alone.
             again = np.random.default_rng(seed)
-            fitted, words = self._train(sample, weights[chosen], root, again, _CHOICE_SWEEPS)
+            fitted, words = self._train(sample, weights[chosen], root, again, quick=True)
             return decode(fitted.codes, words)
 
         shrinkage, recalls = choose_shrinkage(sample, queries, code, rng)
@@ -218,18 +233,23 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         weights: Floats,
         root: Root | None,
         rng: np.random.Generator,
-        max_iter: int,
+        *,
+        quick: bool = False,
     ) -> tuple[QuantizerFit, Floats]:
         """Return what training gives under a metric, and the codebooks as items have them."""
-        few = len(rows) <= _FEW_ROWS_PER_WORD * self.codebook_size
-        fitted = (fit_codebooks if few else grow_codebooks)(
+        train: Callable[..., QuantizerFit] = grow_codebooks
+        if len(rows) <= _FEW_ROWS_PER_WORD * self.codebook_size:
+            train = fit_codebooks
+        elif quick:
+            train = partial(grow_codebooks, points_per_word=_CHOICE_POINTS_PER_WORD)
+        fitted = train(
             rows if root is None else rows @ root.forward,
             weights,
             self.n_codebooks,
             self.codebook_size,
             search=self.search,
             beam_width=self.beam_width,
-            max_iter=max_iter,
+            max_iter=min(self.max_iter, _CHOICE_SWEEPS) if quick else self.max_iter,
             tol=self.tol,
             rng=rng,
             n_threads=self.n_threads,

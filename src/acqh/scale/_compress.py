@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, check_positive_int
+from acqh._core.arrays import Array, Floats, Ints, check_positive_int
 from acqh._core.random import RandomState, check_rng
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex, SearchResult
@@ -248,7 +248,9 @@ def _code(
 ) -> tuple[CodeIndex, Best, float]:
     """Return an index of all items, the exact best of the queries, and the mean squared error."""
     starts = np.concatenate([[0], np.cumsum(source.sizes)]).tolist()
-    coder = _Coder(quantizer, queries, starts)
+    # All items were learnt from, or else their codes are not known yet.
+    learnt = quantizer.training_codes_
+    coder = _Coder(quantizer, queries, starts, learnt if len(learnt) == source.n_items else None)
     with clock.of("encode"):
         coded = list(source.apply(coder, "coded", progress))
     with clock.of("index"):
@@ -268,9 +270,13 @@ class _Coder:
     quantizer: AdditiveQuantizer
     queries: Floats
     starts: list[int]
+    learnt: Ints | None
 
     def __call__(self, rows: Rows, number: int) -> _Coded:
-        codes = self.quantizer.encode(rows.vectors)
+        start = None
+        if self.learnt is not None:
+            start = self.learnt[self.starts[number] : self.starts[number + 1]]
+        codes = self.quantizer.encode(rows.vectors, start=start)
         errors = np.square(rows.vectors - self.quantizer.decode(codes), dtype=np.float64)
         best = exact_best(self.queries, rows.vectors, self.starts[number], max(RECALL_AT))
         return _Coded(codes, rows.ids, best, float(errors.sum()))
