@@ -4,8 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --constraint constraints.txt --editable
+# What builds the package, in an environment of its own, is pinned as well.
+export PIP_BUILD_CONSTRAINT := constraints.txt
 
-.PHONY: demo test check bench soak docs format lock clean
+.PHONY: demo test check bench soak docs format lock locked clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -37,6 +39,7 @@ check: $(VENV)/.dev  ## formatter, linter, strict types, layer rules, docs
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python tools/check_dependencies.py
 	$(BIN)/sphinx-build --fail-on-warning --quiet docs docs/_build/html
 
 bench: $(VENV)/.bench  ## every benchmark but the billion items, one JSON line each
@@ -53,8 +56,13 @@ format: $(VENV)/.dev  ## rewrite the code the way check wants it
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lock: $(VENV)/.bench  ## renew constraints.txt from what is installed now
-	$(PIP) freeze --exclude-editable > constraints.txt
+lock: | $(BIN)/python  ## renew constraints.txt and requirements.lock; UPGRADE=--upgrade takes newer versions
+	$(BIN)/python tools/lock.py $(UPGRADE)
+
+locked: | $(BIN)/python  ## install everything from requirements.lock, every file checked against its hash
+	$(PIP) install --require-hashes --no-deps --requirement requirements.lock
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $(VENV)/.demo $(VENV)/.dev $(VENV)/.bench
 
 clean:
 	rm -rf $(VENV) docs/_build docs/reference/generated

@@ -1,8 +1,13 @@
 import importlib
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import acqh
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_every_public_name_can_be_loaded():
@@ -26,3 +31,36 @@ def test_importing_acqh_loads_no_heavy_package():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def _pins(text):
+    return dict(re.findall(r"^([a-z0-9-]+)==([^\s\\]+)", text, flags=re.MULTILINE))
+
+
+def test_everything_that_gets_installed_is_pinned_and_has_hashes():
+    constraints = _pins((ROOT / "constraints.txt").read_text())
+    lock = (ROOT / "requirements.lock").read_text()
+    assert _pins(lock) == constraints
+    entries = lock.replace("\\\n", " ").splitlines()[1:]
+    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", entry) for entry in entries)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"], "pip"]
+    for several in (project["project"]["optional-dependencies"], project["dependency-groups"]):
+        wanted += [each for names in several.values() for each in names]
+    names = {re.match(r"[\w.-]+", each)[0].lower().replace("_", "-") for each in wanted}
+    assert names - {"acqh"} <= constraints.keys()
+
+
+def test_the_makefile_installs_nothing_without_its_pin():
+    recipes = (ROOT / "Makefile").read_text()
+    installs = [line for line in recipes.splitlines() if "$(PIP) install" in line]
+    assert installs
+    for line in installs:
+        assert "--constraint" in line or "--require-hashes" in line or "--no-deps" in line
+    assert "export PIP_BUILD_CONSTRAINT := constraints.txt" in recipes
+
+
+def test_dependencies_are_what_the_code_imports(tmp_path):
+    tool = ROOT / "tools" / "check_dependencies.py"
+    done = subprocess.run([sys.executable, tool], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
