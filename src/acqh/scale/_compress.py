@@ -251,16 +251,20 @@ def _code(
     # All items were learnt from, or else their codes are not known yet.
     learnt = quantizer.training_codes_
     coder = _Coder(quantizer, queries, starts, learnt if len(learnt) == source.n_items else None)
+    codes, ids, error = [], [], 0.0
+    best: Best | None = None
     with clock.of("encode"):
-        coded = list(source.apply(coder, "coded", progress))
+        for part in source.apply(coder, "coded", progress):
+            codes.append(part.codes)
+            ids.append(part.ids)
+            error += part.error
+            # Only the best so far are kept: what is in memory grows by codes and ids alone.
+            best = merge_best([part.best] if best is None else [best, part.best], max(RECALL_AT))
+    if best is None:
+        raise ViewError("there are no items any more, but some when they were counted")
     with clock.of("index"):
-        index = CodeIndex(quantizer.codebooks_)
-        index.add(
-            np.concatenate([part.codes for part in coded]),
-            np.concatenate([part.ids for part in coded]),
-        )
-    best = merge_best((part.best for part in coded), max(RECALL_AT))
-    return index, best, sum(part.error for part in coded) / source.n_items
+        index = CodeIndex(quantizer.codebooks_).add(np.concatenate(codes), np.concatenate(ids))
+    return index, best, error / source.n_items
 
 
 @dataclass(frozen=True)

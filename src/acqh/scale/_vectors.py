@@ -28,6 +28,7 @@ from acqh.scale._sources import cut_on
 
 T = TypeVar("T")
 _ARRAY_VIEW = "vectors"
+_CHUNKS_AT_A_TIME = 64
 
 
 class Rows(NamedTuple):
@@ -239,12 +240,21 @@ def _apply_on(
     progress: Progress | None,
 ) -> Iterator[T]:
     carried = carry(function)
-    tasks = [
-        call(_on_worker)(chunk.items, view, carried, number) for number, chunk in enumerate(chunks)
-    ]
-    names = [chunk.name for chunk in chunks]
     done = counter(chunks, progress, what)
-    return iter(compute(client, tasks, names, result=call(list)(tasks), done=done))
+    # Some at a time: what tasks give is not to gather here faster than it is used.
+    for first in range(0, len(chunks), _CHUNKS_AT_A_TIME):
+        some = chunks[first : first + _CHUNKS_AT_A_TIME]
+        tasks = [
+            call(_on_worker)(chunk.items, view, carried, number)
+            for number, chunk in enumerate(some, start=first)
+        ]
+        tell = None if done is None else partial(_shifted, done, first)
+        names = [chunk.name for chunk in some]
+        yield from compute(client, tasks, names, result=call(list)(tasks), done=tell)
+
+
+def _shifted(done: Callable[[int], None], first: int, number: int) -> None:
+    done(first + number)
 
 
 def _on_worker(items: Any, view: str | None, function: Callable[[Rows, int], T], number: int) -> T:
