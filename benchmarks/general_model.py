@@ -15,8 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
+import acqh
 from acqh.features import EfficientNetLite0, MiniLM, general_model
 from acqh.features._general import PairSums
+from acqh.methods import general_statistics
 from acqh.quantize import decode, search_codes
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -55,6 +57,26 @@ def coco():
     captions = model.item_vectors(texts, view="text")
     scores = model.project(images, view="image") @ captions.T
     print(json.dumps({"data": "coco", "how": "image to text", **recalls(scores)}), flush=True)
+    for size in (16, 8):
+        learn(images, texts, size)
+
+
+def learn(images, texts, size):
+    """Measure ACQH on the general sums alone, and with the images, uncaptioned, among them."""
+    targets = {"text": acqh.Target(rank=384)}
+    model = acqh.ACQH(64, n_codebooks=size, targets=targets, random_state=0)
+    model.fit_stats(general_statistics())
+    here, none = np.ones(len(images), dtype=bool), np.zeros(len(images), dtype=bool)
+    own = acqh.MultiViewData(
+        {"image": images, "text": np.zeros_like(texts)}, present={"image": here, "text": none}
+    )
+    for how in ("general", "general and own images"):
+        items = model.decode(model.encode({"image": images}))
+        found = recalls(model.project(texts, view="text") @ items.T)
+        name = f"ACQH, {how}, {size} bytes"
+        print(json.dumps({"data": "coco", "how": name, **found}), flush=True)
+        if how == "general":
+            model.partial_fit(own)
 
 
 def jaccard(scores, query_labels, labels):
@@ -75,7 +97,11 @@ def photos(n=1_300):
     for count in (100, 600):
         pairs = images[:count], texts[:count]
         captioned[f"{count}, general and own"] = general.refine(*pairs)
-        alone = PairSums.of(general._mapped_images(pairs[0]), general._mapped_texts(pairs[1]))
+        mapped = (
+            general.map_features(features, view=view)
+            for features, view in zip(pairs, ("image", "text"), strict=True)
+        )
+        alone = PairSums.of(*mapped)
         captioned[f"{count}, own alone"] = type(general)(general.arrays, alone, general.ridge)
     rest = slice(700, n)
     rng = np.random.default_rng(0)

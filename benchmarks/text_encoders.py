@@ -14,7 +14,8 @@ Prints one JSON line for each encoder:
   another (automobile, bicycle, ...) that no caption has; of 3,000 captions
 - ``tags``: Jaccard index of labels over the ten nearest of 3,000 photographs by their tags
 - ``emoji``: mean reciprocal rank of an emoji, described by its tags, for its name as the query
-- ``ms_per_text`` on one thread, and how many times that of the control; ``megabytes`` installed
+- ``ms_per_text`` of one processor core, and how many times that of the control; ``megabytes``
+  installed
 """
 
 import csv
@@ -138,9 +139,9 @@ def measure(name, images):
     package, make, licence = CANDIDATES[name]
     captions = [row["text"] for row in read(COCO, 0, N_TRAIN + N_VALIDATION)]
     encoder = make().fit(captions)
-    started = time.perf_counter()
+    started = time.process_time()
     vectors = np.asarray(encoder.transform(captions))
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     photos = read(PHOTOS, 0, 3_300)
     tags = [row["text"] for row in photos]
     labels = [set(row["labels"].split("|")) for row in photos]

@@ -31,6 +31,8 @@ HELD_OUT, TEST = range(8_000, 9_000), range(9_000, 10_000)
 EXPONENTS, RIDGES = (0.0, 0.15, 0.25, 0.35, 0.5), (0.03, 0.1, 0.3)
 N_AXES, N_COMPONENTS = 512, 64
 SIZES = (8, 16)
+# One more than before whenever what is learnt changes: stored collections name it.
+VERSION = 1
 Floats = np.ndarray[Any, Any]
 
 
@@ -81,10 +83,12 @@ def main() -> None:
         "image_variance": np.diag(model.sums.images),
         "cross": model.sums.cross,
         "text_average": model.sums.text,
+        "text_variance": spectra.mapped_variance(exponent),
     }
     packed = {name: array.astype(np.float16) for name, array in arrays.items()}
-    for name in ("image_mean", "image_variance", "text_mean", "text_average"):
+    for name in ("image_mean", "image_variance", "text_mean", "text_average", "text_variance"):
         packed[name] = arrays[name].astype(np.float32)
+    packed["version"] = np.array(VERSION)
     packed["facts"] = np.array([ridge, len(images)])
     np.savez_compressed(arguments.out, **packed)
     print(json.dumps({"pairs": len(images), "bytes": arguments.out.stat().st_size}))
@@ -171,6 +175,10 @@ class Spectra:
             "to_item": np.eye(n_text),
             "to_query": np.eye(n_text),
         }
+
+    def mapped_variance(self, exponent: float) -> Floats:
+        """Return the second moments of mapped captions, along their axes."""
+        return np.asarray(self.text_variance * self._scales(exponent) ** 2)
 
     def sums(self, exponent: float) -> PairSums:
         """Return the sums of the mapped pairs."""

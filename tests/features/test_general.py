@@ -65,7 +65,9 @@ def test_pairs_of_ones_own_refine_it_and_never_do_worse_than_alone():
     refined = model.refine(images, texts)
     alone = GeneralModel(
         model.arrays,
-        PairSums.of(model._mapped_images(images), model._mapped_texts(texts)),
+        PairSums.of(
+            model.map_features(images, view="image"), model.map_features(texts, view="text")
+        ),
         model.ridge,
     )
     assert refined.n_own == 300

@@ -7,7 +7,7 @@ from acqh.features._condition import Condition
 from acqh.features._efficientnet import EfficientNetLite0
 from acqh.features._encoders import Encoder, make_encoder
 from acqh.features._former import former_name
-from acqh.features._general import GeneralModel, general_model
+from acqh.features._general import GeneralMap, GeneralModel, general_model
 from acqh.features._hog import HogColour
 from acqh.features._linear import Bias, SignedRoot
 from acqh.features._minilm import MiniLM
@@ -35,6 +35,7 @@ __all__ = [
     "EfficientNetLite0",
     "Encoder",
     "FeatureMap",
+    "GeneralMap",
     "GeneralModel",
     "HogColour",
     "MiniLM",

@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.resources import files
 from io import BytesIO
+from typing import Any, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import normalize
 
 from acqh._core.arrays import Array, Floats
@@ -94,6 +96,16 @@ class GeneralModel:
     n_own: int = 0
 
     @property
+    def version(self) -> int:
+        """Number of the learning that the package carries."""
+        return int(self.arrays["version"])
+
+    @property
+    def text_variance(self) -> Floats:
+        """Second moments of the mapped texts of the general pairs, (n_text,)."""
+        return np.asarray(self.arrays["text_variance"], dtype=np.float64)
+
+    @property
     def n_components(self) -> int:
         """Number of components of the space."""
         return int(self.arrays["to_item"].shape[1])
@@ -169,7 +181,7 @@ class GeneralModel:
         -------
         GeneralModel
         """
-        X, Y = self._mapped_images(images), self._mapped_texts(texts)
+        X, Y = self.map_features(images, view="image"), self.map_features(texts, view="text")
         if len(X) != len(Y):
             raise InvalidInputError(f"{len(X)} images but {len(Y)} texts; give pairs")
         if len(X) < 2 * _FOLDS:
@@ -187,6 +199,27 @@ class GeneralModel:
         sums = self._with(PairSums.of(X, Y), _WORTHS[best])
         return replace(self, sums=sums, n_own=len(X))
 
+    def map_features(self, features: Floats, *, view: str) -> Floats:
+        """Return the features that the sums are of.
+
+        Parameters
+        ----------
+        features : (n_items, 1280) or (n_items, 384)
+        view : {"image", "text"}
+
+        Returns
+        -------
+        (n_items, n_image) or (n_items, n_text) float32
+        """
+        if view not in ("image", "text"):
+            raise InvalidInputError(f"view must be 'image' or 'text', got {view!r}")
+        rows = self._checked(features, view)
+        if view == "image":
+            rows = _unit(np.sqrt(np.maximum(rows, 0))) - self._array("image_mean")
+        else:
+            rows = _unit(rows - self._array("text_mean"))
+        return np.asarray(rows @ self._array(f"{view}_axes"))
+
     def _with(self, own: PairSums, worth: float) -> PairSums:
         return replace(self.sums, n=worth).plus(own) if worth else own
 
@@ -195,20 +228,11 @@ class GeneralModel:
         return self.sums.regression(self.ridge)
 
     def _directions(self, features: Floats, view: str) -> Floats:
+        mapped = self.map_features(features, view=view)
         if view == "text":
-            return _unit(self._mapped_texts(features))
-        if view != "image":
-            raise InvalidInputError(f"view must be 'image' or 'text', got {view!r}")
+            return _unit(mapped)
         weights, intercept = self._regression
-        return _unit(self._mapped_images(features) @ weights + intercept)
-
-    def _mapped_images(self, features: Floats) -> Floats:
-        rows = _unit(np.sqrt(np.maximum(self._checked(features, "image"), 0)))
-        return np.asarray((rows - self._array("image_mean")) @ self._array("image_axes"))
-
-    def _mapped_texts(self, features: Floats) -> Floats:
-        rows = _unit(self._checked(features, "text") - self._array("text_mean"))
-        return rows @ self._array("text_axes")
+        return _unit(mapped @ weights + intercept)
 
     def _checked(self, features: Floats, view: str) -> Floats:
         rows, width = np.asarray(features, dtype=np.float32), len(self.arrays[f"{view}_mean"])
@@ -233,6 +257,73 @@ def _agreement(texts: Floats, images: Floats) -> float:
     scores = texts @ images.T
     ranks = (scores > np.diag(scores)[:, np.newaxis]).sum(axis=1)
     return float(np.sum(1 / (1 + ranks)))
+
+
+class GeneralMap(TransformerMixin, BaseEstimator):
+    """The map of images or texts that the general model's sums are of; learns nothing.
+
+    Parameters
+    ----------
+    view : {"image", "text"}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from acqh.features import GeneralMap
+    >>> GeneralMap("text").fit_transform(np.ones((2, 384), dtype=np.float32)).shape
+    (2, 384)
+    """
+
+    def __init__(self, view: str = "image") -> None:
+        self.view = view
+
+    def fit(self, X: Floats, y: Any = None) -> Self:  # noqa: ARG002
+        """Check the rows.
+
+        Parameters
+        ----------
+        X : (n_items, 1280) or (n_items, 384)
+            Features of `EfficientNetLite0` or `MiniLM`.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        self.transform(X)
+        return self
+
+    def transform(self, X: Floats) -> Floats:
+        """Return the mapped rows.
+
+        Parameters
+        ----------
+        X : (n_items, 1280) or (n_items, 384)
+
+        Returns
+        -------
+        (n_items, n_image) or (n_items, n_text) float32
+        """
+        return general_model().map_features(X, view=self.view)
+
+    def get_state(self) -> dict[str, Array]:
+        """Return which general model this is of."""
+        return {"version": np.array([general_model().version], dtype=np.int64)}
+
+    def set_state(self, arrays: dict[str, Array]) -> Self:
+        """Accept what `get_state` gave, if it is of the general model that is installed."""
+        found = arrays.get("version", np.empty(0))
+        if set(arrays) != {"version"} or found.shape != (1,):
+            raise InvalidInputError("state of GeneralMap must be the version of its model")
+        if int(found[0]) != general_model().version:
+            raise InvalidInputError(
+                f"this was made with version {found[0]} of the general model, and version "
+                f"{general_model().version} is installed; build it again"
+            )
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
 
 
 @cache

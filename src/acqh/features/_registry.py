@@ -16,6 +16,7 @@ from acqh.errors import InvalidInputError
 from acqh.features._condition import Condition
 from acqh.features._efficientnet import EfficientNetLite0
 from acqh.features._former import from_former, is_former
+from acqh.features._general import GeneralMap
 from acqh.features._hog import HogColour
 from acqh.features._linear import Bias, SignedRoot
 from acqh.features._minilm import MiniLM
@@ -53,6 +54,7 @@ _STORABLE: dict[str, Any] = {
             ClipTexts,
             Condition,
             EfficientNetLite0,
+            GeneralMap,
             HogColour,
             MiniLM,
             RBFAnchors,

@@ -6,6 +6,7 @@ The classes of methods are loaded on first use: ``from acqh.methods import DCH``
 from typing import TYPE_CHECKING, Any
 
 from acqh.methods._base import BaseMethod
+from acqh.methods._general import general_statistics
 from acqh.methods._state import fingerprint, load_method
 from acqh.methods.registry import MethodInfo, get, list, register  # noqa: A004
 
@@ -60,6 +61,7 @@ __all__ = [  # noqa: RUF022
     "SePH",
     "Stacked",
     "fingerprint",
+    "general_statistics",
     "get",
     "list",
     "load_method",

@@ -1,0 +1,86 @@
+"""The general model as sums that `ACQH` learns from, and to which a collection's own are added."""
+
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Floats
+from acqh.features import GeneralMap, GeneralModel, general_model
+from acqh.methods._statistics import MappedStatistics
+from acqh.stats import Keep, Moments, Statistics
+
+# Rows that stand in for photographs where codebooks are learnt and no image of one's own is there.
+_N_STAND_INS = 4_096
+
+
+def general_statistics(
+    worth: float | None = None, *, label_names: Any = (), sample_size: int = 65_536
+) -> MappedStatistics:
+    """Return the sums of the general model's pairs of images and texts.
+
+    ``ACQH(64, n_codebooks=8, targets={"text": 1.0}).fit_stats(general_statistics())`` is a model
+    for images that nobody has captioned; ``partial_fit`` adds a collection's own items to it.
+
+    Parameters
+    ----------
+    worth : float, optional
+        For how many pairs they count beside others; as many as they were learnt from by default.
+    label_names : sequence of str, optional
+        Labels of the items that will be added; the general pairs have none.
+    sample_size : int
+        Rows at most that the statistics keep to learn codebooks from.
+
+    Returns
+    -------
+    MappedStatistics
+        Of the views ``"image"``, features of `acqh.features.EfficientNetLite0`, and ``"text"``, of
+        `acqh.features.MiniLM`.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> from acqh.methods import general_statistics
+    >>> sums = general_statistics(worth=1_000)
+    >>> sums.statistics.n_items, sums.widths
+    (1000, {'image': 1280, 'text': 384})
+    """
+    model = general_model()
+    worth = model.sums.n if worth is None else float(worth)
+    widths = {"image": len(model.sums.image), "text": len(model.sums.text)}
+    keep = Keep(frozenset({("image", "text")}), sample_size)
+    statistics = Statistics(widths, len(label_names), keep)
+    rows = _stand_ins(model, np.random.default_rng(0))
+    statistics.update(
+        {view: model.map_features(matrix, view=view) for view, matrix in rows.items()},
+        None,
+        rows=rows,
+    )
+    # The sums are those of the real pairs; only the sample is of rows that stand in for them.
+    statistics.patterns = {
+        ("image", "text"): Moments(
+            worth,
+            {"image": worth * model.sums.image, "text": worth * model.sums.text},
+            {"image": worth * model.sums.images, "text": worth * np.diag(model.text_variance)},
+            {("image", "text"): worth * model.sums.cross},
+        )
+    }
+    maps = {view: GeneralMap(view) for view in widths}
+    full = {view: matrix.shape[1] for view, matrix in rows.items()}
+    return MappedStatistics(
+        statistics, maps, full, tuple(map(str, label_names)), np.dtype(np.float32)
+    )
+
+
+def _stand_ins(model: GeneralModel, rng: np.random.Generator) -> dict[str, Floats]:
+    """Draw features of images, and of texts that fit them, with the moments of the real ones."""
+    weights, intercept = model.sums.regression(model.ridge)
+    spread = np.sqrt(np.diag(model.sums.images))
+    mapped = rng.normal(size=(_N_STAND_INS, len(spread))) * spread
+    roots = model.arrays["image_mean"] + mapped @ model.arrays["image_axes"].T
+    texts = mapped @ weights + intercept
+    axes = model.arrays["text_axes"].astype(np.float64)
+    back = texts @ np.linalg.pinv(axes) + model.arrays["text_mean"]
+    return {
+        "image": np.square(np.maximum(roots, 0)).astype(np.float32),
+        "text": back.astype(np.float32),
+    }
