@@ -16,6 +16,7 @@ _READERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "code-shards": ("acqh.scale", "ShardedIndex.load", {"verify": True}),
     "hamming-index": ("acqh.index", "HammingIndex.load", {"verify": True}),
     "search-parts": ("acqh.scale", "SearchParts", {"verify": True}),
+    "vectors": ("acqh.index", "VectorFile", {}),
     "method": ("acqh.methods", "load_method", {}),
 }
 

@@ -15,6 +15,7 @@ from acqh.index._filters import rows_allowed
 from acqh.index._layout import lay_out
 from acqh.index._new_ids import NewIds, refuse_known
 from acqh.index._parts import PartReader, Progress
+from acqh.index._rerank import candidate_count, rank_again
 from acqh.index._rests import Rests
 from acqh.index._result import SearchResult
 from acqh.index._search import Target, as_stop, search_targets
@@ -148,6 +149,8 @@ class CodeIndex(BaseIndex[CodeSegment]):
         budget: int | None = None,
         epsilon: float | None = None,
         recall: float | None = None,
+        rerank: Any = None,
+        rerank_k: int | None = None,
     ) -> SearchResult:
         """Find the items of highest score.
 
@@ -170,6 +173,13 @@ class CodeIndex(BaseIndex[CodeSegment]):
         recall : float, optional
             Stop when this share of the k best is found, above 0 and at most 1: as expected from
             how words are distributed, not for certain.
+        rerank : VectorFile, other reader, or (n_items, n_components) floats, optional
+            Full vectors, in memory or mapped: the best `rerank_k` items by their codes are ranked
+            again by the inner product of query and vector. An array has items in the order of
+            `ids`; a reader has a method ``take(ids)``. Nothing is proven then: ``exact`` is False,
+            ``bound`` infinite.
+        rerank_k : int, default 200, or k if that is more
+            How many items to rank again, at least k.
 
         Returns
         -------
@@ -183,8 +193,8 @@ class CodeIndex(BaseIndex[CodeSegment]):
         ------
         InvalidInputError
             A query is not finite, has the wrong number of components, or is so large that scores
-            overflow; k, n_threads or budget is below 1, epsilon below 0, recall not a share; the
-            filter does not fit the index.
+            overflow; k, n_threads or budget is below 1, epsilon below 0, recall not a share,
+            rerank_k below k; the filter or the vectors do not fit the index.
 
         Examples
         --------
@@ -200,12 +210,15 @@ class CodeIndex(BaseIndex[CodeSegment]):
         stop = as_stop(budget, epsilon, recall)
         queries = as_queries(queries, self._codebooks.shape[2])
         k = check_positive_int(k, "k")
+        n_found = candidate_count(k, rerank, rerank_k)
         n_threads = as_thread_count(n_threads, len(queries))
         snapshot = self._snapshot
         targets = _targets(snapshot, filter)
         top = search_targets(
-            self._words, self._rests, targets, queries, k, len(snapshot), n_threads, stop
+            self._words, self._rests, targets, queries, n_found, len(snapshot), n_threads, stop
         )
+        if rerank is not None:
+            return rank_again(snapshot, top, queries, k, rerank)
         return SearchResult.of(snapshot.take_ids(top.rows), top)
 
     def batches(self, size: int = 65_536) -> Iterator[tuple[Array, Array]]:

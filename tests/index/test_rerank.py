@@ -1,0 +1,115 @@
+"""Ranking again by full vectors gives the best of the candidates by exact inner product."""
+
+import numpy as np
+import pytest
+
+import acqh
+from acqh import CodeIndex
+from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError, UnknownIdError
+from acqh.index import VectorFile
+
+
+@pytest.fixture(scope="module")
+def items():
+    """Vectors, an index of coarse codes of them with some removed, and queries."""
+    rng = np.random.default_rng(0)
+    codebooks = rng.standard_normal((2, 16, 6))
+    codes = rng.integers(16, size=(1500, 2))
+    vectors = codebooks[[0, 1], codes].sum(axis=1) + 0.3 * rng.standard_normal((1500, 6))
+    names = np.array([f"item {i}" for i in range(1500)], dtype=object)
+    index = CodeIndex(codebooks).add(codes[:1100], names[:1100]).add(codes[1100:], names[1100:])
+    gone = rng.random(1500) < 0.2
+    index.remove(names[gone])
+    return index, vectors[~gone], rng.standard_normal((5, 6))
+
+
+def expected(index, vectors, queries, k, n_candidates):
+    found = index.search(queries, n_candidates)
+    place = {identifier: row for row, identifier in enumerate(index.ids)}
+    for query, ids in zip(queries.astype(np.float32), found.ids, strict=True):
+        rows = np.sort([place[identifier] for identifier in ids])
+        products = vectors[rows].astype(np.float32) @ query
+        order = np.argsort(-products, kind="stable")[:k]
+        yield index.ids[rows[order]].tolist(), products[order]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16])
+def test_candidates_are_ranked_by_their_vectors(items, dtype):
+    index, vectors, queries = items
+    vectors = vectors.astype(dtype)
+    result = index.search(queries, 7, rerank=vectors, rerank_k=60)
+    for row, (ids, products) in enumerate(expected(index, vectors, queries, 7, 60)):
+        assert result.ids[row].tolist() == ids
+        np.testing.assert_allclose(result.scores[row], products, rtol=1e-5)
+    assert not result.exact.any()
+    assert (result.bound == np.inf).all()
+
+
+@pytest.mark.parametrize(("dtype", "error"), [("float16", 2e-3), ("int8", 3e-2)])
+def test_vectors_come_back_from_disk_and_rank_as_in_memory(items, tmp_path, dtype, error):
+    index, vectors, queries = items
+    order = np.random.default_rng(1).permutation(len(vectors))
+    VectorFile.write(tmp_path / "full", vectors[order], index.ids[order], dtype=dtype)
+    full = acqh.load(tmp_path / "full")
+    np.testing.assert_allclose(full.take(index.ids), vectors, atol=error)
+    stored = full.take(index.ids)
+    result = index.search(queries, 7, rerank=full, rerank_k=60)
+    same = index.search(queries, 7, rerank=stored, rerank_k=60)
+    assert result.ids.tolist() == same.ids.tolist()
+    assert full.bytes_per_item == {"float16": 12, "int8": 10}[dtype]
+
+
+def test_ranking_again_finds_more_of_the_true_best(items):
+    index, vectors, queries = items
+    truth = index.ids[np.argsort(-(queries @ vectors.T), axis=1)[:, :10]]
+
+    def hits(result):
+        return np.mean([np.isin(a, b).mean() for a, b in zip(result.ids, truth, strict=True)])
+
+    assert hits(index.search(queries, 10, rerank=vectors)) > hits(index.search(queries, 10)) + 0.2
+
+
+def test_fewer_items_than_k_leave_places_empty(items):
+    index, vectors, queries = items
+    result = index.search(queries, 4, filter=index.ids[:2], rerank=vectors)
+    assert result.counts.tolist() == [2] * 5
+    assert (result.ids[:, 2:] == None).all()  # noqa: E711
+    assert (result.scores[:, 2:] == -np.inf).all()
+
+
+def test_what_does_not_fit_is_refused(items, tmp_path):
+    index, vectors, queries = items
+    with pytest.raises(InvalidInputError, match="rerank_k is 3, but k is 7"):
+        index.search(queries, 7, rerank=vectors, rerank_k=3)
+    with pytest.raises(InvalidInputError, match="give rerank"):
+        index.search(queries, 7, rerank_k=30)
+    with pytest.raises(InvalidInputError, match="in the order of 'ids'"):
+        index.search(queries, 7, rerank=vectors[1:])
+    VectorFile.write(tmp_path / "wide", np.ones((len(index), 9)), index.ids)
+    with pytest.raises(InvalidInputError, match="queries of 6 components"):
+        index.search(queries, 7, rerank=VectorFile(tmp_path / "wide"))
+    VectorFile.write(tmp_path / "few", vectors[:3], index.ids[:3])
+    with pytest.raises(UnknownIdError, match="no vector of the item"):
+        index.search(queries, 7, rerank=VectorFile(tmp_path / "few"))
+
+
+@pytest.mark.parametrize(
+    ("vectors", "ids", "dtype", "error"),
+    [
+        ([[np.nan]], None, "float16", InvalidInputError),
+        ([[1e6]], None, "float16", InvalidInputError),
+        ([[1.0]], None, "float32", InvalidInputError),
+        ([1.0], None, "int8", InvalidInputError),
+        ([[1.0], [2.0]], [1], "int8", InvalidInputError),
+        ([[1.0], [2.0]], [1, 1], "int8", DuplicateIdError),
+    ],
+)
+def test_vectors_that_cannot_be_stored_are_refused(tmp_path, vectors, ids, dtype, error):
+    with pytest.raises(error):
+        VectorFile.write(tmp_path / "full", vectors, ids, dtype=dtype)
+
+
+def test_another_kind_of_bundle_is_refused(items, tmp_path):
+    items[0].save(tmp_path / "index")
+    with pytest.raises((InvalidInputError, CorruptBundleError)):
+        VectorFile(tmp_path / "index")
