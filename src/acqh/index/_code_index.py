@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, check_positive_int
+from acqh._core.foreign import take_in
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index._base import BaseIndex
 from acqh.index._checks import as_codebooks, as_codes, as_queries, as_thread_count
@@ -157,7 +158,8 @@ class CodeIndex(BaseIndex[CodeSegment]):
         Parameters
         ----------
         queries : (n_queries, n_components) floats
-            Used as float32.
+            Used as float32. Given a tensor of torch, or an array of CuPy or JAX, the result has
+            such arrays too, on the same device; the search itself runs on the CPU.
         k : int
             How many items to find for each query, at least 1.
         filter : callable, (n_items,) bool, or iterable of ids, optional
@@ -208,7 +210,8 @@ class CodeIndex(BaseIndex[CodeSegment]):
         True
         """
         stop = as_stop(budget, epsilon, recall)
-        queries = as_queries(queries, self._codebooks.shape[2])
+        given, give_back = take_in(queries)
+        queries = as_queries(given, self._codebooks.shape[2])
         k = check_positive_int(k, "k")
         n_found = candidate_count(k, rerank, rerank_k)
         n_threads = as_thread_count(n_threads, len(queries))
@@ -218,8 +221,8 @@ class CodeIndex(BaseIndex[CodeSegment]):
             self._words, self._rests, targets, queries, n_found, len(snapshot), n_threads, stop
         )
         if rerank is not None:
-            return rank_again(snapshot, top, queries, k, rerank)
-        return SearchResult.of(snapshot.take_ids(top.rows), top)
+            return rank_again(snapshot, top, queries, k, rerank).as_kind(give_back)
+        return SearchResult.of(snapshot.take_ids(top.rows), top).as_kind(give_back)
 
     def batches(self, size: int = 65_536) -> Iterator[tuple[Array, Array]]:
         """Yield ids and codes in order of insertion, some at a time, from one state of the index.

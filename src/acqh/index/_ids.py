@@ -28,7 +28,7 @@ def read_ids(ids: Any) -> Array:
     Parameters
     ----------
     ids : iterable of n whole numbers or of n str
-        A range, list, set, or one-dimensional array.
+        A range, list, set, one-dimensional array, or a column of pandas, polars or Arrow.
 
     Returns
     -------
@@ -53,7 +53,9 @@ def read_ids(ids: Any) -> Array:
         raise InvalidInputError(f"ids must be a sequence of numbers or texts, got {ids!r}")
     if isinstance(ids, np.ndarray) and ids.dtype.kind in "iu":
         return _as_numbers(ids)
-    values = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+    # Columns of Arrow hold values of their own kind, and tensors numbers of theirs.
+    as_list = getattr(ids, "to_pylist", None) or getattr(ids, "tolist", None)
+    values = list(ids) if as_list is None else as_list()
     kinds = {type(value) for value in values}
     if all(issubclass(kind, str) for kind in kinds) and kinds:
         texts = np.empty(len(values), dtype=object)

@@ -1,11 +1,12 @@
 """What a search returns."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats, Ints
+from acqh._core.foreign import GiveBack, take_in
 from acqh._core.optional import require
 from acqh.index._search import TopRows
 
@@ -52,6 +53,13 @@ class SearchResult:
         for name, value in values.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
+
+    def as_kind(self, give_back: GiveBack | None) -> Self:
+        """Return the result with arrays of another library; text ids stay as they are."""
+        if give_back is None:
+            return self
+        values = (getattr(self, field.name) for field in fields(self))
+        return type(self)(*(v if v.dtype == object else give_back(v) for v in values))
 
     @classmethod
     def of(cls, ids: Array, top: TopRows) -> Self:
@@ -102,11 +110,12 @@ class SearchResult:
         return require("pyarrow").table(self._columns())
 
     def _columns(self) -> dict[str, Array]:
-        listed = np.arange(self.ids.shape[1]) < self.counts[:, np.newaxis]
+        ids, scores, counts = (take_in(x)[0] for x in (self.ids, self.scores, self.counts))
+        listed = np.arange(ids.shape[1]) < counts[:, np.newaxis]
         queries, places = np.nonzero(listed)
         return {
             "query": queries,
             "rank": places + 1,
-            "id": self.ids[listed],
-            "score": self.scores[listed],
+            "id": ids[listed],
+            "score": scores[listed],
         }

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats, check_positive_int
+from acqh._core.foreign import take_in
 from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh.index import CodeIndex, SearchResult
 from acqh.io import read_bundle, write_bundle
@@ -167,6 +168,7 @@ class ShardedIndex:
         InvalidInputError
             As `CodeIndex.search` does.
         """
+        queries, give_back = take_in(queries)
         shards = self._filled()
         filters = self._split_filter(filter, shards)
         budgets = _share(budget, [len(shard) for shard in shards])
@@ -174,7 +176,7 @@ class ShardedIndex:
             shard.search(queries, k, each, n_threads, budget=part, epsilon=epsilon, recall=recall)
             for shard, each, part in zip(shards, filters, budgets, strict=True)
         ]
-        return merge_results(found, k)
+        return merge_results(found, k).as_kind(give_back)
 
     def _filled(self) -> tuple[CodeIndex, ...]:
         """Return the shards with items, or one without: an empty one knows no kind of ids."""

@@ -1,0 +1,177 @@
+"""Recall of the true ten, milliseconds and bytes: acqh beside Faiss, hnswlib, usearch and RaBitQ.
+
+One JSON line a point. Items are the clustered vectors of ``search.py`` (32 components), queries of
+the same kind; recall is the share of the ten vectors of highest inner product that are found. Times
+are milliseconds a query in a batch of 100 on one thread, the best of several rounds. Bytes are
+those an item takes in memory, Faiss's with its 8 bytes for an id; what lies on disk for ranking
+again is given beside them. ``--plot`` draws the curves.
+"""
+
+import argparse
+import json
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import faiss
+import hnswlib
+import numpy as np
+import usearch.index
+from search import N_COMPONENTS, N_QUERIES, N_TRAIN, Vectors, best_times, build, recall, true_best
+
+from acqh.index import VectorFile
+
+K = 10
+PRODUCT = faiss.METRIC_INNER_PRODUCT
+Record = dict[str, Any]
+
+
+class Case:
+    """The vectors, the queries and their true ten."""
+
+    def __init__(self, vectors: Vectors, n: int) -> None:
+        self.items, self.queries = vectors.take(n), vectors.queries
+        self.n, self.truth = n, true_best(self.items, self.queries, K)
+
+    def point(
+        self,
+        name: str,
+        setting: str,
+        size: float,
+        search: Callable[[], np.ndarray],
+        disk: float = 0,
+    ) -> Record:
+        """Time a search that returns ids, and compare these with the truth."""
+        found = search()
+        return {
+            "case": "recall curve",
+            "index": name,
+            "setting": setting,
+            "n_items": self.n,
+            "ms": best_times({"it": search}, 3, N_QUERIES)["it_ms"],
+            "recall_of_true_10": recall(found, self.truth),
+            "bytes_per_item": round(size, 2),
+            "disk_bytes_per_item": round(disk, 2),
+        }
+
+
+def ours(case: Case, quantizers: dict[int, Vectors]) -> Iterator[Record]:
+    for n_codebooks, vectors in quantizers.items():
+        index, _ = build(vectors.codebooks, vectors.codes(case.n))
+        name = f"acqh, {n_codebooks} codebooks"
+
+        def found(**settings: Any) -> np.ndarray:
+            return index.search(case.queries, K, n_threads=1, **settings).ids  # noqa: B023
+
+        for budget in (100, 300, 1000, 3000):
+            yield case.point(
+                name, f"budget={budget}", index.bytes_per_item, partial(found, budget=budget)
+            )
+        yield case.point(name, "exact", index.bytes_per_item, found)
+        with tempfile.TemporaryDirectory() as folder:
+            VectorFile.write(f"{folder}/full", case.items, dtype="int8")
+            full = VectorFile(f"{folder}/full")
+            for n_again, budget in ((20, 300), (50, 1000), (200, 3000)):
+                settings = {"rerank": full, "rerank_k": n_again, "budget": budget}
+                yield case.point(
+                    f"{name}, int8 on disk",
+                    f"rerank_k={n_again}, budget={budget}",
+                    index.bytes_per_item,
+                    partial(found, **settings),
+                    full.bytes_per_item,
+                )
+
+
+def inverted(case: Case) -> Iterator[Record]:
+    """Faiss's inverted lists over additive codes, product codes by FastScan, and RaBitQ."""
+    n_lists = 1 << int(np.log2(np.sqrt(case.n)) + 1)
+    additive = faiss.AdditiveQuantizer.ST_LUT_nonorm
+    made: dict[str, tuple[Callable[[Any], Any], float]] = {
+        "Faiss IVF, residual codes, 8 bytes": (
+            lambda lists: faiss.IndexIVFResidualQuantizer(
+                lists, N_COMPONENTS, n_lists, 8, 8, PRODUCT, additive
+            ),
+            16,
+        ),
+        "Faiss IVF, PQ FastScan, 8 bytes": (
+            lambda lists: faiss.IndexIVFPQFastScan(lists, N_COMPONENTS, n_lists, 16, 4, PRODUCT),
+            16,
+        ),
+        "Faiss IVF, RaBitQ": (
+            lambda lists: faiss.IndexIVFRaBitQ(lists, N_COMPONENTS, n_lists, PRODUCT),
+            N_COMPONENTS / 8 + 8 + 8,
+        ),
+    }
+    for name, (make, size) in made.items():
+        lists = faiss.IndexFlatIP(N_COMPONENTS)
+        index = make(lists)
+        index.train(case.items[:N_TRAIN])
+        index.add(case.items)
+        for n_probe in (1, 4, 16, 64):
+            index.nprobe = n_probe
+            search = partial(lambda one: one.search(case.queries, K)[1], index)
+            yield case.point(name, f"nprobe={n_probe}", size, search)
+
+
+def graphs(case: Case) -> Iterator[Record]:
+    graph = hnswlib.Index(space="ip", dim=N_COMPONENTS)
+    graph.init_index(max_elements=case.n, M=16, ef_construction=100)
+    graph.set_num_threads(1)
+    graph.add_items(case.items)
+    size = graph.index_file_size() / case.n
+    for effort in (10, 20, 50, 100, 400):
+        graph.set_ef(effort)
+        search = partial(lambda: graph.knn_query(case.queries, k=K)[0])
+        yield case.point("hnswlib, float32", f"ef={effort}", size, search)
+    for effort in (16, 64, 256):
+        other = usearch.index.Index(
+            ndim=N_COMPONENTS, metric="ip", dtype="i8", connectivity=16, expansion_search=effort
+        )
+        other.add(np.arange(case.n), case.items, threads=1)
+        search = partial(lambda one: one.search(case.queries, K, threads=1).keys, other)
+        yield case.point("usearch, int8", f"ef={effort}", other.memory_usage / case.n, search)
+
+
+def plot(records: list[Record], path: Path) -> None:
+    """Draw recall against time, a line an index."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.6), layout="constrained")
+    axes = figure.subplots()
+    curves = defaultdict(list)
+    for record in records:
+        label = f"{record['index']}: {record['bytes_per_item']:.0f} B"
+        curves[label].append((record["ms"], record["recall_of_true_10"]))
+    for label, points in curves.items():
+        style = "-" if label.startswith("acqh") else "--"
+        axes.plot(*zip(*sorted(points), strict=True), style, marker="o", markersize=3, label=label)
+    axes.set(
+        xscale="log", xlabel="milliseconds a query, one thread", ylabel="recall of the true ten"
+    )
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside right center", fontsize="small")
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--items", type=int, default=200_000)
+    parser.add_argument("--plot", type=Path, help="write the curves as an SVG file")
+    arguments = parser.parse_args()
+    faiss.omp_set_num_threads(1)
+    quantizers = {n_codebooks: Vectors(n_codebooks) for n_codebooks in (4, 8, 16)}
+    case = Case(quantizers[4], arguments.items)
+    records = []
+    for source in (ours(case, quantizers), inverted(case), graphs(case)):
+        for record in source:
+            records.append(record)
+            print(json.dumps(record), flush=True)
+    if arguments.plot:
+        plot(records, arguments.plot)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Arrays and columns of other libraries go in, and results come back as the same kind."""
+
+import array_api_strict
+import faiss
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import torch
+
+from acqh import CodeIndex
+from acqh.errors import InvalidInputError
+from acqh.scale import ShardedIndex
+
+
+@pytest.fixture(scope="module")
+def items():
+    rng = np.random.default_rng(0)
+    codebooks, codes = rng.standard_normal((8, 16, 5)), rng.integers(16, size=(400, 8))
+    return CodeIndex(codebooks).add(codes), rng.standard_normal((3, 5)).astype(np.float32)
+
+
+@pytest.mark.parametrize("shards", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_tensors_of_torch_give_tensors(items, dtype, shards):
+    index, queries = items
+    searched = ShardedIndex([index]) if shards else index
+    tensor = torch.tensor(queries).to(dtype).requires_grad_()
+    found = searched.search(tensor, 4)
+    expected = index.search(tensor.detach().float().numpy(), 4)
+    for name in ("ids", "scores", "counts", "scored", "seen", "exact", "bound"):
+        value = getattr(found, name)
+        assert isinstance(value, torch.Tensor)
+        assert value.device == tensor.device
+        np.testing.assert_array_equal(value.numpy(), getattr(expected, name))
+    assert found.to_pandas().equals(expected.to_pandas())
+
+
+def test_ids_of_texts_stay_objects_beside_tensors(items):
+    index, queries = items
+    named = CodeIndex(index.codebooks).add(index.codes, [f"item {i}" for i in range(400)])
+    found = named.search(torch.tensor(queries), 2)
+    assert found.ids.dtype == object
+    assert isinstance(found.scores, torch.Tensor)
+
+
+def test_codes_and_codebooks_may_be_tensors(items):
+    index, queries = items
+    other = CodeIndex(torch.tensor(index.codebooks)).add(torch.tensor(index.codes))
+    np.testing.assert_array_equal(other.search(queries, 5).ids, index.search(queries, 5).ids)
+
+
+def test_arrays_of_the_array_api_give_such_arrays(items):
+    index, queries = items
+    found = index.search(array_api_strict.asarray(queries), 4)
+    expected = index.search(queries, 4)
+    for name in ("ids", "scores", "counts", "exact", "bound"):
+        assert isinstance(getattr(found, name), type(array_api_strict.asarray([0])))
+        np.testing.assert_array_equal(np.asarray(getattr(found, name)), getattr(expected, name))
+
+
+@pytest.mark.parametrize("values", [[5, 3, 8], ["a", "c", "b"]])
+@pytest.mark.parametrize(
+    "column", [pd.Series, pd.Index, pl.Series, pa.array, lambda values: pa.chunked_array([values])]
+)
+def test_columns_are_ids(values, column):
+    index = CodeIndex(np.eye(3)[np.newaxis]).add([[0], [1], [2]], ids=column(values))
+    assert index.ids.tolist() == values
+    assert index.search(np.eye(3), 1, filter=column(values[:1])).counts.tolist() == [1, 1, 1]
+    assert len(index.remove(column(values[1:]))) == 1
+
+
+def test_a_column_with_a_gap_is_refused():
+    with pytest.raises(InvalidInputError, match="NoneType"):
+        CodeIndex(np.eye(2)[np.newaxis]).add([[0], [1]], ids=pa.array(["a", None]))
+
+
+@pytest.mark.parametrize("codebook_size", [5, 16, 256])
+def test_faiss_searches_what_it_is_given_with_the_same_answers(codebook_size):
+    rng = np.random.default_rng(codebook_size)
+    codebooks = rng.standard_normal((8, codebook_size, 6)) / 1.5 ** np.arange(8)[:, None, None]
+    index = CodeIndex(codebooks).add(rng.integers(codebook_size, size=(3000, 8)))
+    index.remove(index.ids[::7])
+    queries = rng.standard_normal((10, 6)).astype(np.float32)
+    theirs = faiss.deserialize_index(faiss.serialize_index(index.to_faiss()))
+    scores, rows = theirs.search(queries, 5)
+    ours = index.search(queries, 5)
+    np.testing.assert_array_equal(index.ids[rows], ours.ids)
+    np.testing.assert_allclose(scores, ours.scores, rtol=1e-5)
