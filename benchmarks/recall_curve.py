@@ -20,11 +20,13 @@ import faiss
 import hnswlib
 import numpy as np
 import usearch.index
-from search import N_COMPONENTS, N_QUERIES, N_TRAIN, Vectors, best_times, build, recall, true_best
+from search import N_COMPONENTS, N_QUERIES, Vectors, best_times, build, recall, true_best
 
 from acqh.index import VectorFile
 
 K = 10
+# Vectors that rivals are trained on.
+N_SAMPLE = 20_000
 PRODUCT = faiss.METRIC_INNER_PRODUCT
 Record = dict[str, Any]
 
@@ -108,7 +110,7 @@ def inverted(case: Case) -> Iterator[Record]:
     for name, (make, size) in made.items():
         lists = faiss.IndexFlatIP(N_COMPONENTS)
         index = make(lists)
-        index.train(case.items[:N_TRAIN])
+        index.train(case.items[:N_SAMPLE])
         index.add(case.items)
         for n_probe in (1, 4, 16, 64):
             index.nprobe = n_probe
@@ -126,11 +128,10 @@ def graphs(case: Case) -> Iterator[Record]:
         graph.set_ef(effort)
         search = partial(lambda: graph.knn_query(case.queries, k=K)[0])
         yield case.point("hnswlib, float32", f"ef={effort}", size, search)
+    other = usearch.index.Index(ndim=N_COMPONENTS, metric="ip", dtype="i8", connectivity=16)
+    other.add(np.arange(case.n), case.items, threads=1)
     for effort in (16, 64, 256):
-        other = usearch.index.Index(
-            ndim=N_COMPONENTS, metric="ip", dtype="i8", connectivity=16, expansion_search=effort
-        )
-        other.add(np.arange(case.n), case.items, threads=1)
+        other.expansion_search = effort
         search = partial(lambda one: one.search(case.queries, K, threads=1).keys, other)
         yield case.point("usearch, int8", f"ef={effort}", other.memory_usage / case.n, search)
 
@@ -158,11 +159,11 @@ def plot(records: list[Record], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--items", type=int, default=200_000)
+    parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--plot", type=Path, help="write the curves as an SVG file")
     arguments = parser.parse_args()
     faiss.omp_set_num_threads(1)
-    quantizers = {n_codebooks: Vectors(n_codebooks) for n_codebooks in (4, 8, 16)}
+    quantizers = {n_codebooks: Vectors(n_codebooks) for n_codebooks in (4, 8)}
     case = Case(quantizers[4], arguments.items)
     records = []
     for source in (ours(case, quantizers), inverted(case), graphs(case)):

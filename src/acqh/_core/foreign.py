@@ -48,12 +48,12 @@ def take_in(value: Any) -> tuple[Any, GiveBack | None]:
 def _give_to(space: Any, array: Array) -> Any:
     """Return an array of a library; JAX has no 64 bits unless it is told to."""
     given = space.asarray(np.ascontiguousarray(array))
-    if array.dtype == np.int64 and array.size and "int32" in str(given.dtype):
-        if max(int(array.max()), -int(array.min())) >= 2**31:
-            raise InvalidInputError(
-                "ids do not fit the 32 bits of the library that the queries came from; let it use "
-                "64 bits, or give queries as a NumPy array"
-            )
+    is_cut = array.dtype == np.int64 and array.size > 0 and "int32" in str(given.dtype)
+    if is_cut and max(int(array.max()), -int(array.min())) >= 2**31:
+        raise InvalidInputError(
+            "ids do not fit the 32 bits of the library that the queries came from; let it use "
+            "64 bits, or give queries as a NumPy array"
+        )
     return given
 
 
