@@ -150,3 +150,18 @@ def write_tokens():
 def token_files(write_tokens, tmp_path):
     """Return settings that name files with the tokens "read..." and "write..."."""
     return write_tokens(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def photographs(tmp_path_factory):
+    """Return a collection from a manifest, and the folder of its images."""
+    folder = tmp_path_factory.mktemp("photographs")
+    rows = ["image,text,labels,date"]
+    for number in range(8):
+        kind, colour = (("car", COLOURS["car"]), ("sea", COLOURS["sea"]))[number % 2]
+        (folder / f"{kind} {number}.png").write_bytes(picture(colour))
+        rows.append(f"{kind} {number}.png,a {kind},{kind},2020-01-0{9 - number}")
+    (folder / "manifest.csv").write_text("\n".join(rows))
+    path = folder.parent / "photographs.acqh"
+    Collection.build(folder, path, n_components=2, n_codebooks=2).close()
+    return path, folder

@@ -80,21 +80,6 @@ def test_vectors_search_a_collection_of_features(start, tmp_path):
         assert client.post("/search", json={"image": ["aGFsbG8="]}).status_code == 422
 
 
-@pytest.fixture(scope="module")
-def photographs(tmp_path_factory, make_picture):
-    """Return a collection from a manifest, and the folder of its images."""
-    folder = tmp_path_factory.mktemp("photographs")
-    rows = ["image,text,labels,date"]
-    for number in range(8):
-        kind, colour = (("car", RED), ("sea", BLUE))[number % 2]
-        (folder / f"{kind} {number}.png").write_bytes(make_picture(colour))
-        rows.append(f"{kind} {number}.png,a {kind},{kind},2020-01-0{9 - number}")
-    (folder / "manifest.csv").write_text("\n".join(rows))
-    path = folder.parent / "photographs.acqh"
-    Collection.build(folder, path, n_components=2, n_codebooks=2).close()
-    return path, folder
-
-
 def test_hits_name_the_file_and_lead_to_the_original(photographs, start):
     path, folder = photographs
     with start(path, image_root=folder) as client:

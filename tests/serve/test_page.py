@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect
 
+from acqh.collection import Collection, Item
+
 pytestmark = pytest.mark.slow
 
 # Milliseconds; far more than anything takes, for machines that do much else.
@@ -24,6 +26,18 @@ NAMELESS = """() => [...document.querySelectorAll("button, input, select, a, sum
   .filter((each) => each.checkVisibility())
   .filter((each) => !each.ariaLabel && !each.textContent.trim() && !each.labels?.length)
   .map((each) => each.outerHTML)"""
+FACTS = r"^{} items, 2 bytes of code each, [\d.]+ [kM]B on disk$"
+# Notes what the summary says from now on where it finds nothing.
+WATCH = """() => {
+  window.seen = [];
+  const find = (name) => document.querySelector(name);
+  const look = () => {
+    const text = find("#summary").textContent;
+    if (text.startsWith("Nothing") || !find("#empty").hidden) window.seen.push(text);
+  };
+  const all = { subtree: true, childList: true, attributes: true };
+  new MutationObserver(look).observe(find("main"), all);
+}"""
 FITS = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 
 
@@ -71,6 +85,15 @@ def labels(page):
     return page.locator("#hits .names").all_inner_texts()
 
 
+def until_drawn(page, selector):
+    """Wait for an image; not with wait_for_function, whose polling the page's policy forbids."""
+    for _ in range(PATIENCE // 50):
+        if page.evaluate(f"document.querySelector('{selector}')?.naturalWidth > 0"):
+            return
+        page.wait_for_timeout(50)
+    pytest.fail(f"{selector} was not drawn")
+
+
 def query(page, text):
     page.locator("#text").fill(text)
     expect(page.locator("#summary")).to_have_text(re.compile(f"for {re.escape(text)}$"))
@@ -78,7 +101,7 @@ def query(page, text):
 
 def test_results_come_while_typing_and_the_address_can_be_shared(client, visit):
     page = visit(client)
-    expect(page.locator("#facts")).to_have_text("38 items, 2 bytes each")
+    expect(page.locator("#facts")).to_have_text(re.compile(FACTS.format(38)))
     expect(page.locator("#summary")).to_have_text("Or start from one of these")
     page.locator("#text").press_sequentially("blue sea")
     expect(page.locator("#summary")).to_have_text("Best 24 of 38 items for blue sea")
@@ -95,8 +118,8 @@ def test_results_come_while_typing_and_the_address_can_be_shared(client, visit):
     page.go_back()
     expect(page.locator("#text")).to_have_value("")
     expect(page.locator("#summary")).to_have_text("Or start from one of these")
-    page.locator("#examples button", has_text="car").click()
-    expect(page.locator("#text")).to_have_value("car")
+    page.locator("#examples button", has_text="car").first.click()
+    expect(page.locator("#text")).to_have_value(re.compile("car"))
     expect(hits(page)).to_have_count(24)
     assert labels(page)[0] == "car"
 
@@ -147,7 +170,7 @@ def test_a_picture_finds_its_like_dropped_pasted_or_chosen(client, visit, make_p
         give()
         expect(found).to_have_text("Best 24 of 38 items for picture.png")
         assert set(labels(page)[:6]) == {"sea"}
-        page.locator("#forget").click()
+        page.get_by_role("button", name="Take “picture.png” out of the query").click()
         expect(page.locator("#given")).to_be_hidden()
     page.go_back()
     expect(found).to_have_text("Best 24 of 38 items for picture.png")
@@ -168,19 +191,71 @@ def test_words_are_weighed_against_a_picture(client, visit, make_picture):
     expect(slider).to_have_attribute("aria-valuetext", "0 per cent words, 100 per cent picture")
 
 
-def test_a_click_finds_more_like_a_hit_and_back_returns(client, visit):
+def test_several_pictures_make_one_query_and_each_can_be_taken_out(client, visit, make_picture):
+    page = visit(client)
+    expect(hits(page).first).to_be_visible()
+    red, blue = make_picture((220, 30, 30)), make_picture((20, 60, 220))
+    files = [
+        {"name": f"{n}.png", "mimeType": "image/png", "buffer": b} for n, b in ((1, red), (2, blue))
+    ]
+    page.locator("#file").set_input_files(files)
+    expect(page.locator("#summary")).to_have_text("Best 24 of 38 items for 1.png + 2.png")
+    upload = [("image", (each["name"], each["buffer"])) for each in files]
+    expected = client.post("/search", files=upload, data={"k": "24"}).json()["hits"]
+    assert page.locator("#hits a").first.get_attribute("data-id") == expected[0]["id"]
+    page.get_by_role("button", name="Take “1.png” out of the query").click()
+    expect(page.locator("#summary")).to_have_text("Best 24 of 38 items for 2.png")
+    assert labels(page)[0] == "sea"
+
+
+def test_a_click_opens_a_hit_large_and_its_address_can_be_shared(client, visit):
     page = visit(client, "/?q=black+cat")
-    strange = page.locator("[data-id='odd/100%#?.jpg']")
-    strange.click()
-    expect(page.locator("#given-name")).to_have_text("like black cat")
+    page.locator("#hits a[data-id='odd/100%#?.jpg']").click()
+    detail = page.locator("#detail")
+    expect(detail).to_be_visible()
+    expect(detail.locator("h2")).to_have_text("black cat")
+    expect(detail.locator("#detail-labels button")).to_have_text(["cat"])
+    until_drawn(page, "#detail-image")
+    expect(page.locator("#original")).to_be_hidden()
+    shared = visit(client, page.url[len(str(client.base_url).rstrip("/")) :])
+    expect(shared.locator("#detail h2")).to_have_text("black cat")
+    before = page.url
+    page.keyboard.press("ArrowRight")
+    expect(page).not_to_have_url(before)
+    page.keyboard.press("ArrowLeft")
+    expect(page).to_have_url(before)
+    page.keyboard.press("Escape")
+    expect(detail).to_be_hidden()
+    assert page.url.endswith("/?q=black+cat")
+    expect(page.locator("#hits a[data-id='odd/100%#?.jpg']")).to_be_focused()
+    page.go_back()
+    expect(detail).to_be_visible()
+    detail.locator("#detail-labels button").click()
+    expect(page.locator("#summary")).to_have_text("14 items with cat")
+    expect(detail).to_be_hidden()
+
+
+def test_more_and_less_like_a_hit_are_buttons_and_back_returns(client, visit):
+    page = visit(client, "/?q=black+cat")
+    strange = page.locator("#hits a[data-id='odd/100%#?.jpg']")
+    strange.hover()
+    strange.locator("xpath=following-sibling::button").click()
+    expect(page.locator("#given")).to_have_text("like black cat✕")
     expect(page.locator("#summary")).to_have_text("Best 24 of 38 items for more like black cat")
     expect(strange).to_have_count(0)
     expect(page.locator("#text")).to_have_value("")
     address = page.url
-    page.go_back()
-    expect(page.locator("#summary")).to_have_text("Best 24 of 38 items for black cat")
+    hits(page).nth(2).click()
+    unwanted = page.locator("#detail h2").inner_text()
+    page.get_by_role("button", name="Less like this").click()
+    expect(page.locator("#summary")).to_contain_text(f"more like black cat, less like {unwanted}")
+    expect(page.locator(".part.unlike")).to_have_count(1)
+    assert "&unlike=" in page.url
+    page.get_by_role("button", name="Take “like black cat” out of the query").click()
+    expect(page.locator("#given")).to_be_hidden()
+    expect(page.locator("#summary")).to_have_text("Or start from one of these")
     again = visit(client, address[len(str(client.base_url).rstrip("/")) :])
-    expect(again.locator("#given-name")).to_have_text("like black cat")
+    expect(again.locator("#given")).to_have_text("like black cat✕")
 
 
 def test_labels_filter_alone_together_and_say_when_nothing_is_left(client, visit):
@@ -189,7 +264,7 @@ def test_labels_filter_alone_together_and_say_when_nothing_is_left(client, visit
     expect(page.locator("#summary")).to_have_text("12 items with sea for black")
     assert set(labels(page)) == {"sea"}
     page.get_by_role("button", name="car", exact=True).click()
-    expect(page.locator("#empty")).to_contain_text("No item has all of these labels.")
+    expect(page.locator("#summary")).to_have_text("Nothing found")
     assert page.url.endswith("/?q=black&label=sea&label=car")
     page.get_by_role("button", name="Search all items").click()
     expect(page.locator("#summary")).to_have_text("Best 24 of 38 items for black")
@@ -197,10 +272,147 @@ def test_labels_filter_alone_together_and_say_when_nothing_is_left(client, visit
     expect(page.locator("#empty")).to_contain_text("Nothing in this collection says “xyzzy”.")
     page.goto(f"{client.base_url}?label=cat")
     expect(page.locator("#summary")).to_have_text("14 items with cat")
+    page.goto(f"{client.base_url}?label=cat&label=sea")
+    expect(page.locator("#empty")).to_contain_text("No item has all of these labels.")
 
 
-def test_the_panel_shows_how_the_score_comes_about(client, visit):
+def test_every_label_chip_shows_its_items_though_no_text_has_its_name(start, visit, tmp_path):
+    names = {"plant_life": "green tree", "x" * 900: "fast car", "Ω/&?=%": "wide sea"}
+    made = [
+        Item(text=f"{text} {n}", labels=[name]) for n in range(4) for name, text in names.items()
+    ]
+    Collection.build(made, tmp_path / "a.acqh", n_components=2, n_codebooks=2).close()
+    with start(tmp_path / "a.acqh") as client:
+        page = visit(client, "/", viewport={"width": 360, "height": 740})
+        expect(hits(page).first).to_be_visible()
+        assert page.evaluate(FITS)
+        for name, text in names.items():
+            page.locator("#labels").get_by_title(name).click()
+            expect(hits(page)).to_have_count(4)
+            assert {words[: len(text)] for words in page.locator(".words").all_inner_texts()} == {
+                text
+            }
+            page.locator("#labels [aria-pressed=true]").click()
+            expect(page.locator("#summary")).to_have_text("Or start from one of these")
+
+
+def test_nothing_found_is_not_said_while_somebody_types(client, visit):
+    page = visit(client, "/?q=cat")
+    expect(hits(page)).to_have_count(24)
+    page.evaluate(WATCH)
+    for letter in "xyzzy":
+        with page.expect_response("**/search"):
+            page.locator("#text").press_sequentially(letter)
+        expect(page.locator("#results:not([aria-busy])")).to_be_visible()
+        page.locator("#text").press("Backspace")
+    page.locator("#text").fill("car")
+    expect(page.locator("#summary")).to_have_text("Best 24 of 38 items for car")
+    assert page.evaluate("window.seen") == []
+    page.locator("#text").fill("xyzzy")
+    page.locator("#text").press("Enter")
+    expect(page.locator("#empty")).to_be_visible()
+
+
+def test_scrolling_brings_more(client, visit):
+    page = visit(client, "/?q=cat", viewport={"width": 900, "height": 600})
+    expect(hits(page)).to_have_count(24)
+    page.mouse.wheel(0, 4000)
+    expect(hits(page)).to_have_count(38)
+    expect(page.locator("#more")).to_be_hidden()
+
+
+def test_dates_order_items_and_files_are_named(photographs, start, visit):
+    path, folder = photographs
+    with start(path, image_root=folder) as client:
+        page = visit(client, "/?label=sea")
+        expect(hits(page)).to_have_count(4)
+        days = lambda: [title.split("\n")[1] for title in titles(page)]  # noqa: E731
+        page.locator("#order").select_option("old")
+        expect(page.locator("#hits a").first).to_have_attribute("data-id", "8")
+        assert days() == [f"sea {n}.png" for n in (7, 5, 3, 1)]
+        page.locator("#text").fill("sea")
+        expect(page.locator("#summary")).to_contain_text("for sea")
+        page.locator("#order").select_option("new")
+        expect(page.locator("#hits a").first).to_have_attribute("data-id", "2")
+        hits(page).first.click()
+        expect(page.locator("#detail-file")).to_have_text("sea 1.png")
+        with page.context.expect_page() as opened:
+            page.get_by_role("link", name="Original").click()
+        opened.value.wait_for_load_state()
+        assert opened.value.url.endswith("/item/original?id=2")
+
+
+def titles(page):
+    return [link.get_attribute("title") for link in page.locator("#hits a").all()]
+
+
+def test_a_hit_says_why_it_is_there_where_the_service_says_so(client, visit):
+    page = visit(client)
+    expect(hits(page).first).to_be_visible()
+
+    def explain(route):
+        answer = route.fetch()
+        found = answer.json()
+        for hit in found["hits"]:
+            hit["why"] = ["words", "content"]
+        route.fulfill(response=answer, json=found)
+
+    page.route("**/search", explain)
+    query(page, "car")
+    expect(page.locator("#hits .why").first).to_have_text("by words, content")
+    hits(page).first.click()
+    expect(page.locator("#detail-why")).to_have_text("Found by words, content")
+
+
+def test_the_map_can_be_moved_and_opens_items(client, visit):
+    page = visit(client)
+    page.get_by_role("button", name="Map").click()
+    assert page.url.endswith("/?view=map")
+    expect(page.locator("#legend .chip")).to_have_text(["cat", "car", "sea"], use_inner_text=True)
+    canvas = page.locator("#map")
+    before = canvas.evaluate("each => each.toDataURL()")
+    canvas.focus()
+    for key in ("+", "+", "ArrowLeft"):
+        page.keyboard.press(key)
+    assert canvas.evaluate("each => each.toDataURL()") != before
+    page.keyboard.press("0")
+    assert canvas.evaluate("each => each.toDataURL()") == before
+    page.keyboard.press("Enter")
+    expect(page.locator("#detail")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.locator("#legend .chip", has_text="sea").click()
+    expect(page.locator("#summary")).to_have_text("12 items with sea")
+    assert canvas.evaluate("each => each.toDataURL()") != before  # the others fade
+    assert page.evaluate(NAMELESS) == []
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_the_page_works_under_a_path_of_a_proxy(built, start, visit, is_known):
+    with start(built, **({"root_path": "/photos/all"} if is_known else {})) as client:
+        home = str(client.base_url).rstrip("/")
+
+        def strip(route):
+            route.continue_(url=route.request.url.replace("/photos/all/", "/"))
+
+        page = visit(client, "/healthz")
+        if not is_known:  # a proxy that takes its path off
+            page.route("**/photos/all/**", strip)
+        asked = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(f"{home}/photos/all/")
+        query(page, "car")
+        until_drawn(page, "#hits img")
+        assert page.url == f"{home}/photos/all/?q=car"
+        hits(page).first.click()
+        expect(page.locator("#detail")).to_be_visible()
+        assert all(url.startswith(f"{home}/photos/all/") for url in asked), asked
+
+
+def test_the_panel_is_folded_and_shows_how_the_score_comes_about(client, visit):
     page = visit(client, "/?q=blue+sea")
+    expect(hits(page)).to_have_count(24)
+    expect(page.locator("#how-body")).to_be_hidden()
+    page.get_by_text("How it was found").click()
     answer = client.post("/search", json={"text": "blue sea", "k": 24, "explain": True}).json()
     expect(page.locator("#how-body dl")).to_contain_text("codes looked at, of 38 items")
     expect(page.locator("#how-body svg.drawing rect")).to_have_count(4)
@@ -237,7 +449,14 @@ def test_everything_works_from_the_keyboard(client, visit):
     page.keyboard.press("ArrowUp")
     expect(hits(page).nth(1)).to_be_focused()
     page.keyboard.press("Enter")
+    expect(page.locator("#detail")).to_be_visible()
+    assert page.evaluate(NAMELESS) == []
+    page.keyboard.press("Escape")
+    expect(hits(page).nth(1)).to_be_focused()
+    page.keyboard.press("m")
     expect(page.locator("#given")).to_be_visible()
+    page.keyboard.press("l")
+    expect(page.locator(".part.unlike")).to_have_count(1)
     page.keyboard.press("Escape")
     expect(page.locator("#text")).to_be_focused()
     page.keyboard.press("Escape")
@@ -280,6 +499,8 @@ def test_what_is_no_picture_and_what_is_not_there_are_named(client, visit):
     expect(page.locator("#problem")).to_contain_text("No item has the id 'nothing'.")
     page.dispatch_event("body", "drop", {"dataTransfer": carry(page, b"?", "a.txt", "text/plain")})
     expect(page.locator("#problem")).to_contain_text("That is no picture. “a.txt”")
+    page.get_by_role("button", name="Take “like nothing” out of the query").click()
+    expect(page.locator("#problem")).to_be_hidden()
     broken = {"dataTransfer": carry(page, b"\x89PNG\r\n\x1a\nbut not really")}
     page.dispatch_event("body", "drop", broken)
     expect(page.locator("#problem")).to_contain_text("That cannot be searched for.")
@@ -290,15 +511,15 @@ def test_a_collection_built_anew_is_taken_up_without_an_error(
 ):
     with start(own_copy, reload_seconds=0.02) as client:
         page = visit(client, "/?q=cat&label=sea")
-        expect(page.locator("#facts")).to_have_text("38 items, 2 bytes each")
+        expect(page.locator("#facts")).to_have_text(re.compile(FACTS.format(38)))
         few = [item for item in make_items(n_rounds=1) if "sea" not in item.labels]
         rebuild(own_copy, few, overwrite=True)
-        expect(page.locator("#facts")).to_have_text("38 items, 2 bytes each")
+        expect(page.locator("#facts")).to_have_text(re.compile(FACTS.format(38)))
         for text in ("a cat", "black cat", "a cat sleeps", "soft grey cat", "black car"):
             page.locator("#text").fill(text)
             expect(page.locator("#results:not([aria-busy])")).to_be_visible()
         page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-        expect(page.locator("#facts")).to_have_text("10 items, 2 bytes each")
+        expect(page.locator("#facts")).to_have_text(re.compile(FACTS.format(10)))
         expect(page.locator("#summary")).to_have_text("10 items for black car")
         expect(page.locator("#problem")).to_be_hidden()
         expect(page.get_by_role("button", name="sea", exact=True)).to_have_count(0)
@@ -314,7 +535,7 @@ def test_a_guarded_collection_asks_for_its_token(built, start, visit, token_file
             page.get_by_role("button", name="Open").click()
         expect(hits(page)).to_have_count(24)
         expect(page.locator("#token")).to_be_hidden()
-        page.wait_for_function("document.querySelector('#hits img').naturalWidth > 0")
+        until_drawn(page, "#hits img")
 
 
 def test_a_collection_without_texts_is_searched_by_pictures(
@@ -323,12 +544,15 @@ def test_a_collection_without_texts_is_searched_by_pictures(
     pictures = [replace(item, text="") for item in make_items(n_rounds=1) if item.image]
     with start(rebuild(tmp_path / "pictures.acqh", pictures)) as client:
         page = visit(client, "/?label=sea")
-        expect(page.locator("#empty")).to_contain_text("Drop, paste or choose a picture.")
+        expect(page.locator("#summary")).to_have_text("4 items with sea")
         expect(page.locator("#text")).to_be_disabled()
+        why = re.compile("No words here: the items have no texts.")
+        expect(page.locator("#text")).to_have_attribute("placeholder", why)
         file = {"name": "a.png", "mimeType": "image/png", "buffer": make_picture((20, 60, 220))}
         page.locator("#file").set_input_files(file)
         expect(page.locator("#summary")).to_have_text("4 items with sea for a.png")
-        hits(page).first.click()
+        hits(page).first.focus()
+        page.keyboard.press("m")
         expect(page.locator("#summary")).to_contain_text("3 items with sea for more like sea-0-")
 
 
@@ -338,6 +562,6 @@ def test_nothing_sticks_out_at_the_width_of_a_phone(client, visit):
     assert page.evaluate(FITS)
     page.goto(f"{client.base_url}?q=cat&item=car-0-0&label=sea")
     expect(hits(page)).to_have_count(12)
-    page.get_by_text("What happened").click()
+    page.get_by_text("How it was found").click()
     expect(page.locator(".lookup")).to_be_visible()
     assert page.evaluate(FITS)

@@ -17,7 +17,9 @@ FORM = "multipart/form-data"
 IN_JSON = frozenset(
     {"k", "explain", "weights", "where", "labels", "columns", "replace", "vector", "unlike"}
 )
-_MAX_FIELDS = 16
+# Fields that a form may have several times.
+_REPEATED = frozenset({"item"})
+_MAX_FIELDS = 48
 _MAX_FILES = 8
 # Anything that we take has fewer fields in one object, and fewer values in all.
 _MAX_KEYS = 128
@@ -37,21 +39,27 @@ def media_type(request: Request) -> str:
     return given
 
 
-async def read_form(request: Request, max_bytes: int) -> tuple[dict[str, str], list[bytes]]:
+# What a form sends: texts, or several texts under one name.
+Fields = dict[str, str | list[str]]
+
+
+async def read_form(request: Request, max_bytes: int) -> tuple[Fields, list[bytes]]:
     """Read a form; return its fields as they are, and the bytes of its images."""
-    fields: dict[str, str] = {}
+    fields: Fields = {}
     pictures: list[bytes] = []
     async with request.form(
         max_files=_MAX_FILES, max_fields=_MAX_FIELDS, max_part_size=max_bytes
     ) as form:
         for name, value in form.multi_items():
-            if name in fields:
+            if name in fields and name not in _REPEATED:
                 raise ProblemError(422, "the form has a field twice")
             if isinstance(value, UploadFile):
                 if name != "image":
                     raise ProblemError(422, "only the field image may be a file")
                 if content := await value.read():
                     pictures.append(content)
+            elif value and name in fields:
+                fields[name] = [*_listed(fields[name]), value]
             elif value:  # what a browser leaves empty was not filled in
                 fields[name] = value
     return fields, pictures
@@ -66,13 +74,17 @@ def check_json(body: bytes, schema: type[M]) -> M:
     return _checked(value, schema)
 
 
-def check_fields(fields: dict[str, str], schema: type[M]) -> M:
+def check_fields(fields: Fields, schema: type[M]) -> M:
     """Return what the fields of a form say; this may take a while."""
     return _checked({name: _read_field(name, value) for name, value in fields.items()}, schema)
 
 
-def _read_field(name: str, value: str) -> Any:
-    if name not in IN_JSON:
+def _listed(given: str | list[str]) -> list[str]:
+    return [given] if isinstance(given, str) else given
+
+
+def _read_field(name: str, value: str | list[str]) -> Any:
+    if name not in IN_JSON or isinstance(value, list):
         return value
     try:
         return from_json(value, allow_inf_nan=False)

@@ -14,7 +14,8 @@ from acqh.errors import CollectionError
 # Points that a browser draws without effort.
 MOST_POINTS = 5_000
 # Codes that t-SNE arranges; others are put between those that they are most like.
-_LANDMARKS = 1_200
+_LANDMARKS = 800
+_ITERATIONS = 500
 _NEIGHBOURS = 3
 # A map of a collection that was only added to is made again after this many seconds.
 _KEPT_SECONDS = 300.0
@@ -136,7 +137,8 @@ def _arrange(vectors: Floats) -> Floats:
     chosen = np.linspace(0, len(vectors) - 1, min(len(vectors), _LANDMARKS)).astype(int)
     landmarks = vectors[chosen]
     perplexity = min(30.0, (len(landmarks) - 1) / 3)
-    placed = TSNE(2, perplexity=perplexity, init="pca", random_state=0).fit_transform(landmarks)
+    tsne = TSNE(2, perplexity=perplexity, init="pca", max_iter=_ITERATIONS, random_state=0)
+    placed = tsne.fit_transform(landmarks)
     if len(chosen) == len(vectors):
         return np.asarray(placed)
     near = NearestNeighbors(n_neighbors=_NEIGHBOURS).fit(landmarks)

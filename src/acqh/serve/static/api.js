@@ -2,6 +2,23 @@
 
 const TOKEN = "acqh-token";
 
+/** Where the service is: beside this file, so that a proxy may show it under any path. */
+export const HOME = new URL("..", import.meta.url);
+
+/** The address of an item's small image, or null where it has none; any id fits. */
+export function thumbnailOf({ id, thumbnail }) {
+  return thumbnail && at(`item/thumbnail?id=${encodeURIComponent(id)}`);
+}
+
+/** The address of an item's image as it was, or null where it is not served. */
+export function originalOf({ id, original }) {
+  return original && at(`item/original?id=${encodeURIComponent(id)}`);
+}
+
+function at(path) {
+  return new URL(path, HOME).href;
+}
+
 /** An answer that is not one: what is wrong, and after how many seconds to try again, if ever. */
 export class Problem extends Error {
   constructor(status, title, detail, retryAfter = null) {
@@ -61,33 +78,51 @@ function sentence(text) {
 
 /** Facts about the collection and the service. */
 export async function stats() {
-  return (await request("/stats")).json();
+  return (await request(at("stats"))).json();
 }
 
 /** All labels with their counts, the most frequent first. */
 export async function labels() {
-  return (await (await request("/labels")).json()).labels;
+  return (await (await request(at("labels"))).json()).labels;
 }
 
 /** One item. */
 export async function item(id, signal) {
-  return (await request(`/items/${encodeURIComponent(id)}`, { signal })).json();
+  return (await request(at(`item?id=${encodeURIComponent(id)}`), { signal })).json();
 }
 
-/** Search; `picture` is a Blob or null, and goes as it is, in a form. */
-export async function search(query, picture, signal) {
+/** Where items lie on a plane. */
+export async function map(signal) {
+  return (await request(at("map"), { signal })).json();
+}
+
+/** Items without a query. */
+export async function browse(query, signal) {
+  const headers = { "Content-Type": "application/json" };
+  return (await request(at("browse"), { method: "POST", body: JSON.stringify(query), headers, signal })).json();
+}
+
+/** Search; `pictures` are Blobs, and go as they are, in a form. */
+export async function search(query, pictures, signal) {
   const options = { method: "POST", signal };
-  if (picture) {
+  if (pictures.length) {
     options.body = new FormData();
     for (const [name, value] of Object.entries(query)) {
-      options.body.append(name, typeof value === "string" ? value : JSON.stringify(value));
+      // A form holds one item; others go with it as pictures do, weighed the same.
+      if (name === "item") for (const id of value) options.body.append(name, id);
+      else options.body.append(name, typeof value === "string" ? value : JSON.stringify(value));
     }
-    options.body.append("image", picture, "picture");
+    for (const picture of pictures) options.body.append("image", picture, "picture");
   } else {
     options.body = JSON.stringify(query);
     options.headers = { "Content-Type": "application/json" };
   }
-  return (await request("/search", options)).json();
+  return (await request(at("search"), options)).json();
+}
+
+/** Open a picture that needs a token in a tab of its own. */
+export async function openPicture(address) {
+  window.open(URL.createObjectURL(await (await request(address)).blob()), "_blank", "noopener");
 }
 
 /**

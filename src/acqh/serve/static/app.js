@@ -1,20 +1,24 @@
 // The page: takes what people do, asks the service, shows what it says.
 
 import * as api from "./api.js";
-import { count, make, several } from "./dom.js";
+import { fillGiven, fillLabels } from "./controls.js";
+import { addDetail, fillDetail } from "./detail.js";
+import { make, several, size } from "./dom.js";
 import { addFiles } from "./files.js";
 import { addKeys, fillGrid } from "./grid.js";
+import { CollectionMap } from "./map.js";
 import { fillPanel } from "./panel.js";
-import { addressOf, asks, bodyOf, isMixed, nothing, pictureFrom, readAddress, wordsOf, writeAddress } from "./query.js";
+import { addressOf, asks, bodyOf, browseOf, isMixed, nothing, picturesFrom, readAddress, withPictures, writeAddress } from "./query.js";
 import { findStart } from "./start.js";
-import { nameOf, summaryOf, titleOf, whyEmpty } from "./words.js";
+import { captionOf, dateColumnOf, summaryOf, titleOf, whyEmpty, whyNoWords } from "./words.js";
 
 const PAGE = 24; // hits at first, and more with each "Show more"
 const TYPING_PAUSE = 140; // milliseconds without a key before a search
+const EMPTY_PAUSE = 900; // without a key before it is said that nothing was found
 const HOVER_PAUSE = 90; // so that the panel stays while the mouse crosses other hits
 const SPEAKING_PAUSE = 700; // so that a screen reader is not interrupted by each key
-const LOOK_EVERY = 15_000; // milliseconds between looks whether the collection was built anew
-const LABEL_CHIPS = 7; // the others are in a list
+const LOOK_EVERY = 15_000; // milliseconds between looks whether the collection was built again
+const NEAR_END = 600; // pixels before the end of the page at which more is loaded
 
 const page = Object.fromEntries([...document.querySelectorAll("[id]")].map((each) => [each.id, each]));
 
@@ -22,11 +26,13 @@ let query = nothing();
 let facts = null; // of the collection, from /stats
 let labels = [];
 let answer = null;
+let hits = []; // as they are shown
 let explained = 0; // position of the hit in the panel
 let k = PAGE;
 let isTyping = false; // whether the newest history entry is a text being typed
 let underway = null; // AbortController of the search whose answer is awaited
 let start = null; // what the start page shows, once it is known
+let mapped = null; // which state of the collection the map shows
 const items = new Map(); // items seen, to name them in the query
 const timers = {};
 
@@ -39,7 +45,7 @@ function later(name, milliseconds, work) {
 
 /** Change the query; `anew` says whether the back button should come back to the one before. */
 function ask(changes, { anew = true, pause = 0 } = {}) {
-  query = { ...query, ...changes };
+  query = { ...query, open: null, ...changes };
   k = PAGE;
   isTyping = pause > 0;
   writeAddress(query, anew);
@@ -52,8 +58,7 @@ function ask(changes, { anew = true, pause = 0 } = {}) {
 }
 
 async function search() {
-  clearTimeout(timers.search);
-  clearTimeout(timers.retry);
+  for (const timer of ["search", "retry", "empty"]) clearTimeout(timers[timer]);
   underway?.abort();
   const mine = (underway = new AbortController());
   page.results.setAttribute("aria-busy", "true");
@@ -61,7 +66,9 @@ async function search() {
     const found = await find(mine.signal);
     if (mine !== underway) return;
     hideProblem();
-    draw(found);
+    // While somebody types, half a word finds nothing: wait before saying so.
+    if (isTyping && found && !found.hits.length) later("empty", EMPTY_PAUSE, () => draw(found));
+    else draw(found);
   } catch (error) {
     if (mine !== underway || error.name === "AbortError") return;
     showProblem(error, search);
@@ -73,21 +80,19 @@ async function search() {
 /** Return the answer to the query, or null for the start page. */
 async function find(signal) {
   if (!facts) await learn();
-  if (query.item && !items.has(query.item)) {
-    items.set(query.item, await api.item(query.item, signal));
-    drawQuery();
+  const named = [...query.items, ...query.unlike, ...(query.open === null ? [] : [query.open])];
+  for (const id of named.filter((each) => !items.has(each))) items.set(id, await api.item(id, signal));
+  drawQuery();
+  if (query.view === "map") showMap(signal).catch((error) => error.name === "AbortError" || showProblem(error, search));
+  if (asks(query)) {
+    const blobs = query.pictures.map(({ blob }) => blob);
+    return api.search(bodyOf(query, k, page.how.open), blobs, signal);
   }
-  let asked = query;
-  if (!asks(query)) {
-    const { text } = facts.encoders;
-    if (!query.labels.length || !text) {
-      start ??= text ? await findStart(labels, signal) : { hits: [], phrases: [] };
-      return null;
-    }
-    // A label alone: its items, those first that its name describes best.
-    asked = { ...query, text: query.labels.map(wordsOf).join(" ") };
+  if (query.labels.length || query.order) {
+    return api.browse(browseOf(query, k, dateColumnOf([...items.values()])), signal);
   }
-  return api.search(bodyOf(asked, k, page.how.open), query.picture?.blob, signal);
+  start ??= await findStart(labels, signal);
+  return null;
 }
 
 /** Learn what the collection is. */
@@ -98,7 +103,7 @@ async function learn() {
   drawQuery();
 }
 
-/** See whether the collection was changed or built anew. */
+/** See whether the collection was changed or built again. */
 async function look() {
   if (document.hidden || !facts) return;
   let now;
@@ -113,92 +118,80 @@ async function look() {
   if (!isAnew) return;
   items.clear();
   const known = new Set(labels.map(({ name }) => name));
-  say("The collection was built anew.");
+  say("The collection was built again.");
   ask({ labels: query.labels.filter((name) => known.has(name)) }, { anew: false });
 }
 
 // --- showing -----------------------------------------------------------------------------------
 
 function drawFacts() {
-  const bytes = several(facts.code_bytes, "byte");
-  page.facts.textContent = `${several(facts.n_items, "item")}, ${bytes} each`;
+  const codes = `${several(facts.code_bytes, "byte")} of code each`;
+  page.facts.textContent = `${several(facts.n_items, "item")}, ${codes}, ${size(facts.size_on_disk)} on disk`;
   const { text, image } = facts.encoders;
   page.text.disabled = !text;
   page.pick.hidden = !image;
   page.text.maxLength = facts.limits.max_text_chars;
-  page.text.placeholder = [text && "Words", image && "a picture"].filter(Boolean).join(" or ");
+  page.text.placeholder = whyNoWords(facts) || (image ? "Words or a picture" : "Words");
+  page.text.title = whyNoWords(facts);
+  page["map-toggle"].hidden = facts.n_items < 3;
+  const modes = facts.modes ?? [];
+  page.mode.hidden = !text || modes.length < 2;
+  page.mode.replaceChildren(...modes.map((name) => make("option", { value: name === modes[0] ? "" : name }, name)));
 }
 
 function drawQuery() {
   if (page.text.value.trim() !== query.text.trim()) page.text.value = query.text;
-  const item = query.item && (items.get(query.item) ?? { text: query.item });
-  page.given.hidden = !item && !query.picture;
-  if (query.picture) {
-    page["given-picture"].src = query.picture.address;
-    page["given-name"].textContent = query.picture.name;
-  } else if (item) {
-    if (item.thumbnail) api.showPicture(page["given-picture"], item.thumbnail);
-    page["given-name"].textContent = `like ${nameOf(item, query.item)}`;
-  }
-  page["given-picture"].hidden = Boolean(item && !item.thumbnail);
+  fillGiven(page, query, items, ask);
   page.balance.hidden = !isMixed(query);
-  page.other.textContent = query.item ? "Item" : "Picture";
+  const other = query.pictures.length ? "picture" : "item";
+  page.other.textContent = other === "item" ? "Item" : "Picture";
   page.weight.value = query.weight;
-  const words = `${100 - query.weight} per cent words, ${query.weight} per cent ${query.item ? "item" : "picture"}`;
-  page.weight.setAttribute("aria-valuetext", words);
-  document.title = asks(query) ? `${titleOf(query, item)} · acqh` : "acqh";
-  drawLabels();
-}
-
-function drawLabels() {
-  page.filter.hidden = !labels.length;
-  const others = labels.filter(({ name }) => !query.labels.includes(name));
-  const chips = [
-    ...query.labels.map((name) => chip(name, true)),
-    ...others.slice(0, LABEL_CHIPS).map(({ name }) => chip(name, false)),
-  ];
-  const rest = others.slice(LABEL_CHIPS);
-  const select = page["more-labels"];
-  const focused = page.filter.contains(document.activeElement) && document.activeElement;
-  const wanted = focused === select ? query.labels.at(-1) : focused && focused.value;
-  select.hidden = !rest.length;
-  select.replaceChildren(
-    make("option", { value: "" }, `${several(rest.length, "more label")} …`),
-    ...rest.map(({ name, count: n }) => make("option", { value: name }, `${name} (${count(n)})`)),
-  );
-  page.labels.replaceChildren(...chips, select);
-  if (focused) chips.find(({ value }) => value === wanted)?.focus();
-}
-
-function chip(name, isOn) {
-  const button = make("button", { type: "button", className: "chip", value: name, ariaPressed: String(isOn) }, name);
-  button.addEventListener("click", () => {
-    const rest = query.labels.filter((each) => each !== name);
-    ask({ labels: isOn ? rest : [...rest, name] });
-  });
-  return button;
+  page.weight.setAttribute("aria-valuetext", `${100 - query.weight} per cent words, ${query.weight} per cent ${other}`);
+  page.mode.value = query.mode;
+  page.order.value = query.order;
+  page.order.options[0].textContent = asks(query) ? "Best first" : "As added";
+  page["map-toggle"].ariaPressed = String(query.view === "map");
+  page["map-box"].hidden = query.view !== "map";
+  document.title = asks(query) ? `${titleOf(query, items)} · acqh` : "acqh";
+  fillLabels(page, query, labels, ask);
 }
 
 function draw(found) {
   answer = found;
   explained = 0;
-  const hits = found ? found.hits : start.hits;
+  hits = found ? ordered(found.hits) : start.hits;
   for (const hit of hits) items.set(hit.id, hit);
-  document.body.classList.toggle("start", !found);
+  document.body.classList.toggle("start", !found || !asks(query));
+  document.body.classList.toggle("mapped", query.view === "map");
   drawExamples(!found);
-  fillGrid(page.hits, hits, (hit) => addressOf({ ...nothing(), item: hit.id, labels: query.labels }));
-  drawEmpty(found, hits);
-  page.more.hidden = !found || hits.length < k || k >= facts.limits.max_k;
-  page.how.hidden = !found?.hits.length;
+  fillGrid(page.hits, hits, (hit) => addressOf({ ...query, open: hit.id }));
+  drawEmpty(found);
+  page.more.hidden = !found || found.hits.length < k || k >= facts.limits.max_k;
+  page.order.hidden = !dateColumnOf(hits) && !query.order;
+  page.how.hidden = !found?.hits.length || !asks(query);
+  map.mark(found ? hits.map(({ id }) => id) : []);
   drawPanel();
-  const summary = found && summaryOf(query, items.get(query.item), found);
+  drawDetail();
+  const summary = found && summaryOf(query, items, found);
   page.summary.textContent = summary ?? (hits.length ? "Or start from one of these" : "");
-  if (found) say(`${summary}${hits.length ? `. First: ${hits[0].text || hits[0].id}` : ""}`);
+  if (found) say(`${summary}${hits.length ? `. First: ${captionOf(hits[0])}` : ""}`);
   if (found && found.n_items !== facts.n_items) look();
+  loadIfNear(0); // where the window is taller than what is there
+}
+
+/** The hits of a search in the order asked for; what is only listed comes so from the service. */
+function ordered(found) {
+  const column = query.order && asks(query) && dateColumnOf(found);
+  if (!column) return found;
+  const sign = query.order === "new" ? -1 : 1;
+  const dated = found.filter(({ columns }) => columns[column] !== undefined && columns[column] !== null);
+  const compare = (one, other) => (one > other) - (one < other);
+  dated.sort((one, other) => sign * compare(one.columns[column], other.columns[column]));
+  return [...dated, ...found.filter((hit) => !dated.includes(hit))];
 }
 
 function drawExamples(areShown) {
-  page.examples.hidden = !areShown || !start.phrases.length;
+  page.examples.hidden = !areShown || !start.phrases.length || page.text.disabled;
   if (page.examples.hidden) return;
   const chips = start.phrases.map((phrase) => {
     const button = make("button", { type: "button", className: "chip" }, phrase);
@@ -208,7 +201,7 @@ function drawExamples(areShown) {
   page.examples.replaceChildren(make("span", { className: "lead", ariaHidden: "true" }, "Try"), ...chips);
 }
 
-function drawEmpty(found, hits) {
+function drawEmpty(found) {
   page.empty.hidden = hits.length > 0;
   if (hits.length) return;
   const [title, detail] = whyEmpty(query, found, facts);
@@ -221,7 +214,7 @@ function drawEmpty(found, hits) {
 }
 
 function drawPanel() {
-  const isShown = !page.how.hidden && page.how.open;
+  const isShown = !page.how.hidden && page.how.open && answer?.hits === hits;
   for (const link of page.hits.querySelectorAll("a")) {
     link.classList.toggle("explained", isShown && Number(link.dataset.position) === explained);
   }
@@ -236,6 +229,58 @@ function say(text) {
   later("say", SPEAKING_PAUSE, () => {
     page.said.textContent = text;
   });
+}
+
+// --- one item, and the map ---------------------------------------------------------------------
+
+function drawDetail() {
+  const item = query.open !== null && items.get(query.open);
+  if (!item) {
+    if (page.detail.open) page.detail.close();
+    return;
+  }
+  const at = hits.findIndex(({ id }) => id === query.open);
+  fillDetail(page, at < 0 ? item : hits[at], at, hits.length, asks(query));
+}
+
+/** Open an item, or none. */
+async function open(id, anew = true) {
+  query = { ...query, open: id };
+  writeAddress(query, anew);
+  if (id !== null && !items.has(id)) items.set(id, await api.item(id).catch(() => null));
+  drawDetail();
+}
+
+/** Ask for more like an item; words and pictures give way, what is not wanted stays. */
+function askLike(id) {
+  ask({ text: "", pictures: [], items: [id], unlike: query.unlike.filter((each) => each !== id) });
+  window.scrollTo({ top: 0 });
+}
+
+addDetail(page, {
+  close: () => {
+    if (query.open === null) return;
+    const id = query.open;
+    open(null);
+    [...page.hits.querySelectorAll("a")].find((link) => link.dataset.id === id)?.focus();
+  },
+  step: (by) => {
+    const at = hits.findIndex(({ id }) => id === query.open) + by;
+    if (at >= 0 && at < hits.length) open(hits[at].id, false);
+  },
+  like: () => askLike(query.open),
+  unlike: () => ask({ unlike: [...new Set([...query.unlike, query.open])], items: query.items.filter((id) => id !== query.open) }),
+  label: (name) => ask({ ...nothing(), labels: [name] }),
+});
+
+const map = new CollectionMap(page, (id) => open(id), (label) => ask({ labels: [...new Set([...query.labels, label])] }));
+
+async function showMap(signal) {
+  const state = `${facts.generation} ${facts.change}`;
+  if (mapped === state) return;
+  const { points } = await api.map(signal);
+  mapped = state;
+  map.show(points);
 }
 
 // --- what goes wrong ---------------------------------------------------------------------------
@@ -264,14 +309,13 @@ function hideProblem() {
 // --- what people do ----------------------------------------------------------------------------
 
 async function take(files) {
-  const file = files.find(({ type }) => type.startsWith("image/")) ?? files[0];
-  if (!file) return;
+  if (!files.length) return;
   try {
     if (!facts) await learn();
-    const picture = await pictureFrom(file, facts.limits.max_body_bytes);
-    ask({ picture, item: null });
+    const more = await picturesFrom(files, facts.limits.max_body_bytes);
+    ask({ pictures: withPictures(query, more) });
   } catch (error) {
-    const detail = `“${file.name}” is not one that this browser can read.`;
+    const detail = `“${files[0].name}” is not one that this browser can read.`;
     showProblem(error.status === undefined ? new api.Problem(422, "That is no picture.", detail) : error, search);
   }
 }
@@ -279,26 +323,32 @@ async function take(files) {
 page.text.addEventListener("input", () => ask({ text: page.text.value }, { anew: !isTyping, pause: TYPING_PAUSE }));
 page.query.addEventListener("submit", (event) => {
   event.preventDefault();
-  search();
   isTyping = false; // what is typed from now on is another query
+  search();
 });
 page.weight.addEventListener("input", () => {
   const wasTyping = isTyping;
   ask({ weight: Number(page.weight.value) }, { anew: false, pause: TYPING_PAUSE });
   isTyping = wasTyping;
 });
+page.mode.addEventListener("change", () => ask({ mode: page.mode.value }));
+page.order.addEventListener("change", () => ask({ order: page.order.value }));
+page["map-toggle"].addEventListener("click", () => ask({ view: query.view ? "" : "map" }));
 addFiles(take, page.drop, page.pick, page.file);
-page.forget.addEventListener("click", () => {
-  page.text.focus();
-  ask({ picture: null, item: null });
-});
 page["more-labels"].addEventListener("change", ({ target }) => {
   if (target.value) ask({ labels: [...query.labels, target.value] });
 });
-page.more.addEventListener("click", () => {
+function more() {
   k = Math.min(k + PAGE, facts.limits.max_k);
+  isTyping = false;
   search();
-});
+}
+page.more.addEventListener("click", more);
+function loadIfNear(pixels) {
+  const left = document.documentElement.scrollHeight - window.scrollY - window.innerHeight;
+  if (left <= pixels && !page.more.hidden && k === hits.length) more();
+}
+window.addEventListener("scroll", () => page.results.ariaBusy || loadIfNear(NEAR_END), { passive: true });
 page.home.addEventListener("click", (event) => {
   if (isPlain(event)) {
     event.preventDefault();
@@ -306,18 +356,19 @@ page.home.addEventListener("click", (event) => {
   }
 });
 page.hits.addEventListener("click", (event) => {
+  const like = event.target.closest("button.like");
   const link = event.target.closest("a");
+  if (like) askLike(like.dataset.id);
   if (!link || !isPlain(event)) return;
   event.preventDefault();
-  ask({ text: "", picture: null, item: link.dataset.id });
-  window.scrollTo({ top: 0 });
+  open(link.dataset.id);
 });
 for (const kind of ["pointerover", "focusin"]) {
   page.hits.addEventListener(kind, (event) => {
     const position = Number(event.target.closest("a")?.dataset.position ?? -1);
     if (position < 0 || !answer) return;
     later("hover", kind === "focusin" ? 0 : HOVER_PAUSE, () => {
-      explained = Math.min(position, answer.hits.length - 1);
+      explained = Math.min(position, hits.length - 1);
       drawPanel();
     });
   });
@@ -342,13 +393,19 @@ function isPlain(event) {
 
 document.addEventListener("keydown", (event) => {
   const isInField = event.target.matches("input, select, textarea");
+  if (page.detail.open || event.altKey || event.ctrlKey || event.metaKey) return;
+  const card = event.target.closest?.("#hits a");
   if (event.key === "/" && !isInField) {
     event.preventDefault();
     page.text.focus();
     page.text.select();
+  } else if (event.key === "m" && card) {
+    askLike(card.dataset.id);
+  } else if (event.key === "l" && card && asks(query)) {
+    ask({ unlike: [...new Set([...query.unlike, card.dataset.id])] });
   } else if (event.key === "Escape" && event.target === page.text) {
     event.preventDefault();
-    if (asks(query)) ask({ ...nothing(), labels: query.labels });
+    if (asks(query)) ask({ ...nothing(), labels: query.labels, view: query.view });
   } else if (event.key === "Escape") {
     page.text.focus();
   } else if (event.key === "ArrowDown" && event.target === page.text) {
@@ -357,8 +414,9 @@ document.addEventListener("keydown", (event) => {
   }
 });
 function showAddress() {
+  const before = query;
   query = readAddress();
-  k = PAGE;
+  k = Math.max(PAGE, before.open !== query.open ? k : PAGE);
   isTyping = false;
   drawQuery();
   search();
@@ -368,5 +426,4 @@ window.addEventListener("popstate", showAddress);
 document.addEventListener("visibilitychange", look);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawPanel);
 setInterval(look, LOOK_EVERY);
-page.how.open = matchMedia("(min-width: 64rem)").matches;
 showAddress();

@@ -38,3 +38,11 @@ export function signed(number, digits = 3) {
 export function milliseconds(value) {
   return `${value < 10 ? value.toPrecision(2) : value.toFixed(0)} ms`;
 }
+
+/** A number of bytes, in the unit in which it is easiest to read. */
+export function size(bytes) {
+  const units = ["bytes", "kB", "MB", "GB", "TB"];
+  const power = Math.min(units.length - 1, Math.floor(Math.log10(Math.max(1, bytes)) / 3));
+  const value = bytes / 1000 ** power;
+  return `${value.toFixed(value < 10 && power ? 1 : 0)} ${units[power]}`;
+}

@@ -1,7 +1,8 @@
 // The grid of hits: cards, and the keys that move among them.
 
 import { make, signed } from "./dom.js";
-import { showPicture } from "./api.js";
+import { showPicture, thumbnailOf } from "./api.js";
+import { captionOf } from "./words.js";
 
 // Smaller pictures than this are drawings and shown whole; larger ones fill their card.
 const SMALL = 96;
@@ -21,32 +22,40 @@ export function fillGrid(list, hits, addressOf) {
 }
 
 function card(hit, key) {
-  const words = make("span", { className: "words" }, hit.text || hit.id);
+  const words = make("span", { className: "words" }, captionOf(hit));
   const names = make("span", { className: "names" }, hit.labels.join(" · "));
-  const link = make("a", { className: "card" }, frame(hit), words, names, make("span", { className: "score" }));
-  const element = make("li", {}, link);
+  const parts = [frame(hit), words, names, make("span", { className: "score" }), make("span", { className: "why" })];
+  const like = make("button", { type: "button", className: "like", tabIndex: -1 }, "More like this");
+  const element = make("li", {}, make("a", { className: "card" }, ...parts), like);
   element.dataset.key = key;
   return element;
 }
 
 function update(element, hit, index, address) {
-  const link = element.firstChild;
+  const [link, like] = element.children;
   link.href = address;
   link.tabIndex = index === 0 ? 0 : -1;
+  like.dataset.id = link.dataset.id = hit.id;
   link.dataset.position = index;
-  link.dataset.id = hit.id;
-  link.title = [hit.text, hit.labels.join(", ")].filter(Boolean).join("\n");
+  const caption = captionOf(hit);
+  link.title = [hit.text, hit.file, hit.labels.join(", ")].filter(Boolean).join("\n");
   link.querySelector(".score").textContent = signed(hit.score);
+  link.querySelector(".why").textContent = whyOf(hit);
   const labels = hit.labels.length ? `, ${hit.labels.join(", ")}` : "";
-  const name = `${hit.text || hit.id}${labels}, score ${hit.score.toFixed(3)}: find more like this`;
-  link.setAttribute("aria-label", name);
+  link.setAttribute("aria-label", `${caption}${labels}${whyOf(hit) ? `, ${whyOf(hit)}` : ""}: open`);
+  like.setAttribute("aria-label", `More like ${caption}`);
+}
+
+/** Why a hit is there, where the service says so. */
+export function whyOf({ why }) {
+  return why?.length ? `by ${why.join(", ")}` : "";
 }
 
 function frame(hit) {
   const box = make("span", { className: "frame" });
   const missing = () => {
     box.classList.add("missing");
-    box.replaceChildren((hit.text || hit.id).trim().slice(0, 1).toUpperCase());
+    box.replaceChildren(captionOf(hit).trim().slice(0, 1).toUpperCase());
   };
   if (!hit.thumbnail) {
     missing();
@@ -57,7 +66,7 @@ function frame(hit) {
   image.addEventListener("load", () => {
     box.classList.toggle("small", Math.max(image.naturalWidth, image.naturalHeight) <= SMALL);
   });
-  showPicture(image, hit.thumbnail);
+  showPicture(image, thumbnailOf(hit));
   box.append(image);
   return box;
 }
@@ -78,12 +87,14 @@ export function addKeys(list, leave) {
     else links[Math.max(0, Math.min(to, links.length - 1))].focus();
   });
   list.addEventListener("focusin", ({ target }) => {
+    if (!target.matches("a")) return;
     for (const link of list.querySelectorAll("a")) link.tabIndex = link === target ? 0 : -1;
   });
 }
 
 function columns(links) {
-  const top = links[0].offsetTop;
-  const beyond = links.findIndex((link) => link.offsetTop !== top);
+  const topOf = (link) => link.getBoundingClientRect().top;
+  const top = topOf(links[0]);
+  const beyond = links.findIndex((link) => Math.abs(topOf(link) - top) > 1);
   return beyond < 0 ? links.length : beyond;
 }

@@ -1,7 +1,8 @@
-// "What happened": query -> vector -> tables -> bytes of a hit -> score.
+// "How it was found": query -> vector -> tables -> bytes of a hit -> score.
 
 import { count, draw, make, milliseconds, several, signed } from "./dom.js";
-import { showPicture } from "./api.js";
+import { showPicture, thumbnailOf } from "./api.js";
+import { captionOf } from "./words.js";
 
 /**
  * Fill the panel for one hit of an answer.
@@ -114,11 +115,11 @@ function which(hits, position, show) {
     button.addEventListener("click", () => show(to));
     return button;
   };
-  const name = make("span", { className: "which" }, make("b", {}, `${position + 1}`), ` ${hit.text || hit.id}`);
+  const name = make("span", { className: "which" }, make("b", {}, `${position + 1}`), ` ${captionOf(hit)}`);
   const stepper = make("div", { className: "stepper" });
   if (hit.thumbnail) {
     const image = make("img", { alt: "", draggable: false });
-    showPicture(image, hit.thumbnail);
+    showPicture(image, thumbnailOf(hit));
     stepper.append(image);
   }
   stepper.append(

@@ -1,55 +1,67 @@
 // What is asked for: kept in the address, so that it can be shared and the back button works.
 
+import { HOME } from "./api.js";
+
 const EVEN = 50;
-// What the service reads; anything else is drawn anew as JPEG, as is what is too long to send.
+// What the service reads; anything else is drawn again as JPEG, as is what is long to send.
 const TAKEN = ["image/jpeg", "image/png", "image/webp", "image/gif", "image/bmp"];
 const DRAWN_SIDE = 1024;
+const LONG = 500_000; // bytes
+const MOST_PICTURES = 8; // of one query, as the service takes them
 
 /** Pictures cannot be part of an address; the history holds their numbers, this holds them. */
 const pictures = [];
 
 /** A query for nothing. */
 export function nothing() {
-  return { text: "", item: null, picture: null, labels: [], weight: EVEN };
+  return { text: "", items: [], unlike: [], pictures: [], labels: [], weight: EVEN, mode: "", order: "", view: "", open: null };
 }
 
 /** Whether there is anything to search by, filters aside. */
 export function asks(query) {
-  return Boolean(query.text.trim() || query.item || query.picture);
+  return Boolean(query.text.trim() || query.items.length || query.pictures.length);
 }
 
-/** Whether words are weighed against a picture or an item. */
+/** Whether words are weighed against pictures or items. */
 export function isMixed(query) {
-  return Boolean(query.text.trim() && (query.item || query.picture));
+  return Boolean(query.text.trim() && (query.items.length || query.pictures.length));
 }
 
 /** The address of a query. */
 export function addressOf(query) {
   const fields = new URLSearchParams();
+  const lists = { item: query.items, unlike: query.unlike, label: query.labels };
   if (query.text.trim()) fields.set("q", query.text.trim());
-  if (query.item) fields.set("item", query.item);
-  for (const label of query.labels) fields.append("label", label);
+  for (const [name, values] of Object.entries(lists)) for (const value of values) fields.append(name, value);
   if (isMixed(query) && query.weight !== EVEN) fields.set("weight", query.weight);
+  for (const name of ["mode", "order", "view"]) if (query[name]) fields.set(name, query[name]);
+  if (query.open !== null) fields.set("open", query.open);
   const text = fields.toString();
-  return text ? `/?${text}` : "/";
+  return text ? `${HOME.pathname}?${text}` : HOME.pathname;
 }
 
 /** The query of the address that the browser shows. */
 export function readAddress() {
   const fields = new URLSearchParams(location.search);
   const weight = Number(fields.get("weight") ?? EVEN);
+  const all = (name) => [...new Set(fields.getAll(name))];
   return {
     text: fields.get("q") ?? "",
-    item: fields.get("item"),
-    picture: pictures[history.state?.picture] ?? null,
-    labels: [...new Set(fields.getAll("label"))],
+    items: all("item"),
+    unlike: all("unlike"),
+    pictures: (history.state?.pictures ?? []).map((number) => pictures[number]).filter(Boolean),
+    labels: all("label"),
     weight: weight >= 0 && weight <= 100 ? weight : EVEN,
+    mode: fields.get("mode") ?? "",
+    order: fields.get("order") ?? "",
+    view: fields.get("view") ?? "",
+    open: fields.get("open"),
   };
 }
 
 /** Have the browser show the address of a query; as a new entry, or in place of the last one. */
 export function writeAddress(query, anew) {
-  const state = { picture: query.picture ? pictures.indexOf(query.picture) : null };
+  const state = { pictures: query.pictures.map((each) => pictures.indexOf(each)) };
   if (anew) history.pushState(state, "", addressOf(query));
   else history.replaceState(state, "", addressOf(query));
 }
@@ -58,25 +70,38 @@ export function writeAddress(query, anew) {
 export function bodyOf(query, k, explain) {
   const body = { k, explain };
   const share = query.weight / 100;
-  const other = query.item ? "item" : "image";
   if (query.text.trim()) body.text = query.text.trim();
-  if (query.item) body.item = query.item;
-  if (isMixed(query)) body.weights = { text: 1 - share, [other]: share };
+  if (query.items.length) body.item = query.items;
+  if (query.unlike.length) body.unlike = query.unlike;
+  if (isMixed(query)) body.weights = { text: 1 - share, image: share, item: share };
   if (query.labels.length) body.where = { label: query.labels };
+  if (query.mode) body.mode = query.mode;
   return body;
 }
 
-/** The words of a label, as somebody would type them. */
-export function wordsOf(label) {
-  return label.replace(/[_-]+/g, " ");
+/** What to ask where there is no query: the items of some labels, or all. */
+export function browseOf(query, k, dateColumn) {
+  const body = { k };
+  if (query.labels.length) body.where = { label: query.labels };
+  if (query.order && dateColumn) Object.assign(body, { order: dateColumn, descending: query.order === "new" });
+  return body;
 }
 
-/** Make a picture from a file; rejects where the browser cannot read it. */
-export async function pictureFrom(file, maxBytes) {
-  const blob = TAKEN.includes(file.type) && file.size < 0.9 * maxBytes ? file : await drawn(file);
-  const picture = { blob, name: file.name || "picture", address: URL.createObjectURL(blob) };
-  pictures.push(picture);
-  return picture;
+/** Make pictures from files, as many as one query takes; rejects where the browser cannot read one. */
+export async function picturesFrom(files, maxBytes) {
+  const made = [];
+  for (const file of files.slice(0, MOST_PICTURES)) {
+    const isFit = TAKEN.includes(file.type) && file.size < Math.min(LONG, (0.9 * maxBytes) / MOST_PICTURES);
+    const blob = isFit ? file : await drawn(file);
+    made.push({ blob, name: file.name || "picture", address: URL.createObjectURL(blob) });
+  }
+  pictures.push(...made);
+  return made;
+}
+
+/** Add pictures to those of a query; the oldest make room. */
+export function withPictures(query, more) {
+  return [...query.pictures, ...more].slice(-MOST_PICTURES);
 }
 
 async function drawn(file) {
@@ -85,6 +110,9 @@ async function drawn(file) {
   const canvas = document.createElement("canvas");
   canvas.width = Math.max(1, Math.round(bitmap.width * scale));
   canvas.height = Math.max(1, Math.round(bitmap.height * scale));
-  canvas.getContext("2d").drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+  const context = canvas.getContext("2d");
+  context.fillStyle = "#ffffff"; // as the service does with what can be seen through
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  context.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
   return new Promise((done) => canvas.toBlob(done, "image/jpeg", 0.9));
 }

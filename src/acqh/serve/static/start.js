@@ -1,23 +1,26 @@
 // What the start page shows: a few items and phrases from all over the collection.
 
-import { search } from "./api.js";
-import { wordsOf } from "./query.js";
+import { browse } from "./api.js";
+import { nameOf } from "./words.js";
 
 const LABELS = 12;
 const ITEMS_EACH = 2;
 const PHRASES = 6;
 
-/** Find some items of labels from the most frequent to the rarest. */
+/** Find some items of labels from the most frequent to the rarest, or the first items. */
 export async function findStart(labels, signal) {
-  const names = spread(labels, LABELS).map(({ name }) => name);
-  const ask = (name) => search({ text: wordsOf(name), where: { label: name }, k: ITEMS_EACH }, null, signal).catch(passOver);
-  const rows = (await Promise.all(names.map(ask))).map(({ hits }) => hits);
+  const asked = labels.length
+    ? spread(labels, LABELS).map(({ name }) => ({ where: { label: name }, k: ITEMS_EACH }))
+    : [{ k: LABELS * ITEMS_EACH }];
+  const ask = (body) => browse(body, signal).catch(passOver);
+  const rows = (await Promise.all(asked.map(ask))).map(({ hits }) => hits);
   const found = new Map();
-  for (let turn = 0; turn < ITEMS_EACH; turn += 1) {
+  for (let turn = 0; turn < LABELS * ITEMS_EACH; turn += 1) {
     for (const row of rows) if (row[turn]) found.set(row[turn].id, row[turn]);
   }
-  const answered = names.filter((_, index) => rows[index].length).map(wordsOf);
-  return { hits: [...found.values()], phrases: spread(answered, PHRASES) };
+  const hits = [...found.values()];
+  const names = new Set(hits.filter(({ text }) => text).map((hit) => nameOf(hit, "")));
+  return { hits, phrases: spread([...names].filter((name) => !name.endsWith("…")), PHRASES) };
 }
 
 /** A label that cannot be asked for is left out; anything else that goes wrong is told. */
