@@ -1,0 +1,255 @@
+"""Words that stand in captions, names and labels: SQLite's full-text index, asked in plain text.
+
+Words are compared without case, diacritics and English endings, so that "horses" finds a horse. A
+word that stands nowhere is taken for the beginning of one ("flow"), and failing that for the most
+similar word there is ("flwer").
+"""
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from acqh._core.arrays import Ints
+
+# Captions, what an item is called, its labels. Nothing but the index is stored: the texts are
+# those of the items.
+WORDS_SCHEMA = """
+CREATE VIRTUAL TABLE words USING fts5(
+    text, names, labels, content='', tokenize='porter unicode61 remove_diacritics 2'
+);
+"""
+# A name says more of an item than a word somewhere in its caption.
+_RANK = "bm25(words, 1.0, 2.0, 1.0)"
+_VOCABULARY = "CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab(main, words, row)"
+# Shorter words have too few trigrams to be told apart.
+_MIN_TYPO_LENGTH = 4
+_MIN_SIMILARITY = 0.4
+_MAX_TERMS = 32
+# A sign for "without", a phrase in quotes or one word.
+_PART = re.compile(r'(?P<sign>-?)(?:"(?P<phrase>[^"]*)"|(?P<word>\S+))')
+# They stand in most captions and say little; left out unless nothing else is asked for.
+_COMMON = frozenset(
+    (
+        *("a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "has", "in", "into"),
+        *("is", "it", "its", "of", "on", "or", "that", "the", "their", "this", "to", "was"),
+        *("were", "which", "with"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class WordQuery:
+    """What words a text asks for.
+
+    Attributes
+    ----------
+    terms : tuple of str
+        The more of them an item has, the better.
+    phrases : tuple of str
+        Each must stand in it as it is.
+    without : tuple of str
+        Words and phrases that must not.
+    """
+
+    terms: tuple[str, ...] = ()
+    phrases: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+    @property
+    def plain(self) -> str:
+        """The text without what must not be found: what is to be looked for by meaning."""
+        return " ".join((*self.phrases, *self.terms))
+
+
+@dataclass(frozen=True)
+class WordHit:
+    """An item in which words stand.
+
+    Attributes
+    ----------
+    number : int
+    rank : float
+        The lower, the better; of BM25.
+    complete : bool
+        Whether it has every word that was asked for.
+    """
+
+    number: int
+    rank: float
+    complete: bool
+
+
+def read_words(text: str) -> WordQuery:
+    """Read a query as people type it.
+
+    Parameters
+    ----------
+    text : str
+        Words; ``"in quotes"`` a phrase that must be there; ``-word`` or ``-"a phrase"`` what must
+        not be there.
+
+    Returns
+    -------
+    WordQuery
+
+    Examples
+    --------
+    >>> read_words('dog "on a beach" -cat')
+    WordQuery(terms=('dog',), phrases=('on a beach',), without=('cat',))
+    """
+    terms: list[str] = []
+    phrases: list[str] = []
+    without: list[str] = []
+    for part in _PART.finditer(text):
+        content = part["phrase"] if part["phrase"] is not None else part["word"]
+        if not any(character.isalnum() for character in content):
+            continue
+        if part["sign"]:
+            without.append(content)
+        elif part["phrase"] is not None:
+            phrases.append(content)
+        else:
+            terms.append(content)
+    telling = [term for term in terms if term.lower() not in _COMMON]
+    kept = telling if telling or phrases else terms
+    limits = slice(_MAX_TERMS)
+    return WordQuery(
+        tuple(dict.fromkeys(kept))[limits], tuple(phrases)[limits], tuple(without)[limits]
+    )
+
+
+def add_words(
+    connection: sqlite3.Connection, number: int, text: str, names: str, labels: Sequence[str]
+) -> None:
+    """Index the words of an item."""
+    _change(connection, "", number, text, names, labels)
+
+
+def remove_words(
+    connection: sqlite3.Connection, number: int, text: str, names: str, labels: Sequence[str]
+) -> None:
+    """Take the words of an item out of the index; they must be those it was added with."""
+    _change(connection, "delete", number, text, names, labels)
+
+
+def _change(
+    connection: sqlite3.Connection,
+    command: str,
+    number: int,
+    text: str,
+    names: str,
+    labels: Sequence[str],
+) -> None:
+    # Between labels stands a word that nobody types, so that no phrase spans two of them.
+    values = (number, text, names, " \ue000 ".join(labels))
+    if command:
+        connection.execute(
+            "INSERT INTO words (words, rowid, text, names, labels) VALUES (?, ?, ?, ?, ?)",
+            (command, *values),
+        )
+    else:
+        connection.execute(
+            "INSERT INTO words (rowid, text, names, labels) VALUES (?, ?, ?, ?)", values
+        )
+
+
+def find_words(
+    connection: sqlite3.Connection, query: WordQuery, k: int, numbers: Ints | None = None
+) -> list[WordHit]:
+    """Return the items in which the words stand: those that have all of them first.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+    query : WordQuery
+    k : int
+        At most so many.
+    numbers : int64 (n_items,), optional
+        Only these items.
+
+    Returns
+    -------
+    list of WordHit
+        Best first.
+    """
+    terms = [found for term in query.terms if (found := _resolved(connection, term)) is not None]
+    phrases = [_quoted(phrase) for phrase in query.phrases]
+    if not terms and not phrases:
+        return []
+    missing = len(terms) < len(query.terms)
+    every = " AND ".join(chain(phrases, terms))
+    hits = [] if missing else list(_match(connection, every, query.without, k, numbers, True))
+    if len(hits) < k and terms and (missing or len(terms) > 1):
+        known = {hit.number for hit in hits}
+        some = " AND ".join([*phrases, f"({' OR '.join(terms)})"])
+        more = _match(connection, some, query.without, k + len(known), numbers, False)
+        hits += [hit for hit in more if hit.number not in known]
+    return hits[:k]
+
+
+def _match(
+    connection: sqlite3.Connection,
+    expression: str,
+    without: Sequence[str],
+    k: int,
+    numbers: Ints | None,
+    complete: bool,
+) -> Iterator[WordHit]:
+    if without:
+        expression = f"({expression}) NOT ({' OR '.join(map(_quoted, without))})"
+    only = "" if numbers is None else "AND rowid IN (SELECT value FROM json_each(?))"
+    values = [expression, *([] if numbers is None else [json.dumps(numbers.tolist())]), k]
+    rows = connection.execute(
+        f"SELECT rowid, {_RANK} AS score FROM words WHERE words MATCH ? {only} "  # noqa: S608
+        "ORDER BY score, rowid LIMIT ?",
+        values,
+    )
+    return (WordHit(number, rank, complete) for number, rank in rows)
+
+
+def _resolved(connection: sqlite3.Connection, term: str) -> str | None:
+    """Return how to ask for a word, or for what it begins, or for the one it is a typo of."""
+    for expression in (_quoted(term), f"{_quoted(term)} *"):
+        if _stands(connection, expression):
+            return expression
+    for similar in _similar(connection, term):
+        if _stands(connection, _quoted(similar)):
+            return _quoted(similar)
+    return None
+
+
+def _stands(connection: sqlite3.Connection, expression: str) -> bool:
+    found = connection.execute("SELECT 1 FROM words WHERE words MATCH ? LIMIT 1", (expression,))
+    return found.fetchone() is not None
+
+
+def _similar(connection: sqlite3.Connection, term: str) -> list[str]:
+    """Return words that stand somewhere and share most trigrams with a word, best first."""
+    term = term.lower()
+    if len(term) < _MIN_TYPO_LENGTH:
+        return []
+    connection.execute(_VOCABULARY)
+    rows = connection.execute(
+        "SELECT term, doc FROM temp.vocabulary WHERE length(term) BETWEEN ? AND ?",
+        (len(term) - 2, len(term) + 2),
+    )
+    wanted = _trigrams(term)
+    scored = []
+    for word, n_items in rows:
+        grams = _trigrams(word)
+        similarity = 2 * len(wanted & grams) / (len(wanted) + len(grams))
+        if similarity >= _MIN_SIMILARITY:
+            scored.append((-similarity, -n_items, word))
+    return [word for _, _, word in sorted(scored)[:3]]
+
+
+def _trigrams(word: str) -> frozenset[str]:
+    padded = f"  {word} "
+    return frozenset(padded[i : i + 3] for i in range(len(padded) - 2))
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""').replace("\x00", " ") + '"'
