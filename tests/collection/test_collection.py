@@ -71,7 +71,7 @@ def test_auto_labels_are_not_passed_off_as_labels(tmp_path, make_items):
 
 
 def test_explanations_add_up_to_the_scores(collection):
-    answer = collection.search(text="dog", k=4, explain=True)
+    answer = collection.search(text="dog", k=4, explain=True, mode="meaning")
     parts = answer.explanation.parts
     np.testing.assert_allclose(parts.sum(axis=1), [h.score for h in answer.hits], rtol=1e-5)
     assert [bytes(w.tolist()) for w in answer.explanation.words] == [h.code for h in answer.hits]
@@ -91,7 +91,7 @@ def test_restricted_searches_are_the_whole_ones_without_the_others(tmp_path, mak
     # Of two of these conditions few items are left, which then are indexed by themselves.
     items = make_items(150)
     with Collection.build(items, tmp_path / "c.acqh") as collection:
-        for query in ({"text": "dog rose"}, {"item": "item3"}):
+        for query in ({"text": "dog rose", "mode": "meaning"}, {"item": "item3"}):
             allowed = {hit.id for hit in collection.search(text="dog", k=150, where=where).hits}
             every = collection.search(**query, k=150).hits
             expected = [(hit.id, hit.score) for hit in every if hit.id in allowed]

@@ -64,15 +64,15 @@ def test_answers_are_those_of_one_collection(whole, sharded, emoji, query, where
         },
         "unknown": {"text": "xyzzy"},
     }[query]
-    expected = whole.search(**given, where=where, k=k)
-    found = sharded.search(**given, where=where, k=k)
+    expected = whole.search(**given, where=where, k=k, mode="meaning")
+    found = sharded.search(**given, where=where, k=k, mode="meaning")
     assert found.hits == expected.hits
     assert found.n_items == expected.n_items
     assert found.n_candidates == expected.n_candidates
 
 
 def test_equal_scores_are_ordered_by_shard_and_then_by_insertion(sharded):
-    hits = sharded.search(text="flower", k=239).hits
+    hits = sharded.search(text="flower", k=239, mode="meaning").hits
     order = {identifier: place for place, identifier in enumerate(sharded)}
     ties = [(one, other) for one, other in pairwise(hits) if one.score == other.score]
     assert len(ties) > 20
@@ -80,7 +80,7 @@ def test_equal_scores_are_ordered_by_shard_and_then_by_insertion(sharded):
 
 
 def test_explanations_add_up_to_the_scores(sharded):
-    answer = sharded.search(text="flower", k=20, explain=True)
+    answer = sharded.search(text="flower", k=20, explain=True, mode="meaning")
     scores = [hit.score for hit in answer.hits]
     assert answer.explanation.parts.sum(axis=1) == pytest.approx(scores, abs=1e-6)
 
@@ -106,6 +106,12 @@ def test_items_and_facts_are_those_of_one_collection(whole, sharded, emoji):
     for name in ("n_items", "n_labelled", "n_labels", "n_thumbnails", "coded_by", "encoders",
                  "n_trained", "trained_on", "n_skipped", "n_components", "code_bytes"):  # fmt: skip
         assert getattr(ours, name) == getattr(theirs, name), name
+
+
+def test_words_are_found_in_all_shards(sharded):
+    hits = sharded.search(text="breakfast", mode="words", k=20).hits
+    assert len(hits) > 1
+    assert all("breakfast" in hit.text for hit in hits)
 
 
 def test_changes_of_a_shard_are_seen_by_the_next_search(make_items, tmp_path):

@@ -1,8 +1,11 @@
+import shutil
 import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
 
+from acqh.collection import Collection, Item, verify_collection
 from acqh.collection._words import (
     WORDS_SCHEMA,
     WordQuery,
@@ -11,6 +14,7 @@ from acqh.collection._words import (
     read_words,
     remove_words,
 )
+from acqh.errors import CollectionError
 
 CAPTIONS = {
     1: ("a red flower in the garden", "rose", ["plant"]),
@@ -95,3 +99,91 @@ def test_a_query_is_read_whole_and_kept_short():
     assert len(query.terms) == 32
     assert query.plain.startswith("old car red w0")
     assert read_words("") == WordQuery()
+
+
+@pytest.fixture(scope="module")
+def things(tmp_path_factory):
+    items = [
+        Item(text="a red rose in the garden", labels=["flower"], id="rose", columns={"year": 1}),
+        Item(text="a white tulip in a vase", labels=["flower"], id="tulip", columns={"year": 2}),
+        Item(text="a fast red car", labels=["vehicle"], id="car", columns={"name": "Beetle"}),
+        Item(text="an old bus in the street", labels=["vehicle"], id="bus", columns={"year": 2}),
+    ]
+    path = tmp_path_factory.mktemp("words") / "things.acqh"
+    Collection.build(items, path, n_components=4, text_encoder="tfidf").close()
+    return path
+
+
+def ids_of(collection, text, **options):
+    return [hit.id for hit in collection.search(text=text, **options).hits]
+
+
+def test_items_that_have_the_word_come_first_and_say_so(things):
+    with Collection.open(things) as collection:
+        for word, expected in [("tulip", "tulip"), ("beetles", "car"), ("streets", "bus")]:
+            first = collection.search(text=word).hits[0]
+            assert first.id == expected
+            assert first.score > 1
+            assert "words" in first.why
+        assert "labels" in collection.search(text="vehicle").hits[0].why
+        assert ids_of(collection, "vehicle", mode="words") == ["car", "bus"]
+        assert ids_of(collection, "red -rose", mode="words") == ["car"]
+        assert "rose" not in ids_of(collection, "red -rose")
+        assert ids_of(collection, '"red car"') == ["car"]
+        assert ids_of(collection, "tulip", where={"year": 1}) == ["rose"]
+        assert collection.search(item="rose").hits[0].why == ("content",)
+
+
+def test_meaning_alone_is_as_it_was(things):
+    with Collection.open(things) as collection:
+        answer = collection.search(text="tulip", mode="meaning", explain=True)
+        parts = answer.explanation.parts.sum(axis=1)
+        np.testing.assert_allclose([hit.score for hit in answer.hits], parts, rtol=1e-5)
+        assert all(hit.why == ("content",) for hit in answer.hits)
+
+
+def test_words_follow_what_is_added_replaced_and_removed(things, tmp_path):
+    path = tmp_path / "changed.acqh"
+    shutil.copytree(things, path)
+    with Collection.open(path) as collection:
+        collection.add(Item(text="a red kite", id="kite"))
+        assert ids_of(collection, "kite", mode="words") == ["kite"]
+        collection.upsert(Item(text="a red balloon", id="kite"))
+        assert ids_of(collection, "kite", mode="words") == []
+        assert ids_of(collection, "balloon", mode="words") == ["kite"]
+        collection.remove("kite")
+        assert ids_of(collection, "balloon", mode="words") == []
+        assert collection.verify().problems == ()
+
+
+def test_a_store_without_words_gets_them_on_opening(things, tmp_path):
+    path = tmp_path / "old.acqh"
+    shutil.copytree(things, path)
+    with closing(sqlite3.connect(path / "items.sqlite")) as connection, connection:
+        connection.execute("DROP TABLE words")
+        connection.execute("UPDATE facts SET value = 1 WHERE name = 'layout'")
+    with Collection.open(path) as collection:
+        assert ids_of(collection, "tulip", mode="words") == ["tulip"]
+        assert collection.verify().problems == ()
+
+
+def test_verify_notices_words_that_are_not_those_of_the_items(things, tmp_path):
+    path = tmp_path / "wrong.acqh"
+    shutil.copytree(things, path)
+    with closing(sqlite3.connect(path / "items.sqlite")) as connection, connection:
+        add_words(connection, 1, "zebra", "", [])
+    (problem,) = verify_collection(path).problems
+    assert "words" in problem
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ({"text": "dog", "mode": "sense"}, "mode must be one of"),
+        ({"item": "rose", "mode": "words"}, "give a text"),
+        ({"mode": "words"}, "give a text"),
+    ],
+)
+def test_modes_that_cannot_be_followed_are_refused(things, query, message):
+    with Collection.open(things) as collection, pytest.raises(CollectionError, match=message):
+        collection.search(**query)

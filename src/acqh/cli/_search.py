@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -33,6 +33,12 @@ def search(
     ] = None,
     text_weight: Annotated[float, typer.Option(min=0, help="How much the text counts.")] = 1.0,
     image_weight: Annotated[float, typer.Option(min=0, help="How much the picture counts.")] = 1.0,
+    mode: Annotated[
+        str,
+        typer.Option(
+            help="auto, words (that stand in captions, names or labels) or meaning (by codes)."
+        ),
+    ] = "auto",
     queries: Annotated[
         str | None, typer.Option(help="A file or folder of features to search indexes for.")
     ] = None,
@@ -79,7 +85,13 @@ def search(
         weights["image"] = image_weight
     with open_collections(paths) as collection:
         answer = collection.search(
-            text=text, image=image, item=item, weights=weights, k=k, where=where
+            text=text,
+            image=image,
+            item=item,
+            weights=weights,
+            k=k,
+            where=where,
+            mode=cast(Any, mode),
         )
     if as_json:
         print_json(_as_json(answer))
@@ -110,6 +122,7 @@ def _print(answer: Any) -> None:
             str(rank),
             f"{hit.score:.3f}",
             escape(printable(hit.id)),
+            ", ".join(hit.why),
             escape(printable(", ".join(hit.labels))),
             escape(printable(hit.text)[:_TEXT_WIDTH]),
         ]
@@ -121,4 +134,4 @@ def _print(answer: Any) -> None:
         f"{times['encode']:.1f} ms to describe the query, "
         f"{times['search']:.2f} ms to search, {times['items']:.1f} ms to read what was found"
     )
-    print_table("Hits", ["rank", "score", "id", "labels", "text"], rows, caption=caption)
+    print_table("Hits", ["rank", "score", "id", "why", "labels", "text"], rows, caption=caption)

@@ -6,17 +6,19 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints, check_positive_int
 from acqh.collection._cache import IndexCache
 from acqh.collection._coder import Coder, Encoders, describe
+from acqh.collection._fuse import POOL, Place, WordPlace, check_mode, fuse, order_words
 from acqh.collection._prepare import working_picture
 from acqh.collection._store import Store
 from acqh.collection._types import Answer, Explanation, Hit
 from acqh.collection._where import Condition, read_where
+from acqh.collection._words import WordQuery, read_words
 from acqh.errors import CollectionError
 from acqh.index import CodeIndex
 
@@ -42,12 +44,9 @@ class Shard:
         nothing = np.zeros(coder.model.n_components, dtype=np.float32)
         _top(cache.current(), nothing, 1, None, frozenset())
 
-    def top(
-        self, query: Floats, k: int, conditions: tuple[Condition, ...], exclude: Set[int]
-    ) -> "Ranking":
-        """Return the best items that meet the conditions, but some."""
+    def top(self, query: Floats, k: int, selected: "Selection", exclude: Set[int]) -> "Ranking":
+        """Return the best of the selected items, but some."""
         index = self.cache.current()
-        selected = self.select(conditions)
         if selected.index is not None:
             found = _top(selected.index, query, k, None, exclude)
         else:
@@ -55,14 +54,24 @@ class Shard:
         n_candidates = len(index) if selected.numbers is None else len(selected.numbers)
         return Ranking(*found, len(index), n_candidates)
 
-    def select(self, conditions: tuple[Condition, ...]) -> "Selection":
-        """Return the items that may be found."""
-        if not conditions:
+    def select(
+        self, conditions: tuple[Condition, ...], asked: WordQuery | None = None
+    ) -> "Selection":
+        """Return the items that may be found: that meet the conditions and have the phrases."""
+        strict = (asked.phrases, asked.without) if asked is not None else ((), ())
+        if not conditions and not any(strict):
             return Selection()
-        key = (conditions, self.store.change)
+        key = ((conditions, strict), self.store.change)
         selected = self._selections.get(key)
         if selected is None:
-            numbers = self.store.numbers_where(conditions)
+            numbers = self.store.numbers_where(conditions) if conditions else None
+            allowed = self.store.numbers_allowed(asked) if asked is not None else None
+            if numbers is None or allowed is None:
+                numbers = allowed if numbers is None else numbers
+            else:
+                numbers = np.intersect1d(numbers, allowed)
+            if numbers is None:
+                return Selection()
             index = None
             if len(numbers) * _SMALL_PART <= len(self.cache.current()):
                 numbers, codes = self.store.codes_of(numbers, self._coder.code_bytes)
@@ -96,34 +105,112 @@ class Searcher:
         k: int,
         where: Any,
         explain: bool,
+        mode: str = "auto",
     ) -> Answer:
         """Answer a query; see `Collection.search`."""
         k = check_positive_int(k, "k")
         conditions = read_where(where)
         started = time.perf_counter()
-        query, own = self._query(given, weights)
+        asked, given = self._asked(given, weights, mode)
+        query, own = self._query(given, weights) if given or asked is None else (None, [])
         encoded = time.perf_counter()
-        if query is None:
-            n_items = sum(len(shard.cache.current()) for shard in self._shards)
-            return Answer((), n_items, 0, 0, _times(started, encoded))
+        pool = k if asked is None else max(k, POOL)
         for _ in range(_MAX_TRIES):
-            rankings = [
-                shard.top(query, k, conditions, {n for at, n in own if at is shard})
-                for shard in self._shards
-            ]
-            best = _merge(rankings, k)
+            found = self._rank(query, own, asked, pool, conditions)
+            best = found.meaning[:k]
+            if asked is not None:
+                best = fuse(found.meaning, found.words, k, words_first=given.keys() <= {"text"})
             searched = time.perf_counter()
-            hits = self._read(best)
+            hits = self._read(best, self._reasons(best, found, asked, given))
             if len(hits) == len(best):
                 break
         return Answer(
             hits,
+            found.n_items,
+            found.n_candidates,
+            found.n_seen,
+            _times(started, encoded, searched, time.perf_counter()),
+            _explain(self._shards[0].cache.current(), query, hits)
+            if explain and query is not None
+            else None,
+        )
+
+    def _asked(
+        self, given: Mapping[str, Any], weights: Mapping[str, float], mode: str
+    ) -> tuple[WordQuery | None, dict[str, Any]]:
+        """Return the words to be looked up, and what is to be searched for by meaning."""
+        check_mode(mode)
+        if given:
+            _check_weights(given, weights)
+        given = dict(given)
+        text = given.get("text")
+        if mode == "meaning" or not isinstance(text, str) or weights.get("text") == 0:
+            if mode == "words":
+                raise CollectionError("mode 'words' looks words up; give a text")
+            return None, given
+        if mode == "words" and not all(shard.store.has_words for shard in self._shards):
+            raise CollectionError(
+                "this collection was made without an index of words, which it gets when it is "
+                "opened where it may be written to; search with mode='meaning' until then"
+            )
+        asked = read_words(text)
+        given["text"] = asked.plain or text
+        if mode == "words":
+            given = {}
+        elif "text" not in self._coder.model.n_features_in_:
+            del given["text"]
+        return asked, given
+
+    def _rank(
+        self,
+        query: Floats | None,
+        own: Sequence[tuple[Shard, int]],
+        asked: WordQuery | None,
+        k: int,
+        conditions: tuple[Condition, ...],
+    ) -> "Found":
+        """Return the best items of all shards by meaning and by words."""
+        rankings = []
+        words: list[WordPlace] = []
+        for at, shard in enumerate(self._shards):
+            selected = shard.select(conditions, asked)
+            exclude = {number for home, number in own if home is shard}
+            if query is not None:
+                rankings.append(shard.top(query, k, selected, exclude))
+            else:
+                n_items = len(shard.cache.current())
+                n_candidates = n_items if selected.numbers is None else len(selected.numbers)
+                rankings.append(Ranking([], [], 0, n_items, n_candidates))
+            if asked is not None:
+                hits = shard.store.find_words(asked, k + len(exclude), selected.numbers)
+                words += [WordPlace(at, hit) for hit in hits if hit.number not in exclude]
+        return Found(
+            _merge(rankings, k),
+            order_words(words),
             sum(ranking.n_items for ranking in rankings),
             sum(ranking.n_candidates for ranking in rankings),
             sum(ranking.n_seen for ranking in rankings),
-            _times(started, encoded, searched, time.perf_counter()),
-            _explain(self._shards[0].cache.current(), query, hits) if explain else None,
         )
+
+    def _reasons(
+        self,
+        best: Sequence[Place],
+        found: "Found",
+        asked: WordQuery | None,
+        given: Mapping[str, Any],
+    ) -> dict[tuple[int, int], tuple[str, ...]]:
+        """Return why each of the best items is there."""
+        why: dict[tuple[int, int], tuple[str, ...]] = {}
+        if asked is not None:
+            for at, shard in enumerate(self._shards):
+                numbers = [number for _, home, number in best if home == at]
+                for number, stands in shard.store.reasons(asked, numbers).items():
+                    why[at, number] = stands
+        meant = ["content"] if given.keys() - {"image", "unlike"} else []
+        meant += ["image"] if "image" in given else []
+        for _, at, number in found.meaning:
+            why[at, number] = (*why.get((at, number), ()), *meant)
+        return why
 
     def browse(
         self, where: Any, k: int, offset: int, order: str | None, descending: bool
@@ -139,14 +226,28 @@ class Searcher:
         n_items = sum(len(shard.cache.current()) for shard in self._shards)
         return Answer(hits, n_items, len(places), 0, spent)
 
-    def _read(self, best: Sequence["Place"]) -> tuple[Hit, ...]:
+    def _read(
+        self,
+        best: Sequence[Place],
+        why: Mapping[tuple[int, int], tuple[str, ...]] | None = None,
+    ) -> tuple[Hit, ...]:
         """Read what was found; items that are gone by now are left out."""
+        why = why or {}
         found = [
             shard.store.read([number for _, at, number in best if at == position])
             for position, shard in enumerate(self._shards)
         ]
         return tuple(
-            Hit(item.id, score, item.text, item.labels, item.columns, item.has_thumbnail, code)
+            Hit(
+                item.id,
+                score,
+                item.text,
+                item.labels,
+                item.columns,
+                item.has_thumbnail,
+                code,
+                why.get((at, number), ()),
+            )
             for score, at, number in best
             if number in found[at]
             for item, code in [found[at][number]]
@@ -158,7 +259,6 @@ class Searcher:
         """Return the query's vector, or None where nothing of it is known; and its own items."""
         if not given or given.keys() == {"unlike"}:
             raise CollectionError("there is nothing to search for; give text, image or item")
-        _check_weights(given, weights)
         vectors: list[Floats] = []
         total = 0.0
         own: list[tuple[Shard, int]] = []
@@ -216,7 +316,7 @@ def browse(
     chosen: Sequence[Ints | None],
     order: str | None,
     descending: bool,
-) -> "list[Place]":
+) -> list[Place]:
     """Return the places of all chosen items, or of all there are, in order."""
     known: list[tuple[tuple[bool, Any], Place]] = []
     unknown: list[Place] = []
@@ -244,8 +344,14 @@ def shard_of(shards: Sequence[Shard], identifier: str) -> Shard:
     return next((shard for shard in shards if shard.store.has(identifier)), shards[-1])
 
 
-# Score of an item, the position of its shard, and its number there.
-Place = tuple[float, int, int]
+class Found(NamedTuple):
+    """What a query has found in all shards: by meaning and by words, best first."""
+
+    meaning: list[Place]
+    words: list[WordPlace]
+    n_items: int
+    n_candidates: int
+    n_seen: int
 
 
 @dataclass(frozen=True, eq=False)

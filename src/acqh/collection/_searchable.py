@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from acqh.collection._fuse import Mode
 from acqh.collection._search import Searcher
 from acqh.collection._types import Answer, CollectionStats, StoredItem
 from acqh.features import Picture
@@ -61,8 +62,9 @@ class Searchable(ABC):
         k: int = 10,
         where: Any = None,
         explain: bool = False,
+        mode: Mode = "auto",
     ) -> Answer:
-        """Find the items that fit a query best, exactly.
+        """Find the items that fit a query best: whose words stand there, and whose meaning is near.
 
         Parameters
         ----------
@@ -85,6 +87,12 @@ class Searchable(ABC):
             values of a column, one.
         explain : bool
             Say how the scores came about.
+        mode : {"auto", "words", "meaning"}
+            What a text asks for. ``"words"`` finds items in whose caption, name or labels its words
+            stand; ``"meaning"`` those whose codes score best, exactly; ``"auto"`` both, by the sum
+            of their reciprocal ranks, and of a text alone first those that have all its words.
+            Except by meaning, ``"a phrase"`` in quotes must stand there, and ``-word`` must not; a
+            word that stands nowhere is taken for the beginning of one, or for a typo.
 
         Returns
         -------
@@ -102,7 +110,7 @@ class Searchable(ABC):
         """
         query = {"text": text, "image": image, "item": item, "unlike": unlike, **(features or {})}
         given = {name: value for name, value in query.items() if value is not None}
-        return self._searcher.search(given, weights or {}, k, where, explain)
+        return self._searcher.search(given, weights or {}, k, where, explain, mode)
 
     def browse(
         self,

@@ -11,9 +11,8 @@ import numpy as np
 from acqh._core.arrays import Array, Ints
 from acqh.collection._connections import WRITE_TIMEOUT_SECONDS, Connections, translated
 from acqh.collection._tables import (
-    LAYOUT,
     Row,
-    check_schema,
+    check_layout,
     checksum,
     find_number,
     insert_row,
@@ -25,6 +24,7 @@ from acqh.collection._tables import (
 )
 from acqh.collection._types import StoredItem
 from acqh.collection._where import Condition, select_numbers
+from acqh.collection._words import WordHit, WordQuery, find_words, numbers_allowed, reasons
 from acqh.errors import (
     CollectionError,
     CorruptBundleError,
@@ -66,13 +66,8 @@ class Store:
         with translated(path):
             self.connections = Connections(path, timeout=timeout, durable=durable)
         try:
+            self.has_words = check_layout(self.connections)
             with self.connections.reading() as connection:
-                layout = read_fact(connection, "layout")
-                if layout != LAYOUT:
-                    raise CorruptBundleError(
-                        f"{path} has layout {layout}; this acqh reads {LAYOUT}"
-                    )
-                check_schema(connection, path)
                 # Stores were made without it once.
                 self.generation = read_text_fact(connection, "generation")
         except BaseException:
@@ -364,3 +359,24 @@ class Store:
         """Return the numbers of the items that meet all conditions, in rising order."""
         with self.connections.reading() as connection:
             return select_numbers(connection, conditions)
+
+    def find_words(self, query: WordQuery, k: int, numbers: Ints | None) -> list[WordHit]:
+        """Return the items in which words stand, best first; none in stores without words."""
+        if not self.has_words:
+            return []
+        with self.connections.reading() as connection:
+            return find_words(connection, query, k, numbers)
+
+    def numbers_allowed(self, query: WordQuery) -> Ints | None:
+        """Return the items that have the phrases and lack what must not be there; None for all."""
+        if not self.has_words or not (query.phrases or query.without):
+            return None
+        with self.connections.reading() as connection:
+            return numbers_allowed(connection, query)
+
+    def reasons(self, query: WordQuery, numbers: Sequence[int]) -> dict[int, tuple[str, ...]]:
+        """Return where words of a query stand, by item: "words", "labels" or both."""
+        if not self.has_words:
+            return {}
+        with self.connections.reading() as connection:
+            return reasons(connection, query, numbers)

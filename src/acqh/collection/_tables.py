@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from acqh.collection._connections import translated
+from acqh.collection._connections import Connections, translated
+from acqh.collection._words import WORDS_SCHEMA, add_words, remove_words
 from acqh.errors import CorruptBundleError, MissingItemError
 
-# Counts up when tables change; a store of another layout is not opened.
-LAYOUT = 1
+# Counts up when tables change. A store of layout 1, without words, gets them when it is opened.
+LAYOUT = 2
+_LAYOUT_WITHOUT_WORDS = 1
 # Every item and every removal takes the next change number. An item's is its number for good.
 _SCHEMA = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -41,6 +43,8 @@ CREATE TABLE item_labels (
 CREATE INDEX labels_of_item ON item_labels (number);
 CREATE TABLE removals (change INTEGER PRIMARY KEY, number INTEGER NOT NULL);
 """
+# Columns that say what an item is called, whose words are looked up like those of its caption.
+_NAMES = ("name", "title", "keywords", "description", "file")
 _DEFINITIONS = "SELECT type, name, tbl_name, sql FROM sqlite_master"
 # Changes are numbered below this, so that numbers of items fit 64 bits for ever.
 _NO_CHANGE = 1 << 62
@@ -69,7 +73,7 @@ def create_store(path: Path, generation: str, id_prefix: str = "") -> None:
     with translated(path), closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA page_size = 4096")
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+        connection.executescript(f"BEGIN; {_SCHEMA} {WORDS_SCHEMA} COMMIT;")
         facts = {"layout": LAYOUT, "change": 0, "id_prefix": id_prefix, "generation": generation}
         connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
 
@@ -83,7 +87,49 @@ def checksum(*fields: str | bytes) -> int:
     return total
 
 
-def check_schema(connection: sqlite3.Connection, path: Path) -> None:
+def check_layout(connections: Connections) -> bool:
+    """Check the layout of a store and what it defines; return whether it has words.
+
+    A store of an older layout is brought up to date, where it may be written to.
+
+    Raises
+    ------
+    CorruptBundleError
+        An unknown layout, or tables that are not ours.
+    """
+    path = connections.path
+    with connections.reading() as connection:
+        layout = read_fact(connection, "layout")
+        if layout not in (LAYOUT, _LAYOUT_WITHOUT_WORDS):
+            raise CorruptBundleError(
+                f"{path} has layout {layout}, this acqh reads up to {LAYOUT}; open it with a newer "
+                "acqh, or build the collection again"
+            )
+        check_schema(connection, path, words=layout == LAYOUT)
+    if layout == LAYOUT or connections.read_only:
+        return layout == LAYOUT
+    with connections.writing() as connection:
+        if read_fact(connection, "layout") == _LAYOUT_WITHOUT_WORDS:
+            connection.execute(WORDS_SCHEMA)
+            index_words(connection, connection)
+            connection.execute("UPDATE facts SET value = ? WHERE name = 'layout'", (LAYOUT,))
+    return True
+
+
+def index_words(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
+    """Index the words of all items of a store, in it or elsewhere."""
+    for number, *fields in source.execute("SELECT number, text, labels, columns FROM items"):
+        add_words(target, number, *_words_of(*fields))
+
+
+def _words_of(text: str, labels: str, columns: str) -> tuple[str, str, tuple[str, ...]]:
+    """Return the text, the names and the labels of a stored item, to be looked up by word."""
+    values = json.loads(columns)
+    names = [value for key in _NAMES if isinstance(value := values.get(key), str)]
+    return text, " ".join(names), tuple(json.loads(labels))
+
+
+def check_schema(connection: sqlite3.Connection, path: Path, *, words: bool = True) -> None:
     """Refuse a file that defines anything but our tables.
 
     A view in place of a table could keep a search busy for ever, and a trigger could change what
@@ -95,7 +141,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
         There is something else, or something is missing.
     """
     with closing(sqlite3.connect(":memory:")) as other:
-        other.executescript(_SCHEMA)
+        other.executescript(f"{_SCHEMA} {WORDS_SCHEMA if words else ''}")
         wanted = set(other.execute(_DEFINITIONS))
     found = set(connection.execute(_DEFINITIONS))
     if found != wanted:
@@ -159,6 +205,7 @@ def insert_row(
         "INSERT INTO item_labels VALUES (?, ?)",
         [(label_numbers[name], number) for name in row.labels],
     )
+    add_words(connection, number, *_words_of(row.text, labels, columns))
     return identifier
 
 
@@ -177,5 +224,9 @@ def remove_row(connection: sqlite3.Connection, identifier: Any, change: int) -> 
     number = find_number(connection, identifier)
     if number is None:
         raise MissingItemError(f"no item has the id {identifier!r}; nothing was removed")
+    fields = connection.execute(
+        "SELECT text, labels, columns FROM items WHERE number = ?", (number,)
+    ).fetchone()
+    remove_words(connection, number, *_words_of(*fields))
     connection.execute("DELETE FROM items WHERE number = ?", (number,))
     connection.execute("INSERT INTO removals VALUES (?, ?)", (change, number))

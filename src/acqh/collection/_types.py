@@ -90,6 +90,9 @@ class Hit:
     has_thumbnail : bool
     code : bytes
         The bytes by which it was found, one a codebook.
+    why : tuple of str
+        Why it is there: "words" that were asked for stand in its caption or name, or in its
+        "labels"; its "content" is near what the text or the items mean, or near the "image".
     """
 
     id: str
@@ -99,6 +102,7 @@ class Hit:
     columns: dict[str, Any]
     has_thumbnail: bool
     code: bytes
+    why: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,8 +20,9 @@ from acqh.collection._folder import (
 )
 from acqh.collection._replacing import leftovers
 from acqh.collection._store import Store
-from acqh.collection._tables import checksum, read_fact
+from acqh.collection._tables import checksum, index_words, read_fact
 from acqh.collection._types import CollectionReport
+from acqh.collection._words import WORDS_SCHEMA, vocabulary
 from acqh.errors import AcqhError
 from acqh.index import CodeIndex
 from acqh.io import verify_bundle
@@ -71,6 +72,8 @@ def _verified(folder: Path) -> CollectionReport:
                 n_items = connection.execute("SELECT count(*) FROM items").fetchone()[0]
                 problems += _check_file(connection, folder / ITEMS)
                 problems += _check_items(connection, shape)
+                if store.has_words and not problems:
+                    problems += _check_words(connection, folder / ITEMS)
             notes += _check_index(folder, store, problems)
     except (AcqhError, OSError) as error:
         problems.append(str(error))
@@ -128,6 +131,16 @@ def _check_labels(connection: sqlite3.Connection) -> Iterator[str]:
             names = {labels}
         if names != listed.get(number, set()):
             yield f"{ITEMS}: the labels of item number {number} are not those it is listed under"
+
+
+def _check_words(connection: sqlite3.Connection, path: Path) -> Iterator[str]:
+    """Index the words of all items once more, and compare which word stands in how many."""
+    with closing(sqlite3.connect(":memory:")) as other:
+        other.executescript(WORDS_SCHEMA)
+        index_words(connection, other)
+        wanted = vocabulary(other)
+        if vocabulary(connection) != wanted:
+            yield f"{path}: the words that items are found by are not those of the items"
 
 
 def _check_index(folder: Path, store: Store, problems: list[str]) -> list[str]:

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+import numpy as np
+
 from acqh._core.arrays import Ints
 
 # Captions, what an item is called, its labels. Nothing but the index is stored: the texts are
@@ -190,6 +192,41 @@ def find_words(
     return hits[:k]
 
 
+def numbers_allowed(connection: sqlite3.Connection, query: WordQuery) -> Ints:
+    """Return the items that have all phrases and nothing that must not be there, in order."""
+    wanted = "SELECT number FROM items"
+    values: list[str] = []
+    if query.phrases:
+        wanted += " WHERE number IN (SELECT rowid FROM words WHERE words MATCH ?)"
+        values.append(" AND ".join(map(_quoted, query.phrases)))
+    if query.without:
+        wanted += " EXCEPT SELECT rowid FROM words WHERE words MATCH ?"
+        values.append(" OR ".join(map(_quoted, query.without)))
+    rows = connection.execute(wanted, values)
+    return np.sort(np.fromiter((number for (number,) in rows), dtype=np.int64))
+
+
+def reasons(
+    connection: sqlite3.Connection, query: WordQuery, numbers: Sequence[int]
+) -> dict[int, tuple[str, ...]]:
+    """Return where words of a query stand, by item: "words", "labels" or both."""
+    terms = [found for term in query.terms if (found := _resolved(connection, term)) is not None]
+    expression = " OR ".join([*map(_quoted, query.phrases), *terms])
+    stands: dict[int, tuple[str, ...]] = {}
+    if not expression:
+        return stands
+    chosen = json.dumps(list(numbers))
+    for reason, columns in (("words", "{text names}"), ("labels", "labels")):
+        rows = connection.execute(
+            "SELECT rowid FROM words WHERE words MATCH ? "
+            "AND rowid IN (SELECT value FROM json_each(?))",
+            (f"{columns} : ({expression})", chosen),
+        )
+        for (number,) in rows:
+            stands[number] = (*stands.get(number, ()), reason)
+    return stands
+
+
 def _match(
     connection: sqlite3.Connection,
     expression: str,
@@ -244,6 +281,13 @@ def _similar(connection: sqlite3.Connection, term: str) -> list[str]:
         if similarity >= _MIN_SIMILARITY:
             scored.append((-similarity, -n_items, word))
     return [word for _, _, word in sorted(scored)[:3]]
+
+
+def vocabulary(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:
+    """Return of every word in how many items it stands, and how often in all."""
+    connection.execute(_VOCABULARY)
+    rows = connection.execute("SELECT term, doc, cnt FROM temp.vocabulary")
+    return {term: (n_items, n_times) for term, n_items, n_times in rows}
 
 
 def _trigrams(word: str) -> frozenset[str]:

@@ -61,7 +61,7 @@ def hit_schema(hit: inside.Hit, addresses: Addresses) -> schemas.Hit:
         file=file_of(hit),
         thumbnail=addresses.thumbnail(hit),
         original=addresses.original(hit),
-        why=list(getattr(hit, "why", ())),
+        why=list(hit.why),
         code=list(hit.code),
     )
 

@@ -93,6 +93,9 @@ class SearchRequest(_Request):
     where: Where | None = None
     k: int = Field(default=10, ge=1, description="How many hits.")
     explain: bool = Field(default=False, description="Also say how the scores came about.")
+    mode: Literal["auto", "words", "meaning"] = Field(
+        default="auto", description="Look up the words of a text, its meaning, or both."
+    )
 
 
 class BrowseRequest(_Request):

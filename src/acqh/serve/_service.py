@@ -75,6 +75,7 @@ class Service:
                 k=query.k,
                 where=query.where,
                 explain=query.explain,
+                mode=query.mode,
             )
             self._count(answer)
             return self._answer(answer, collection, started)

@@ -1,0 +1,74 @@
+"""One ranking from two: the words that stand in items, and what items mean."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, get_args
+
+from acqh.collection._words import WordHit
+from acqh.errors import CollectionError
+
+Mode = Literal["auto", "words", "meaning"]
+# How much the first places count against the next: the usual constant of reciprocal ranks.
+_FLATNESS = 60
+# Both rankings are read this far at least, so that what is good in both comes up.
+POOL = 100
+
+# Score of an item, the position of its shard, and its number there.
+Place = tuple[float, int, int]
+
+
+class WordPlace(NamedTuple):
+    """An item in which words stand, and the position of its shard."""
+
+    shard: int
+    hit: WordHit
+
+
+def check_mode(mode: str) -> None:
+    """Refuse a mode that there is not."""
+    if mode not in get_args(Mode):
+        raise CollectionError(f"mode must be one of {', '.join(get_args(Mode))}, got {mode!r}")
+
+
+def order_words(found: Sequence[WordPlace]) -> list[WordPlace]:
+    """Put the items of all shards in order: those that have all words first, then by BM25."""
+    return sorted(found, key=lambda place: (not place.hit.complete, place.hit.rank))
+
+
+def fuse(
+    meaning: Sequence[Place], words: Sequence[WordPlace], k: int, *, words_first: bool
+) -> list[Place]:
+    """Return the k best of two rankings, by the sum of their reciprocal ranks.
+
+    Parameters
+    ----------
+    meaning : sequence of Place
+        Best first.
+    words : sequence of WordPlace
+        Best first.
+    k : int
+    words_first : bool
+        Whether items that have every word of the query come before all others; their scores are
+        above one.
+
+    Returns
+    -------
+    list of Place
+
+    Examples
+    --------
+    >>> has_all, has_some = WordHit(7, -2.0, True), WordHit(8, -1.0, False)
+    >>> places = fuse([(0.9, 0, 8)], [WordPlace(0, has_all), WordPlace(0, has_some)], 2,
+    ...               words_first=True)
+    >>> [number for _, _, number in places]
+    [7, 8]
+    """
+    scores: dict[tuple[int, int], float] = {}
+    for rank, (_, shard, number) in enumerate(meaning, start=1):
+        scores[shard, number] = 1.0 / (_FLATNESS + rank)
+    for rank, (shard, hit) in enumerate(words, start=1):
+        bonus = 1.0 if words_first and hit.complete else 0.0
+        known = scores.get((shard, hit.number), 0.0)
+        scores[shard, hit.number] = known + bonus + 1.0 / (_FLATNESS + rank)
+    # Stable: of equal scores, what means the right thing comes first.
+    best = sorted(scores.items(), key=lambda pair: -pair[1])[:k]
+    return [(score, shard, number) for (shard, number), score in best]
