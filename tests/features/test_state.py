@@ -20,6 +20,7 @@ import acqh.features
 from acqh.errors import InvalidInputError, NotFittedError
 from acqh.features import (
     Bias,
+    HogColour,
     RBFAnchors,
     SignedRoot,
     TagSVD,
@@ -28,6 +29,7 @@ from acqh.features import (
     feature_map_from_state,
     feature_map_state,
     make_encoder,
+    register_encoder,
     word_vectorizer,
 )
 from acqh.features._rbf import RBF_VARIANTS
@@ -227,6 +229,20 @@ def test_a_broken_sparse_matrix_is_refused() -> None:
     arrays["anchors.indices"] = arrays["anchors.indices"] + 100
     with pytest.raises(InvalidInputError, match="no CSR matrix"):
         feature_map_from_state(description, arrays)
+
+
+@register_encoder
+class Chatty(HogColour):
+    """An encoder of one's own, with parameters that are not kept of scikit-learn's."""
+
+    def __init__(self, verbose: int = 0, memory: str | None = None) -> None:
+        self.verbose = verbose
+        self.memory = memory
+
+
+def test_an_encoder_of_ones_own_keeps_all_its_parameters() -> None:
+    restored = feature_map_from_state(*feature_map_state(Chatty(2, memory="small")))
+    assert restored.get_params() == {"verbose": 2, "memory": "small"}
 
 
 WIDTH = {"n_features_in": np.array([2])}

@@ -63,7 +63,8 @@ def _former_text(
     params: dict[str, Any], state: dict[str, Array]
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """Words and weights of ``TfidfText``, with its components as the second step of a pipeline."""
-    words = params_to_json(word_vectorizer(min_df=params["min_texts"]).get_params(deep=False))
+    vectorizer = word_vectorizer(min_df=params["min_texts"])
+    words = params_to_json("TfidfVectorizer", vectorizer.get_params(deep=False))
     described = {"class": "TfidfVectorizer", "params": words}
     weights = {
         name: state.pop(former)

@@ -213,12 +213,12 @@ def describe_feature_map(feature_map: Any) -> dict[str, Any]:
         )
     params = feature_map.get_params(deep=False)
     if name != _COLUMNS:
-        return {"class": name, "params": params_to_json(params)}
+        return {"class": name, "params": params_to_json(name, params)}
     parts = [
         [part, _describe_part(inner), columns_to_json(columns)]
         for part, inner, columns in params.pop("transformers")
     ]
-    return {"class": name, "params": params_to_json(params), "transformers": parts}
+    return {"class": name, "params": params_to_json(name, params), "transformers": parts}
 
 
 def feature_map_from_description(description: dict[str, Any]) -> Any:
@@ -344,7 +344,7 @@ def _make(description: dict[str, Any]) -> Any:
         return _make(from_former(description, None)[0])
     if name not in _STORABLE:
         raise InvalidInputError(f"stored feature map is of the unknown class {name!r}")
-    params = params_from_json(description["params"])
+    params = params_from_json(name, description["params"])
     if name != _COLUMNS:
         return _STORABLE[name](**params)
     parts = [

@@ -86,14 +86,17 @@ _LEFT_OUT = frozenset({"memory", "n_jobs", "verbose"})
 _SETTLED = {"input": "content"}
 
 
-def params_to_json(params: Mapping[str, Any]) -> dict[str, Any]:
+def params_to_json(kind: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return constructor arguments as JSON values; raise InvalidInputError where one is none."""
-    return {name: _as_json(value, name) for name, value in params.items() if name not in _LEFT_OUT}
+    left_out = _LEFT_OUT if kind in SCIKIT_CLASSES else frozenset()
+    return {name: _as_json(value, name) for name, value in params.items() if name not in left_out}
 
 
-def params_from_json(params: Mapping[str, Any]) -> dict[str, Any]:
+def params_from_json(kind: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the constructor arguments that `params_to_json` wrote."""
     made = {name: _from_json(value) for name, value in params.items()}
+    if kind not in SCIKIT_CLASSES:
+        return made
     if refused := sorted(_LEFT_OUT & set(made)):
         raise InvalidInputError(f"a stored feature map cannot set {', '.join(refused)}")
     for name, settled in _SETTLED.items():
