@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import acqh
+from acqh.methods.registry import MethodInfo
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "guide" / "methods.md"
 START, END = "<!-- methods: start -->\n", "<!-- methods: end -->\n"
@@ -39,11 +40,17 @@ def table() -> str:
     rows = [acqh.methods.get(name).info for name in acqh.methods.list()]
     lines = [
         f"| [{info.name}](../method/{info.name}.md) | {info.title} | {info.year} "
-        f"| {'needed' if info.supervised else 'not used'} | {info.code} "
+        f"| {_use_of_labels(info)} | {info.code} "
         f"| {', '.join(info.modes)} | {'in part' if info.reconstruction else ''} |\n"
         for info in rows
     ]
     return HEAD + "|---" * 7 + "|\n" + "".join(lines)
+
+
+def _use_of_labels(info: MethodInfo) -> str:
+    if not info.supervised:
+        return "not used"
+    return "used if given" if info.label_free else "needed"
 
 
 if __name__ == "__main__":

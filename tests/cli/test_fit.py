@@ -37,6 +37,23 @@ def test_the_model_is_that_of_a_fit_in_memory(place):
     np.testing.assert_allclose(model_of(place).codebooks_, model.codebooks_, atol=1e-6)
 
 
+def test_targets_are_learnt_out_of_core(place, tmp_path):
+    data = acqh.MultiViewData.from_files(place / "items.npz")
+    out = tmp_path / "model"
+    found = call("fit", place / "items.npz", "--out", out, "--n-codebooks", 2, "--chunk-size", 70,
+                 "--targets", "labels=0.5, text=0.5", "--json")  # fmt: skip
+    assert json.loads(found.output)["targets"] == {"labels": 0.5, "text": 0.5}
+    targets = {"labels": 0.5, "text": 0.5}
+    model = acqh.ACQH(n_codebooks=2, targets=targets, random_state=0).fit(data)
+    np.testing.assert_array_equal(load_method(out).encode(data), model.encode(data))
+    np.savez(tmp_path / "pairs.npz", **data.views)
+    found = call("fit", tmp_path / "pairs.npz", "--out", tmp_path / "pairs", "--json")
+    assert set(json.loads(found.output)["targets"]) == set(data.views)
+    for wrong in ("labels=much", "=1", "text=1,text=2"):
+        new = tmp_path / "wrong"
+        assert call("fit", place / "items.npz", "--out", new, "--targets", wrong).exit_code == 2
+
+
 @pytest.mark.parametrize("by_labels", [False, True])
 def test_codes_are_those_of_the_library_whatever_the_chunks(place, tmp_path, by_labels):
     data = acqh.MultiViewData.from_files(place / "items.npz")

@@ -2,12 +2,15 @@ import doctest
 import importlib.util
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "guide" / "methods.md"
 
 
-def test_the_examples_of_the_guide_print_what_they_say():
-    found = doctest.testfile(str(GUIDE), module_relative=False)
+@pytest.mark.parametrize("page", ["methods.md", "targets.md"])
+def test_the_examples_of_the_guide_print_what_they_say(page):
+    found = doctest.testfile(str(GUIDE.parent / page), module_relative=False)
     assert found.attempted > 0
     assert found.failed == 0
 

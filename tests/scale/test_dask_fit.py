@@ -37,6 +37,15 @@ def test_sums_of_a_file_are_those_of_one_process(client, items, items_file, chun
     assert model.codebooks_.dtype == new_model().fit(items).codebooks_.dtype
 
 
+@pytest.mark.parametrize("chunk_size", [100, 17])
+def test_sums_and_codes_of_targets_are_those_of_one_process(client, items, items_file, chunk_size):
+    settings = {"targets": {"labels": 0.5, "image": 0.25, "text": acqh.Target(0.25, "cosine")}}
+    model = fit(new_model(**settings), items_file, chunk_size=chunk_size, client=client)
+    whole = new_model(**settings).fit(items)
+    assert_same_sums(model.stats_, whole.stats_)
+    np.testing.assert_array_equal(model.encode(items.views), whole.encode(items.views))
+
+
 def test_a_run_repeats_to_the_bit(client, items_file):
     first, second = (fit(new_model(), items_file, chunk_size=20, client=client) for _ in range(2))
     assert acqh.methods.fingerprint(first) == acqh.methods.fingerprint(second)

@@ -10,6 +10,7 @@ import typer
 from acqh.cli._cluster import DaskOption, cluster
 from acqh.cli._collections import reporting
 from acqh.cli._output import JsonOption, print_json, refuse_existing
+from acqh.cli._targets import TargetsOption, parse_targets
 
 DataArgument = Annotated[
     str,
@@ -25,18 +26,25 @@ def fit(
     n_components: Annotated[int, typer.Option(min=1, help="Length of query vectors.")] = 32,
     n_codebooks: Annotated[int, typer.Option(min=1, max=16, help="Bytes of a code.")] = 4,
     similarity: Annotated[str, typer.Option(help="shared, dot, cosine or jaccard.")] = "shared",
+    targets: TargetsOption = None,
     chunk_size: Annotated[int, typer.Option(min=1, help="Items in memory at a time.")] = 65_536,
     seed: Annotated[int, typer.Option(help="Of all that is random.")] = 0,
     dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Learn ACQH from a file of features and labels, in one pass, a chunk at a time."""
+    """Learn ACQH from a file of features, with labels or without, in one pass, chunk by chunk."""
     from acqh.methods.acqh import ACQH
     from acqh.scale import fit as fit_source
 
     refuse_existing(out)
     started = time.perf_counter()
-    model = ACQH(n_components, n_codebooks=n_codebooks, similarity=similarity, random_state=seed)
+    model = ACQH(
+        n_components,
+        n_codebooks=n_codebooks,
+        similarity=similarity,
+        targets=parse_targets(targets),
+        random_state=seed,
+    )
     with cluster(dask) as client, reporting() as show:
         fit_source(model, data, chunk_size=chunk_size, client=client, progress=show)
     model.save(out)
@@ -44,6 +52,7 @@ def fit(
         "n_items": int(model.stats_.n_items),
         "views": dict(model.n_features_in_),
         "n_labels": len(model.label_names_),
+        "targets": {name: float(target.weight) for name, target in model.targets_.items()},
         "bytes_per_item": model.bytes_per_item,
         "optimality_gap": float(model.optimality_gap_),
         "seconds": time.perf_counter() - started,

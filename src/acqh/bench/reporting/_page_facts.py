@@ -152,6 +152,8 @@ def render_methods(results: Results) -> str:
             continue
         info = get(method).info
         learns = "labels" if info.supervised else "pairs alone"
+        if info.supervised and info.label_free:
+            learns = "labels or pairs alone"
         row = (labels, info.title, info.reference, info.code, learns, info.reconstruction or "–")
         rows.append(row)
     columns = ("rows", "method", "reference", "code", "learns from", "our reconstruction")

@@ -77,7 +77,7 @@ def fair_plan(sources: Sequence[BenchData], grid: RunGrid) -> list[Cell]:
         for seed in grid.seeds
         for protocol in grid.protocols
         for variant in _fitting(source, grid)
-        if PROTOCOLS[protocol].learns_from_labels or not variant.cls.info.supervised
+        if PROTOCOLS[protocol].learns_from_labels or variant.cls.info.label_free
         for cell in _fair_cells(_Maker(source, grid, seed, protocol), variant)
     )
 
