@@ -136,12 +136,12 @@ def graphs(case: Case) -> Iterator[Record]:
         graph.set_ef(effort)
         search = partial(lambda: graph.knn_query(case.queries, k=K)[0])
         yield case.point("hnswlib, float32", f"ef={effort}", size, search)
-    other = usearch.index.Index(ndim=N_COMPONENTS, metric="ip", dtype="i8", connectivity=16)
+    other = usearch.index.Index(ndim=N_COMPONENTS, metric="ip", dtype="f16", connectivity=16)
     other.add(np.arange(case.n), case.items, threads=1)
     for effort in (16, 64, 256):
         other.expansion_search = effort
         search = partial(lambda one: one.search(case.queries, K, threads=1).keys, other)
-        yield case.point("usearch, int8", f"ef={effort}", other.memory_usage / case.n, search)
+        yield case.point("usearch, float16", f"ef={effort}", other.memory_usage / case.n, search)
 
 
 def plot(records: list[Record], path: Path) -> None:
