@@ -1,5 +1,7 @@
 """CCQ and stacked quantizers: exact steps, honest norms, the same ranking in an index."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -86,6 +88,12 @@ def test_an_index_ranks_items_by_distance_as_the_method_says(method, data):
     for row in range(5):
         ranked = distances[row, found.ids[row].astype(int)]
         assert np.all(np.diff(ranked) > -1e-4)
+
+
+def test_ccq_goes_on_while_its_objective_falls(data):
+    values = CCQ(3, 8, random_state=0).fit(data.views).objective_
+    assert len(values) > 2
+    assert all(after < before for before, after in pairwise(values[:-1]))
 
 
 def test_ccq_components_are_eight_a_codebook_or_the_narrowest_view(data):

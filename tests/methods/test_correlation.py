@@ -164,8 +164,8 @@ def test_scm_that_stops_at_a_rise_fills_up_with_canonical_directions():
     rng = np.random.default_rng(0)
     views = {"image": rng.normal(size=(200, 20)), "text": rng.normal(size=(200, 12))}
     labels = rng.integers(4, size=200)
-    plain = SCMSeq(12).fit(views, labels)
-    stopped = SCMSeq(12, stop_at_rise=True).fit(views, labels)
+    plain = SCMSeq(12, stop_at_rise=False).fit(views, labels)
+    stopped = SCMSeq(12).fit(views, labels)
     same = np.all(plain.projections_["image"] == stopped.projections_["image"], axis=0)
     n_same = int(np.argmin(same))
     assert 0 < n_same < 12

@@ -39,13 +39,13 @@ def measure(wiki):
     ],
 )
 def test_scm_seq_gives_the_published_figures(measure, n_bits, published):
-    found = measure("scm-seq", n_bits, database="hashed")
+    found = measure("scm-seq", n_bits, database="hashed", stop_at_rise=False)
     assert found == pytest.approx(published, abs=1e-3)
 
 
 @pytest.mark.parametrize(("n_bits", "expected"), [(16, (0.234, 0.226)), (32, (0.241, 0.246))])
 def test_scm_seq_that_stops_at_a_rise_is_a_little_better(measure, n_bits, expected):
-    found = measure("scm-seq", n_bits, database="hashed", stop_at_rise=True)
+    found = measure("scm-seq", n_bits, database="hashed")
     assert found == pytest.approx(expected, abs=1e-3)
 
 
@@ -71,6 +71,7 @@ def test_qch_at_eight_bits_and_at_the_nine_that_ten_classes_give(measure):
     [
         ("ccq", 2, "unified", (0.165, 0.300)),
         ("ccq", 4, "unified", (0.171, 0.343)),
+        ("ccq", 8, "unified", (0.173, 0.357)),
         ("ccq", 4, "hashed", (0.224, 0.159)),
         ("cmfh", 16, "unified", (0.226, 0.515)),
         ("cmfh", 32, "unified", (0.243, 0.520)),

@@ -112,7 +112,7 @@ class CCQ(AdditiveMethod):
         λ_v.
     n_components_ : int
     objective_ : list of float
-        After each sweep; never rises.
+        After each sweep. Greedy codes may raise it, which ends the sweeps.
     n_iter_ : int
 
     Examples
@@ -172,7 +172,8 @@ class CCQ(AdditiveMethod):
             R = {view: update_rotation(each, Z) for view, each in rows.items()}
             mean = _mean_of_views(rows, R, weights)
             codebooks, codes = update_codebooks(mean, codes, codebooks)
-            codes = search_codes(mean, codebooks, search=self.search, start=codes)
+            # Every item is coded afresh: keeping old codes that are better ends in worse optima.
+            codes = search_codes(mean, codebooks, search=self.search)
             history.append(objective(rows, R, weights, decode(codes, codebooks)))
             if len(history) > 1 and history[-2] - history[-1] <= self.tol * history[-1]:
                 break

@@ -81,7 +81,8 @@ class CMFH(LinearBinaryMethod):
     view_weights : mapping of str to float, or None
         λ_v, scaled to sum to one; None: all the same.
     projection_weight : float
-        μ.
+        μ. Public code divides by it where it means to multiply; that changes the length of P_v
+        but hardly a sign, so the slip does not weaken its figures.
     ridge : float
         γ.
     max_iter : int

@@ -59,7 +59,8 @@ class DCH(LinearBinaryMethod):
     ----------
     n_bits : int
     feature_maps : mapping of str to feature map, feature map, or None
-        F_v; for some views or, not as a mapping, for all of them.
+        F_v; for some views or, not as a mapping, for all of them. The default scales rows to
+        unit norm before the RBF map, which is ours: public code does not.
     n_anchors : int
         Anchors of a feature map that is given by the name of an RBF variant.
     label_ridge : float

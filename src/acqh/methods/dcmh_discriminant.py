@@ -58,7 +58,8 @@ class DiscriminantCMH(LinearBinaryMethod):
     ----------
     n_bits : int
     feature_maps : mapping of str to feature map, feature map, or None
-        For some views or, not as a mapping, for all of them; a column of ones by default.
+        For some views or, not as a mapping, for all of them; centred by default, as in the
+        public code, with no intercept.
     n_anchors : int
         Anchors of a feature map that is given by the name of an RBF variant.
     label_ridge : float
@@ -89,7 +90,7 @@ class DiscriminantCMH(LinearBinaryMethod):
 
     n_bits: int = 32
     _: KW_ONLY
-    feature_maps: Any = "bias"
+    feature_maps: Any = "center"
     n_anchors: int = 1000
     label_ridge: float = 1.0
     code_ridge: float = 1e-2

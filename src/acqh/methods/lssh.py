@@ -27,9 +27,7 @@ _COMPONENTS = 64
 _ROUNDING = 1e-13
 
 
-def code_sparsely(
-    rows: Floats, dictionary: Floats, sparsity: float, start: Floats | None = None
-) -> Floats:
+def code_sparsely(rows: Floats, dictionary: Floats, sparsity: float) -> Floats:
     """Minimise ``½ ||x - s D||² + ρ max|D x| |s|₁`` for every row x, over s.
 
     Parameters
@@ -39,7 +37,6 @@ def code_sparsely(
         D.
     sparsity : float
         ρ: the penalty relative to the one at which s is zero.
-    start : (n_items, n_atoms), optional
 
     Returns
     -------
@@ -47,7 +44,7 @@ def code_sparsely(
     """
     products = rows @ dictionary.T
     penalties = sparsity * np.abs(products).max(axis=1, initial=0.0)
-    found = np.zeros_like(products) if start is None else start.copy()
+    found = np.zeros_like(products)
     gram = dictionary @ dictionary.T
     _kernels.lasso(gram, products, penalties, found, _LASSO_SWEEPS, _TOLERANCE)
     return found
@@ -127,8 +124,7 @@ def unit_rows(rows: Floats) -> Floats:
     supervised=False,
     code="binary",
     modes=("unified", "hashed"),
-    reconstruction="The number of principal components, the start, and the solver of the bases "
-    "are ours.",
+    reconstruction="The number of principal components and the solver of the bases are ours.",
 )
 @dataclass(eq=False, repr=False)
 class LSSH(BinaryMethod):
@@ -160,7 +156,7 @@ class LSSH(BinaryMethod):
     max_train : int
         Training items used, drawn at random where there are more.
     max_iter : int
-        Sweeps over A, U, D, R and S.
+        Sweeps over S, A, U, D and R.
     random_state : int, Generator, SeedSequence or None
         Draws the first bases and seeds feature maps.
 
@@ -232,12 +228,15 @@ class LSSH(BinaryMethod):
     ) -> tuple[Floats, Floats, Floats]:
         """Return the dictionary, the basis and the links."""
         scales = inverse_distances(texts, mean)
-        D = X[rng.choice(len(X), self.n_atoms, replace=len(X) < self.n_atoms)]
+        D = unit_rows(rng.normal(size=(self.n_atoms, X.shape[1])))
         U = unit_rows(rng.normal(size=(self.n_bits, len(mean))))
-        R = unit_rows(rng.normal(size=(self.n_atoms, self.n_bits)))
-        S = code_sparsely(X, D, self.sparsity)
+        R: Floats = rng.normal(size=(self.n_atoms, self.n_bits))
+        A: Floats = np.zeros((len(X), self.n_bits))
         root = np.sqrt(self.link_weight)
         for _ in range(self.max_iter):
+            # From zero each time: codes that go on from the last sweep's stay where they are.
+            targets, atoms = np.hstack([X, root * A]), np.hstack([D, root * R])
+            S = code_sparsely(targets, atoms, self.sparsity)
             A = self._factors(scales * (texts @ U.T - mean @ U.T), S @ R, U)
             scaled = scales * A
             against = dense(texts.T @ scaled).T - np.outer(scaled.sum(axis=0), mean)
@@ -245,8 +244,6 @@ class LSSH(BinaryMethod):
             gram = S.T @ S
             D = update_basis(gram, S.T @ X, D)
             R = update_basis(gram, S.T @ A, R)
-            targets, atoms = np.hstack([X, root * A]), np.hstack([D, root * R])
-            S = code_sparsely(targets, atoms, self.sparsity, S)
         return D, U, R
 
     def _factors(self, correlations: Floats, linked: Floats, basis: Floats) -> Floats:

@@ -110,8 +110,9 @@ class SCMSeq(LinearBinaryMethod):
         Added to the diagonal of each view's Gram matrix.
     stop_at_rise : bool
         Stop before the first bit that covaries more than the bit before it, and fill up with
-        the canonical directions of the pairs, without labels. There may be fewer of those than
-        bits left to fill: a warning says so.
+        the canonical directions of the pairs, without labels, as the public code does. There may
+        be fewer of those than bits left to fill: a warning says so. False: no end before the
+        last bit, which gives the figures published elsewhere.
     random_state : int, Generator or None
         Seeds feature maps that have no seed of their own; nothing else is random.
 
@@ -135,7 +136,7 @@ class SCMSeq(LinearBinaryMethod):
     _: KW_ONLY
     feature_maps: Any = None
     ridge: float = 1e-6
-    stop_at_rise: bool = False
+    stop_at_rise: bool = True
     random_state: RandomState = None
 
     def _learn(self, data: Training) -> dict[str, Any]:

@@ -182,9 +182,9 @@ def test_classes_and_files_name_methods_as_names_do(tmp_path, data_file):
 def test_without_labels_only_methods_that_need_none_are_trained(data_file, tmp_path):
     planned = bench.plan(data_file, out=tmp_path, bits=[16], protocol="label-free", seeds=1)
     names = {cell.method for cell in planned.cells}
-    assert {"cmfh", "lssh", "ccq", "stacked", "cvh", "fsh", "cre", "random"} <= names
-    assert all(not find_method(name).info.supervised for name in names)
-    chosen = [cell for cell in planned.cells if cell.method in ("cvh", "random")]
+    assert {"acqh", "cmfh", "lssh", "ccq", "stacked", "cvh", "fsh", "cre", "random"} <= names
+    assert all(find_method(name).info.label_free for name in names)
+    chosen = [cell for cell in planned.cells if cell.method in ("acqh", "cvh", "random")]
     for outcome in run_here(chosen, data_file).values():
         assert outcome.facts["reason"] is None
         assert {row["protocol"] for row in outcome.facts["rows"]} == {"label-free"}

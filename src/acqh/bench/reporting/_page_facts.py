@@ -151,9 +151,7 @@ def render_methods(results: Results) -> str:
             rows.append((labels, "", "", "", "", ""))
             continue
         info = get(method).info
-        learns = "labels" if info.supervised else "pairs alone"
-        if info.supervised and info.label_free:
-            learns = "labels or pairs alone"
+        learns = " or ".join(["labels"] * info.supervised + ["pairs alone"] * bool(info.label_free))
         row = (labels, info.title, info.reference, info.code, learns, info.reconstruction or "–")
         rows.append(row)
     columns = ("rows", "method", "reference", "code", "learns from", "our reconstruction")
