@@ -1,27 +1,81 @@
 """Open or check anything acqh has saved."""
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.io import BundleReport, kind_of, verify_bundle
 
-# Kind of bundle -> the room that reads it, how, and how to have it check every value.
-_READERS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "collection": ("acqh.collection", "Collection.open", {"verify": True}),
-    "code-index": ("acqh.index", "CodeIndex.load", {"verify": True}),
-    "code-parts": ("acqh.scale", "CodeParts", {"verify": True}),
-    "code-shards": ("acqh.scale", "ShardedIndex.load", {"verify": True}),
-    "hamming-index": ("acqh.index", "HammingIndex.load", {"verify": True}),
-    "search-parts": ("acqh.scale", "SearchParts", {"verify": True}),
-    "vectors": ("acqh.index", "VectorFile", {}),
-    "method": ("acqh.methods", "load_method", {}),
+if TYPE_CHECKING:
+    from acqh.collection import CollectionReport
+
+Path: TypeAlias = str | os.PathLike[str]
+
+
+def _open_collection(path: Path, verify: bool) -> Any:
+    from acqh.collection import Collection
+
+    return Collection.open(path, verify=verify)
+
+
+def _open_code_index(path: Path, verify: bool) -> Any:
+    from acqh.index import CodeIndex
+
+    return CodeIndex.load(path, verify=verify)
+
+
+def _open_hamming_index(path: Path, verify: bool) -> Any:
+    from acqh.index import HammingIndex
+
+    return HammingIndex.load(path, verify=verify)
+
+
+def _open_shards(path: Path, verify: bool) -> Any:
+    from acqh.scale import ShardedIndex
+
+    return ShardedIndex.load(path, verify=verify)
+
+
+def _open_code_parts(path: Path, verify: bool) -> Any:
+    from acqh.scale import CodeParts
+
+    return CodeParts(path, verify=verify)
+
+
+def _open_search_parts(path: Path, verify: bool) -> Any:
+    from acqh.scale import SearchParts
+
+    return SearchParts(path, verify=verify)
+
+
+def _open_vectors(path: Path, verify: bool) -> Any:  # noqa: ARG001
+    from acqh.index import VectorFile
+
+    return VectorFile(path)
+
+
+def _open_method(path: Path, verify: bool) -> Any:  # noqa: ARG001
+    from acqh.methods import load_method
+
+    return load_method(path)  # which always checks all
+
+
+# Kind of bundle -> what opens it; imported when called, so that nothing loads what it needs not.
+_READERS: dict[str, Callable[[Path, bool], Any]] = {
+    "collection": _open_collection,
+    "code-index": _open_code_index,
+    "code-parts": _open_code_parts,
+    "code-shards": _open_shards,
+    "hamming-index": _open_hamming_index,
+    "search-parts": _open_search_parts,
+    "vectors": _open_vectors,
+    "method": _open_method,
 }
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: Path) -> Any:
     """Open a bundle that acqh has saved, whatever it holds.
 
     Indexes are mapped, not read, so that opening is quick at any size.
@@ -58,11 +112,13 @@ def load(path: str | os.PathLike[str]) -> Any:
         raise InvalidInputError(
             f"{os.fspath(path)} holds a {kind!r}, not one of {', '.join(sorted(_READERS))}"
         )
-    return _reader(kind)(path)
+    return _READERS[kind](path, False)
 
 
-def verify(path: str | os.PathLike[str]) -> BundleReport:
-    """Check every byte of a bundle, and that what it holds makes sense.
+def verify(path: Path) -> "BundleReport | CollectionReport":
+    """Check every byte of anything acqh has saved, and that what it holds makes sense.
+
+    What ``acqh verify`` does.
 
     Parameters
     ----------
@@ -71,9 +127,9 @@ def verify(path: str | os.PathLike[str]) -> BundleReport:
 
     Returns
     -------
-    BundleReport
-        Its `problems` name all that is damaged. What a bundle of unknown kind holds is not
-        looked at, only its bytes.
+    BundleReport or, of a collection, CollectionReport
+        ``ok``, and `problems`, which name all that is damaged. What a bundle of unknown kind
+        holds is not looked at, only its bytes.
 
     Raises
     ------
@@ -86,22 +142,18 @@ def verify(path: str | os.PathLike[str]) -> BundleReport:
     >>> import acqh
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     acqh.HammingIndex(8).add([[7], [9]]).save(folder + "/bits.acqh")
-    ...     verify(folder + "/bits.acqh").problems
-    ()
+    ...     acqh.verify(folder + "/bits.acqh").ok
+    True
     """
     report = verify_bundle(path)
+    if report.kind == "collection":
+        from acqh.collection import verify_collection
+
+        return verify_collection(path)
     if not report.ok or report.kind not in _READERS:
         return report
     try:
-        _reader(report.kind)(path, **_READERS[report.kind][2])
+        _READERS[report.kind](path, True)
     except CorruptBundleError as error:
         return replace(report, problems=(str(error),))
     return report
-
-
-def _reader(kind: str) -> Any:
-    room, name, _ = _READERS[kind]
-    reader: Any = import_module(room)
-    for attribute in name.split("."):
-        reader = getattr(reader, attribute)
-    return reader

@@ -19,15 +19,12 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Check every byte of what acqh has written, and that its parts agree."""
-    from acqh.io import verify_bundle
-
     if clean:
         from acqh.collection import remove_leftovers
 
         n_bytes = remove_leftovers(path)
         print(f"{path}: {n_bytes:,} bytes of killed builds removed", file=sys.stderr)
-    kind = verify_bundle(path).kind
-    report, facts = _check_collection(path) if kind == "collection" else _check_bundle(path)
+    report, facts = _check(path)
     if as_json:
         print_json({**asdict(report), "path": str(report.path)})
     elif report.problems:
@@ -39,18 +36,14 @@ def verify(
         raise typer.Exit(1)
 
 
-def _check_collection(path: Path) -> tuple[Any, str]:
-    from acqh.collection import verify_collection
-
-    report = verify_collection(path)
-    notes = "".join(f" {note[0].upper()}{note[1:]}." for note in report.notes)
-    return report, f"collection, {report.n_items:,} items, {report.n_bytes:,} bytes.{notes}"
-
-
-def _check_bundle(path: Path) -> tuple[Any, str]:
+def _check(path: Path) -> tuple[Any, str]:
     from acqh._load import verify as check
+    from acqh.io import BundleReport
 
     report = check(path)
+    if not isinstance(report, BundleReport):
+        notes = "".join(f" {note[0].upper()}{note[1:]}." for note in report.notes)
+        return report, f"collection, {report.n_items:,} items, {report.n_bytes:,} bytes.{notes}"
     if report.kind == "code-parts" and report.ok:
         from acqh.scale import CodeParts
 

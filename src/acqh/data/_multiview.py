@@ -11,12 +11,12 @@ from acqh._core.arrays import Array, Bools, Ints, Matrix, check_positive_int, is
 from acqh._core.random import RandomState
 from acqh.data import _checks
 from acqh.data._concat import concat_fields
-from acqh.data._rows import check_rows, take_each
+from acqh.data._rows import TakesRows, check_rows, take_each
 from acqh.data._splits import split_rows
 from acqh.errors import InvalidInputError
 
 
-class MultiViewData:
+class MultiViewData(TakesRows):
     """Named views of the same items, with labels, ids and a table of anything else.
 
     Row i of every view, of the labels, of the ids and of the item table is the same item.

@@ -2,12 +2,29 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from acqh._core.arrays import Ints, Matrix
 from acqh.errors import InvalidInputError
+
+
+class TakesRows:
+    """What scikit-learn asks of a table that it splits: rows by number."""
+
+    def subset(self, rows: Any) -> Any:
+        """Return some rows; defined by the class that has them."""
+        raise NotImplementedError
+
+    def take(self, rows: Any, axis: int = 0) -> Any:  # noqa: ARG002
+        """Return some rows, by number: `subset`, under the name that scikit-learn calls."""
+        return self.subset(rows)
+
+    @property
+    def iloc(self) -> Self:
+        """The data itself: its presence tells scikit-learn that `take` gives rows."""
+        return self
 
 
 def check_rows(rows: Any, n_items: int) -> slice | Ints:

@@ -14,6 +14,7 @@ from acqh._core.validation import check_parameters
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, NotFittedError, ViewError
 from acqh.features import Condition, make_feature_map
+from acqh.methods._scoring import held_out_map
 from acqh.methods._state import save_method
 from acqh.methods.registry import DatabaseMode, MethodInfo
 
@@ -89,6 +90,25 @@ class BaseMethod(BaseEstimator, metaclass=ABCMeta):
         The score of a query and an item is the inner product of this and `decode`.
         """
         return self.project(X, view=view)
+
+    def score(self, views: Any, labels: Any = None) -> float:
+        """Return mean average precision across views on held-out items, from 0 to 1.
+
+        So that ``GridSearchCV`` and ``cross_val_score`` of scikit-learn work: give them a
+        MultiViewData with labels as ``X``, and no ``y``.
+
+        Parameters
+        ----------
+        views : mapping of str to matrix, or MultiViewData
+        labels : optional
+            With a mapping of views only.
+
+        Raises
+        ------
+        LabelError
+            There are no labels, which say what is relevant.
+        """
+        return held_out_map(self, views, labels)
 
     @property
     @abstractmethod

@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import check_positive_int
-from acqh._load import load
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex
+from acqh.io import kind_of
 from acqh.methods import fingerprint
 from acqh.scale._dask import Progress, counter, slim
 from acqh.scale._make_parts import make_parts, reporter
@@ -192,12 +192,21 @@ def open_index(index: Index) -> CodeIndex | ShardedIndex:
         An index is damaged.
     """
     if isinstance(index, str | PathLike):
-        index = load(index)
+        index = _open_index(index)
     elif not isinstance(index, CodeIndex | ShardedIndex):
         index = ShardedIndex(index)
     if not isinstance(index, CodeIndex | ShardedIndex):
         raise InvalidInputError(f"an index of codes is needed to search, not {index!r}")
     return index
+
+
+def _open_index(path: str | PathLike[str]) -> CodeIndex | ShardedIndex:
+    kind = kind_of(path)
+    if kind == "code-shards":
+        return ShardedIndex.load(path)
+    if kind != "code-index":
+        raise InvalidInputError(f"{path} holds a {kind!r}; an index of codes is needed to search")
+    return CodeIndex.load(path)
 
 
 def _shard_paths(index: Index, opened: CodeIndex | ShardedIndex) -> list[Path]:
