@@ -284,9 +284,9 @@ def test_a_fingerprint_outlives_saving_and_tells_models_apart(model, items, tmp_
 def test_parts_are_loaded_and_verified_like_any_bundle(model, items, tmp_path):
     encode_parts(model, items, tmp_path / "codes", chunk_size=100)
     assert len(acqh.load(tmp_path / "codes")) == 230
-    assert acqh._load.verify(tmp_path / "codes").ok
+    assert acqh.verify(tmp_path / "codes").ok
     shutil.rmtree(tmp_path / "codes" / "part-00000002")
-    assert "part-00000002 is missing" in acqh._load.verify(tmp_path / "codes").problems[0]
+    assert "part-00000002 is missing" in acqh.verify(tmp_path / "codes").problems[0]
 
 
 def test_memory_does_not_grow_with_the_number_of_items(model, items, tmp_path):

@@ -134,7 +134,7 @@ def test_a_damaged_part_is_named(model, index, items, tmp_path):
     ):
         with pytest.raises(CorruptBundleError, match="part-00000001"):
             read()
-    assert "part-00000001" in acqh._load.verify(out).problems[0]
+    assert "part-00000001" in acqh.verify(out).problems[0]
     shutil.rmtree(out / "part-00000001")
     search_parts(model, index, items, out, view="text", chunk_size=100).verify()
     assert acqh.load(out).k == 10
