@@ -23,6 +23,7 @@ from acqh.features._registry import (
     make_feature_map,
     register_encoder,
 )
+from acqh.features._row_space import RowSpace
 from acqh.features._state import StateMixin
 from acqh.features._svd import TagSVD
 from acqh.features._text import fold_text, word_vectorizer
@@ -41,6 +42,7 @@ __all__ = [
     "MiniLM",
     "Picture",
     "RBFAnchors",
+    "RowSpace",
     "SignedRoot",
     "StateMixin",
     "TagSVD",

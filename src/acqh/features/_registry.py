@@ -22,6 +22,7 @@ from acqh.features._linear import Bias, SignedRoot
 from acqh.features._minilm import MiniLM
 from acqh.features._networks import ClipImages, ClipTexts
 from acqh.features._rbf import RBF_VARIANTS, RBFAnchors
+from acqh.features._row_space import RowSpace
 from acqh.features._scikit import (
     SCIKIT_CLASSES,
     column_arrays,
@@ -53,6 +54,7 @@ _STORABLE: dict[str, Any] = {
             ClipImages,
             ClipTexts,
             Condition,
+            RowSpace,
             EfficientNetLite0,
             GeneralMap,
             HogColour,

@@ -5,16 +5,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import normalize
 
 from acqh._core.arrays import Matrix
 from acqh.data import MultiViewData
 from acqh.errors import LabelError, ViewError
+from acqh.features import RowSpace
 from acqh.methods._base import CHUNK_ROWS, fit_feature_maps, map_features
 from acqh.stats import Keep, Statistics
 
 # What follows the name of a view in the name of its rows scaled to unit length.
 _UNIT = ":unit"
+# Narrower views are solved as they are, however few items there are.
+_WIDE = 2048
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,15 @@ class MappedStatistics:
         widths = {n: view.n_features for n, view in stats.views.items() if n not in derived}
         return cls(stats, {}, widths, tuple(map(str, names)), np.dtype(np.float64), units)
 
+    @property
+    def spanned(self) -> tuple[str, ...]:
+        """Views that are known only in the space that the items fitted first span."""
+        return tuple(
+            view
+            for view, own in self.feature_maps.items()
+            if any(isinstance(step, RowSpace) for step in _steps(own))
+        )
+
     def sums_of_none(self) -> Statistics:
         """Return sums of the same features over no items, to be added to."""
         widths = {view: sums.n_features for view, sums in self.statistics.views.items()}
@@ -111,6 +124,8 @@ def collect(
     feature_maps: Any,
     known: MappedStatistics | None = None,
     needs: Callable[[MultiViewData], Needs] = only_labelled,
+    *,
+    is_whole: bool = False,
 ) -> MappedStatistics:
     """Sum over all parts of the training data, in one pass.
 
@@ -124,6 +139,9 @@ def collect(
         What later data must fit: its feature maps are used as they are, and the same is kept.
     needs : callable
         From the first part to what is to be kept.
+    is_whole : bool
+        Whether the first part is all there is. Views with more features than it has items are then
+        summed in the space that the items span.
 
     Returns
     -------
@@ -140,7 +158,7 @@ def collect(
     statistics = None
     for part in parts:
         if known is None:
-            known = describe(part, feature_maps, needs)
+            known = describe(part, feature_maps, needs, is_whole=is_whole)
         if statistics is None:
             statistics = known.sums_of_none()
         add_part(part, known, statistics)
@@ -155,15 +173,18 @@ def describe(
     part: MultiViewData,
     feature_maps: Any,
     needs: Callable[[MultiViewData], Needs] = only_labelled,
+    *,
+    is_whole: bool = False,
 ) -> MappedStatistics:
     """Fit the feature maps to a part; return what all parts must be like, with sums of none."""
     needed = needs(part)
     _check_labelled(part, needed.keep)
     kinds = [matrix.dtype for matrix in part.views.values()]
     is_single = all(kind in (np.float32, np.float16, np.uint8, np.bool_) for kind in kinds)
+    maps = fit_feature_maps(feature_maps, part)
     known = MappedStatistics(
         statistics=Statistics({}, len(part.label_names)),
-        feature_maps=fit_feature_maps(feature_maps, part),
+        feature_maps=_narrowed(maps, part) if is_whole else maps,
         widths={view: matrix.shape[1] for view, matrix in part.views.items()},
         label_names=part.label_names,
         dtype=np.dtype(np.float32 if is_single else np.float64),
@@ -172,6 +193,26 @@ def describe(
     first = known.map_rows({view: matrix[:1] for view, matrix in part.views.items()})
     widths = {view: matrix.shape[1] for view, matrix in first.items()}
     return replace(known, statistics=Statistics(widths, len(part.label_names), needed.keep))
+
+
+def _narrowed(maps: dict[str, Any], part: MultiViewData) -> dict[str, Any]:
+    """Put a `RowSpace` behind the maps of views with more features than items."""
+    found = dict(maps)
+    for view, matrix in part.views.items():
+        rows = np.flatnonzero(part.present[view])
+        first = map_features(maps, matrix[rows[:1]], view)
+        if first.shape[1] > max(_WIDE, rows.size):
+            space = RowSpace().fit(map_features(maps, matrix[rows], view))
+            steps = [*_steps(maps.get(view)), space]
+            found[view] = Pipeline([(str(number), step) for number, step in enumerate(steps)])
+    return found
+
+
+def _steps(own: Any) -> list[Any]:
+    """Return the maps that a view's own consists of."""
+    if isinstance(own, Pipeline):
+        return [step for _, step in own.steps]
+    return [] if own is None else [own]
 
 
 def add_part(part: MultiViewData, known: MappedStatistics, statistics: Statistics) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from acqh._core.random import RandomState, check_rng
 from acqh._core.threads import one_blas_thread
 from acqh._core.validation import Interval, StrOptions
+from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError
 from acqh.methods._base import as_parts
 from acqh.methods._statistics import MappedStatistics, collect, unit_name
@@ -241,7 +242,10 @@ class ACQH(CodingMethod):
         """
         self._check_parameters()
         collected = collect(
-            as_parts(views, labels), self.feature_maps, needs=self.wanted(queries is not None)
+            as_parts(views, labels),
+            self.feature_maps,
+            needs=self.wanted(queries is not None),
+            is_whole=isinstance(views, Mapping | MultiViewData),
         )
         return self._solve(collected, check_queries(queries, collected.widths))
 
@@ -260,6 +264,12 @@ class ACQH(CodingMethod):
             return self.fit(views, labels, queries=queries)
         self._check_parameters()
         known = self._collected()
+        if known.spanned:
+            raise InvalidInputError(
+                f"{', '.join(map(repr, known.spanned))} had more features than items, so the model "
+                "knows only the space of those items; fit a new model on all items together, or "
+                "give a feature map that makes fewer features"
+            )
         more = collect(as_parts(views, labels), None, known)
         asked = check_queries(queries, known.widths, self.queries_)
         return self._solve(replace(more, statistics=self.stats_ + more.statistics), asked)

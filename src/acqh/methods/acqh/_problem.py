@@ -145,11 +145,16 @@ def fit_label_terms(problem: Problem, codes: Floats) -> tuple[Floats, Floats]:
 def solve_label_map(problem: Problem, targets: Floats) -> Floats:
     """Minimise ``lam ||targets - L M||^2 + mu ||M||^2`` over M, with the counts as weights.
 
-    Without a label weight, M has no part in the objective but its penalty, so it is zero.
+    Without a label weight, M has no part in the objective but its penalty, so it is zero. Where
+    labels outnumber label sets, the same M comes from a system as large as there are sets.
     """
-    n_labels = problem.labels.shape[1]
+    n_sets, n_labels = problem.labels.shape
     if problem.label_weight == 0.0:
         return np.zeros((n_labels, targets.shape[1]))
-    weighted = problem.labels.T * problem.counts
     ridge = problem.label_ridge / problem.label_weight
+    if n_labels > n_sets:
+        roots = np.sqrt(problem.counts)[:, np.newaxis]
+        rows = roots * problem.labels
+        return rows.T @ solve_spd(rows @ rows.T + ridge * np.eye(n_sets), roots * targets)
+    weighted = problem.labels.T * problem.counts
     return solve_spd(weighted @ problem.labels + ridge * np.eye(n_labels), weighted @ targets)

@@ -1,0 +1,82 @@
+"""Data with more features, or more labels, than items: seconds and memory of a whole fit.
+
+``python benchmarks/wide.py`` prints one JSON line a case. Each runs in a process of its own, whose
+peak is compared with that of the interpreter with its imports; the peer is scikit-learn's ridge
+regression from the same features to the same labels.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+import acqh
+
+N_ITEMS = 300
+CASES = {
+    "sparse_features": {"n_features": 50_000, "n_labels": 20},
+    "fewer_sparse_features": {"n_features": 8_000, "n_labels": 20},
+    "many_labels": {"n_features": 200, "n_labels": 10_000},
+}
+
+
+def make(n_features, n_labels):
+    rng = np.random.default_rng(0)
+    image = sp.random_array((N_ITEMS, n_features), density=0.002, rng=rng, format="csr")
+    text = rng.normal(size=(N_ITEMS, 50))
+    labels = (rng.random((N_ITEMS, n_labels)) < max(3 / n_labels, 0.001)).astype(np.uint8)
+    labels[np.arange(N_ITEMS), rng.integers(0, n_labels, N_ITEMS)] = 1
+    return {"image": image, "text": text}, labels
+
+
+def peak_mb():
+    with Path("/proc/self/status").open(encoding="ascii") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+
+
+def measure(name):
+    from sklearn.linear_model import Ridge
+
+    views, labels = make(**CASES[name])
+    warm = acqh.make_multiview(50, n_labels=3, random_state=0)
+    acqh.ACQH(4, n_codebooks=1, random_state=0).fit(warm.views, warm.labels)
+    before = peak_mb()
+    start = time.perf_counter()
+    model = acqh.ACQH(32, n_codebooks=4, random_state=0).fit(views, labels)
+    seconds = time.perf_counter() - start
+    after = peak_mb()
+    start = time.perf_counter()
+    Ridge(solver="lsqr").fit(views["image"], labels.astype(float)[:, :20])
+    ridge = time.perf_counter() - start
+    return {
+        "benchmark": "wide",
+        "case": name,
+        **CASES[name],
+        "n_items": N_ITEMS,
+        "seconds": round(seconds, 2),
+        "goal_seconds": 10,
+        "peak_mb": round(after - before),
+        "goal_mb": 1024,
+        "times_ridge_to_20_labels": round(seconds / ridge, 1),
+        "n_codes": len(np.unique(model.encode(labels=labels), axis=0)),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--case", choices=sorted(CASES))
+    arguments = parser.parse_args()
+    if arguments.case:
+        print(json.dumps(measure(arguments.case)))
+        return
+    for name in CASES:
+        subprocess.run([sys.executable, __file__, "--case", name], check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Features in the space that a few rows span, for data with more features than items."""
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from acqh._core.arrays import Floats, Matrix, is_sparse
+from acqh._core.linalg import RANK_TOLERANCE
+from acqh.features._base import FeatureMap
+
+
+class RowSpace(FeatureMap):
+    """Coordinates of rows in the space that the fitted rows span; orthonormal, so exact for ridge.
+
+    A ridge regression has its coefficients in the span of its rows, and what new rows have beside
+    that span meets only zeros. So with more features than items nothing is lost by solving in at
+    most as many coordinates as there are items: the dual problem. Methods put this map behind a
+    view's own where it is needed.
+
+    Attributes
+    ----------
+    basis_ : (n_features, n_directions)
+        Orthonormal columns; at most as many as rows were fitted.
+
+    Examples
+    --------
+    >>> from acqh.features import RowSpace
+    >>> rows = np.array([[3.0, 0.0, 0.0, 4.0], [3.0, 0.0, 0.0, 4.0]])
+    >>> RowSpace().fit(rows).transform(rows).shape
+    (2, 1)
+    >>> float(np.linalg.norm(RowSpace().fit(rows).transform(rows[:1])).round(6))
+    5.0
+    """
+
+    _state_axes: ClassVar[dict[str, tuple[str, ...]]] = {
+        "basis_": ("n_features", "n_directions"),
+    }
+    basis_: Floats
+
+    def fit(self, X: Matrix, y: Any = None) -> Self:  # noqa: ARG002
+        """Find the directions that rows have.
+
+        Parameters
+        ----------
+        X : (n_items, n_features)
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        X = self._check_fit(X)
+        rows = X.astype(np.float64)
+        products = rows @ rows.T
+        values, vectors = np.linalg.eigh(products.toarray() if is_sparse(products) else products)
+        keep = values > RANK_TOLERANCE * max(float(values[-1]), 0.0)
+        # Rows that are all zero have no direction, but a map has to have one.
+        keep[-1] = True
+        scale = np.sqrt(np.maximum(values[keep], np.finfo(np.float64).tiny))
+        self.basis_ = np.asarray(rows.T @ (vectors[:, keep] / scale))
+        return self
+
+    def transform(self, X: Matrix) -> Floats:
+        """Return the coordinates of rows.
+
+        Parameters
+        ----------
+        X : (n_items, n_features)
+
+        Returns
+        -------
+        (n_items, n_directions)
+            Of the dtype of the input.
+        """
+        X = self._check_transform(X)
+        return np.asarray(X @ self.basis_.astype(X.dtype, copy=False))
