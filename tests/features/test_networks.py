@@ -7,8 +7,11 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
 from acqh._core.threads import limit_threads
+from acqh.cli import app
+from acqh.collection import Collection
 from acqh.errors import EncoderFallbackWarning, InvalidInputError, PictureError
 from acqh.features import (
     ClipImages,
@@ -153,6 +156,25 @@ def test_clip_describes_pictures_and_texts_alike(clip_folder):
     np.testing.assert_allclose(np.linalg.norm(read, axis=1), 1, rtol=1e-5)
     assert not np.allclose(read[0], read[1])
     np.testing.assert_allclose(restored(texts).transform(["a cat"])[0], read[1], rtol=1e-4)
+
+
+def test_a_collection_is_built_with_one_encoder_for_images_and_texts(clip_folder, tmp_path):
+    lines = ["image,text,labels"]
+    for number, picture in enumerate(pictures(8)):
+        picture.save(tmp_path / f"{number}.png")
+        lines.append(f"{number}.png,a {('dog', 'cat')[number % 2]},{('x', 'y')[number % 2]}")
+    (tmp_path / "manifest.csv").write_text("\n".join(lines))
+    out = tmp_path / "built.acqh"
+    command = ["build", str(tmp_path / "manifest.csv"), "--out", str(out), "--json"]
+    done = CliRunner().invoke(app, [*command, "--encoder", f"clip:{clip_folder}"])
+    assert done.exit_code == 0, (done.output, done.exception)
+    with Collection.open(out) as collection:
+        by_view = collection._facts.encoders.by_view
+        assert {view: type(each) for view, each in by_view.items()} == {
+            "image": ClipImages,
+            "text": ClipTexts,
+        }
+        assert collection.search(text="a dog", k=3).hits
 
 
 def test_clip_needs_a_folder_that_is_there(tmp_path):

@@ -26,7 +26,14 @@ def build(
     image_encoder: Annotated[
         str, typer.Option(help="auto, efficientnet, hog, or clip:PATH (extra clip).")
     ] = "hog",
-    text_encoder: Annotated[str, typer.Option(help="tfidf, or clip:PATH.")] = "tfidf",
+    text_encoder: Annotated[str, typer.Option(help="auto, minilm, tfidf, or clip:PATH.")] = "tfidf",
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            help="One for images and texts, in place of these two and in one space: clip, siglip, "
+            "or clip:PATH (extra clip)."
+        ),
+    ] = None,
     n_components: Annotated[int, typer.Option(min=1, help="Length of query vectors.")] = 32,
     n_codebooks: Annotated[int, typer.Option(min=1, max=16, help="Bytes of a code.")] = 4,
     auto_labels: Annotated[
@@ -64,8 +71,8 @@ def build(
         collection = Collection.build(
             _read(source),
             out,
-            image_encoder=image_encoder,
-            text_encoder=text_encoder,
+            image_encoder=encoder or image_encoder,
+            text_encoder=encoder or text_encoder,
             n_components=n_components,
             n_codebooks=n_codebooks,
             auto_labels=auto_labels,
