@@ -77,7 +77,7 @@ class AdditiveMethod(TrainedMethod):
 
     @property
     def bytes_per_item(self) -> int:
-        """One byte a codebook, and one for the squared norm."""
+        """One byte per codebook, and one for the squared norm."""
         self._check_fitted()
         return len(self.codebooks_)
 

@@ -82,7 +82,7 @@ class BaseMethod(BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def decode(self, codes: Array) -> Floats:
-        """Return the vectors that codes stand for, one a row."""
+        """Return the vectors that codes stand for, one per row."""
 
     def embed_queries(self, X: Matrix, *, view: str) -> Floats:
         """Return the vectors that score items: of `project`, or of the query's own code.

@@ -23,7 +23,7 @@ class BinaryMethod(TrainedMethod):
         Bits of a code; fewer than asked for where the data do not carry more.
     training_codes_ : uint8 (n_train, ceil(n_bits_ / 8))
         The codes learnt for the training items, packed; those of a view in a dict where the
-        method learns one code a view.
+        method learns one code per view.
     """
 
     n_bits_: int

@@ -18,7 +18,7 @@ _MAX_ITER = 500
 
 
 def fit_logistic(features: Matrix, signs: Floats, penalty: Floats) -> Floats:
-    """Fit one logistic regression a bit, all of them to their joint minimum.
+    """Fit one logistic regression per bit, all of them to their joint minimum.
 
     Minimises ``Σ_i log(1 + exp(-y_i f_iᵀw)) + wᵀ penalty w`` for every column y of `signs`.
 

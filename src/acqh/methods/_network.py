@@ -39,7 +39,7 @@ def find_device(name: str) -> Any:
 
 
 class Network:
-    """A view's rows, standardised, through one layer of rectified units to one output a bit.
+    """A view's rows, standardised, through one layer of rectified units to one output per bit.
 
     Features are centred and divided by one number, the root of the sum of their variances, so
     that a row's squared norm is one on average; rows are made dense a batch at a time.
@@ -140,7 +140,7 @@ def standardisation(features: Matrix) -> tuple[Floats, float]:
 def shuffled_batches(
     rng: np.random.Generator, n_items: int, batch_size: int
 ) -> Iterator[np.ndarray[Any, Any]]:
-    """Yield every item's number once, in random order, so many at a time."""
+    """Yield every item's number once, in random order, some at a time."""
     order = rng.permutation(n_items)
     for start in range(0, n_items, batch_size):
         yield order[start : start + batch_size]

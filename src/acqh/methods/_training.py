@@ -27,7 +27,7 @@ class Training:
     views : mapping of str to (n_items, n_raw_features), dense or CSR
         As they were given.
     labels : (n_items, n_labels) float64, dense or CSR
-        0/1, at least one a row; of no columns where the method needs no labels.
+        0/1, at least one per row; of no columns where the method needs no labels.
     feature_maps : dict of str to transformer
         Fitted on these items.
     label_names : tuple of str

@@ -82,9 +82,9 @@ class CCQ(AdditiveMethod):
     n_codebooks : int
         From 1 to 15. An item takes as many bytes and one more, for its squared norm.
     codebook_size : int
-        Words a codebook, from 2 to 256.
+        Words per codebook, from 2 to 256.
     n_components : int, optional
-        Length of the words, at most the width of the narrowest view; by default 8 a codebook.
+        Length of the words, at most the width of the narrowest view; by default 8 per codebook.
     feature_maps : mapping of str to feature map, feature map, or None
         For some views or, not as a mapping, for all of them.
     view_weights : mapping of str to float, or None

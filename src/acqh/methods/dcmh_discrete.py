@@ -91,7 +91,7 @@ class DiscreteCMH(LinearBinaryMethod):
     Attributes
     ----------
     training_codes_ : dict of str to uint8 (n_train, ceil(n_bits / 8))
-        One code an item and view.
+        One code per item and view.
     projections_ : dict of str to (n_mapped_features, n_bits)
         P_v.
     objective_ : list of float

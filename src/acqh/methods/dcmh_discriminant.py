@@ -52,7 +52,7 @@ class DiscriminantCMH(LinearBinaryMethod):
     """Codes from which a linear classifier tells the labels, found by rounding.
 
     In turn, ``W = argmin ||L - B W||² + λ ||W||²`` and B, the signs of the real Z that minimises
-    ``||L - Z W||² + κ ||Z||²``; then a linear hash function a view, by ridge regression on B.
+    ``||L - Z W||² + κ ||Z||²``; then a linear hash function per view, by ridge regression on B.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ def reconstruct_codes(outputs: Floats, codes: Floats) -> Floats:
     code="binary",
     modes=("hashed", "learnt", "unified"),
     reconstruction="All but the three stages: the first codes are those of dch on one view, "
-    "networks see features and are taught by a logistic loss a bit, and the rule that "
+    "networks see features and are taught by a logistic loss per bit, and the rule that "
     "reconstructs codes is ours, as are all settings and modes 'learnt' and 'unified'.",
 )
 @dataclass(eq=False, repr=False)
@@ -68,7 +68,7 @@ class DDCMH(NetworkMethod):
     """Two networks that teach each other codes in three stages, without pairs of items.
 
     First, codes of one view are learnt from its features and labels. Second, they teach the
-    other view's network, one logistic loss a bit. Third, codes reconstructed from both teach
+    other view's network, one logistic loss per bit. Third, codes reconstructed from both teach
     the network of the first view. No code or exact description of the method was found: the
     three stages are the paper's, all else is our reconstruction.
 

@@ -71,7 +71,7 @@ def share_label(labels: Matrix, rows: Any) -> Any:
 )
 @dataclass(eq=False, repr=False)
 class DeepCMH(NetworkMethod):
-    """A network a view; the product of two items' outputs tells whether they share a label.
+    """A network per view; the product of two items' outputs tells whether they share a label.
 
     Minimises ``Σ_ij (log(1 + exp θ_ij) - s_ij θ_ij) + γ (||B - F||² + ||B - G||²)
     + η (||Fᵀ 1||² + ||Gᵀ 1||²)`` over two networks with outputs F and G and over codes B, where

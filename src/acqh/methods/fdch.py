@@ -24,7 +24,7 @@ def update_drift(B: Floats, fitted: Floats, drift: Drift) -> Floats:
     B, fitted : (n_items, n_bits)
         The codes, and ``L M``.
     drift : {"bias", "sample", None}
-        One number a bit, one number an item, or none.
+        One number per bit, one number per item, or none.
     """
     if drift == "bias":
         return np.asarray((B - fitted).mean(axis=0, keepdims=True))
@@ -86,7 +86,7 @@ class FDCH(LinearBinaryMethod):
     n_anchors : int
         Anchors of a feature map that is given by the name of an RBF variant.
     drift : {"bias", "sample", None}
-        One number a bit, shared by all items; one number an item, shared by all bits; or none.
+        One number per bit, shared by all items; one number per item, shared by all bits; or none.
         ``"sample"`` is the form printed in the ACQH paper, and pushes all bits of an item to one
         sign: retrieval falls to chance.
     label_ridge : float

@@ -73,7 +73,7 @@ class GSPH(LinearBinaryMethod):
         kernel with ``"rbf_mean"``, on that of the weights with any other feature map.
     max_iter : int
         Sweeps over A and B. That they end here, rather than by `tol`, is usual with several
-        labels an item and no cause for a warning: the authors' own limit is part of the method.
+        labels per item and no cause for a warning: the authors' own limit is part of the method.
     tol : float
         Sweeps end when the objective falls by no more than this share.
     random_state : int, Generator, SeedSequence or None
@@ -82,7 +82,7 @@ class GSPH(LinearBinaryMethod):
     Attributes
     ----------
     training_codes_ : dict of str to uint8 (n_train, ceil(n_bits / 8))
-        One code an item and view.
+        One code per item and view.
     projections_ : dict of str to (n_mapped_features, n_bits)
         Log odds of a bit are the mapped features times these.
     objective_ : list of float

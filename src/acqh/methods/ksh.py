@@ -141,7 +141,7 @@ class KSH(LinearBinaryMethod):
     feature_ridge : float
         Penalty of the regression from the other views.
     max_iter : int
-        Quasi-Newton steps a bit.
+        Quasi-Newton steps per bit.
     random_state : int, Generator, SeedSequence or None
         Draws the anchors and the labelled items.
 

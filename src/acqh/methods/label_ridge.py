@@ -29,7 +29,7 @@ class LabelRidge(BaseMethod):
 
     What a supervised method has to beat. A query becomes its predicted label scores. A database
     item with labels is its true label vector, one without is the mean of its views'
-    predictions; both are stored as 32-bit floats, four bytes a label.
+    predictions; both are stored as 32-bit floats, four bytes per label.
 
     Parameters
     ----------
@@ -156,6 +156,6 @@ class LabelRidge(BaseMethod):
 
     @property
     def bytes_per_item(self) -> int:
-        """Four bytes a label."""
+        """Four bytes per label."""
         self._check_fitted()
         return 4 * len(self.label_names_)

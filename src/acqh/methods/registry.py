@@ -33,7 +33,7 @@ class MethodInfo:
     label_free : bool
         Whether ``fit`` can do without labels; by default, where it does not learn from them.
     code : {"additive", "binary", "real"}
-        How a database item is stored: one byte a codebook, bits, or real numbers.
+        How a database item is stored: one byte per codebook, bits, or real numbers.
     modes : tuple of {"learnt", "hashed", "unified"}
         How a database can be coded; the paper's own way first. ``"learnt"`` uses the items'
         labels or training codes, ``"hashed"`` one view, ``"unified"`` all views together.

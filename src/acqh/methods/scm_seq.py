@@ -62,7 +62,7 @@ def learn_bits(
     Returns
     -------
     two of list of (n_features,)
-        One entry a bit.
+        One entry per bit.
     """
     residual = n_bits * (white[0].T @ cross @ white[1])
     found: tuple[list[Floats], list[Floats]] = ([], [])

@@ -43,7 +43,7 @@ class Stacked(AdditiveMethod):
     n_codebooks : int
         From 1 to 15. An item takes as many bytes and one more, for its squared norm.
     codebook_size : int
-        Words a codebook, from 2 to 256.
+        Words per codebook, from 2 to 256.
     n_components : int, optional
         Principal components that are quantized; None: all.
     feature_maps : mapping of str to feature map, feature map, or None

@@ -9,7 +9,7 @@ from acqh._core.arrays import Bools, Ints, Matrix, is_sparse
 from acqh._core.labels import as_label_matrix
 from acqh.errors import LabelError
 
-# Counts of shared labels are made for so many pairs at a time.
+# Pairs for which counts of shared labels are made at a time.
 _PAIRS_AT_ONCE = 1 << 24
 
 

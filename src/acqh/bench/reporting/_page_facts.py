@@ -107,7 +107,7 @@ def _splits(records: Sequence[Record]) -> str:
 
 
 def _parameters(records: Sequence[Record]) -> str:
-    """Return one line a label: what all its cells share, and which values the others take."""
+    """Return one line per label: what all its cells share, and which values the others take."""
     found: dict[str, dict[str, list[Any]]] = {}
     for record in records:
         values = found.setdefault(record["label"], {})

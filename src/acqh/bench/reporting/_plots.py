@@ -248,7 +248,7 @@ def _panels(
     runs: Sequence[Run],
     points: Callable[[Sequence[Run]], tuple[Sequence[float], Sequence[float]]],
 ) -> tuple[Panel, ...]:
-    """Return a panel a direction, with a series a row; the best stand first."""
+    """Return a panel per direction, with a series per row; the best stand first."""
     panels = []
     for direction in dict.fromkeys(run.direction for run in runs):
         rows = group((run for run in runs if run.direction == direction), row_id, unique=False)

@@ -224,7 +224,7 @@ def group(
 ) -> dict[Any, list[Run]]:
     """Return runs by a key, in the order of first appearance.
 
-    With `unique`, a group has one run a seed and direction: the first, where settings that
+    With `unique`, a group has one run per seed and direction: the first, where settings that
     differ in what the key does not say were run under one label.
     """
     groups: dict[Any, dict[Any, Run]] = {}

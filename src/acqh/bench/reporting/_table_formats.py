@@ -34,7 +34,7 @@ _COLUMNS = (
 
 
 def to_csv(table: Table) -> str:
-    """Return a table as CSV with one line a figure.
+    """Return a table as CSV with one line per figure.
 
     Parameters
     ----------
