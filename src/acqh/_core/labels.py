@@ -45,6 +45,8 @@ def as_label_matrix(
     array([[0, 1],
            [1, 1]], dtype=uint8)
     """
+    if names is None and getattr(labels, "ndim", 1) == 2 and hasattr(labels, "columns"):
+        names = [str(column) for column in labels.columns]  # of a table, such as pandas has
     if is_sparse(labels):
         return _from_sparse(labels, names)
     if _is_list_of_sets(labels):

@@ -67,9 +67,13 @@ def main() -> None:
     """Run the command line: 0 if all went well, 1 if it failed, 2 for a wrong call."""
     try:
         app()
+    except SystemExit:
+        # Whoever reads has enough, as `head` does: Typer then silences what is left to print and
+        # leaves with 1, but nothing has failed.
+        if type(sys.stdout).__name__ == "PacifyFlushWrapper":
+            raise SystemExit(0) from None
+        raise
     except (AcqhError, OSError) as error:
         # A user's mistake or a full disk: the message says it all, a traceback would hide it.
         print(f"acqh: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
-    except BrokenPipeError:
         raise SystemExit(1) from None

@@ -38,7 +38,7 @@ class CsvOptions:
     labels: str | None = None
     ids: str | None = None
     label_names: Sequence[str] | None = None
-    label_separator: str = "|"
+    label_separator: str | None = None
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,15 @@ def _resolve(file: Path, value: str) -> str:
 
 
 def _split_labels(value: str, options: CsvOptions) -> list[str]:
-    names = (name.strip() for name in value.split(options.label_separator))
+    separator = options.label_separator
+    if separator is None:
+        separator = "|"
+        if separator not in value and ("," in value or ";" in value):
+            raise InvalidInputError(
+                f"the labels {value!r} have a comma or semicolon but no '|', which separates "
+                "labels; say label_separator=',' if these are several, label_separator='|' if one"
+            )
+    names = (name.strip() for name in value.split(separator))
     return [name for name in names if name]
 
 

@@ -37,6 +37,7 @@ class CsvFile:
         self.path = path
         self._handle: IO[bytes] = path.open("rb")
         self._n_lines = 0
+        self._delimiter = self._find_delimiter()
         self._reader = self._make_reader()
         try:
             self.columns = self._read_header_row()
@@ -56,8 +57,15 @@ class CsvFile:
         self._handle.close()
 
     def _make_reader(self) -> Iterator[list[str]]:
-        delimiter = "\t" if self.path.suffix == ".tsv" else ","
-        return csv.reader(self._lines(), delimiter=delimiter, strict=True)
+        return csv.reader(self._lines(), delimiter=self._delimiter, strict=True)
+
+    def _find_delimiter(self) -> str:
+        """Return what separates fields: semicolons where the header has these and no comma."""
+        if self.path.suffix == ".tsv":
+            return "\t"
+        header = self._handle.readline(_MAX_LINE_BYTES)
+        self._handle.seek(0)
+        return ";" if b";" in header and b"," not in header else ","
 
     def mark(self) -> Mark:
         """Return where the next row starts."""

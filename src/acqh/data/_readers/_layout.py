@@ -27,6 +27,8 @@ ITEM_PREFIX = "item_"
 PRESENT_PREFIX = "present_"
 EXTRA_PREFIX = "extra_"
 SPLIT_SUFFIX = "_idx"
+# Names by which files call labels that the reader does not take by itself.
+_LIKELY_LABELS = ("label", "L", "y", "Y", "classes")
 _PREFIXES = (ITEM_PREFIX, PRESENT_PREFIX, EXTRA_PREFIX)
 # Views by these names are meant to be read: one with other rows is a mistake, not a stranger.
 _WELL_KNOWN_VIEWS = ("image", "text")
@@ -138,6 +140,8 @@ def choose(
     label_entry = _named(entries, labels, LABEL_NAMES, file, "labels")
     id_entry = _named(entries, ids, ID_NAMES, file, "ids")
     if views is None:
+        if label_entry is None:
+            _refuse_likely_labels(entries, file)
         own = {*LABEL_NAMES, *ID_NAMES, labels, ids}
         chosen, n_items = _guess_views(entries, label_entry or id_entry, own, file)
     else:
@@ -149,6 +153,16 @@ def choose(
     layout = _gather(entries, chosen, label_entry, id_entry, n_items)
     _check_rows(layout, file)
     return layout
+
+
+def _refuse_likely_labels(entries: Mapping[str, Entry], file: str) -> None:
+    """Refuse to take for a view, or to pass over, what may be the labels."""
+    for name in _LIKELY_LABELS:
+        if name in entries:
+            raise InvalidInputError(
+                f"{file} has no array 'labels', but one called {name!r}; say labels={name!r} if it "
+                "has the labels, or name the views with views={'image': NAME} if not"
+            )
 
 
 def _gather(

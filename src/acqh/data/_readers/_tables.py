@@ -18,6 +18,8 @@ def find_column(
 ) -> str | None:
     """Return the column that was named, or the first that has a usual name, or None.
 
+    Capital letters make no difference to usual names.
+
     Raises
     ------
     InvalidInputError
@@ -30,7 +32,9 @@ def find_column(
                 f"its columns are: {', '.join(columns)}"
             )
         return given
-    return next((name for name in usual if name in columns), None)
+    by_small_letters = {column.lower(): column for column in reversed(columns)}
+    exact = next((name for name in usual if name in columns), None)
+    return exact or next((by_small_letters[n] for n in usual if n in by_small_letters), None)
 
 
 def sort_names(values: Iterable[Any]) -> tuple[str, ...]:

@@ -1,0 +1,56 @@
+"""What could be misread in silence is refused, or read as it was meant."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from acqh.data import MultiViewData, read, read_manifest
+from acqh.errors import InvalidInputError
+
+
+@pytest.mark.parametrize("name", ["label", "L", "y"])
+def test_an_array_that_may_be_the_labels_is_no_view(tmp_path, name):
+    path = tmp_path / "x.npz"
+    np.savez(path, image=np.eye(3), **{name: np.eye(3, 2)})
+    with pytest.raises(InvalidInputError, match=f"say labels='{name}' if it has the labels"):
+        read(path)
+    assert read(path, labels=name, views={"image": "image"}).label_names == ("0", "1")
+    assert list(read(path, views={"image": "image"}).views) == ["image"]
+
+
+def test_labels_with_commas_are_refused_until_the_separator_is_said(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text('text,labels\na,"sea, sky"\nb,sea\n')
+    with pytest.raises(InvalidInputError, match="label_separator=','"):
+        read_manifest(path)
+    assert read_manifest(path, label_separator=",").label_names == ("sea", "sky")
+    assert read_manifest(path, label_separator="|").label_names == ("sea", "sea, sky")
+
+
+def test_semicolons_and_capital_headings_are_read(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("ID;Image;Text;Labels\np1;a.jpg;a, b;sea|sky\n")
+    found = read_manifest(path)
+    assert found.ids.tolist() == ["p1"]
+    assert found.items["text"].tolist() == ["a, b"]
+    assert found.items["image"][0].endswith("a.jpg")
+    assert found.label_names == ("sea", "sky")
+
+
+def test_the_columns_of_a_table_of_labels_keep_their_names():
+    pandas = pytest.importorskip("pandas")
+    labels = pandas.DataFrame({"sea": [1, 0], "sky": [1, 1]})
+    assert MultiViewData({"image": np.eye(2)}, labels).label_names == ("sea", "sky")
+
+
+def test_a_reader_that_has_enough_ends_the_command_with_success():
+    code = "from acqh.cli import main; import sys; sys.argv = ['acqh', 'datasets']; main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.close()
+        errors = process.stderr.read()
+        assert process.wait() == 0, errors
+    assert errors == b""
