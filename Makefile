@@ -46,7 +46,7 @@ bench: $(VENV)/.bench  ## every benchmark but the billion items, one JSON line e
 	@failed=; for script in $(filter-out %/billion.py,$(wildcard benchmarks/*.py)); do $(BIN)/python $$script || failed="$$failed $$script"; done; \
 	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
-soak: $(VENV)/.dev  ## kills, rebuilds and mutations for about ten minutes, one line of counts
+soak: $(VENV)/.dev  ## kills, rebuilds, hostile clients and mutations for about ten minutes, one line of counts
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tools/soak.py
 
 docs: $(VENV)/.dev  ## the documentation, in docs/_build/html

@@ -17,6 +17,7 @@ TOOLS = Path(__file__).parent
 CASES: dict[str, list[str]] = {
     "rebuilds": ["soak_rebuilds.py", "--rebuilds", "200"],
     "kills": ["soak_kills.py", "--builds", "60"],
+    "clients": ["soak_clients.py", "--seconds", "20"],
     "mutations": ["mutate.py", "--seconds", "120"],
 }
 

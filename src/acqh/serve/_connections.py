@@ -21,6 +21,7 @@ from acqh.serve._shield import SECURITY_HEADERS
 _LINGER_SECONDS = 2.0
 _DISCARD = 4
 _KERNEL_BYTES = 256 * 1024
+_BACKLOG = 128
 
 
 class Connections:
@@ -38,6 +39,11 @@ class Connections:
         self.settings = settings
         self._most = min(settings.max_connections, room_for_connections())
         self._open: dict[Connection, str] = {}
+
+    @property
+    def backlog(self) -> int:
+        """Most connections that are taken in before the first of them can make room."""
+        return max(1, min(_BACKLOG, self._most // 2))
 
     def admit(self, new: "Connection", address: str) -> bool:
         """Say whether there is room, or can be made, for another connection."""

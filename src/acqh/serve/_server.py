@@ -87,9 +87,11 @@ class Server(uvicorn.Server):
 
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     """Return how uvicorn is to serve the application."""
+    connections = Connections(settings)
     return uvicorn.Config(
         app,
-        http=partial(Connection, Connections(settings)),  # type: ignore[arg-type]
+        http=partial(Connection, connections),  # type: ignore[arg-type]
+        backlog=connections.backlog,
         ws="none",
         lifespan="on",
         access_log=False,
