@@ -23,12 +23,12 @@ class AdditiveMethod(TrainedMethod):
 
     Attributes
     ----------
-    codebooks_ : (n_codebooks + 1, codebook_size, n_components_ + 1) float32
+    codebooks_ : (n_codebooks + 1, codebook_size, n_components + 1) float32
         Ready for `acqh.index.CodeIndex`; the last is that of squared norms.
     training_codes_ : uint8 (n_train, n_codebooks + 1)
-    projections_ : dict of str to (n_mapped_features, n_components_) float64
+    projections_ : dict of str to (n_mapped_features, n_components) float64
         What predicts the training items' vectors from a view.
-    intercepts_ : dict of str to (n_components_,) float64
+    intercepts_ : dict of str to (n_components,) float64
     view_weights_ : dict of str to float
         Weights of the views in the mean of their predictions.
     """

@@ -21,7 +21,7 @@ class BinaryMethod(TrainedMethod):
     ----------
     n_bits_ : int
         Bits of a code; fewer than asked for where the data do not carry more.
-    training_codes_ : uint8 (n_train, ceil(n_bits_ / 8))
+    training_codes_ : uint8 (n_train, ceil(n_bits / 8))
         The codes learnt for the training items, packed; those of a view in a dict where the
         method learns one code per view.
     """
@@ -84,8 +84,8 @@ class LinearBinaryMethod(BinaryMethod):
 
     Attributes
     ----------
-    projections_ : dict of str to (n_mapped_features, n_bits_)
-    intercepts_ : dict of str to (n_bits_,)
+    projections_ : dict of str to (n_mapped_features, n_bits)
+    intercepts_ : dict of str to (n_bits,)
         Of the views that have one; not set where none has.
     """
 

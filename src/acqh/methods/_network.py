@@ -155,8 +155,8 @@ class NetworkMethod(BinaryMethod):
     ----------
     hidden_weights_ : dict of str to (n_mapped_features, hidden)
     hidden_biases_ : dict of str to (hidden,)
-    output_weights_ : dict of str to (hidden, n_bits_)
-    output_biases_ : dict of str to (n_bits_,)
+    output_weights_ : dict of str to (hidden, n_bits)
+    output_biases_ : dict of str to (n_bits,)
     """
 
     view_range: ClassVar[tuple[int, int | None]] = (2, 2)

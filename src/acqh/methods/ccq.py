@@ -102,12 +102,12 @@ class CCQ(AdditiveMethod):
 
     Attributes
     ----------
-    codebooks_ : (n_codebooks + 1, codebook_size, n_components_ + 1) float32
+    codebooks_ : (n_codebooks + 1, codebook_size, n_components + 1) float32
         The last is that of squared norms.
     training_codes_ : uint8 (n_train, n_codebooks + 1)
-    projections_ : dict of str to (n_mapped_features, n_components_)
+    projections_ : dict of str to (n_mapped_features, n_components)
         The regressions.
-    intercepts_ : dict of str to (n_components_,)
+    intercepts_ : dict of str to (n_components,)
     view_weights_ : dict of str to float
         λ_v.
     n_components_ : int

@@ -82,9 +82,9 @@ class CVH(LinearBinaryMethod):
 
     Attributes
     ----------
-    projections_ : dict of str to (n_mapped_features, n_bits_)
-    intercepts_ : dict of str to (n_bits_,)
-    couplings_ : (n_bits_,)
+    projections_ : dict of str to (n_mapped_features, n_bits)
+    intercepts_ : dict of str to (n_bits,)
+    couplings_ : (n_bits,)
         The eigenvalues; with pairs of two views, the canonical correlations.
     n_bits_ : int
 

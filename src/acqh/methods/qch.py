@@ -100,8 +100,8 @@ class QCH(LinearBinaryMethod):
 
     Attributes
     ----------
-    projections_ : dict of str to (n_mapped_features, n_bits_)
-    intercepts_ : dict of str to (n_bits_,)
+    projections_ : dict of str to (n_mapped_features, n_bits)
+    intercepts_ : dict of str to (n_bits,)
     n_bits_ : int
     objective_ : list of float
         After each sweep; never rises.

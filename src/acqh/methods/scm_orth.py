@@ -43,9 +43,9 @@ class SCMOrth(LinearBinaryMethod):
 
     Attributes
     ----------
-    projections_ : dict of str to (n_mapped_features, n_bits_)
-    intercepts_ : dict of str to (n_bits_,)
-    covariances_ : (n_bits_,)
+    projections_ : dict of str to (n_mapped_features, n_bits)
+    intercepts_ : dict of str to (n_bits,)
+    covariances_ : (n_bits,)
         Of the two views' projections, weighted by label similarity.
     n_bits_ : int
 

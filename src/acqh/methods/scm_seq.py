@@ -118,8 +118,8 @@ class SCMSeq(LinearBinaryMethod):
 
     Attributes
     ----------
-    projections_ : dict of str to (n_mapped_features, n_bits_)
-    intercepts_ : dict of str to (n_bits_,)
+    projections_ : dict of str to (n_mapped_features, n_bits)
+    intercepts_ : dict of str to (n_bits,)
     n_bits_ : int
 
     Examples
