@@ -3,6 +3,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import typing
 from pathlib import Path
 
 import acqh
@@ -66,3 +67,29 @@ def test_dependencies_are_what_the_code_imports(tmp_path):
     tool = ROOT / "tools" / "check_dependencies.py"
     done = subprocess.run([sys.executable, tool], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def _has_page(module, name):
+    value = getattr(module, name)
+    return callable(value) and hasattr(value, "__name__") and not typing.get_args(value)
+
+
+def test_every_public_name_is_in_the_reference():
+    pages = "".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+    listed, room = set(), ""
+    for line in pages.splitlines():
+        if match := re.fullmatch(r"\.\. currentmodule:: (\S+)", line):
+            room = match[1]
+        elif match := re.fullmatch(r" {3}(\w+)", line):
+            listed.add(f"{room}.{match[1]}")
+        elif match := re.fullmatch(r"\.\. auto\w+:: (\S+)", line):
+            listed.add(match[1])
+    public = {f"acqh.{name}" for name in acqh._HOMES}
+    for name in (*acqh._ROOMS, "serve"):
+        module = importlib.import_module(f"acqh.{name}")
+        # Constants and aliases of types have no page of their own.
+        public |= {f"acqh.{name}.{each}" for each in module.__all__ if _has_page(module, each)}
+    # What `import acqh` gives directly is listed there, not in its room again.
+    homes = {f"{home}.{name}" for name, home in acqh._HOMES.items()}
+    homes |= {f"acqh.{home.split('.')[1]}.{name}" for name, home in acqh._HOMES.items()}
+    assert sorted(public - listed - homes) == []
