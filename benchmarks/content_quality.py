@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import normalize
+from sklearn.preprocessing import Normalizer, normalize
 
 import acqh
-from acqh.features import EfficientNetLite0, RBFAnchors, SignedRoot, TfidfText
+from acqh.features import EfficientNetLite0, SignedRoot, word_vectorizer
 from acqh.metrics import mean_average_precision, relevance
 
 MIXED = {"labels": 0.5, "image": 0.25, "text": 0.25}
+DIRECTIONS = ("image_to_text", "text_to_image")
 LABEL_FREE = ("cmfh", "lssh", "ccq", "stacked", "cvh", "fsh")
 
 
@@ -71,7 +72,7 @@ class Emoji:
         self.data = acqh.load_dataset("emoji")
         self.captions = [str(text) for text in self.data.items["text"]]
         self.names = [str(name) for name in self.data.items["name"]]
-        self.encoder = TfidfText().fit(self.captions)
+        self.encoder = word_vectorizer().fit(self.captions)
         images = [Image.open(io.BytesIO(it)).convert("RGBA") for it in self.data.items["picture"]]
         path = None if cache is None else cache / "emoji_image.npy"
         self.views = {
@@ -167,11 +168,8 @@ def by_one_view(model: Any, query: Any, database: Any) -> list[float]:
     return found
 
 
-def rbf_maps() -> dict[str, Any]:
-    return {
-        "image": make_pipeline(SignedRoot(), RBFAnchors(1000, random_state=0)),
-        "text": RBFAnchors(1000, random_state=0),
-    }
+def unit_maps() -> dict[str, Any]:
+    return {"image": make_pipeline(SignedRoot(), Normalizer()), "text": Normalizer()}
 
 
 def pairs(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -179,9 +177,10 @@ def pairs(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     train, query, database = flickr(arguments)
     rng = np.random.default_rng(0)
     few = np.asarray(train.labels) * (rng.random(len(train)) < 0.05)[:, None]
-    model = acqh.ACQH(64, similarity="shared", feature_maps=rbf_maps(), random_state=0)
+    model = acqh.ACQH(64, similarity="shared", feature_maps=unit_maps(), random_state=0)
     ways: dict[str, tuple[acqh.ACQH, Any]] = {
         "no labels": (model, None),
+        "no labels, image content": (clone(model).set_params(targets={"image": 1.0}), None),
         "labels of 5 % alone": (model, few),
         "labels of 5 % and content": (clone(model).set_params(targets=MIXED), few),
     }
@@ -189,20 +188,20 @@ def pairs(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for name, (made, labels) in ways.items():
         fitted = clone(made).fit(dict(train.views), labels)
         maps[name] = by_one_view(fitted, query, database)
-        goals = {"image_to_text": 0.69, "text_to_image": 0.69} if name == "no labels" else {}
+        goals = dict.fromkeys(DIRECTIONS, 0.69) if labels is None else {}
         if name == "labels of 5 % and content":
             best = np.maximum(maps["no labels"], maps["labels of 5 % alone"])
             goals = dict(
                 zip(("image_to_text", "text_to_image"), best.round(4).tolist(), strict=True)
             )
-        figures = dict(zip(("image_to_text", "text_to_image"), maps[name], strict=True))
+        figures = dict(zip(DIRECTIONS, maps[name], strict=True))
         yield {"learnt_from": name, "bytes_per_item": 4, **graded(figures, goals)}
 
 
 def methods(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Compare with the label-free methods of the registry at four times the bytes."""
     train, query, database = flickr(arguments)
-    ours = acqh.ACQH(64, feature_maps=rbf_maps(), random_state=0).fit(dict(train.views))
+    ours = acqh.ACQH(64, feature_maps=unit_maps(), random_state=0).fit(dict(train.views))
     best = by_one_view(ours, query, database)
     yield {"method": "acqh", "bytes_per_item": 4, "map": np.round(best, 4).tolist()}
     for name in LABEL_FREE:
@@ -231,7 +230,7 @@ def photographs(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     chosen = np.random.default_rng(0).permutation(len(rows))[:3000]
     query, stored = np.sort(chosen[:300]), np.sort(chosen[300:])
     texts = [row["text"] for row in rows]
-    encoder = TfidfText(min_texts=3).fit([texts[row] for row in stored])
+    encoder = word_vectorizer(min_df=3).fit([texts[row] for row in stored])
     views = {"image": image_features(images, path), "text": encoder.transform(texts)}
     names = sorted({name for row in rows for name in row["labels"].split("|")})
     labels = np.array([[name in row["labels"].split("|") for name in names] for row in rows])
@@ -285,14 +284,15 @@ def look(model: acqh.ACQH, items: Any, labels: Any, queries: Any) -> dict[str, A
 def cost(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Compare the time of a fit with content targets and of one with labels alone."""
     del arguments
-    data = acqh.make_like("nuswide10", 50_000, random_state=0)
+    data = acqh.make_like("nuswide10", 184_577, random_state=0)
     seconds = {}
     for name, targets in (("labels", None), ("labels and content", MIXED)):
         best = np.inf
         for _ in range(2):
-            started = time.perf_counter()
+            # Seconds of the processor: those of the clock depend on what else it does.
+            started = time.process_time()
             acqh.ACQH(32, targets=targets, random_state=0).fit(data)
-            best = min(best, time.perf_counter() - started)
+            best = min(best, time.process_time() - started)
         seconds[name] = best
     ratio = seconds["labels and content"] / seconds["labels"]
     yield {

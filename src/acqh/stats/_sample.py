@@ -1,8 +1,9 @@
 """A bounded sample of rows that depends on the rows alone, not on how they came."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -95,23 +96,7 @@ class RowSample:
         return self + more
 
     def __add__(self, other: "RowSample") -> "RowSample":
-        if len(other) == 0 or len(self) == 0:
-            some = self if len(other) == 0 else other
-            return replace(some, capacity=self.capacity)._cut(min(self.bound, other.bound))
-        keys, first, inverse = np.unique(
-            np.concatenate([self.keys, other.keys]), return_index=True, return_inverse=True
-        )
-        counts: Any = np.bincount(inverse, np.concatenate([self.counts, other.counts]))
-        views = {
-            name: _stack(matrix, other.views[name])[first] for name, matrix in self.views.items()
-        }
-        present = {
-            name: np.concatenate([mask, other.present[name]])[first]
-            for name, mask in self.present.items()
-        }
-        packed = np.concatenate([self.packed, other.packed])[first]
-        whole = RowSample(self.capacity, self.n_labels, keys, counts, views, present, packed)
-        return whole._cut(min(self.bound, other.bound))
+        return merge_samples([self, other])
 
     def __sub__(self, other: "RowSample") -> "RowSample":
         mine = self._cut(min(self.bound, other.bound))
@@ -197,13 +182,54 @@ class RowSample:
         )
 
 
+def merge_samples(samples: Sequence[RowSample]) -> RowSample:
+    """Return the sample of all that samples of parts are of; rows are copied once.
+
+    Parameters
+    ----------
+    samples : sequence of RowSample
+        At least one, of the same capacity and labels.
+    """
+    bound = min(sample.bound for sample in samples)
+    parts = [sample for sample in samples if len(sample)] or [samples[0]]
+    if len(parts) == 1:
+        return parts[0]._cut(bound)
+    keys, first, inverse = np.unique(
+        np.concatenate([part.keys for part in parts]), return_index=True, return_inverse=True
+    )
+    counts: Any = np.bincount(inverse, np.concatenate([part.counts for part in parts]))
+    kept = int(np.count_nonzero(keys <= bound))
+    capacity = parts[0].capacity
+    if kept > capacity:
+        kept, bound = capacity, keys[capacity - 1]
+    # Rows of each part that are kept, part after part, and then the order of their keys.
+    chosen = np.sort(first[:kept])
+    order = np.argsort(np.argsort(first[:kept]))
+    starts = np.cumsum([0, *map(len, parts)])
+    rows = [chosen[(chosen >= a) & (chosen < b)] - a for a, b in pairwise(starts)]
+
+    def gather(pieces: list[Any]) -> Any:
+        return _stack([piece[own] for piece, own in zip(pieces, rows, strict=True)])[order]
+
+    return RowSample(
+        capacity,
+        parts[0].n_labels,
+        keys[:kept],
+        counts[:kept],
+        {name: gather([part.views[name] for part in parts]) for name in parts[0].views},
+        {name: gather([part.present[name] for part in parts]) for name in parts[0].views},
+        gather([part.packed for part in parts]),
+        bound,
+    )
+
+
 _CSR_PARTS = ("data", "indices", "indptr", "shape")
 
 
-def _stack(first: Matrix, second: Matrix) -> Matrix:
-    if is_sparse(first) or is_sparse(second):
-        return sp.csr_array(sp.vstack([sp.csr_array(first), sp.csr_array(second)], format="csr"))
-    return np.concatenate([first, second])
+def _stack(pieces: list[Any]) -> Any:
+    if any(map(is_sparse, pieces)):
+        return sp.csr_array(sp.vstack([sp.csr_array(piece) for piece in pieces], format="csr"))
+    return np.concatenate(pieces)
 
 
 def _hash(views: Mapping[str, Matrix], packed: Array, present: Mapping[str, Bools]) -> Ints:

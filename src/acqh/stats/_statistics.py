@@ -18,7 +18,7 @@ from acqh.stats._moments import (
     sum_over,
     upper_gram,
 )
-from acqh.stats._sample import EVERY_KEY, RowSample
+from acqh.stats._sample import EVERY_KEY, RowSample, merge_samples
 from acqh.stats._view_statistics import ViewStatistics
 
 # What begins the names of arrays that are of no view alone.
@@ -108,7 +108,7 @@ class Statistics:
         if self.keep is None:
             return None
         start = RowSample(self.keep.sample_size, self.n_labels)
-        self._samples = [sum(self._samples, start=start)]
+        self._samples = [merge_samples(self._samples or [start])]
         return self._samples[0]
 
     def moments(self, *views: str) -> Moments:
@@ -224,7 +224,7 @@ class Statistics:
         here = {name: present[name] for name in rows}
         self._samples.append(start.with_rows(rows, labels, here))
         if sum(map(len, self._samples)) > 2 * capacity:
-            self._samples = [sum(self._samples[1:], start=self._samples[0])]
+            self._samples = [merge_samples(self._samples)]
 
     def _check(self, views: Mapping[str, Matrix], labels: Matrix) -> None:
         if set(views) != set(self.views):

@@ -232,7 +232,7 @@ class CodingMethod(BaseMethod):
         >>> data = acqh.make_multiview(300, random_state=0)
         >>> model = acqh.ACQH(8, n_codebooks=2, random_state=0).fit(data.views)
         >>> codes = model.encode(data.views)
-        >>> newer = data.views["text"] @ np.random.default_rng(0).normal(size=(64, 40))
+        >>> newer = data.views["text"] @ np.random.default_rng(0).normal(size=(30, 40))
         >>> model.refit_queries({"text": newer}, codes).project(newer, view="text").shape
         (300, 8)
         """

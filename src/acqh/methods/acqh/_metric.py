@@ -3,7 +3,7 @@
 import numpy as np
 
 from acqh._core.arrays import Floats
-from acqh.methods.acqh._problem import components
+from acqh.methods.acqh._problem import components_of
 
 # Shares of the real queries in the metric that are tried; the rest are those of training rows.
 _SHARES = (0.0, 0.25, 0.5, 0.75, 0.9)
@@ -27,7 +27,7 @@ def second_moment(queries: Floats, weights: Floats | None = None) -> Floats:
 
 
 def blend_metric(
-    usual: Floats, queries: Floats, points: Floats, weights: Floats, n_bits: int
+    usual: Floats, queries: Floats, moment: Floats, n_bits: int
 ) -> tuple[Floats, float]:
     """Return the metric of real queries, blended with the usual one, and their share.
 
@@ -41,9 +41,8 @@ def blend_metric(
         The metric of training rows, of trace one.
     queries : (n_queries, n_dimensions)
         Blocks of real queries.
-    points : (n_points, n_dimensions)
-        Blocks of items.
-    weights : (n_points,)
+    moment : (n_dimensions, n_dimensions)
+        Mean of the items' blocks times themselves.
     n_bits : int
         Of a code.
 
@@ -61,8 +60,7 @@ def blend_metric(
                 expected_error(
                     (1 - share) * usual + share * moments[fold],
                     moments[1 - fold],
-                    points,
-                    weights,
+                    moment,
                     n_bits,
                 )
                 for fold in (0, 1)
@@ -73,9 +71,7 @@ def blend_metric(
     return (1 - share) * usual + share * second_moment(queries), share
 
 
-def expected_error(
-    metric: Floats, judge: Floats, points: Floats, weights: Floats, n_bits: int
-) -> float:
+def expected_error(metric: Floats, judge: Floats, moment: Floats, n_bits: int) -> float:
     """Return the error that codes made in one metric have in another, at best.
 
     The points are taken as normal; bits go to the principal components in the metric so that what
@@ -87,28 +83,26 @@ def expected_error(
         In which codes are made.
     judge : (n_dimensions, n_dimensions)
         In which they are judged.
-    points : (n_points, n_dimensions)
-    weights : (n_points,)
+    moment : (n_dimensions, n_dimensions)
+        Second moment of the points.
     n_bits : int
 
     Examples
     --------
-    >>> points = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     >>> flat, skewed = np.eye(2), np.diag([1.0, 0.1])
-    >>> good = expected_error(skewed, skewed, points, np.ones(4), 2)
-    >>> good < expected_error(flat, skewed, points, np.ones(4), 2)
+    >>> good = expected_error(skewed, skewed, moment=np.eye(2), n_bits=2)
+    >>> good < expected_error(flat, skewed, moment=np.eye(2), n_bits=2)
     True
     """
-    values, vectors, _, inverse_root = components(points, weights / weights.sum(), metric)
+    values, vectors, _, inverse_root = components_of(moment, metric)
     if len(values) == 0:
         return 0.0
     left = _water_fill(values, n_bits)
     back = inverse_root @ vectors
-    total = (points.T * (weights / weights.sum())) @ points
     seen = back.T @ judge @ back
     # What the metric does not see at all is lost whole.
     kept = (back * values) @ back.T
-    lost = float(np.sum(judge * (total - kept)))
+    lost = float(np.sum(judge * (moment - kept)))
     return float(np.sum(np.diag(seen) * left)) + max(lost, 0.0)
 
 

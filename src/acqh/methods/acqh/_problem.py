@@ -113,14 +113,30 @@ def components(
     metric : (n_dimensions, n_dimensions)
         Symmetric, positive semi-definite up to rounding.
     """
+    root, inverse_root = _roots(metric)
+    mapped = points @ root
+    return _leading((mapped.T * weights) @ mapped, root, inverse_root)
+
+
+def components_of(moment: Floats, metric: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return what `components` does, from the second moment of the points alone."""
+    root, inverse_root = _roots(metric)
+    return _leading(root @ moment @ root, root, inverse_root)
+
+
+def _roots(metric: Floats) -> tuple[Floats, Floats]:
+    """Return the symmetric root of a metric, and its pseudo-inverse."""
     strengths, axes = scipy.linalg.eigh(metric, check_finite=False)
     strengths = np.maximum(strengths, 0.0)
     keep = strengths > RANK_TOLERANCE * strengths[-1]
     roots = np.sqrt(np.where(keep, strengths, 0.0))
-    root = (axes * roots) @ axes.T
-    inverse_root = (axes[:, keep] / roots[keep]) @ axes[:, keep].T
-    mapped = points @ root
-    values, vectors = scipy.linalg.eigh((mapped.T * weights) @ mapped, check_finite=False)
+    return (axes * roots) @ axes.T, (axes[:, keep] / roots[keep]) @ axes[:, keep].T
+
+
+def _leading(
+    mapped: Floats, root: Floats, inverse_root: Floats
+) -> tuple[Floats, Floats, Floats, Floats]:
+    values, vectors = scipy.linalg.eigh(mapped, check_finite=False)
     values, vectors = values[::-1], vectors[:, ::-1]
     positive = values > RANK_TOLERANCE * max(values[0], np.finfo(float).tiny)
     return values[positive], fix_signs(vectors[:, positive]), root, inverse_root
