@@ -8,7 +8,8 @@ import numpy as np
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import solve_spd
 from acqh._core.random import RandomState
-from acqh.methods._binary import LinearBinaryMethod, linear_functions, pack_signs
+from acqh.methods._binary import LinearBinaryMethod, centred_functions, pack_signs
+from acqh.methods._centred import CentredRows
 from acqh.methods._discrete import keep_sign, random_signs
 from acqh.methods._ridge import dense, ridge
 from acqh.methods._training import Training
@@ -58,8 +59,8 @@ class DiscriminantCMH(LinearBinaryMethod):
     ----------
     n_bits : int
     feature_maps : mapping of str to feature map, feature map, or None
-        For some views or, not as a mapping, for all of them; centred by default, as in the
-        public code, with no intercept.
+        For some views or, not as a mapping, for all of them. Mapped features are centred, as in
+        the public code; there is no other intercept.
     n_anchors : int
         Anchors of a feature map that is given by the name of an RBF variant.
     label_ridge : float
@@ -77,6 +78,7 @@ class DiscriminantCMH(LinearBinaryMethod):
     ----------
     training_codes_ : uint8 (n_train, ceil(n_bits / 8))
     projections_ : dict of str to (n_mapped_features, n_bits)
+    intercepts_ : dict of str to (n_bits,)
     n_iter_ : int
 
     Examples
@@ -90,7 +92,7 @@ class DiscriminantCMH(LinearBinaryMethod):
 
     n_bits: int = 32
     _: KW_ONLY
-    feature_maps: Any = "center"
+    feature_maps: Any = None
     n_anchors: int = 1000
     label_ridge: float = 1.0
     code_ridge: float = 1e-2
@@ -105,9 +107,15 @@ class DiscriminantCMH(LinearBinaryMethod):
             W = ridge(B, data.labels, self.label_ridge)
             previous, B = B, update_codes(B, data.labels, W, self.code_ridge)
             n_iter += 1
-        projections = {view: ridge(F, B, self.feature_ridge) for view, F in data.features.items()}
+        rows = {view: CentredRows(F) for view, F in data.features.items()}
+        projections = {
+            view: solve_spd(
+                each.gram() + self.feature_ridge * np.eye(each.n_features), each.transpose_times(B)
+            )
+            for view, each in rows.items()
+        }
         return {
-            **linear_functions(projections),
+            **centred_functions(projections, rows),
             "training_codes_": pack_signs(B),
             "n_iter_": n_iter,
         }
