@@ -1,6 +1,7 @@
 """The commands about collections, in one process so that they are quick."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -107,3 +108,26 @@ def test_a_collection_built_like_another_is_searched_with_it(built, photos, tmp_
     assert isinstance(
         run("search", built, built, "--text", "a", code=1).exception, DuplicateIdError
     )
+
+
+def test_sync_follows_a_folder_and_says_what_it_did(built, photos, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for number in range(3):
+        shutil.copy(photos / f"{number}.png", folder)
+    (folder / "broken.png").write_bytes(b"no image")
+    path = tmp_path / "folder.acqh"
+    done = run("build", folder, "--out", path, "--like", built)
+    assert "3 items" in done.stdout
+    assert "left out broken.png" in done.stderr
+    (folder / "0.png").rename(folder / "zero.png")
+    (folder / "1.png").unlink()
+    shutil.copy(photos / "5.png", folder)
+    answer = json.loads(run("sync", folder, path, "--json").stdout)
+    found = {name: answer[name] for name in ("new", "changed", "moved", "deleted", "unreadable")}
+    assert found == {"new": 1, "changed": 0, "moved": 1, "deleted": 1, "unreadable": 1}
+    assert "3 items; 0 new" in run("sync", folder, path).stdout
+    shutil.rmtree(folder)
+    folder.mkdir()
+    assert isinstance(run("sync", folder, path, code=1).exception, CollectionError)
+    assert "3 deleted" in run("sync", folder, path, "--allow-empty").stdout

@@ -93,8 +93,9 @@ def test_what_is_no_manifest_is_refused_by_name(tmp_path):
             picture(tmp_path / name)
         with pytest.raises(kind, match=name):
             Collection.build(tmp_path / name, tmp_path / "c.acqh")
+    (tmp_path / "empty").mkdir()
     with pytest.raises(CollectionError, match=r"manifest\.csv"):
-        Collection.build(tmp_path, tmp_path / "c.acqh")
+        Collection.build(tmp_path / "empty", tmp_path / "c.acqh")
 
 
 def test_a_field_that_is_far_too_long_is_refused_by_line(tmp_path):

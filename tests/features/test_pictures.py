@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from acqh.features import read_picture
+from acqh.errors import PictureError
+from acqh.features import picture_date, read_picture
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -36,9 +37,9 @@ def test_a_large_picture_comes_out_small_and_looks_the_same(kind: str) -> None:
     np.testing.assert_allclose(np.asarray(small.resize((100, 67)), dtype=float), expected, atol=12)
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "P", "LA", "RGBA", "CMYK", "I;16"])
+@pytest.mark.parametrize("mode", ["1", "L", "P", "LA", "RGBA", "CMYK"])
 def test_bands_do_not_show(mode: str) -> None:
-    image = Image.new("I;16", (2100, 1100), 90) if mode == "I;16" else smooth(2100, 1100, mode)
+    image = smooth(2100, 1100, mode)
     whole = read_picture(image)
     assert whole.size == (2100, 1100)  # more than one band
     white = Image.new("RGBA", image.size, "white")
@@ -77,3 +78,53 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     run = [sys.executable, "-c", program]
     n_kib = int(subprocess.run(run, capture_output=True, text=True, check=True).stdout)
     assert n_kib < 150_000
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "PPM"])
+def test_grey_of_16_bits_is_scaled_not_clipped(kind: str) -> None:
+    row = np.linspace(0, 65_535, 256).astype(np.uint16)
+    deep = Image.fromarray(np.tile(row, (4_000, 1)))  # more than one band
+    grey = np.asarray(read_picture(as_bytes(deep, kind)))
+    assert (grey == np.arange(256)[:, np.newaxis]).all()
+
+
+@pytest.mark.parametrize("white", [1.0, 255.0, 65_535.0, 1e9])
+def test_grey_of_fractions_is_scaled_by_its_range(white: float) -> None:
+    values = np.linspace(0, white, 256, dtype=np.float32).reshape(16, 16)
+    values[0, 0] = np.nan
+    grey = np.asarray(read_picture(as_bytes(Image.fromarray(values), "TIFF")))[..., 0]
+    np.testing.assert_allclose(grey.ravel(), np.arange(256), atol=1)
+
+
+def test_heic_is_read_with_pillow_heif() -> None:
+    heif = pytest.importorskip("pillow_heif")
+    file = BytesIO()
+    heif.from_pillow(Image.new("RGB", (64, 48), (200, 30, 30))).save(file)
+    image = read_picture(file.getvalue())
+    assert image.size == (64, 48)
+    np.testing.assert_allclose(image.getpixel((20, 20)), (200, 30, 30), atol=12)
+
+
+def test_heic_without_pillow_heif_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    from acqh.features import _pictures
+
+    monkeypatch.setattr(_pictures, "_formats", lambda: _pictures._FORMATS)
+    with pytest.raises(PictureError, match=r"pip install 'acqh\[heic\]'"):
+        read_picture(b"\0\0\0\x18ftypheic" + bytes(100))
+
+
+def test_the_date_of_a_photograph_comes_from_its_exif_data(tmp_path: Any) -> None:
+    exif = Image.Exif()
+    exif.get_ifd(0x8769)[0x9003] = "2014:07:01 12:30:00"
+    exif[0x0132] = "2020:01:01 00:00:00"
+    image = smooth(8, 8)
+    for name in ("a.jpg", "a.png", "a.webp"):
+        image.save(tmp_path / name, exif=exif)
+        assert picture_date(tmp_path / name) == "2014-07-01T12:30:00", name
+    exif = Image.Exif()
+    exif[0x0132] = "0000:00:00 00:00:00"
+    image.save(tmp_path / "b.jpg", exif=exif)
+    image.save(tmp_path / "b.png")
+    (tmp_path / "c.jpg").write_bytes(b"no image")
+    for name in ("b.jpg", "b.png", "c.jpg", "none.jpg"):
+        assert picture_date(tmp_path / name) is None, name

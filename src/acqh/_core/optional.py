@@ -8,6 +8,7 @@ from acqh.errors import MissingExtraError
 # Module -> extra of this package that brings it.
 _EXTRAS = {
     "PIL": "images",
+    "pillow_heif": "heic",
     "skimage": "images",
     "matplotlib": "plot",
     "pyarrow": "parquet",

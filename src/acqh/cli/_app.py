@@ -20,6 +20,7 @@ from acqh.cli import (
     _report,
     _search,
     _serve,
+    _sync,
     _verify,
 )
 from acqh.errors import AcqhError
@@ -44,6 +45,7 @@ app.command("remove")(_remove.remove)
 app.command("report")(_report.report)
 app.command("search")(_search.search)
 app.command("serve")(_serve.serve)
+app.command("sync")(_sync.sync)
 app.command("verify")(_verify.verify)
 
 

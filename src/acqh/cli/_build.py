@@ -1,4 +1,4 @@
-"""``acqh build``: a collection from a manifest."""
+"""``acqh build``: a collection from a manifest or a folder of images."""
 
 import time
 from pathlib import Path
@@ -18,8 +18,8 @@ def build(
         Path,
         typer.Argument(
             help="A manifest (CSV, TSV, JSON lines or Parquet with the columns image, text, labels "
-            "separated by |, id; others are kept), a folder with manifest.csv, or a file of "
-            "features (.npz, .mat)."
+            "separated by |, id; others are kept), a folder with manifest.csv, a folder of "
+            "images, or a file of features (.npz, .mat)."
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder to make.")],

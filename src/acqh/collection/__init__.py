@@ -2,10 +2,12 @@
 
 from acqh.collection._collection import Collection
 from acqh.collection._folder import generation_of
+from acqh.collection._folder_source import folder_items
 from acqh.collection._prepare import MAX_NAME_CHARACTERS
 from acqh.collection._replacing import remove_leftovers
 from acqh.collection._searchable import Searchable
 from acqh.collection._sharded import ShardedCollection, open_collections
+from acqh.collection._sync import SyncReport
 from acqh.collection._types import (
     AddReport,
     Answer,
@@ -31,6 +33,8 @@ __all__ = [
     "Searchable",
     "ShardedCollection",
     "StoredItem",
+    "SyncReport",
+    "folder_items",
     "generation_of",
     "open_collections",
     "remove_leftovers",

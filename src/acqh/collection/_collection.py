@@ -26,12 +26,14 @@ from acqh.collection._searchable import Searchable
 from acqh.collection._stage import BuildSettings, Learnt
 from acqh.collection._stats import collect_stats
 from acqh.collection._store import Store
+from acqh.collection._sync import FollowsFolder
 from acqh.collection._types import (
     AddReport,
     CollectionReport,
     CollectionStats,
     Progress,
     StoredItem,
+    say_nothing,
 )
 from acqh.collection._verify import verify_collection
 from acqh.errors import CorruptBundleError
@@ -39,7 +41,7 @@ from acqh.methods import load_method
 from acqh.methods.acqh import ACQH
 
 
-class Collection(Searchable):
+class Collection(Searchable, FollowsFolder):
     """Items to be found by text, by picture, by both, or by another item.
 
     A collection is a folder: the items in SQLite, the encoders and the model that describe and
@@ -109,7 +111,8 @@ class Collection(Searchable):
         source : path, iterable of Item, or MultiViewData
             A manifest (CSV, TSV, JSON lines or Parquet with the columns ``image``, ``text``,
             ``labels`` separated by ``|``, ``id``; others are kept), a folder with a file
-            ``manifest.csv``, items, or data that brings its features.
+            ``manifest.csv`` or with nothing but images (see `sync`), items, or data that brings
+            its features.
         path : path-like
             Folder to make. It appears when all is done, and not before.
         image_encoder : {"hog", "efficientnet", "clip:PATH"} or Encoder
@@ -162,7 +165,7 @@ class Collection(Searchable):
         )
         target = Path(path)
         with replacing(target, overwrite=overwrite) as folder:
-            say = progress or _say_nothing
+            say = progress or say_nothing
             built = build_into(folder, target.stem, source, settings, say)
         collection = cls.open(target)
         collection.skipped = tuple(built.skipped)
@@ -291,7 +294,7 @@ class Collection(Searchable):
         OSError
             Writing failed, for example because the disk is full; the batch was not added.
         """
-        say = progress or _say_nothing
+        say = progress or say_nothing
         return self._adder.add(items, strict=strict, at_once=strict, replace=False, progress=say)
 
     def upsert(
@@ -301,7 +304,7 @@ class Collection(Searchable):
 
         Takes and raises what `add` does.
         """
-        say = progress or _say_nothing
+        say = progress or say_nothing
         return self._adder.add(items, strict=strict, at_once=strict, replace=True, progress=say)
 
     def remove(self, ids: str | Iterable[str]) -> int:
@@ -389,7 +392,3 @@ def _learnt_by(like: str | PathLike[str] | Collection) -> Learnt:
             return _learnt_by(opened)
     facts = like._facts
     return Learnt(facts.encoders, like._coder.model, facts.trained_on, facts.n_trained)
-
-
-def _say_nothing(done: int, total: int | None, what: str) -> None:
-    pass

@@ -1,35 +1,36 @@
-"""Where items come from: manifests, folders with one, or any iterable."""
+"""Where items come from: manifests, folders with one or of images, or any iterable."""
 
 from collections.abc import Iterable, Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from acqh.collection._folder_source import find_manifest, folder_items
 from acqh.collection._types import Item
 from acqh.data import read_records
 from acqh.errors import CollectionError
 
 _IMAGE, _TEXT, _LABELS, _ID = "image", "text", ("labels", "label"), ("id", "ids")
 _SEPARATOR = "|"
-_MANIFESTS = ("manifest.csv", "manifest.tsv", "manifest.jsonl", "manifest.parquet")
 
 
 def read_items(source: Any, *, image_root: str | PathLike[str] | None = None) -> Iterator[Item]:
-    """Yield the items of a manifest, of a folder that has one, or of an iterable.
+    """Yield the items of a manifest, of a folder that has one or images, or of an iterable.
 
     Parameters
     ----------
     source : path, or iterable of Item
         A CSV, TSV, JSON lines or Parquet file with the columns ``image`` (a path), ``text``,
         ``labels`` (separated by ``|``, or a list) and ``id``, of which one of the first two must
-        be there; all others are kept. Or a folder with such a file called ``manifest``.
+        be there; all others are kept. Or a folder with such a file called ``manifest``,
+        or without one but with images.
     image_root : path, optional
         Pictures are named relative to this folder and must lie in it; by default the manifest's.
 
     Raises
     ------
     CollectionError
-        There is no manifest, or none that can be understood.
+        There is no manifest, or none that can be understood, and there are no images.
     """
     if not isinstance(source, str | PathLike):
         if not isinstance(source, Iterable):
@@ -38,27 +39,20 @@ def read_items(source: Any, *, image_root: str | PathLike[str] | None = None) ->
             )
         yield from source
         return
-    path = find_manifest(Path(source))
+    path = Path(source)
+    if path.is_dir():
+        manifest = find_manifest(path)
+        if manifest is None:
+            yield from folder_items(path)
+            return
+        path = manifest
+    elif not path.is_file():
+        raise CollectionError(f"there is no manifest {path}")
     root = (path.parent if image_root is None else Path(image_root)).resolve()
     if not root.is_dir():
         raise CollectionError(f"the folder of pictures {root} is not there")
     for place, fields in read_records(path):
         yield _item(fields, place, root)
-
-
-def find_manifest(path: Path) -> Path:
-    """Return the manifest itself: the path, or the manifest in that folder."""
-    if not path.is_dir():
-        if not path.is_file():
-            raise CollectionError(f"there is no manifest {path}")
-        return path
-    for name in _MANIFESTS:
-        if (manifest := path / name).is_file():
-            return manifest
-    raise CollectionError(
-        f"the folder {path} has no manifest; write manifest.csv with the columns image, text "
-        "and labels"
-    )
 
 
 def _item(fields: dict[str, Any], place: str, root: Path) -> Item:

@@ -2,9 +2,10 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from acqh.collection._tables import (
     read_text_fact,
     remove_row,
     write_change,
+    write_columns,
 )
 from acqh.collection._types import StoredItem
 from acqh.collection._where import Condition, select_numbers
@@ -326,6 +328,14 @@ class Store:
                 remove_row(connection, identifier, change)
             write_change(connection, change)
         return n_removed
+
+    def set_columns(self, columns: Mapping[str, Mapping[str, Any]]) -> None:
+        """Set some columns of items, by id, in one transaction; the others stay."""
+        with self.connections.writing() as connection:
+            change = read_fact(connection, "change") + len(columns)
+            for identifier, values in columns.items():
+                write_columns(connection, identifier, values)
+            write_change(connection, change)
 
     def has_texts(self) -> bool:
         """Whether any item has a text."""

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -218,6 +218,25 @@ def _free_id(connection: sqlite3.Connection, number: int) -> str:
         again += 1
         identifier = f"{first}-{again}"
     return identifier
+
+
+def write_columns(
+    connection: sqlite3.Connection, identifier: str, values: Mapping[str, Any]
+) -> None:
+    """Set some columns of an item; the others stay."""
+    number = find_number(connection, identifier)
+    if number is None:
+        raise MissingItemError(f"no item has the id {identifier!r}; nothing was changed")
+    text, labels, old, coded_by, code = connection.execute(
+        "SELECT text, labels, columns, coded_by, code FROM items WHERE number = ?", (number,)
+    ).fetchone()
+    columns = json.dumps(json.loads(old) | dict(values), ensure_ascii=False)
+    remove_words(connection, number, *_words_of(text, labels, old))
+    connection.execute(
+        "UPDATE items SET columns = ?, checksum = ? WHERE number = ?",
+        (columns, checksum(identifier, text, labels, columns, coded_by, code), number),
+    )
+    add_words(connection, number, *_words_of(text, labels, columns))
 
 
 def remove_row(connection: sqlite3.Connection, identifier: Any, change: int) -> None:

@@ -12,6 +12,12 @@ from acqh.features import Picture
 
 # Called with how much is done, of how much (or None), and what.
 Progress = Callable[[int, int | None, str], None]
+
+
+def say_nothing(done: int, total: int | None, what: str) -> None:
+    """Report no progress."""
+
+
 # A column of an item holds one of these.
 Scalar = str | int | float | bool | None
 

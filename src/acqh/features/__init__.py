@@ -12,7 +12,7 @@ from acqh.features._hog import HogColour
 from acqh.features._linear import Bias, SignedRoot
 from acqh.features._minilm import MiniLM
 from acqh.features._networks import ClipImages, ClipTexts
-from acqh.features._pictures import Picture, read_picture
+from acqh.features._pictures import Picture, picture_date, read_picture
 from acqh.features._rbf import RBFAnchors
 from acqh.features._registry import (
     describe_feature_map,
@@ -55,6 +55,7 @@ __all__ = [
     "list_feature_maps",
     "make_encoder",
     "make_feature_map",
+    "picture_date",
     "read_picture",
     "register_encoder",
     "word_vectorizer",

@@ -1,11 +1,16 @@
 """Reading pictures that anybody may have made: bounded, upright, opaque."""
 
+from datetime import datetime
+from functools import cache
 from io import BytesIO
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from acqh._core.optional import require
-from acqh.errors import PictureError
+from acqh.errors import MissingExtraError, PictureError
 
 # A path, the bytes of a picture file, or a Pillow image.
 Picture: TypeAlias = Any
@@ -14,6 +19,12 @@ Picture: TypeAlias = Any
 MAX_PIXELS = 64_000_000
 # Only formats whose decoders are part of Pillow: others may start outside programs.
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+# How a file in the format of telephones begins, from its fifth byte on.
+_HEIC_STARTS = tuple(b"ftyp" + brand for brand in (b"heic", b"heix", b"heim", b"heis", b"mif1"))
+# Whole numbers and fractions of more than 8 bits are as bright as their share of one of these,
+# the least that holds them all; images of 16 bits always of the last.
+_WHITES = {"I": (255.0, 65_535.0), "F": (1.0, 255.0, 65_535.0)}
+_DEEP = "I;16"
 # Reduced pictures keep this many times the side asked for, so that resizing them loses nothing.
 _REDUCING_GAP = 2
 # Pixels converted at once: colours and transparency take 16 bytes a pixel, a decoded one as few
@@ -31,8 +42,9 @@ def read_picture(
 ) -> Any:
     """Read one picture as an opaque RGB image.
 
-    Transparent parts become white, a photograph is turned upright as its EXIF data says, and of
-    an animation the first frame is taken.
+    Transparent parts become white, a photograph is turned upright as its EXIF data says, of
+    an animation the first frame is taken, and grey of more than 8 bits is scaled. HEIC is read
+    where the package pillow-heif is installed.
 
     Parameters
     ----------
@@ -77,12 +89,66 @@ def read_picture(
         if isinstance(picture, image_module.Image):
             return _opaque(picture, name, max_pixels, side)
         source = picture if isinstance(picture, str | PathLike) else BytesIO(picture)
-        with image_module.open(source, formats=_FORMATS) as image:
+        with image_module.open(source, formats=_formats()) as image:
             return _opaque(image, name, max_pixels, side)
     except PictureError:
         raise
+    except image_module.UnidentifiedImageError as error:
+        hint = ""
+        if _is_heic(picture) and "HEIF" not in _formats():
+            hint = "; it is HEIC, which needs the package pillow-heif: pip install 'acqh[heic]'"
+        raise PictureError(f"{name} cannot be read: {error}{hint}") from error
     except Exception as error:  # damaged bytes make decoders raise anything
         raise PictureError(f"{name} cannot be read: {error}") from error
+
+
+def picture_date(path: str | PathLike[str]) -> str | None:
+    """Return when a photograph was taken, as its EXIF data says.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    str or None
+        Local time in ISO format, such as ``"2014-07-01T12:30:00"``; None where the file does not
+        say, or cannot be read.
+
+    Examples
+    --------
+    >>> picture_date("none.jpg") is None
+    True
+    """
+    tags = require("PIL.ExifTags")
+    try:
+        with require("PIL.Image").open(path, formats=_formats()) as image:
+            if image.format == "PNG" and "exif" not in image.info:
+                return None  # it would be decoded to look behind the pixels
+            exif = image.getexif()
+            inner = exif.get_ifd(tags.IFD.Exif)
+            found = inner.get(tags.Base.DateTimeOriginal) or exif.get(tags.Base.DateTime)
+        return datetime.strptime(str(found)[:19], "%Y:%m:%d %H:%M:%S").isoformat()
+    except Exception:  # damaged bytes make decoders raise anything
+        return None
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    """Return the formats that are read."""
+    try:
+        heif = require("pillow_heif")
+    except MissingExtraError:
+        return _FORMATS
+    heif.register_heif_opener()
+    return (*_FORMATS, "HEIF")
+
+
+def _is_heic(picture: Picture) -> bool:
+    if isinstance(picture, str | PathLike):
+        with Path(picture).open("rb") as file:
+            return file.read(12)[4:].startswith(_HEIC_STARTS)
+    return bytes(picture[:12])[4:].startswith(_HEIC_STARTS)
 
 
 def _opaque(image: Any, name: str, max_pixels: int, side: int | None) -> Any:
@@ -108,11 +174,38 @@ def _on_white(image: Any, factor: int) -> Any:
     n_rows = factor * max(1, _BAND_PIXELS // (width * factor))
     small = new("RGB", (-(-width // factor), -(-height // factor)))
     plain = "L" if image.mode in ("1", "L") else "RGB"
+    is_deep = image.mode.startswith(_DEEP) or image.mode in _WHITES
+    black, white_point = _range(image) if is_deep else (0.0, 255.0)
     for top in range(0, height, n_rows):
         band = image.crop((0, top, width, min(top + n_rows, height)))
-        if image.has_transparency_data:
+        if is_deep:
+            band = _scaled(band, black, white_point)
+        elif image.has_transparency_data:
             white = new("RGBA", band.size, "white")
             white.alpha_composite(band.convert("RGBA"))
             band = white
         small.paste(band.convert(plain).reduce(factor), (0, top // factor))
     return small
+
+
+def _range(image: Any) -> tuple[float, float]:
+    """Return the values that are black and white in grey of more than 8 bits."""
+    if image.mode.startswith(_DEEP):
+        return 0.0, 65_535.0
+    values = np.asarray(image)
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    if low >= 0:
+        for white in _WHITES[image.mode]:
+            if high <= white:
+                return 0.0, white
+    return low, max(high, low + 1)
+
+
+def _scaled(band: Any, black: float, white: float) -> Any:
+    """Return grey of any depth with 8 bits; what is no number is black."""
+    values = (np.nan_to_num(np.asarray(band, dtype=np.float64), nan=black) - black) / (
+        white - black
+    )
+    grey = np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8)
+    return require("PIL.Image").fromarray(grey)

@@ -7,8 +7,8 @@ import acqh.collection as inside
 from acqh.serve import _schemas as schemas
 from acqh.serve._map import CollectionMap
 
-# The column in which a manifest names an item's image file.
-_FILE = "image"
+# The columns that name an item's image file: a manifest's, and that of a folder of images.
+_FILES = ("image", "file")
 # A name on the map.
 _NAME_CHARS = 80
 
@@ -45,9 +45,9 @@ class Addresses:
 
 
 def file_of(item: inside.StoredItem | inside.Hit) -> str | None:
-    """Return the name of an item's image file, as its manifest gave it."""
-    name = item.columns.get(_FILE)
-    return name if isinstance(name, str) and name else None
+    """Return the name of an item's image file, as its manifest or its folder gave it."""
+    names = (item.columns.get(column) for column in _FILES)
+    return next((name for name in names if isinstance(name, str) and name), None)
 
 
 def hit_schema(hit: inside.Hit, addresses: Addresses) -> schemas.Hit:

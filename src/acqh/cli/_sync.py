@@ -1,0 +1,52 @@
+"""``acqh sync``: a collection follows a folder of images."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from acqh.cli._collections import CollectionArgument, print_skipped, reporting
+from acqh.cli._output import JsonOption, print_json
+
+
+def sync(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A folder of images, without a manifest.")
+    ],
+    path: CollectionArgument,
+    allow_empty: Annotated[
+        bool,
+        typer.Option("--allow-empty", help="Remove items even if none of the images is left."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Add new images, read changed ones again, follow moved ones, and remove deleted ones.
+
+    Where there is no collection yet, build it, as acqh build does.
+    """
+    from acqh.collection import Collection, SyncReport, folder_items
+
+    with reporting() as progress:
+        if path.exists():
+            with Collection.open(path) as collection:
+                report = collection.sync(folder, allow_empty=allow_empty, progress=progress)
+                n_items = len(collection)
+        else:
+            with Collection.build(folder_items(folder), path, progress=progress) as collection:
+                report = SyncReport(new=tuple(collection), unreadable=collection.skipped)
+                n_items = len(collection)
+    print_skipped(report.unreadable)
+    counts = {
+        "new": len(report.new),
+        "changed": len(report.changed),
+        "moved": len(report.moved),
+        "deleted": len(report.deleted),
+        "unchanged": report.n_unchanged,
+        "unreadable": len(report.unreadable),
+    }
+    if as_json:
+        skipped = [list(entry) for entry in report.unreadable]
+        print_json({"path": str(path), "n_items": n_items, **counts, "skipped": skipped})
+    else:
+        said = ", ".join(f"{n:,} {name}" for name, n in counts.items())
+        print(f"{path}: {n_items:,} items; {said}")

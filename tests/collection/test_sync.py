@@ -1,0 +1,213 @@
+"""A collection follows a folder of images: built from it, then synced with it."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from acqh.collection import Collection
+from acqh.errors import CollectionError
+
+Image = pytest.importorskip("PIL.Image")
+
+
+def save(path, seed, *, size=(32, 24), **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(seed).integers(0, 255, (*size[::-1], 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(path, **options)
+
+
+@pytest.fixture
+def photos(tmp_path):
+    folder = tmp_path / "photos"
+    save(folder / "sea.png", 0)
+    save(folder / "holiday in Rome" / "colosseum_2.JPG", 1)
+    save(folder / "holiday in Rome" / "deep" / "cat.webp", 2)
+    save(folder / ".thumbnails" / "hidden.png", 3)
+    (folder / "notes.txt").write_text("no image")
+    return folder
+
+
+IDS = {"sea.png", "holiday in Rome/colosseum_2.JPG", "holiday in Rome/deep/cat.webp"}
+
+
+@pytest.fixture
+def followed(photos, built, tmp_path):
+    with Collection.build(photos, tmp_path / "photos.acqh", like=built) as collection:
+        yield collection
+
+
+def counts(report):
+    return tuple(len(each) for each in (report.new, report.changed, report.moved, report.deleted))
+
+
+def files(collection):
+    return {identifier: collection.item(identifier).columns["file"] for identifier in collection}
+
+
+def test_a_folder_without_a_manifest_is_built_with_names_as_words(followed):
+    assert set(followed) == IDS
+    for words in ("colosseum", "rome colosseum", "holiday 2"):
+        hits = followed.search(text=words, mode="words").hits
+        assert hits[0].columns["file"] == "holiday in Rome/colosseum_2.JPG"
+    assert followed.verify().ok
+
+
+def test_dates_and_orientation_of_photographs_are_kept(photos, built, tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turned by 90 degrees
+    exif.get_ifd(0x8769)[0x9003] = "2014:07:01 12:30:00"
+    save(photos / "dated.jpg", 5, size=(64, 32), exif=exif)
+    with Collection.build(photos, tmp_path / "c.acqh", like=built) as collection:
+        assert collection.item("dated.jpg").columns["date"] == "2014-07-01T12:30:00"
+        assert "date" not in collection.item("sea.png").columns
+        thumbnail = tmp_path / "small.webp"
+        thumbnail.write_bytes(collection.thumbnail("dated.jpg"))
+    with Image.open(thumbnail) as image:
+        assert image.size == (32, 64)
+
+
+def test_sync_of_an_unchanged_folder_changes_nothing(followed, photos):
+    before = followed.change
+    os.utime(photos / "sea.png", (1e9, 1e9))  # another time, but the same content
+    for _ in range(2):
+        report = followed.sync(photos)
+        assert counts(report) == (0, 0, 0, 0)
+        assert report.n_unchanged == 3
+    assert followed.change == before + 1  # the new time
+    assert followed.verify().ok
+
+
+def test_new_changed_moved_and_deleted_files_are_followed(followed, photos):
+    save(photos / "new" / "dog.png", 10)
+    save(photos / "sea.png", 11)
+    (photos / "old").mkdir()
+    (photos / "holiday in Rome" / "colosseum_2.JPG").rename(photos / "old" / "arena.jpg")
+    (photos / "holiday in Rome" / "deep" / "cat.webp").unlink()
+    small = followed.thumbnail("sea.png")
+    report = followed.sync(photos)
+    assert report.new == ("new/dog.png",)
+    assert report.changed == ("sea.png",)
+    assert report.moved == ("holiday in Rome/colosseum_2.JPG",)
+    assert report.deleted == ("holiday in Rome/deep/cat.webp",)
+    assert files(followed) == {
+        "sea.png": "sea.png",
+        "holiday in Rome/colosseum_2.JPG": "old/arena.jpg",
+        "new/dog.png": "new/dog.png",
+    }
+    assert followed.thumbnail("sea.png") != small
+    assert followed.search(text="arena", mode="words").hits[0].id == report.moved[0]
+    assert not followed.search(text="colosseum", mode="words").hits
+    assert followed.verify().ok
+    assert counts(followed.sync(photos)) == (0, 0, 0, 0)
+
+
+def test_a_file_in_the_place_of_a_moved_one_is_another_item(followed, photos):
+    (photos / "sea.png").rename(photos / "ocean.png")
+    save(photos / "sea.png", 12)
+    report = followed.sync(photos)
+    assert (report.new, report.moved) == (("sea.png#2",), ("sea.png",))
+    names = files(followed)
+    assert (names["sea.png"], names["sea.png#2"]) == ("ocean.png", "sea.png")
+
+
+def test_files_that_change_places_keep_their_ids(followed, photos):
+    sea, other = photos / "sea.png", photos / "other.png"
+    save(other, 13)
+    followed.sync(photos)
+    sea.rename(photos / "third.png")
+    other.rename(sea)
+    (photos / "third.png").rename(other)
+    assert counts(followed.sync(photos)) == (0, 0, 2, 0)
+    assert files(followed)["sea.png"] == "other.png"
+
+
+def test_copies_are_items_of_their_own(followed, photos):
+    (photos / "copy.png").write_bytes((photos / "sea.png").read_bytes())
+    assert followed.sync(photos).new == ("copy.png",)
+    (photos / "sea.png").unlink()
+    assert followed.sync(photos).deleted == ("sea.png",)
+
+
+def test_unreadable_images_are_listed_and_what_was_read_of_them_stays(followed, photos):
+    (photos / "broken.png").write_bytes(b"no image")
+    (photos / "sea.png").write_bytes(b"half of an im")
+    (photos / "link.png").symlink_to(photos / "sea.png")
+    for _ in range(2):
+        report = followed.sync(photos)
+        assert counts(report) == (0, 0, 0, 0)
+        assert {name for name, _ in report.unreadable} == {"broken.png", "sea.png", "link.png"}
+    assert set(followed) == IDS
+
+
+def test_a_folder_that_cannot_be_listed_loses_nothing(followed, photos, tmp_path):
+    inner = photos / "holiday in Rome"
+    inner.rename(tmp_path / "elsewhere")
+    inner.symlink_to(tmp_path / "elsewhere")
+    report = followed.sync(photos)
+    assert counts(report) == (0, 0, 0, 0)
+    assert [name for name, _ in report.unreadable] == ["holiday in Rome"]
+
+
+def test_an_empty_missing_or_other_folder_removes_nothing(followed, photos, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    other = tmp_path / "other"
+    save(other / "dog.png", 20)
+    for folder, reason in ((empty, "--allow-empty"), (other, "right folder"),
+                           (tmp_path / "none", "mounted")):  # fmt: skip
+        with pytest.raises(CollectionError, match=reason):
+            followed.sync(folder)
+    assert set(followed) == IDS
+    assert len(followed.sync(empty, allow_empty=True).deleted) == 3
+    assert len(followed.sync(photos).new) == 3
+
+
+def test_items_from_elsewhere_stay_and_manifests_are_not_guessed_at(collection, photos):
+    n_before = len(collection)
+    assert len(collection.sync(photos).new) == 3
+    (photos / "sea.png").unlink()
+    assert collection.sync(photos).deleted == ("sea.png",)
+    assert len(collection) == n_before + 2
+    (photos / "manifest.csv").write_text("image,text\nsea.png,sea\n")
+    with pytest.raises(CollectionError, match="manifest"):
+        collection.sync(photos)
+
+
+def test_labels_and_texts_given_to_an_image_outlive_its_change(followed, photos):
+    from acqh.collection import Item
+
+    stored = followed.item("sea.png")
+    columns = {**stored.columns, "place": "Ostia"}
+    item = Item(photos / "sea.png", "waves", ["animal"], "sea.png", columns)
+    followed.upsert(item)
+    save(photos / "sea.png", 21)
+    assert followed.sync(photos).changed == ("sea.png",)
+    after = followed.item("sea.png")
+    assert (after.text, after.labels, after.columns["place"]) == ("waves", ("animal",), "Ostia")
+
+
+KILLED = """
+import os, sys
+from acqh.collection import Collection
+
+def stop(done, total, what):
+    if what == "adding items":
+        os.kill(os.getpid(), 9)
+
+Collection.open(sys.argv[1]).sync(sys.argv[2], progress=stop)
+"""
+
+
+def test_a_killed_sync_goes_on_where_it_was_stopped(followed, photos):
+    for number in range(70):
+        save(photos / "many" / f"{number}.png", 100 + number, size=(8, 8))
+    (photos / "sea.png").rename(photos / "ocean.png")
+    call = [sys.executable, "-c", KILLED, str(followed.path), str(photos)]
+    assert subprocess.run(call, check=False).returncode == -9
+    report = followed.sync(photos)
+    assert counts(report) == (6, 0, 0, 0)  # 64 were stored, and the move
+    assert len(followed) == 73
+    assert followed.verify().ok
