@@ -21,6 +21,9 @@ def run(*arguments, code=0):
     return done
 
 
+PLAIN = ("--image-encoder", "hog", "--text-encoder", "tfidf")
+
+
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
     folder = tmp_path_factory.mktemp("photos")
@@ -40,8 +43,10 @@ def photos(tmp_path_factory):
 @pytest.fixture(scope="module")
 def built(photos, tmp_path_factory):
     path = tmp_path_factory.mktemp("built") / "photos.acqh"
-    done = run("build", photos / "manifest.csv", "--out", path)
+    done = run("build", photos / "manifest.csv", "--out", path, *PLAIN,
+               "--targets", "labels=0.5, text=0.3,image=0.2")  # fmt: skip
     assert "24 items" in done.stdout
+    assert "by labels 0.5, text 0.3, image 0.2" in " ".join(done.stdout.split())
     assert "left out manifest.csv, line 26" in done.stderr
     return path
 
@@ -86,6 +91,7 @@ def test_add_and_remove_change_the_collection(built, photos, tmp_path):
 def test_wrong_calls_and_missing_collections_are_told_apart(built, tmp_path):
     run("search", built, code=2)
     run("add", built, code=2)
+    run("build", tmp_path, "--out", tmp_path / "c", "--targets", "labels", code=2)
     assert isinstance(
         run("build", tmp_path, "--out", tmp_path / "c", code=1).exception, CollectionError
     )
@@ -98,7 +104,8 @@ def test_a_collection_built_like_another_is_searched_with_it(built, photos, tmp_
     (photos / "more.csv").write_text("\n".join([lines[0], *(f"more-{row}" for row in lines[1:5])]))
     more = tmp_path / "more.acqh"
     assert "4 items" in run("build", photos / "more.csv", "--out", more, "--like", built).stdout
-    answer = json.loads(run("search", built, more, "--text", "rose", "-k", "28", "--json").stdout)
+    found = run("search", built, more, "--text", "rose", "-k", "28", "--mode", "meaning", "--json")
+    answer = json.loads(found.stdout)
     ids = [hit["id"] for hit in answer["hits"]]
     assert answer["n_items"] == len(set(ids)) == 28
     assert ids.index("n0") + 1 <= ids.index("more-n0")

@@ -16,7 +16,9 @@ def things(tmp_path_factory):
     path = tmp_path_factory.mktemp("serve") / "things.acqh"
     made = [Item(text=f"a {word}", labels=[word], id=f"{word}-{n}")
             for word in ("cat", "car") for n in range(4)]  # fmt: skip
-    Collection.build(made, path, n_components=2, n_codebooks=2).close()
+    Collection.build(
+        made, path, n_components=2, n_codebooks=2, image_encoder="hog", text_encoder="tfidf"
+    ).close()
     return path
 
 

@@ -27,7 +27,15 @@ def item(name: str) -> Item:
 
 def build(path: Path) -> None:
     items = [Item(text=text, labels=[kind]) for kind, text in KINDS.items() for _ in range(4)]
-    Collection.build(items, path, n_components=4, n_codebooks=2, overwrite=True).close()
+    Collection.build(
+        items,
+        path,
+        n_components=4,
+        n_codebooks=2,
+        overwrite=True,
+        image_encoder="hog",
+        text_encoder="tfidf",
+    ).close()
 
 
 def add_until_killed(path: Path, first: int, acknowledged: int) -> None:

@@ -47,7 +47,7 @@ def make_items():
 def built(tmp_path_factory) -> Path:
     """Build one collection for the session; nobody changes it."""
     path = tmp_path_factory.mktemp("built") / "things.acqh"
-    Collection.build(_make_items(), path).close()
+    Collection.build(_make_items(), path, image_encoder="hog", text_encoder="tfidf").close()
     return path
 
 

@@ -25,7 +25,9 @@ def made(start=0):
 def collection(tmp_path_factory):
     path = tmp_path_factory.mktemp("browse") / "a.acqh"
     items = [*made(), Item(text="a cat of no year", labels=["cat"], id="none")]
-    with Collection.build(items, path, n_components=2, n_codebooks=2) as built:
+    with Collection.build(
+        items, path, n_components=2, n_codebooks=2, image_encoder="hog", text_encoder="tfidf"
+    ) as built:
         yield built
 
 

@@ -3,7 +3,14 @@ import pytest
 
 import acqh
 from acqh.collection import Collection, Item, generation_of
-from acqh.errors import CollectionError, MissingItemError
+from acqh.errors import (
+    InvalidInputError,
+    LabelError,
+    MissingItemError,
+    ViewError,
+)
+
+PLAIN = {"image_encoder": "hog", "text_encoder": "tfidf"}
 
 
 def test_a_text_finds_the_items_it_belongs_to(collection):
@@ -56,18 +63,48 @@ def test_thumbnails_are_small_webp(collection):
     assert thumbnail[8:12] == b"WEBP"
 
 
-def test_no_labels_is_an_error_that_says_what_to_do(tmp_path, make_items):
-    with pytest.raises(CollectionError, match="auto_labels"):
-        Collection.build(make_items(labelled=False), tmp_path / "c.acqh")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_auto_labels_are_not_passed_off_as_labels(tmp_path, make_items):
+def test_without_labels_content_is_learnt(tmp_path, make_items):
     items = make_items(labelled=False)
-    with Collection.build(items, tmp_path / "c.acqh", auto_labels=3) as collection:
+    with pytest.warns(FutureWarning, match="--targets"):
+        made = Collection.build(items, tmp_path / "c.acqh", auto_labels=3, **PLAIN)
+    with made as collection:
+        stats = collection.stats()
+        assert (stats.n_trained, stats.trained_on) == (60, "image 0.5, text 0.5")
+        assert stats.coded_by == {"image+text": 60}
         assert collection.labels() == {}
-        assert "clusters of the text" in collection.stats().trained_on
-        assert {h.id for h in collection.search(text="dog cat", k=5).hits}
+        hits = collection.search(text="dog cat", k=5).hits
+        assert {int(hit.id[4:]) % 3 for hit in hits} == {0}
+        hits = collection.search(image=items[1].image, k=5).hits
+        assert {int(hit.id[4:]) % 3 for hit in hits} == {1}
+
+
+def test_items_of_one_label_set_are_told_apart(collection):
+    codes = {code for batch in collection.batches() for _, code in batch}
+    assert len(codes) > 30
+    for number in range(6):
+        text = collection.item(f"item{number}").text
+        found = [hit.text for hit in collection.search(text=text, k=3).hits]
+        assert sorted(text.split()) in [sorted(each.split()) for each in found]
+
+
+def test_targets_say_what_counts(tmp_path, make_items):
+    items, path = make_items(30), tmp_path / "c.acqh"
+    targets = {"labels": 0.2, "text": 0.8}
+    with Collection.build(items, path, targets=targets, **PLAIN) as collection:
+        assert collection.stats().trained_on == "labels 0.2, text 0.8"
+        assert collection.views == ("image", "text")
+    for wrong, error in (({"sound": 1.0}, ViewError), ({"text": -1.0}, InvalidInputError)):
+        with pytest.raises(error):
+            Collection.build(items, tmp_path / "d.acqh", targets=wrong, **PLAIN)
+    with pytest.raises(LabelError):
+        Collection.build(
+            make_items(30, labelled=False), tmp_path / "d.acqh", targets=targets, **PLAIN
+        )
+    assert [each.name for each in tmp_path.iterdir()] == ["c.acqh"]
+
+
+def test_little_is_stored_beside_the_items(path):
+    assert sum(file.stat().st_size for file in (path / "model").rglob("*")) < 4_000_000
 
 
 def test_explanations_add_up_to_the_scores(collection):
@@ -90,7 +127,9 @@ def test_verify_finds_nothing_wrong_with_a_new_collection(collection, make_items
 def test_restricted_searches_are_the_whole_ones_without_the_others(tmp_path, make_items, where):
     # Of two of these conditions few items are left, which then are indexed by themselves.
     items = make_items(150)
-    with Collection.build(items, tmp_path / "c.acqh") as collection:
+    with Collection.build(
+        items, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf"
+    ) as collection:
         for query in ({"text": "dog rose", "mode": "meaning"}, {"item": "item3"}):
             allowed = {hit.id for hit in collection.search(text="dog", k=150, where=where).hits}
             every = collection.search(**query, k=150).hits

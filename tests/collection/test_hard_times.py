@@ -87,7 +87,7 @@ def test_a_lost_or_damaged_index_is_made_anew(path, built, damage, caplog, make_
         shutil.rmtree(index)
     elif damage == "of another build":
         shutil.rmtree(path)
-        Collection.build(make_items(), path).close()
+        Collection.build(make_items(), path, image_encoder="hog", text_encoder="tfidf").close()
         shutil.rmtree(index)
         shutil.copytree(built / "index", index)
     else:

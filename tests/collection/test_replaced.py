@@ -28,7 +28,14 @@ def items(n, prefix):
 
 def build(path, n, prefix, **options):
     Collection.build(
-        items(n, prefix), path, n_components=4, n_codebooks=2, overwrite=True, **options
+        items(n, prefix),
+        path,
+        n_components=4,
+        n_codebooks=2,
+        overwrite=True,
+        **options,
+        image_encoder="hog",
+        text_encoder="tfidf",
     ).close()
 
 
@@ -206,7 +213,15 @@ def test_builds_at_work_are_left_alone(path):
         build(path, 3, "inner")
         assert remove_leftovers(path) == 0
 
-    Collection.build(two_at_once(), path, n_components=4, n_codebooks=2, overwrite=True).close()
+    Collection.build(
+        two_at_once(),
+        path,
+        n_components=4,
+        n_codebooks=2,
+        overwrite=True,
+        image_encoder="hog",
+        text_encoder="tfidf",
+    ).close()
     assert [each.name for each in path.parent.iterdir()] == ["c.acqh"]
     assert verify_collection(path).n_items == 6
 

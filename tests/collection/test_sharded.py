@@ -26,7 +26,14 @@ def paths(emoji, tmp_path_factory):
     """Build a whole collection and, with its encoders and model, shards of its items."""
     folder = tmp_path_factory.mktemp("shards")
     # Fewer codes than items, so that many scores are equal.
-    whole = Collection.build(emoji, folder / "whole.acqh", n_components=8, n_codebooks=1)
+    whole = Collection.build(
+        emoji,
+        folder / "whole.acqh",
+        n_components=8,
+        n_codebooks=1,
+        image_encoder="hog",
+        text_encoder="tfidf",
+    )
     shards = [folder / f"shard-{number}.acqh" for number in range(len(CUTS) - 1)]
     for path, (start, stop) in zip(shards, pairwise(CUTS), strict=True):
         Collection.build(emoji[start:stop], path, like=whole).close()
@@ -116,7 +123,13 @@ def test_words_are_found_in_all_shards(sharded):
 
 def test_changes_of_a_shard_are_seen_by_the_next_search(make_items, tmp_path):
     things = make_items(30)
-    north = Collection.build(things[:20], tmp_path / "north.acqh", n_components=4)
+    north = Collection.build(
+        things[:20],
+        tmp_path / "north.acqh",
+        n_components=4,
+        image_encoder="hog",
+        text_encoder="tfidf",
+    )
     south = Collection.build(things[20:], tmp_path / "south.acqh", like=tmp_path / "north.acqh")
     with ShardedCollection([north, south]) as both:
         best = both.search(text="rose", k=1).hits[0]
@@ -139,7 +152,9 @@ def test_shards_that_cannot_be_one_are_refused(paths, make_items, tmp_path):
         ShardedCollection.open([shards[0], tmp_path / "none.acqh"])
     with pytest.raises(CollectionError, match="give at least one"):
         ShardedCollection.open([])
-    Collection.build(make_items(30), tmp_path / "other.acqh").close()
+    Collection.build(
+        make_items(30), tmp_path / "other.acqh", image_encoder="hog", text_encoder="tfidf"
+    ).close()
     with pytest.raises(CollectionError, match=r"other\.acqh has another model than .*--like"):
         ShardedCollection.open([shards[0], tmp_path / "other.acqh"])
     gc.collect()  # readers that were stopped in the middle end without a complaint
@@ -162,7 +177,9 @@ def test_one_path_opens_a_collection_and_several_open_as_one(paths):
 
 def test_items_without_ids_are_numbered_differently_in_each_shard(tmp_path):
     items = [Item(text=f"a {word}", labels=[word]) for word in ("rose", "car", "boat")]
-    north = Collection.build(items, tmp_path / "north.acqh", n_components=2)
+    north = Collection.build(
+        items, tmp_path / "north.acqh", n_components=2, image_encoder="hog", text_encoder="tfidf"
+    )
     south = Collection.build(items[:2], tmp_path / "south.acqh", like=north)
     south.add([Item(text="a red rose"), Item(text="a boat", id="south-4"), Item(text="a car")])
     with ShardedCollection([north, south]) as both:

@@ -59,7 +59,9 @@ def test_every_kind_of_manifest_gives_the_same_items(tmp_path, ending):
         arrow = pytest.importorskip("pyarrow")
         parquet = pytest.importorskip("pyarrow.parquet")
         parquet.write_table(arrow.Table.from_pylist(ROWS), manifest)
-    with Collection.build(tmp_path, tmp_path / "c.acqh") as collection:
+    with Collection.build(
+        tmp_path, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf"
+    ) as collection:
         assert list(collection) == [row["id"] for row in ROWS]
         item = collection.item("vehicle2")
         assert (item.text, item.labels) == (TEXTS["vehicle"], ("vehicle",))
@@ -74,7 +76,6 @@ def test_every_kind_of_manifest_gives_the_same_items(tmp_path, ending):
     [
         ([{"picture": "a.png", "labels": "x"}], "column image or text"),
         ([{"text": "", "labels": "x"}], "neither picture nor text"),
-        ([{"text": "rose", "labels": ""}, {"text": "car"}], "no item has labels"),
         ([], "no items"),
     ],
 )
@@ -83,7 +84,7 @@ def test_manifests_of_which_nothing_can_be_made_are_refused(tmp_path, rows, reas
     if not rows:
         manifest.write_text("text,labels\n")
     with pytest.raises(CollectionError, match=reason):
-        Collection.build(manifest, tmp_path / "c.acqh")
+        Collection.build(manifest, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf")
     assert sorted(tmp_path.iterdir()) == [manifest]
 
 
@@ -101,14 +102,18 @@ def test_what_is_no_manifest_is_refused_by_name(tmp_path):
 def test_a_field_that_is_far_too_long_is_refused_by_line(tmp_path):
     manifest = write_csv(tmp_path / "m.csv", [*ROWS, {"text": "x" * 200_000}])
     with pytest.raises(InvalidInputError, match=r"m\.csv, line 10"):
-        Collection.build(manifest, tmp_path / "c.acqh")
+        Collection.build(manifest, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf")
 
 
 def test_duplicate_ids_are_left_out_or_refused(tmp_path):
     manifest = write_csv(tmp_path / "m.csv", [*ROWS, {**ROWS[0], "text": "another"}])
     with pytest.raises(DuplicateIdError, match="line 10"):
-        Collection.build(manifest, tmp_path / "c.acqh", strict=True)
-    with Collection.build(manifest, tmp_path / "c.acqh") as collection:
+        Collection.build(
+            manifest, tmp_path / "c.acqh", strict=True, image_encoder="hog", text_encoder="tfidf"
+        )
+    with Collection.build(
+        manifest, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf"
+    ) as collection:
         assert collection.skipped == (("m.csv, line 10", "there is an item 'flower0' already"),)
         assert collection.item("flower0").text == TEXTS["flower"]
         again = [Item(text="rose", id="new"), Item(text="car", id="flower0")]
@@ -132,7 +137,9 @@ def test_pictures_outside_the_folder_are_never_read(tmp_path):
     manifest = folder / "m.jsonl"
     rows = [{"image": name, "text": "rose car", "labels": "flower"} for name in names]
     manifest.write_text("\n".join(json.dumps(row) for row in rows))
-    with Collection.build(manifest, tmp_path / "c.acqh") as collection:
+    with Collection.build(
+        manifest, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf"
+    ) as collection:
         assert [collection.item(each).columns["image"] for each in collection] == [
             "fine.png",
             "../inside/fine.png",
@@ -142,7 +149,12 @@ def test_pictures_outside_the_folder_are_never_read(tmp_path):
         ]
         assert "outside" in collection.skipped[0][1]
     with Collection.build(
-        manifest, tmp_path / "c.acqh", image_root=tmp_path, overwrite=True
+        manifest,
+        tmp_path / "c.acqh",
+        image_root=tmp_path,
+        overwrite=True,
+        image_encoder="hog",
+        text_encoder="tfidf",
     ) as collection:
         # The absolute path lies in this folder, and the others are taken from it.
         assert [collection.item(each).columns["image"] for each in collection] == [str(secret)]
@@ -160,7 +172,9 @@ def test_bad_pictures_are_reported_and_left_out_or_refused(tmp_path):
     }
     good = [Item(whole, "rose car", ["flower"], id=f"good{number}") for number in range(3)]
     items = [*good, *(Item(image, "rose", ["flower"], id=name) for name, image in bad.items())]
-    with Collection.build(items, tmp_path / "c.acqh") as collection:
+    with Collection.build(
+        items, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf"
+    ) as collection:
         assert sorted(collection) == ["good0", "good1", "good2"]
         assert [where for where, _ in collection.skipped] == [f"item {name!r}" for name in bad]
         assert collection.stats().n_skipped == len(bad)
@@ -174,7 +188,9 @@ def test_bad_pictures_are_reported_and_left_out_or_refused(tmp_path):
         with pytest.raises(PictureError):
             collection.search(image=bomb())
     with pytest.raises(PictureError, match="item 'truncated'"):
-        Collection.build(items, tmp_path / "d.acqh", strict=True)
+        Collection.build(
+            items, tmp_path / "d.acqh", strict=True, image_encoder="hog", text_encoder="tfidf"
+        )
     assert not (tmp_path / "d.acqh").exists()
 
 
@@ -184,7 +200,6 @@ def test_bad_pictures_are_reported_and_left_out_or_refused(tmp_path):
         (Item(text="rose", id=""), "id is empty"),
         (Item(text="rose", id="x" * 2000), "2,000 characters"),
         (Item(text="rose \ud800"), "Unicode"),
-        (Item(text="rose", columns={'a"b': 1}), "name of a column"),
         (Item(text="rose", columns={"label": 1}), "name of a column"),
         (Item(text="rose", columns={"tags": [1]}), "holds a list"),
         (Item(text=7), "text is a int"),

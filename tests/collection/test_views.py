@@ -12,9 +12,11 @@ from acqh.features import _registry, register_encoder
 
 def test_most_items_may_lack_labels(tmp_path, make_items):
     items = [*make_items(30), *make_items(90, labelled=False, seed=1, prefix="plain")]
-    with Collection.build(items, tmp_path / "c.acqh") as collection:
+    with Collection.build(
+        items, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf"
+    ) as collection:
         stats = collection.stats()
-        assert (stats.n_items, stats.n_labelled, stats.n_trained) == (120, 30, 30)
+        assert (stats.n_items, stats.n_labelled, stats.n_trained) == (120, 30, 120)
         assert stats.coded_by == {"labels+image+text": 30, "image+text": 90}
         # Plain items are told apart by prediction: those with the number 1 of 3 are flowers.
         hits = collection.search(text="rose tulip", k=30).hits
@@ -28,7 +30,9 @@ def test_items_may_have_one_view_only(tmp_path, make_items):
         Item(item.image if number % 2 else None, "" if number % 2 else item.text, item.labels)
         for number, item in enumerate(make_items(60))
     ]
-    with Collection.build(items, tmp_path / "c.acqh") as collection:
+    with Collection.build(
+        items, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf"
+    ) as collection:
         assert collection.stats().coded_by == {"labels+image": 30, "labels+text": 30}
         hits = collection.search(text="dog cat", k=20).hits
         assert {hit.labels for hit in hits} == {("animal",)}
@@ -37,7 +41,9 @@ def test_items_may_have_one_view_only(tmp_path, make_items):
 
 def test_a_collection_of_texts_alone_cannot_be_asked_by_picture(tmp_path, make_items):
     items = make_items(30, pictures=False)
-    with Collection.build(items, tmp_path / "c.acqh") as collection:
+    with Collection.build(
+        items, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf"
+    ) as collection:
         assert collection.views == ("text",)
         with pytest.raises(CollectionError, match="nothing about 'image'"):
             collection.search(image=make_items(1)[0].image)
@@ -93,7 +99,9 @@ def test_queries_that_cannot_be_answered_are_refused(collection, query, reason):
 def test_data_that_brings_features_is_searched_by_features(tmp_path):
     data = acqh.make_multiview(300, n_labels=4, random_state=0)
     first, later = data.subset(range(250)), data.subset(range(250, 300))
-    with Collection.build(first, tmp_path / "c.acqh", n_components=8) as collection:
+    with Collection.build(
+        first, tmp_path / "c.acqh", n_components=8, image_encoder="hog", text_encoder="tfidf"
+    ) as collection:
         assert collection.add(later.without_labels()).ids == tuple(map(str, range(250, 300)))
         query = data.views["text"][7]
         answer = collection.search(features={"text": query}, k=20)
@@ -146,13 +154,15 @@ def test_an_encoder_of_ones_own_is_fitted_stored_and_loaded(tmp_path, make_items
 
 def test_a_build_replaces_a_collection_only_when_told_and_nothing_else_ever(tmp_path, make_items):
     path = tmp_path / "c.acqh"
-    Collection.build(make_items(30), path).close()
+    Collection.build(make_items(30), path, image_encoder="hog", text_encoder="tfidf").close()
     with Collection.open(path) as old:
         with pytest.raises(FileExistsError, match="already"):
-            Collection.build(make_items(), path)
+            Collection.build(make_items(), path, image_encoder="hog", text_encoder="tfidf")
         with pytest.raises(CollectionError):
-            Collection.build([], path, overwrite=True)
-        with Collection.build(make_items(45), path, overwrite=True) as new:
+            Collection.build([], path, overwrite=True, image_encoder="hog", text_encoder="tfidf")
+        with Collection.build(
+            make_items(45), path, overwrite=True, image_encoder="hog", text_encoder="tfidf"
+        ) as new:
             assert len(new) == 45
             assert new.generation != old.generation
         # Who has the old one open goes on with it.
@@ -160,6 +170,14 @@ def test_a_build_replaces_a_collection_only_when_told_and_nothing_else_ever(tmp_
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["c.acqh"]
     (tmp_path / "notes").mkdir()
     with pytest.raises(FileExistsError, match="no collection"):
-        Collection.build(make_items(), tmp_path / "notes", overwrite=True)
+        Collection.build(
+            make_items(),
+            tmp_path / "notes",
+            overwrite=True,
+            image_encoder="hog",
+            text_encoder="tfidf",
+        )
     with pytest.raises(FileNotFoundError, match="make it first"):
-        Collection.build(make_items(), tmp_path / "none" / "c.acqh")
+        Collection.build(
+            make_items(), tmp_path / "none" / "c.acqh", image_encoder="hog", text_encoder="tfidf"
+        )

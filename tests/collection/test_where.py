@@ -42,7 +42,9 @@ def collection(tmp_path_factory):
         for name in ODD_NAMES
     ]
     path = tmp_path_factory.mktemp("where") / "c.acqh"
-    with Collection.build(items, path, n_components=2, n_codebooks=1) as built:
+    with Collection.build(
+        items, path, n_components=2, n_codebooks=1, image_encoder="hog", text_encoder="tfidf"
+    ) as built:
         yield built
 
 

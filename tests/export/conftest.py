@@ -77,5 +77,5 @@ def collection_path(tmp_path_factory):
         for n in range(40)
         for label in [sorted(words)[n % 2]]
     ]
-    Collection.build(items, path, n_components=8).close()
+    Collection.build(items, path, n_components=8, image_encoder="hog", text_encoder="tfidf").close()
     return path

@@ -98,7 +98,9 @@ def test_a_failed_export_leaves_no_collection(uri, client, monkeypatch):
 
 def test_metadata_that_milvus_cannot_hold_can_be_left_out(uri, client, tmp_path):
     items = [Item(text=f"{word} " * 9_000, labels=[word]) for word in ("rose", "car", "boat")]
-    with Collection.build(items, tmp_path / "long.acqh", n_components=2) as collection:
+    with Collection.build(
+        items, tmp_path / "long.acqh", n_components=2, image_encoder="hog", text_encoder="tfidf"
+    ) as collection:
         export_milvus(collection, uri, "long")
         collection.add(Item(text="boat " * 14_000, id="very long"))
         with pytest.raises(InvalidInputError, match="metadata of item 'very long'"):

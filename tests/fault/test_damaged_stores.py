@@ -23,7 +23,9 @@ def built(tmp_path_factory):
         for kind, text in KINDS.items()
         for n in range(40)
     ]
-    Collection.build(items, path, n_components=4, n_codebooks=2).close()
+    Collection.build(
+        items, path, n_components=4, n_codebooks=2, image_encoder="hog", text_encoder="tfidf"
+    ).close()
     with Collection.open(path) as collection:
         collection.remove(["animal3", "flower7"])
     return path
@@ -144,7 +146,14 @@ def test_parts_that_are_links_are_refused(path, tmp_path, part):
 
 def test_the_items_of_another_collection_are_refused(path, tmp_path):
     items = [Item(text=text, labels=[kind], id=kind) for kind, text in KINDS.items()]
-    Collection.build(items, tmp_path / "d.acqh", n_components=4, n_codebooks=2).close()
+    Collection.build(
+        items,
+        tmp_path / "d.acqh",
+        n_components=4,
+        n_codebooks=2,
+        image_encoder="hog",
+        text_encoder="tfidf",
+    ).close()
     shutil.copy(tmp_path / "d.acqh" / "items.sqlite", path / "items.sqlite")
     with pytest.raises(CorruptBundleError, match="another collection"):
         Collection.open(path)

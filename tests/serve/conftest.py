@@ -56,7 +56,13 @@ def items(n_rounds=3):
 
 def build(path, made=None, **settings):
     Collection.build(
-        items() if made is None else made, path, n_components=4, n_codebooks=2, **settings
+        items() if made is None else made,
+        path,
+        n_components=4,
+        n_codebooks=2,
+        **settings,
+        image_encoder="hog",
+        text_encoder="tfidf",
     ).close()
     return path
 
@@ -163,5 +169,6 @@ def photographs(tmp_path_factory):
         rows.append(f"{kind} {number}.png,a {kind},{kind},2020-01-0{9 - number}")
     (folder / "manifest.csv").write_text("\n".join(rows))
     path = folder.parent / "photographs.acqh"
-    Collection.build(folder, path, n_components=2, n_codebooks=2).close()
+    encoders = {"image_encoder": "hog", "text_encoder": "tfidf"}
+    Collection.build(folder, path, n_components=2, n_codebooks=2, **encoders).close()
     return path, folder

@@ -114,7 +114,14 @@ def test_originals_lie_in_the_folder_of_images_and_are_images(tmp_path, start, m
     ]
     made = [Item(text=f"cat {n}", labels=["cat"], id=n, columns={"image": n}) for n in names]
     made += [Item(text=f"car {n}", labels=["car"]) for n in range(6)]
-    Collection.build(made, tmp_path / "a.acqh", n_components=2, n_codebooks=2).close()
+    Collection.build(
+        made,
+        tmp_path / "a.acqh",
+        n_components=2,
+        n_codebooks=2,
+        image_encoder="hog",
+        text_encoder="tfidf",
+    ).close()
     with start(tmp_path / "a.acqh", image_root=folder) as client:
         for name in names:
             answer = client.get("/item/original", params={"id": name})

@@ -72,7 +72,9 @@ def wordy(tmp_path_factory):
         for n in range(100)
         for kind in kinds
     ]
-    Collection.build(made, path, n_components=2, n_codebooks=2).close()
+    Collection.build(
+        made, path, n_components=2, n_codebooks=2, image_encoder="hog", text_encoder="tfidf"
+    ).close()
     return path
 
 
@@ -329,7 +331,9 @@ def test_every_id_can_be_reached(start, make_picture, tmp_path, write_tokens):
         Item(text=f"cat {n}", labels=["cat"], id=n, image=make_picture((9, 9, 9))) for n in odd
     ]
     path = tmp_path / "odd.acqh"
-    Collection.build(made, path, n_components=2, n_codebooks=2).close()
+    Collection.build(
+        made, path, n_components=2, n_codebooks=2, image_encoder="hog", text_encoder="tfidf"
+    ).close()
     token = {"headers": {"Authorization": "Bearer write-0123456789abcdef"}}
     with start(path, write_token_file=write_tokens(tmp_path)["write_token_file"]) as client:
         found = client.post("/search", json={"text": "cat", "k": 20}).json()["hits"]
@@ -349,7 +353,14 @@ def test_every_id_can_be_reached(start, make_picture, tmp_path, write_tokens):
 def test_a_label_as_long_as_collections_take_it_can_be_filtered_by(start, tmp_path):
     long = "very " * 199 + "long"
     made = [Item(text=f"cat {n}", labels=[long if n % 2 else "cat"]) for n in range(8)]
-    Collection.build(made, tmp_path / "a.acqh", n_components=2, n_codebooks=2).close()
+    Collection.build(
+        made,
+        tmp_path / "a.acqh",
+        n_components=2,
+        n_codebooks=2,
+        image_encoder="hog",
+        text_encoder="tfidf",
+    ).close()
     with start(tmp_path / "a.acqh") as client:
         found = client.post("/search", json={"text": "cat", "where": {"label": long}}).json()
         assert len(found["hits"]) == 4

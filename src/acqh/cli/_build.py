@@ -24,9 +24,15 @@ def build(
     ],
     out: Annotated[Path, typer.Option(help="Folder to make.")],
     image_encoder: Annotated[
-        str, typer.Option(help="auto, efficientnet, hog, or clip:PATH (extra clip).")
-    ] = "hog",
-    text_encoder: Annotated[str, typer.Option(help="auto, minilm, tfidf, or clip:PATH.")] = "tfidf",
+        str,
+        typer.Option(
+            help="auto (efficientnet where installed, else hog), efficientnet, hog, clip:PATH."
+        ),
+    ] = "auto",
+    text_encoder: Annotated[
+        str,
+        typer.Option(help="auto (minilm where installed, else tfidf), minilm, tfidf, clip:PATH."),
+    ] = "auto",
     encoder: Annotated[
         str | None,
         typer.Option(
@@ -34,15 +40,16 @@ def build(
             "or clip:PATH (extra clip)."
         ),
     ] = None,
-    n_components: Annotated[int, typer.Option(min=1, help="Length of query vectors.")] = 32,
-    n_codebooks: Annotated[int, typer.Option(min=1, max=16, help="Bytes of a code.")] = 4,
-    auto_labels: Annotated[
-        int | None,
+    n_components: Annotated[int, typer.Option(min=1, help="Length of query vectors.")] = 64,
+    n_codebooks: Annotated[int, typer.Option(min=1, max=16, help="Bytes of a code.")] = 8,
+    targets: Annotated[
+        str | None,
         typer.Option(
-            min=2,
-            help="Where no item has labels: let so many clusters of the texts stand for them.",
+            help="What counts, such as labels=0.5,text=0.25,image=0.25; by default half for labels "
+            "where items have some, and the rest for the content of images and texts."
         ),
     ] = None,
+    auto_labels: Annotated[int | None, typer.Option(hidden=True)] = None,
     image_root: Annotated[
         Path | None,
         typer.Option(help="Folder that pictures are relative to and lie in; the manifest's."),
@@ -63,7 +70,7 @@ def build(
     seed: Annotated[int, typer.Option(help="Of all that is random.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Describe pictures and texts, learn from the labelled ones, and index all of them."""
+    """Describe images and texts, learn from labels and content, and index all items."""
     from acqh.collection import Collection
 
     started = time.perf_counter()
@@ -75,6 +82,7 @@ def build(
             text_encoder=encoder or text_encoder,
             n_components=n_components,
             n_codebooks=n_codebooks,
+            targets=_targets(targets),
             auto_labels=auto_labels,
             strict=strict,
             overwrite=overwrite,
@@ -96,9 +104,26 @@ def build(
     print(
         f"{out}: {stats.n_items:,} items, {stats.n_labelled:,} of them with {stats.n_labels} "
         f"labels; learnt from {stats.n_trained:,} by {stats.trained_on}. {len(skipped)} left out. "
-        f"{stats.code_bytes} bytes a code, {stats.size_on_disk / 1e6:.1f} MB in all, "
+        f"{stats.code_bytes} bytes per item, {stats.size_on_disk / 1e6:.1f} MB in all, "
         f"{seconds:.1f} s."
     )
+
+
+def _targets(text: str | None) -> dict[str, float] | None:
+    """Read weights, such as ``labels=0.5,text=0.5``."""
+    if text is None:
+        return None
+    weights = {}
+    for part in text.split(","):
+        name, _, weight = part.partition("=")
+        try:
+            weights[name.strip()] = float(weight)
+        except ValueError:
+            raise typer.BadParameter(
+                f"{part!r} is no name and weight; write labels=0.5,text=0.25,image=0.25",
+                param_hint="--targets",
+            ) from None
+    return weights
 
 
 def _read(source: Path) -> Any:

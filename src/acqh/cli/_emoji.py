@@ -8,8 +8,8 @@ from typing import Any
 from acqh import __version__
 from acqh.errors import AcqhError
 
-# Groups and subgroups are about a hundred labels: more than 32 components tell apart.
-_SETTINGS = {"n_components": 64, "n_codebooks": 4}
+# What a collection must have been built with to be kept.
+_SETTINGS = {"n_components": 64, "n_codebooks": 8}
 
 
 def cache_folder() -> Path:

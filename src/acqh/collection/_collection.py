@@ -1,6 +1,6 @@
 """Collection: items, their model and their index in one folder."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -23,7 +23,7 @@ from acqh.collection._folder import (
 from acqh.collection._replacing import replacing
 from acqh.collection._search import Searcher, Shard
 from acqh.collection._searchable import Searchable
-from acqh.collection._stage import BuildSettings, Learnt
+from acqh.collection._stage import BuildSettings, Learnt, warn_of_auto_labels
 from acqh.collection._stats import collect_stats
 from acqh.collection._store import Store
 from acqh.collection._sync import FollowsFolder
@@ -38,7 +38,7 @@ from acqh.collection._types import (
 from acqh.collection._verify import verify_collection
 from acqh.errors import CorruptBundleError
 from acqh.methods import load_method
-from acqh.methods.acqh import ACQH
+from acqh.methods.acqh import ACQH, Target
 
 
 class Collection(Searchable, FollowsFolder):
@@ -64,7 +64,7 @@ class Collection(Searchable, FollowsFolder):
     >>> folder = tempfile.TemporaryDirectory()
     >>> collection = Collection.build(items, folder.name + "/things.acqh")
     >>> [hit.id for hit in collection.search(text="a tulip", k=2).hits]
-    ['rose', 'tulip']
+    ['tulip', 'rose']
     >>> collection.labels()
     {'flower': 2, 'vehicle': 2}
     >>> collection.close()
@@ -92,10 +92,11 @@ class Collection(Searchable, FollowsFolder):
         source: Any,
         path: str | PathLike[str],
         *,
-        image_encoder: Any = "hog",
-        text_encoder: Any = "tfidf",
-        n_components: int = 32,
-        n_codebooks: int = 4,
+        image_encoder: Any = "auto",
+        text_encoder: Any = "auto",
+        n_components: int = 64,
+        n_codebooks: int = 8,
+        targets: Mapping[str, float | Target] | None = None,
         auto_labels: int | None = None,
         strict: bool = False,
         overwrite: bool = False,
@@ -104,7 +105,7 @@ class Collection(Searchable, FollowsFolder):
         like: "str | PathLike[str] | Collection | None" = None,
         progress: Progress | None = None,
     ) -> Self:
-        """Make a collection of items, and learn from those with labels how to find them.
+        """Make a collection of items, and learn from their labels and content how to find them.
 
         Parameters
         ----------
@@ -115,14 +116,18 @@ class Collection(Searchable, FollowsFolder):
             its features.
         path : path-like
             Folder to make. It appears when all is done, and not before.
-        image_encoder : {"hog", "efficientnet", "clip:PATH"} or Encoder
-        text_encoder : {"tfidf", "clip:PATH"} or Encoder
+        image_encoder : {"auto", "efficientnet", "hog", "clip:PATH"} or Encoder
+        text_encoder : {"auto", "minilm", "tfidf", "clip:PATH"} or Encoder
+            ``"auto"`` is the first after it that is installed; if the second, it warns.
         n_components : int
             Length of query vectors.
         n_codebooks : int
             Bytes of a code.
-        auto_labels : int, optional
-            Where no item has labels: let so many clusters of the texts stand for labels.
+        targets : mapping of str to float or Target, optional
+            What counts: weights of ``"labels"`` and views. By default half for labels, if any item
+            has some, and the rest for the content of all views.
+        auto_labels : optional
+            Deprecated, and without effect: content is learnt where there are no labels.
         strict : bool
             Refuse to build if an item cannot be used, instead of leaving it out.
         overwrite : bool
@@ -145,19 +150,20 @@ class Collection(Searchable, FollowsFolder):
         Raises
         ------
         CollectionError
-            No item can be used, or none has labels; with `strict`, an item cannot be used; with
+            No item can be used; with `strict`, an item cannot be used; with
             `like`, something was said about encoders or the model.
         FileExistsError
             There is something at the path.
         OSError
             Reading or writing failed; the path is as it was.
         """
+        warn_of_auto_labels(auto_labels)
         settings = BuildSettings(
             image_encoder,
             text_encoder,
             n_components,
             n_codebooks,
-            auto_labels,
+            targets,
             strict,
             random_state,
             image_root,
@@ -267,7 +273,7 @@ class Collection(Searchable, FollowsFolder):
     def add(
         self, items: Any, *, strict: bool = False, progress: Progress | None = None
     ) -> AddReport:
-        """Add items; they are coded by their labels, or else by what they show and say.
+        """Add items; they are coded by their labels and by what they show and say.
 
         Parameters
         ----------
@@ -277,8 +283,7 @@ class Collection(Searchable, FollowsFolder):
             Add all or nothing, and raise if an item cannot be used. Otherwise such items are
             left out, and the others added in batches, each in one transaction.
         progress : callable, optional
-            Called with how much is done, of how much (or None), and what, after each batch has
-            been stored for good.
+            Called with how much is done, of how much (or None), and what, when a batch is stored.
 
         Returns
         -------

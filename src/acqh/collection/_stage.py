@@ -1,6 +1,7 @@
 """The first half of a build: items into the store, features beside it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from os import PathLike
@@ -17,7 +18,7 @@ from acqh.collection._types import Progress
 from acqh.data import MultiViewData
 from acqh.errors import DuplicateIdError
 from acqh.features import describe_feature_map, make_encoder
-from acqh.methods.acqh import ACQH
+from acqh.methods.acqh import ACQH, Target
 
 PICTURE_BATCH = 64
 CHUNK_ROWS = 4_096
@@ -41,15 +42,27 @@ class Learnt:
 class BuildSettings:
     """How a collection is to be built; see `Collection.build`."""
 
-    image_encoder: Any = "hog"
-    text_encoder: Any = "tfidf"
-    n_components: int = 32
-    n_codebooks: int = 4
-    auto_labels: int | None = None
+    image_encoder: Any = "auto"
+    text_encoder: Any = "auto"
+    n_components: int = 64
+    n_codebooks: int = 8
+    targets: Mapping[str, float | Target] | None = None
     strict: bool = False
     random_state: RandomState = 0
     image_root: str | PathLike[str] | None = None
     like: Learnt | None = None
+
+
+def warn_of_auto_labels(given: int | None) -> None:
+    """Say what has come in place of clusters that stand for labels."""
+    if given is not None:
+        warnings.warn(
+            "auto_labels has no effect and will go: without labels the content of items is learnt; "
+            "choose what counts with targets={'image': 0.5, 'text': 0.5}, or on the command line "
+            "with --targets image=0.5,text=0.5",
+            FutureWarning,
+            stacklevel=3,
+        )
 
 
 def stage_data(store: Store, data: MultiViewData, progress: Progress) -> None:
@@ -92,7 +105,9 @@ def stage_items(
     views, encoders = {}, {}
     if n_pictures:
         views["image"], encoders["image"] = pictures, image_encoder
-    if store.has_texts():
+    both = Encoders({"image": image_encoder, "text": text_encoder})
+    # The general model finds images by words even where no item has any.
+    if store.has_texts() or (n_pictures and both.fit_general_model):
         texts = (text for _, text, _ in store.staged(0, _FITTED_TEXTS))
         encoders["text"] = text_encoder.fit([text for text in texts if text])
         views["text"] = _stage_texts(staging, store, text_encoder, n_items, progress)

@@ -197,7 +197,7 @@ class CollectionStats:
     n_trained : int
         Items that the model was fitted on.
     trained_on : str
-        What stood for labels: those of items, or clusters.
+        Weights of labels and content, and whether the general model helped.
     coded_by : dict of str to int
         How many items were coded by what.
     n_skipped : int

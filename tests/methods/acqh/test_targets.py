@@ -214,6 +214,13 @@ def test_a_few_labels_are_enough_to_use_them(data):
     assert some.encode(data.views).shape == (240, 3)
 
 
+def test_views_that_no_item_has_both_of_meet_in_the_labels(data):
+    first = np.arange(len(data)) % 2 == 0
+    apart = acqh.MultiViewData(data.views, data.labels, present={"image": first, "text": ~first})
+    model = acqh.ACQH(8, targets=MIXED, **SMALL).fit(apart)
+    assert model.encode(apart, labels=data.labels).shape == (len(data), model.n_codebooks)
+
+
 def test_unlabelled_items_are_as_long_as_labelled_ones(data):
     labels = data.labels.copy()
     labels[::2] = 0

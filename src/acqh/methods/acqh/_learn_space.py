@@ -185,19 +185,18 @@ class SpaceSums:
                 labelled.sums.T @ vectors,
             )
         else:
-            sums = _pair_of_views(self.stats.moments(source, key), source, key)
+            return _pair_of_views(self.stats.moments(source, key), source, key)
         return sums if sums.n_items > 0 else None
 
 
-def _pair_of_views(found: Moments, source: str, key: str) -> PairSums:
-    if found.n_items > 0 and pair_of(source, key) not in found.products:
+def _pair_of_views(found: Moments, source: str, key: str) -> PairSums | None:
+    if found.n_items == 0:
+        return None
+    if pair_of(source, key) not in found.products:
         raise InvalidInputError(
             f"the products of {source!r} and {key!r} were not kept, so {key!r} cannot be a target; "
             "collect with keep='all', or with these targets"
         )
-    if found.n_items == 0:
-        nothing = np.zeros((0, 0))
-        return PairSums(0.0, nothing, nothing[0:0, 0], nothing, nothing[0:0, 0], nothing)
     return PairSums(
         found.n_items,
         found.gram(source),

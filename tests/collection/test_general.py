@@ -1,0 +1,43 @@
+"""Images that nobody has captioned, found by words through the general model."""
+
+import numpy as np
+import pytest
+
+import acqh
+from acqh.collection import Collection, Item
+from acqh.features import EfficientNetLite0, MiniLM
+
+pytest.importorskip("onnxruntime")
+
+
+@pytest.fixture(scope="module")
+def emoji():
+    data = acqh.load_dataset("emoji")
+    names = [str(text).lower() for text in data.items["text"]]
+    words = ("dog face", "pizza", "automobile", "rose", "airplane", "cat face")
+    rows = [next(n for n, name in enumerate(names) if word in name) for word in words]
+    others = np.random.default_rng(0).choice(len(names), 24, replace=False)
+    rows += [row for row in others if row not in rows]
+    return [Item(image=data.items["picture"][row], id=names[row].split(",")[0]) for row in rows]
+
+
+def test_images_without_captions_and_labels_are_found_by_words_and_images(emoji, tmp_path):
+    with Collection.build(emoji, tmp_path / "c.acqh") as collection:
+        stats = collection.stats()
+        assert "general model" in stats.trained_on
+        assert stats.coded_by == {"image": len(emoji)}
+        assert collection.views == ("image", "text")
+        assert collection.search(text="a car", k=1).hits[0].id == "automobile"
+        found = [hit.id for hit in collection.search(text="an airplane in the sky", k=5).hits]
+        assert found[0] == "airplane"
+        assert collection.search(image=emoji[1].image, k=1).hits[0].id == emoji[1].id
+        with Collection.open(tmp_path / "c.acqh") as again:
+            hits = again.search(text="an airplane in the sky", k=5).hits
+            assert [hit.id for hit in hits] == found
+
+
+def test_other_encoders_learn_from_the_collection_alone(emoji, tmp_path):
+    encoders = {"image_encoder": EfficientNetLite0(size=64), "text_encoder": MiniLM()}
+    with Collection.build(emoji, tmp_path / "c.acqh", **encoders) as collection:
+        assert collection.stats().trained_on == "image 1"
+        assert collection.views == ("image",)
