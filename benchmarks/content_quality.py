@@ -141,6 +141,8 @@ def emoji(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             n_codebooks=n_codebooks,
             similarity="jaccard",
             targets=targets,
+            # All items have captions and labels, so none is known by one view alone.
+            codebooks_from="labels" if targets else "both",
             random_state=0,
         )
         unseen = data.measure(data.fit(clone(model), data.train))["image_map_of_a_fifth"]
