@@ -1,7 +1,7 @@
 """What the methods share whose items are sums of words, ranked by distance from a prediction."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ class AdditiveMethod(TrainedMethod):
     view_weights_ : dict of str to float
         Weights of the views in the mean of their predictions.
     """
+
+    _n_norm_codebooks: ClassVar[int] = 1
 
     search: Any
     codebooks_: Floats

@@ -193,10 +193,12 @@ def _check_sizes(method: Any, fitted: Mapping[str, Any]) -> None:
     books = fitted.get("codebooks_")
     if books is None:
         return
-    if books.ndim != 3 or len(books) != method.n_codebooks:
+    # Some methods store one more codebook and component, for norms.
+    n_norms = getattr(method, "_n_norm_codebooks", 0)
+    if books.ndim != 3 or len(books) != method.n_codebooks + n_norms:
         raise InvalidInputError(f"codebooks of shape {books.shape} for {method.n_codebooks}")
     for view, matrix in fitted.get("projections_", {}).items():
-        if matrix.ndim != 2 or matrix.shape[1] != books.shape[2]:
+        if matrix.ndim != 2 or matrix.shape[1] != books.shape[2] - n_norms:
             raise InvalidInputError(f"projections of shape {matrix.shape} for view {view!r}")
 
 
