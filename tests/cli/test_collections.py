@@ -138,3 +138,17 @@ def test_sync_follows_a_folder_and_says_what_it_did(built, photos, tmp_path):
     folder.mkdir()
     assert isinstance(run("sync", folder, path, code=1).exception, CollectionError)
     assert "3 deleted" in run("sync", folder, path, "--allow-empty").stdout
+
+
+def test_the_first_sync_builds_and_a_manifest_stops_it(photos, tmp_path):
+    folder, path = tmp_path / "folder", tmp_path / "folder.acqh"
+    folder.mkdir()
+    for number in range(8):
+        shutil.copy(photos / f"{number}.png", folder)
+    (folder / "manifest.csv").write_text("image\n0.png\n")
+    assert isinstance(run("sync", folder, path, code=1).exception, CollectionError)
+    (folder / "manifest.csv").unlink()
+    assert "8 items; 8 new" in run("sync", folder, path).stdout
+    assert "8 unchanged" in run("sync", folder, path).stdout
+    answer = json.loads(run("search", path, "--image", folder / "3.png", "--json").stdout)
+    assert answer["hits"][0]["columns"]["file"] == answer["hits"][0]["id"]
