@@ -1,4 +1,4 @@
-"""Find texts for a picture and pictures for a text, from a few bytes an item.
+"""Find texts for an image and images for a text, from a few bytes per item.
 
 The public names below are loaded on first use, so that ``import acqh`` stays quick.
 """

@@ -26,7 +26,7 @@ from acqh.cli import (
 from acqh.errors import AcqhError
 
 app = typer.Typer(
-    help="Find texts for a picture and pictures for a text, from a few bytes an item.",
+    help="Find texts for an image and images for a text, from a few bytes per item.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

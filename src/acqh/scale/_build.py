@@ -48,10 +48,10 @@ def build_index(
 
     Notes
     -----
-    With four codebooks and ids that count up, the index takes about 6 bytes an item, and building
+    With four codebooks and ids that count up, the index takes about 6 bytes per item, and building
     it little more: beside it there is a part in memory. Where so many items share codes that each
-    is stored once, that index is smaller, but made of the other: up to 12 bytes an item are in use
-    for a moment. Items of an iterator are added part by part; about 13 bytes an item are in use
+    is stored once, that index is smaller, but made of the other: up to 12 bytes per item are in use
+    for a moment. Items of an iterator are added part by part; about 13 bytes per item are in use
     while the parts are joined.
 
     Examples

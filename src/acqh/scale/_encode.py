@@ -82,7 +82,7 @@ def encode_parts(
     >>> model = acqh.ACQH(8, n_codebooks=2, random_state=0).fit(data)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     encode_parts(model, data, folder + "/codes", chunk_size=20)
-    <CodeParts: 50 items in 3 parts, 2 bytes an item>
+    <CodeParts: 50 items in 3 parts, 2 bytes per item>
     """
     folder = Path(out).absolute()
     if client is None:

@@ -21,7 +21,7 @@ from acqh.io import read_bundle, write_bundle
 
 _MEMBER = "part"
 
-# A named tuple of arrays with a row an item.
+# A named tuple of arrays with a row per item.
 PartT = TypeVar("PartT", bound=tuple[Array, ...])
 
 

@@ -115,5 +115,5 @@ class CodeParts(Parts[CodePart]):
     def __repr__(self) -> str:
         return (
             f"<CodeParts: {len(self)} items in {self.n_parts} parts, {self.bytes_per_item} bytes "
-            "an item>"
+            "per item>"
         )

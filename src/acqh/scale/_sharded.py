@@ -32,7 +32,7 @@ class ShardedIndex:
         At least one. Paths are opened mapped: they are read as they are searched. Indexes must not
         be changed from here on.
     check_ids : bool, default True
-        Refuse an id that two shards have. Reads every id, 8 bytes an item for numbers of one
+        Refuse an id that two shards have. Reads every id, 8 bytes per item for numbers of one
         shard at a time; where the ranges of ids overlap, all ids are sorted in memory. Without the
         check an id may be found twice.
 

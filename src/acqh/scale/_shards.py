@@ -35,7 +35,7 @@ def build_shards(
         The folder; made if it is not there. Its parent must exist. Shards that it holds are
         replaced.
     n_shards : int
-        At most one an item.
+        At most one per item.
     client : distributed.Client, optional
         Whose workers make the shards; they must see both folders under the same paths.
     progress : callable, optional
