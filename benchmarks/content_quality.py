@@ -208,9 +208,9 @@ def methods(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     yield {"method": "acqh", "bytes_per_item": 4, "map": np.round(best, 4).tolist()}
     for name in LABEL_FREE:
         method = acqh.methods.get(name)
-        is_additive = method.info.code == "additive"
-        size = {"n_codebooks": 16} if is_additive else {"n_components": 128}
-        made = method(**size, random_state=0) if is_additive else method(128, random_state=0)
+        # One byte of a code of ccq is for its squared norm, so it has a codebook less.
+        sizes = {"ccq": {"n_codebooks": 15}, "stacked": {"n_codebooks": 16}}
+        made = method(**sizes.get(name, {"n_bits": 128}), random_state=0)
         found = by_one_view(made.fit(dict(train.views)), query, database)
         yield {
             "method": name,
