@@ -89,15 +89,25 @@ def test_filters_hold_as_in_python(client, collection, where):
 
 
 def test_an_explanation_adds_up_to_the_scores(client, collection):
-    body = {"text": "a quiet sea", "explain": True, "k": 3}
+    body = {"text": "a quiet sea", "explain": True, "k": 3, "mode": "meaning"}
     answer = client.post("/search", json=body).json()
     why = answer["explanation"]
-    expected = collection.search(text="a quiet sea", explain=True, k=3).explanation
+    expected = collection.search(**body).explanation
     np.testing.assert_array_equal(np.float32(why["query"]), expected.query)
     np.testing.assert_array_equal(np.float32(why["tables"]), expected.tables)
     for hit, parts in zip(answer["hits"], why["hits"], strict=True):
         assert parts["words"] == hit["code"]
         assert sum(parts["parts"]) == pytest.approx(hit["score"], abs=1e-5)
+
+
+def test_texts_are_searched_by_words_or_meaning_as_asked(client, collection):
+    assert client.get("/stats").json()["modes"] == ["auto", "words", "meaning"]
+    for mode in ("auto", "words", "meaning"):
+        answer = client.post("/search", json={"text": "sea", "k": 5, "mode": mode}).json()
+        expected = collection.search(text="sea", k=5, mode=mode)
+        assert same(answer, expected)
+        assert [hit["why"] for hit in answer["hits"]] == [list(hit.why) for hit in expected.hits]
+    assert client.post("/search", json={"text": "sea", "mode": "sense"}).status_code == 422
 
 
 @settings(max_examples=30, deadline=None)

@@ -3,6 +3,7 @@
 from acqh.collection._collection import Collection
 from acqh.collection._folder import generation_of
 from acqh.collection._folder_source import folder_items
+from acqh.collection._fuse import Mode
 from acqh.collection._prepare import MAX_NAME_CHARACTERS
 from acqh.collection._replacing import remove_leftovers
 from acqh.collection._searchable import Searchable
@@ -30,6 +31,7 @@ __all__ = [
     "Explanation",
     "Hit",
     "Item",
+    "Mode",
     "Searchable",
     "ShardedCollection",
     "StoredItem",

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
-from acqh.collection import MAX_NAME_CHARACTERS
+from acqh.collection import MAX_NAME_CHARACTERS, Mode
 from acqh.serve._settings import Settings
 
 # More make no sense, and SQLite takes only so many in one statement.
@@ -93,7 +93,7 @@ class SearchRequest(_Request):
     where: Where | None = None
     k: int = Field(default=10, ge=1, description="How many hits.")
     explain: bool = Field(default=False, description="Also say how the scores came about.")
-    mode: Literal["auto", "words", "meaning"] = Field(
+    mode: Mode = Field(
         default="auto", description="Look up the words of a text, its meaning, or both."
     )
 
@@ -319,6 +319,7 @@ class Stats(BaseModel):
     generation: str
     change: int
     version: str
+    modes: list[str] = Field(description="What texts may be searched by; the first is the default.")
     limits: Limits
     writable: bool = Field(description="Whether a token lets clients add and remove items.")
 

@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from pydantic import BaseModel
 
-from acqh.collection import Answer, Collection, Item, Searchable
+from acqh.collection import Answer, Collection, Item, Mode, Searchable
 from acqh.errors import (
     AcqhError,
     CorruptBundleError,
@@ -139,7 +139,8 @@ class Service:
 
         def work(collection: Searchable) -> schemas.Stats:
             facts = asdict(collection.stats())
-            return schemas.Stats(**facts, limits=limits, writable=self.writable)
+            modes = list(get_args(Mode))
+            return schemas.Stats(**facts, modes=modes, limits=limits, writable=self.writable)
 
         return await self.live.run(_answering(work))
 
