@@ -71,7 +71,8 @@ def test_dependencies_are_what_the_code_imports(tmp_path):
 
 def _has_page(module, name):
     value = getattr(module, name)
-    return callable(value) and hasattr(value, "__name__") and not typing.get_args(value)
+    alias = value is typing.Any or typing.get_args(value)
+    return callable(value) and hasattr(value, "__name__") and not alias
 
 
 def test_every_public_name_is_in_the_reference():
