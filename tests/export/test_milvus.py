@@ -46,7 +46,8 @@ def test_milvus_may_choose_the_kind_of_index(uri, client):
 def test_text_ids_and_metadata_go_along_and_can_be_filtered_by(collection_path, uri, client):
     export_milvus(collection_path, uri, "things")
     with Collection.open(collection_path) as collection:
-        answer = collection.search(text="rose", k=5, where="label=flower", explain=True)
+        asked = {"text": "rose", "where": "label=flower", "mode": "meaning"}
+        answer = collection.search(**asked, k=5, explain=True)
     (hits,) = client.search(
         "things",
         data=[answer.explanation.query],

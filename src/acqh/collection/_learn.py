@@ -27,6 +27,9 @@ _SIMILARITY = "jaccard"
 # Half for labels costs 0.03 of the label similarity of the best ten where all items have labels,
 # and gains where few have; and items find themselves by what they show and say.
 _LABEL_WEIGHT = 0.5
+# Of content where images lack texts: words are to find them. On 2,000 photographs 0.75 found a little
+# more by words and by images than 0.5 or 1.
+_TEXT_SHARE = 0.75
 # Rows that codebooks are learnt from; with 65,536 of them no collection is found better.
 _SAMPLE_ROWS = 16_384
 # Pairs of image and text that say for how many of them the general model counts.
@@ -35,7 +38,9 @@ _MAX_PAIRS = 2_000
 _LABELS = "labels"
 
 
-def usual_targets(views: Sequence[str], has_labels: bool) -> dict[str, float]:
+def usual_targets(
+    views: Sequence[str], has_labels: bool, text_share: float | None = None
+) -> dict[str, float]:
     """Return what a collection learns where nobody says it.
 
     Parameters
@@ -43,6 +48,9 @@ def usual_targets(views: Sequence[str], has_labels: bool) -> dict[str, float]:
     views : sequence of str
     has_labels : bool
         Whether any item has labels.
+    text_share : float, optional
+        How much of the content of images and texts is that of texts; all views count alike by
+        default.
 
     Returns
     -------
@@ -56,7 +64,10 @@ def usual_targets(views: Sequence[str], has_labels: bool) -> dict[str, float]:
     """
     labels = {_LABELS: _LABEL_WEIGHT} if has_labels else {}
     rest = 1 - sum(labels.values())
-    return labels | {view: rest / len(views) for view in views}
+    shares = dict.fromkeys(views, 1 / len(views))
+    if text_share is not None:
+        shares = {"image": 1 - text_share, "text": text_share}
+    return labels | {view: rest * share for view, share in shares.items()}
 
 
 def learn(
@@ -90,7 +101,8 @@ def learn(
     views = [view for view, n in n_having.items() if n or is_general]
     if not any(n_having.values()):
         raise CollectionError("no item has an image or a text that can be described")
-    targets = settings.targets or usual_targets(views, bool(rows.names))
+    text_share = _TEXT_SHARE if is_general else None
+    targets = settings.targets or usual_targets(views, bool(rows.names), text_share)
     model = ACQH(
         settings.n_components,
         n_codebooks=settings.n_codebooks,
