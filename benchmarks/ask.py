@@ -1,0 +1,242 @@
+"""Whether collections find what is asked, beside chance, plain neighbours and word look-up.
+
+Prints JSON lines, one for each way of asking and each way of answering:
+
+- ``emoji``: plain words typed into the emoji page; is the first hit the emoji of that name?
+- ``words``: words that stand in tags of photographs; has the first hit the word?
+- ``photos``: tags and images of held-out photographs as queries, with all labels, with labels on
+  5 %, without labels, and without labels and tags; Jaccard index of labels over the first ten,
+  distinct hits, and whether stored photographs are their own first hit and among their first ten.
+- ``coco``: captions as queries for images whose captions are hidden or shown, and images as
+  queries for captions; is the right one among the first ten?
+
+Features are kept in ``ACQH_ASK_CACHE``, by default in the user's cache, so that only the first run
+describes images. ``ACQH_PHOTOS`` and ``ACQH_COCO`` say where photographs lie.
+"""
+
+import argparse
+import csv
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from acqh import MultiViewData
+from acqh.cli._emoji import cache_folder, emoji_collection
+from acqh.collection import Collection
+from acqh.collection._coder import Encoders
+from acqh.collection._feature_table import GivenFeatures
+from acqh.collection._learn import learn
+from acqh.collection._stage import BuildSettings
+from acqh.features import EfficientNetLite0, MiniLM, word_vectorizer
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+PHOTOS = Path(os.environ.get("ACQH_PHOTOS", SHARED / "photos"))
+COCO = Path(os.environ.get("ACQH_COCO", SHARED / "coco"))
+CACHE = Path(os.environ.get("ACQH_ASK_CACHE", cache_folder() / "ask"))
+# What is typed, and what the name of the emoji begins with.
+EMOJI = {
+    "horse": "horse",
+    "germany": "flag: germany",
+    "thumbs up": "thumbs up",
+    "pizza": "pizza",
+    "dog": "dog",
+    "cat": "cat",
+    "car": "automobile",
+    "rose": "rose",
+    "rocket": "rocket",
+    "coffee": "hot beverage",
+    "umbrella": "umbrella",
+    "guitar": "guitar",
+    "soccer ball": "soccer ball",
+    "snowman": "snowman",
+    "birthday cake": "birthday cake",
+}
+ENCODERS = Encoders({"image": EfficientNetLite0(), "text": MiniLM()})
+
+
+def say(**figures):
+    print(json.dumps({"benchmark": "ask", **figures}), flush=True)
+
+
+def read(folder, start, stop):
+    """Return rows of a manifest, features of their images and of their texts."""
+    with (folder / "manifest.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))[start:stop]
+    CACHE.mkdir(parents=True, exist_ok=True)
+    features = []
+    for view, encoder in ENCODERS.by_view.items():
+        path = CACHE / f"{folder.name}-{start}-{stop}-{view}.npy"
+        if not path.is_file():
+            raw = [folder / row["image"] if view == "image" else row["text"] for row in rows]
+            np.save(path, encoder.transform(raw).astype(np.float32))
+        features.append(np.load(path))
+    return rows, *features
+
+
+def emoji():
+    with Collection.open(emoji_collection(cache_folder(), lambda *_: None)) as collection:
+        n_items = len(collection)
+        say(data="emoji", how="chance", first_hits=round(len(EMOJI) / n_items, 3))
+        for mode in ("auto", "words", "meaning"):
+            right = [
+                word
+                for word, name in EMOJI.items()
+                if (hits := collection.search(text=word, k=1, mode=mode).hits)
+                and hits[0].text.lower().startswith(name)
+            ]
+            missed = sorted(set(EMOJI) - set(right))
+            say(data="emoji", how=mode, first_hits=len(right), of=len(EMOJI), missed=missed)
+
+
+def words(n, n_words=100):
+    """Ask a collection of tagged photographs for words that stand in few of the tags."""
+    rows, images, texts = read(PHOTOS, 0, n)
+    said = [set(row["text"].split()) for row in rows]
+    counts = {}
+    for each in said:
+        for word in each:
+            counts[word] = counts.get(word, 0) + 1
+    known = sorted(word for word, count in counts.items() if 2 <= count <= 50 and word.isalpha())
+    asked = np.random.default_rng(0).choice(known, min(n_words, len(known)), replace=False)
+    chance = np.mean([counts[word] / n for word in asked])
+    say(data="words", how="chance", first_hit_has_it=round(float(chance), 3))
+    vectors = MiniLM().transform(asked)
+    best = np.argmax(vectors @ texts.T, axis=1)
+    shares = [word in said[row] for word, row in zip(asked, best, strict=True)]
+    say(data="words", how="nearest text", first_hit_has_it=round(float(np.mean(shares)), 3))
+    table = {"text": [row["text"] for row in rows]}
+    data = MultiViewData({"image": images, "text": texts}, ids=np.arange(n), items=table)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Collection.build(data, folder + "/c.acqh") as collection,
+    ):
+        for how in ("words", "meaning"):
+            hits = [
+                collection.search(
+                    k=1,
+                    mode=how,
+                    **({"text": word} if how == "words" else {"features": {"text": vector}}),
+                ).hits
+                for word, vector in zip(asked, vectors, strict=True)
+            ]
+            shares = [
+                bool(found) and word in said[int(found[0].id)]
+                for word, found in zip(asked, hits, strict=True)
+            ]
+            say(data="words", how=how, first_hit_has_it=round(float(np.mean(shares)), 3))
+
+
+def learnt(views, labels):
+    """Learn as `Collection.build` does, and return a model and the codes of the items."""
+    given = GivenFeatures(views)
+    found = learn(given, labels, ENCODERS, BuildSettings())
+    model = found.model
+    names = set(model.label_names_)
+    sets = [set(row) & names for row in labels] if names else None
+    return model, model.decode(model.encode(views, labels=sets)), found.trained_on
+
+
+def unit(rows):
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+
+
+def likeness(labels):
+    """Return the Jaccard index of all pairs of label sets."""
+    names = sorted(set().union(*labels))
+    table = np.array([[name in each for name in names] for each in labels], dtype=np.float32)
+    shared, sizes = table @ table.T, table.sum(axis=1)
+    return shared / np.maximum(sizes[:, np.newaxis] + sizes - shared, 1)
+
+
+def top(scores, relevance):
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :10]
+    found = np.take_along_axis(relevance, best, axis=1).mean()
+    return {"jaccard": round(float(found), 3), "distinct": len(np.unique(best))}
+
+
+def own(scores):
+    """Say how often the right one is first, and among the first ten."""
+    ranks = (scores > np.diag(scores)[:, np.newaxis]).sum(axis=1)
+    return {
+        "own_first": round(float(np.mean(ranks == 0)), 3),
+        "own_in_ten": round(float(np.mean(ranks < 10)), 3),
+    }
+
+
+def photos(n):
+    rows, images, texts = read(PHOTOS, 0, n)
+    labels = [set(filter(None, row["labels"].split("|"))) for row in rows]
+    asked = np.arange(n) % 10 == 9
+    relevance = likeness(labels)[asked][:, ~asked]
+    stored = {"image": images[~asked], "text": texts[~asked]}
+    queries = {"image": images[asked], "text": texts[asked]}
+    rng = np.random.default_rng(0)
+    say(data="photos", how="chance", **top(rng.random(relevance.shape), relevance))
+    for view, rows_of in queries.items():
+        plain = top(unit(rows_of) @ unit(stored[view]).T, relevance)
+        say(data="photos", how="nearest neighbours", query=view, **plain)
+    vectorizer = word_vectorizer().fit([rows[at]["text"] for at in np.flatnonzero(~asked)])
+    looked_up = [
+        vectorizer.transform([rows[at]["text"] for at in np.flatnonzero(part)])
+        for part in (asked, ~asked)
+    ]
+    scores = (looked_up[0] @ looked_up[1].T).toarray()
+    say(data="photos", how="word look-up", query="text", **top(scores, relevance))
+    mine = [labels[at] for at in np.flatnonzero(~asked)]
+    few = [names if at % 20 == 0 else set() for at, names in enumerate(mine)]
+    none = [set() for _ in mine]
+    tagless = np.zeros(len(mine), dtype=bool)
+    ways = {
+        "all labels": (mine, {}),
+        "labels on 5 %": (few, {}),
+        "no labels": (none, {}),
+        "images alone": (none, {"text": tagless}),
+    }
+    for way, (known, present) in ways.items():
+        data = MultiViewData(stored, present=present)
+        model, vectors, trained_on = learnt(data, [tuple(sorted(names)) for names in known])
+        for view, rows_of in queries.items():
+            found = top(model.project(rows_of, view=view) @ vectors.T, relevance)
+            itself = own(model.project(stored[view][:500], view=view) @ vectors.T)
+            say(data="photos", how=way, query=view, **found, **itself, trained_on=trained_on)
+
+
+def coco(n):
+    """Find 1,000 test images by their captions, and the other way round."""
+    _, images, texts = read(COCO, 10_000 - n, 10_000)
+    say(data="coco", how="chance", own_in_ten=round(10 / n, 3))
+    shown = {"hidden": np.zeros(n, dtype=bool), "shown": np.ones(n, dtype=bool)}
+    none = [() for _ in range(n)]
+    for how, present in shown.items():
+        data = MultiViewData({"image": images, "text": texts}, present={"text": present})
+        model, vectors, _ = learnt(data, none)
+        found = own(model.project(texts, view="text") @ vectors.T)
+        say(data="coco", how=f"captions {how}", query="text", **found)
+        if how == "hidden":
+            vectors = model.decode(model.encode({"text": texts}))
+            found = own(model.project(images, view="image") @ vectors.T)
+            say(data="coco", how="captions alone stored", query="image", **found)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=["emoji", "words", "photos", "coco"])
+    parser.add_argument("--photos", type=int, default=3_000, help="how many photographs")
+    parser.add_argument("--coco", type=int, default=1_000, help="how many of the last rows")
+    given = parser.parse_args()
+    parts = {
+        "emoji": emoji,
+        "words": lambda: words(given.photos),
+        "photos": lambda: photos(given.photos),
+        "coco": lambda: coco(given.coco),
+    }
+    for name, part in parts.items():
+        if given.only in (None, name):
+            part()
+
+
+if __name__ == "__main__":
+    main()
