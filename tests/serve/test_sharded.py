@@ -28,8 +28,8 @@ def sharded_client(shards, start):
 
 
 QUERIES = [
-    {"text": "black cat", "k": 40},
-    {"text": "sea", "where": {"turn": "1"}},
+    {"text": "black cat", "k": 40, "mode": "meaning"},
+    {"text": "sea", "where": {"turn": "1"}, "mode": "meaning"},
     {"item": "cat-0-1", "k": 30, "explain": True},
     {"item": "odd/100%#?.jpg", "where": {"label": "cat"}, "k": 5},
 ]
