@@ -10,6 +10,8 @@ from acqh.errors import AcqhError
 
 # What a collection must have been built with to be kept.
 _SETTINGS = {"n_components": 64, "n_codebooks": 8}
+# Emoji are drawings of 64 pixels, which larger inputs describe no better, only more slowly.
+_IMAGE_SIZE = 128
 
 
 def cache_folder() -> Path:
@@ -21,15 +23,19 @@ def cache_folder() -> Path:
 def emoji_collection(folder: Path, progress: Callable[[int, int | None, str], None]) -> Path:
     """Return the path of the emoji collection in a folder, building it where that is needed.
 
-    It is built anew when it is damaged, or when another version or other settings made it.
+    It is built again when it is damaged, or when another version or other settings made it.
     """
     from acqh.collection import Collection
+    from acqh.features import EfficientNetLite0, make_encoder
 
     path = folder / "emoji.acqh"
     if not _is_current(path):
         folder.mkdir(parents=True, exist_ok=True)
+        encoder = make_encoder("auto", view="image")
+        if isinstance(encoder, EfficientNetLite0):
+            encoder.set_params(size=_IMAGE_SIZE)
         settings: dict[str, Any] = {**_SETTINGS, "overwrite": True, "progress": progress}
-        Collection.build(emoji_items(), path, **settings).close()
+        Collection.build(emoji_items(), path, image_encoder=encoder, **settings).close()
     return path
 
 
@@ -49,7 +55,11 @@ def emoji_items() -> Iterator[Any]:
             text=items["text"][row],
             labels=[data.label_names[group], items["subgroup"][row]],
             id=str(data.ids[row]),
-            columns={"emoji": items["emoji"][row], "family": items["family"][row]},
+            columns={
+                "name": items["text"][row].partition(",")[0],
+                "emoji": items["emoji"][row],
+                "family": items["family"][row],
+            },
         )
 
 
