@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from acqh.collection import Collection, Item, verify_collection
+from acqh.collection._fuse import WordPlace, fuse
 from acqh.collection._words import (
     WORDS_SCHEMA,
+    WordHit,
     WordQuery,
     add_words,
     find_words,
@@ -132,6 +134,29 @@ def test_items_that_have_the_word_come_first_and_say_so(things):
         assert ids_of(collection, '"red car"') == ["car"]
         assert ids_of(collection, "tulip", where={"year": 1}) == ["rose"]
         assert collection.search(item="rose").hits[0].why == ("content",)
+
+
+def test_what_is_called_exactly_so_comes_first(things, tmp_path):
+    path = tmp_path / "named.acqh"
+    shutil.copytree(things, path)
+    with Collection.open(path) as collection:
+        collection.add(
+            [
+                Item(text="a kite kite kite", id="toy", columns={"name": "kite with a tail"}),
+                Item(text="a red bird", id="bird", columns={"name": "Kite"}),
+            ]
+        )
+        first, second = collection.search(text="kite", k=2).hits
+        assert (first.id, second.id) == ("bird", "toy")
+        assert first.score > 2 > second.score > 1
+
+
+def test_of_equal_sums_of_ranks_the_better_by_words_comes_first():
+    one, other = WordHit(1, -2.0, True), WordHit(2, -1.0, True)
+    words = [WordPlace(0, one), WordPlace(0, other)]
+    best = fuse([(0.9, 0, 2), (0.8, 0, 1), (0.7, 0, 3)], words, 3, words_first=True)
+    assert [number for _, _, number in best] == [1, 2, 3]
+    assert best[0][0] == best[1][0] > 1 > best[2][0]
 
 
 def test_meaning_alone_is_as_it_was(things):

@@ -30,8 +30,10 @@ def check_mode(mode: str) -> None:
 
 
 def order_words(found: Sequence[WordPlace]) -> list[WordPlace]:
-    """Put the items of all shards in order: those that have all words first, then by BM25."""
-    return sorted(found, key=lambda place: (not place.hit.complete, place.hit.rank))
+    """Put the items of all shards in order: called so, then with all words, then by BM25."""
+    return sorted(
+        found, key=lambda place: (not place.hit.is_named, not place.hit.complete, place.hit.rank)
+    )
 
 
 def fuse(
@@ -47,8 +49,8 @@ def fuse(
         Best first.
     k : int
     words_first : bool
-        Whether items that have every word of the query come before all others; their scores are
-        above one.
+        Whether items that have every word of the query come before all others, and those that are
+        called exactly so before these; their scores are above one and two.
 
     Returns
     -------
@@ -62,13 +64,18 @@ def fuse(
     >>> [number for _, _, number in places]
     [7, 8]
     """
+    by_meaning = {
+        (shard, number): 1.0 / (_FLATNESS + rank)
+        for rank, (_, shard, number) in enumerate(meaning, start=1)
+    }
     scores: dict[tuple[int, int], float] = {}
-    for rank, (_, shard, number) in enumerate(meaning, start=1):
-        scores[shard, number] = 1.0 / (_FLATNESS + rank)
     for rank, (shard, hit) in enumerate(words, start=1):
-        bonus = 1.0 if words_first and hit.complete else 0.0
-        known = scores.get((shard, hit.number), 0.0)
-        scores[shard, hit.number] = known + bonus + 1.0 / (_FLATNESS + rank)
-    # Stable: of equal scores, what means the right thing comes first.
-    best = sorted(scores.items(), key=lambda pair: -pair[1])[:k]
-    return [(score, shard, number) for (shard, number), score in best]
+        place = shard, hit.number
+        score = 1.0 / (_FLATNESS + rank) + by_meaning.get(place, 0.0)
+        # One for all words, another for being called exactly so.
+        scores[place] = score + (hit.complete + hit.is_named if words_first else 0.0)
+    # Stable: of equal scores, the better ranked by words comes first.
+    for place, score in by_meaning.items():
+        scores.setdefault(place, score)
+    best = sorted(scores.items(), key=lambda pair: -pair[1])
+    return [(score, shard, number) for (shard, number), score in best[:k]]

@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from acqh.collection._tables import (
     find_number,
     insert_row,
     number_labels,
+    numbers_named,
     read_fact,
     read_text_fact,
     remove_row,
@@ -375,7 +377,9 @@ class Store:
         if not self.has_words:
             return []
         with self.connections.reading() as connection:
-            return find_words(connection, query, k, numbers)
+            hits = find_words(connection, query, k, numbers)
+            named = numbers_named(connection, query.plain, [hit.number for hit in hits])
+        return [replace(hit, is_named=hit.number in named) for hit in hits]
 
     def numbers_allowed(self, query: WordQuery) -> Ints | None:
         """Return the items that have the phrases and lack what must not be there; None for all."""

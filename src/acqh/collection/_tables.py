@@ -129,6 +129,23 @@ def _words_of(text: str, labels: str, columns: str) -> tuple[str, str, tuple[str
     return text, " ".join(names), tuple(json.loads(labels))
 
 
+def numbers_named(
+    connection: sqlite3.Connection, name: str, numbers: Sequence[int]
+) -> frozenset[int]:
+    """Return which of some items are called exactly this, or have it as their whole caption."""
+    rows = connection.execute(
+        "SELECT number, text, labels, columns FROM items "
+        "WHERE number IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(numbers)),),
+    )
+    wanted = name.casefold()
+    return frozenset(
+        number
+        for number, *fields in rows
+        if wanted in {text.casefold() for text in _words_of(*fields)[:2]}
+    )
+
+
 def check_schema(connection: sqlite3.Connection, path: Path, *, words: bool = True) -> None:
     """Refuse a file that defines anything but our tables.
 

@@ -77,11 +77,14 @@ class WordHit:
         The lower, the better; of BM25.
     complete : bool
         Whether it has every word that was asked for.
+    is_named : bool
+        Whether it is called exactly what was asked for.
     """
 
     number: int
     rank: float
     complete: bool
+    is_named: bool = False
 
 
 def read_words(text: str) -> WordQuery:
