@@ -84,7 +84,7 @@ function picture(width, height, name, ...children) {
 
 function tableText({ tables }) {
   const [n, size] = [tables.length, tables[0].length];
-  return `One table for each of ${n} codebooks: how well the query goes with each of its ${size} words. Each byte of the hit names a word; their entries add up.`;
+  return `One table for each of ${n} codebooks: how well the query goes with each of its ${size} words. Each byte of the hit names a word; their entries add up. Hits in which the words of the query stand come before.`;
 }
 
 function palette() {
@@ -131,7 +131,7 @@ function which(hits, position, show) {
 }
 
 /** A line a codebook: its table with the word marked, the byte, and what that adds. */
-function lookup({ explanation, hits }, position) {
+function lookup({ explanation }, position) {
   const { tables } = explanation;
   const { words, parts } = explanation.hits[position];
   const most = Math.max(...tables.flat().map(Math.abs)) || 1;
@@ -147,8 +147,8 @@ function lookup({ explanation, hits }, position) {
     const shown = make("td", {}, strip(table, words[index], most, colours));
     return line(signed(parts[index]), from, reached, kind, shown, make("td", {}, make("b", {}, `${words[index]}`)));
   });
-  const { score } = hits[position];
-  const total = line(signed(score), 0, score, "total", make("td", {}, "score"), make("td", {}));
+  // The hit's own score may also count the words that stand in it.
+  const total = line(signed(reached), 0, reached, "total", make("td", {}, "by meaning"), make("td", {}));
   const head = ["table", "byte", "adds", ""].map((name) => make("th", { scope: "col" }, name));
   return make("table", { className: "lookup" },
     make("caption", { className: "unseen" }, "How the hit’s score comes about"),
