@@ -15,7 +15,7 @@ from pathlib import Path
 TOOLS = Path(__file__).parent
 # Name of a case -> program beside this one, and its arguments.
 CASES: dict[str, list[str]] = {
-    "rebuilds": ["soak_rebuilds.py", "--rebuilds", "200"],
+    "rebuilds": ["soak_rebuilds.py", "--rebuilds", "60"],
     "kills": ["soak_kills.py", "--builds", "60"],
     "clients": ["soak_clients.py", "--seconds", "20"],
     "mutations": ["mutate.py", "--seconds", "120"],
