@@ -122,11 +122,17 @@ def index_words(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
         add_words(target, number, *_words_of(*fields))
 
 
-def _words_of(text: str, labels: str, columns: str) -> tuple[str, str, tuple[str, ...]]:
+def _words_of(text: Any, labels: Any, columns: Any) -> tuple[str, str, tuple[str, ...]]:
     """Return the text, the names and the labels of a stored item, to be looked up by word."""
-    values = json.loads(columns)
-    names = [value for key in _NAMES if isinstance(value := values.get(key), str)]
-    return text, " ".join(names), tuple(json.loads(labels))
+    try:
+        values, found = json.loads(columns), json.loads(labels)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise sqlite3.DatabaseError(f"labels or columns of an item: {error}") from error
+    match text, found, values:
+        case str(), list(), dict():
+            names = [value for key in _NAMES if isinstance(value := values.get(key), str)]
+            return text, " ".join(names), tuple(map(str, found))
+    raise sqlite3.DatabaseError("the fields of an item are of other kinds than acqh stores")
 
 
 def numbers_named(
