@@ -252,6 +252,7 @@ def test_nothing_can_be_added_once_running_numbers_are_used_up():
         (["a"], "the filter has 'a'"),
         ("abc", "must be a sequence"),
         ([1.5], "all whole numbers"),
+        ({"label": "dog"}, "a collection takes conditions"),
     ],
 )
 def test_unusable_filters_are_refused(filter_, message):

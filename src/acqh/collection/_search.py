@@ -303,7 +303,13 @@ class Searcher:
                     f"this collection was built from features and cannot describe a {view}; "
                     "search by features or item"
                 )
-            return self._coder.query(view, np.atleast_2d(np.asarray(value, dtype=np.float32)))
+            rows = np.atleast_2d(np.asarray(value, dtype=np.float32))
+            if len(rows) != 1:
+                raise CollectionError(
+                    f"a query is one row of features, got {view!r} of shape {rows.shape}; search "
+                    "for one row at a time"
+                )
+            return self._coder.query(view, rows)
         if view == "text" and not isinstance(value, str):
             raise CollectionError(f"text must be a str, got {type(value).__name__}")
         raw = working_picture(value) if view == "image" else value

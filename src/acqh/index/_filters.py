@@ -1,5 +1,6 @@
 """Turn the ``filter`` of a search into the rows that may be found."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,11 @@ def rows_allowed(snapshot: Snapshot[S], filter_: Any) -> list[Bools]:
     InvalidInputError
         A mask of the wrong length or type, or ids of the wrong kind.
     """
+    if isinstance(filter_, Mapping):
+        raise InvalidInputError(
+            "an index knows ids, not labels or columns: give ids, a mask or a function of ids as "
+            "filter; a collection takes conditions, as where"
+        )
     if callable(filter_):
         mask = np.asarray(filter_(snapshot.ids()))
         if mask.dtype != bool:
