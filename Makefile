@@ -61,7 +61,7 @@ lock: | $(BIN)/python  ## renew constraints.txt and requirements.lock; UPGRADE=-
 
 locked: | $(BIN)/python  ## install everything from requirements.lock, every file checked against its hash
 	$(PIP) install --require-hashes --no-deps --requirement requirements.lock
-	$(PIP) install --no-deps --no-build-isolation --editable .
+	env -u PIP_BUILD_CONSTRAINT $(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $(VENV)/.demo $(VENV)/.dev $(VENV)/.bench
 
 clean:
