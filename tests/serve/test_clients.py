@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -88,7 +89,7 @@ def ask_much(address):
 
 @contextmanager
 def serving_with_few_files(path, n_files):
-    """Serve a collection in a process that may open few files; give its address and its log."""
+    """Serve a collection in a process that may open few files; give address, log and process."""
     code = f"""
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, ({n_files}, {n_files}))
@@ -102,8 +103,9 @@ main()
     try:
         assert until(lambda: b" at http://" in log.read_bytes()), log.read_text()
         port = int(re.search(rb":(\d+)/", log.read_bytes()).group(1))
-        yield ("127.0.0.1", port), log
+        yield ("127.0.0.1", port), log, process
     finally:
+        process.send_signal(signal.SIGCONT)
         process.terminate()
         process.wait(20)
 
@@ -166,8 +168,13 @@ def test_requests_behind_an_unread_answer_wait_for_it_to_leave(wordy, start):
         assert read_all(connection).count(b"HTTP/1.1 200 OK") == 6
 
 
-def test_health_is_answered_though_more_connections_than_files_hold_on(wordy):
-    with serving_with_few_files(wordy, 128) as (address, log), ExitStack() as held:
+@pytest.mark.parametrize("at_once", [0, 120], ids=["one by one", "at once"])
+def test_health_is_answered_though_more_connections_than_files_hold_on(wordy, at_once):
+    with serving_with_few_files(wordy, 128) as (address, log, process), ExitStack() as held:
+        process.send_signal(signal.SIGSTOP)  # as where it is too busy to take them in
+        for _ in range(at_once):
+            held.enter_context(ask_much(address))
+        process.send_signal(signal.SIGCONT)
         for _ in range(140):
             held.enter_context(ask_much(address))
         with httpx.Client(base_url=f"http://{address[0]}:{address[1]}", trust_env=False) as client:

@@ -21,7 +21,10 @@ from acqh.serve._shield import SECURITY_HEADERS
 _LINGER_SECONDS = 2.0
 _DISCARD = 4
 _KERNEL_BYTES = 256 * 1024
-_BACKLOG = 128
+# Most connections that the event loop takes in at one go. Another three goes may follow before
+# those of the first have made room and the ones they replace are closed.
+_BURST = 128
+_GOES = 4
 
 
 class Connections:
@@ -41,9 +44,9 @@ class Connections:
         self._open: dict[Connection, str] = {}
 
     @property
-    def backlog(self) -> int:
-        """Most connections that are taken in before the first of them can make room."""
-        return max(1, min(_BACKLOG, self._most // 2))
+    def burst(self) -> int:
+        """Most connections that are taken in at one go, before any of them can make room."""
+        return max(1, min(_BURST, self._most // (2 * _GOES)))
 
     def admit(self, new: "Connection", address: str) -> bool:
         """Say whether there is room, or can be made, for another connection."""

@@ -14,6 +14,8 @@ from acqh.serve._connections import Connection, Connections
 from acqh.serve._logs import RepeatLimit
 from acqh.serve._settings import Settings
 
+_QUEUE = 128  # connections that wait to be taken in
+
 
 def run(settings: Settings, announce: Callable[[str], object] = lambda _: None) -> None:
     """Serve a collection until the process is told to stop.
@@ -81,6 +83,8 @@ class Server(uvicorn.Server):
         """Start, then say so."""
         await super().startup(sockets)
         if self.started and sockets:
+            for listening in sockets:  # the queue may be longer than what is taken in at one go
+                listening.listen(_QUEUE)
             host, port = sockets[0].getsockname()[:2]
             self._announce(f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/")
 
@@ -91,7 +95,7 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=partial(Connection, connections),  # type: ignore[arg-type]
-        backlog=connections.backlog,
+        backlog=connections.burst,
         ws="none",
         lifespan="on",
         access_log=False,
