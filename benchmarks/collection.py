@@ -1,6 +1,6 @@
 """How a collection grows: build rate, size, time to open, to answer and to add.
 
-Items come from features that are given, so that neither pictures nor encoders are measured.
+Items come from features that are given, so that neither images nor encoders are measured.
 Prints one JSON line. Times of searches are of whole calls: the query's vector, the search of the
 index, and the reading of ten items from SQLite.
 """

@@ -1,9 +1,9 @@
-"""How well a collection of photographs is searched: by words, and by pictures it has never seen.
+"""How well a collection of photographs is searched: by words, and by images it has never seen.
 
 Builds a collection of four fifths of the photographs of a manifest with their labels, then adds the
 others without labels. Prints one JSON line: how many of the ten best hits for ``flower macro`` and
-for held-out pictures with the label flower carry that label, and the same of every label whose
-name is a word that the texts use. A picture is never counted as its own hit.
+for held-out images with the label flower carry that label, and the same of every label whose
+name is a word that the texts use. An image is never counted as its own hit.
 """
 
 import argparse

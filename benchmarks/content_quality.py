@@ -75,7 +75,7 @@ class Emoji:
         self.captions = [str(text) for text in self.data.items["text"]]
         self.names = [str(name) for name in self.data.items["name"]]
         self.encoder = word_vectorizer().fit(self.captions)
-        images = [Image.open(io.BytesIO(it)).convert("RGBA") for it in self.data.items["picture"]]
+        images = [Image.open(io.BytesIO(it)).convert("RGBA") for it in self.data.items["image"]]
         path = None if cache is None else cache / "emoji_image.npy"
         self.views = {
             "image": image_features(images, path),

@@ -34,7 +34,7 @@ N_TOPICS = 50
 def emoji_items() -> list[Item]:
     data = load_dataset("emoji")
     groups = [data.label_names[row.argmax()] for row in np.asarray(data.labels)]
-    rows = zip(data.items["picture"], data.items["text"], groups, strict=True)
+    rows = zip(data.items["image"], data.items["text"], groups, strict=True)
     return [Item(image=picture, text=text, labels=[group]) for picture, text, group in rows]
 
 

@@ -5,7 +5,7 @@ Run with ``python examples/walkthrough.py``, or cell by cell in an editor that k
 
 # %% [markdown]
 # ## Data
-# Each emoji is a picture (image features) and a name with tags (counts of words). Variants of one
+# Each emoji is an image (image features) and a name with tags (counts of words). Variants of one
 # thing share a family, and a split keeps a family together, so that no query has a twin.
 
 # %%

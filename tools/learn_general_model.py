@@ -2,8 +2,8 @@
 
 Two sources of MS COCO are read: a folder with ``manifest.csv`` (columns image and text; 128 px),
 and a bare git repository with larger copies of the same photographs and 30,000 more
-(``data/N.jpg``, ``train.csv``, ``test.csv``). Row N of the folder is picture N of the repository.
-Pictures 9,000 to 9,999 are test rows and never learnt from; 8,000 to 8,999 are held out while the
+(``data/N.jpg``, ``train.csv``, ``test.csv``). Row N of the folder is image N of the repository.
+Images 9,000 to 9,999 are test rows and never learnt from; 8,000 to 8,999 are held out while the
 exponent and the ridge are chosen, and learnt from afterwards. Small copies are learnt from beside
 large ones, so that the model also serves images of low resolution.
 
@@ -38,7 +38,7 @@ Floats = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Pairs:
-    """Features of the pictures of both sources, by their numbers, and of the captions."""
+    """Features of the images of both sources, by their numbers, and of the captions."""
 
     large: Floats
     small: Floats

@@ -100,7 +100,7 @@ def draw_answer(canvas: Any, y: int, view: str, query: int, found: list[int], da
     draw = ImageDraw.Draw(canvas)
     named = view == "image"
     if named:
-        paste(canvas, data.items["picture"][query], MARGIN + LEFT - 140, y + 24)
+        paste(canvas, data.items["image"][query], MARGIN + LEFT - 140, y + 24)
     else:
         draw_words(draw, y, data.items["text"][query])
     draw.text((MARGIN + LEFT - 40, y + (44 if named else 28)), "→", FAINT, font(24))
@@ -109,7 +109,7 @@ def draw_answer(canvas: Any, y: int, view: str, query: int, found: list[int], da
         x = MARGIN + LEFT + number * CELL
         box = (x, y, x + CELL - GAP, y + (NAMED_ROW if named else ROW) - GAP)
         draw.rounded_rectangle(box, 8, fill=colour(kind[query], kind[row]))
-        paste(canvas, data.items["picture"][row], x + (CELL - GAP - 64) // 2, y + 7)
+        paste(canvas, data.items["image"][row], x + (CELL - GAP - 64) // 2, y + 7)
         if named:
             lines = textwrap.wrap(data.items["name"][row], 15, max_lines=2, placeholder=" …")
             middle = (x + (CELL - GAP) // 2, y + 76)

@@ -1,5 +1,8 @@
 """Every error and warning of acqh's own, each also one of the standard kinds."""
 
+import warnings
+from typing import TYPE_CHECKING
+
 __all__ = [
     "AcqhError",
     "ChecksumError",
@@ -11,13 +14,13 @@ __all__ = [
     "DuplicateIdError",
     "EncoderFallbackWarning",
     "FewerBitsWarning",
+    "ImageError",
     "InvalidInputError",
     "LabelError",
     "MilvusError",
     "MissingExtraError",
     "MissingItemError",
     "NotFittedError",
-    "PictureError",
     "ReplacedError",
     "UnknownIdError",
     "ViewError",
@@ -36,8 +39,8 @@ class ViewError(AcqhError, ValueError):
     """Views are unpaired, unknown, missing or of the wrong width."""
 
 
-class PictureError(AcqhError, ValueError):
-    """A picture cannot be read, or is too large to be read safely."""
+class ImageError(AcqhError, ValueError):
+    """An image cannot be read, or is too large to be read safely."""
 
 
 class LabelError(AcqhError, ValueError):
@@ -114,3 +117,16 @@ class EncoderFallbackWarning(UserWarning):
 
 class FewerBitsWarning(UserWarning):
     """The data carry fewer directions than bits were asked for, so codes are shorter."""
+
+
+if not TYPE_CHECKING:  # type checkers know the new name alone
+
+    def __getattr__(name: str) -> type[AcqhError]:
+        if name != "PictureError":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        warnings.warn(
+            "acqh.errors.PictureError goes with the next release; use acqh.errors.ImageError",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return ImageError

@@ -18,7 +18,7 @@ def emoji():
     rows = [next(n for n, name in enumerate(names) if word in name) for word in words]
     others = np.random.default_rng(0).choice(len(names), 24, replace=False)
     rows += [row for row in others if row not in rows]
-    return [Item(image=data.items["picture"][row], id=names[row].split(",")[0]) for row in rows]
+    return [Item(image=data.items["image"][row], id=names[row].split(",")[0]) for row in rows]
 
 
 def test_images_without_captions_and_labels_are_found_by_words_and_images(emoji, tmp_path):

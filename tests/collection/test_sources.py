@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from acqh.collection import Collection, Item
-from acqh.errors import CollectionError, DuplicateIdError, InvalidInputError, PictureError
+from acqh.errors import CollectionError, DuplicateIdError, ImageError, InvalidInputError
 
 TEXTS = {"flower": "rose tulip petal", "vehicle": "car wheel engine"}
 ROWS = [
@@ -75,7 +75,7 @@ def test_every_kind_of_manifest_gives_the_same_items(tmp_path, ending):
     ("rows", "reason"),
     [
         ([{"picture": "a.png", "labels": "x"}], "column image or text"),
-        ([{"text": "", "labels": "x"}], "neither picture nor text"),
+        ([{"text": "", "labels": "x"}], "neither image nor text"),
         ([], "no items"),
     ],
 )
@@ -183,11 +183,11 @@ def test_bad_pictures_are_reported_and_left_out_or_refused(tmp_path):
         report = collection.add(items[3:])
         assert report.ids == ()
         assert len(report.skipped) == len(bad)
-        with pytest.raises(PictureError, match="truncated"):
+        with pytest.raises(ImageError, match="truncated"):
             collection.add(items[3:], strict=True)
-        with pytest.raises(PictureError):
+        with pytest.raises(ImageError):
             collection.search(image=bomb())
-    with pytest.raises(PictureError, match="item 'truncated'"):
+    with pytest.raises(ImageError, match="item 'truncated'"):
         Collection.build(
             items, tmp_path / "d.acqh", strict=True, image_encoder="hog", text_encoder="tfidf"
         )

@@ -53,7 +53,7 @@ def test_ids_spell_the_character() -> None:
 
 
 def test_every_picture_is_a_webp_file_of_its_stated_length() -> None:
-    for picture in DATA.items["picture"]:
+    for picture in DATA.items["image"]:
         magic, length, kind = struct.unpack("<4sI4s", picture[:12])
         assert (magic, kind) == (b"RIFF", b"WEBP")
         assert length + 8 == len(picture)
@@ -101,7 +101,7 @@ def test_image_features_are_those_of_the_picture_encoder() -> None:
     pytest.importorskip("skimage")
     from acqh.features import HogColour
 
-    features = HogColour().transform(DATA.items["picture"])
+    features = HogColour().transform(DATA.items["image"])
     # One step of the stored bytes, for decoders and libraries that round differently.
     assert np.abs(features - DATA.views["image"]).max() < 1.5 / 255
 

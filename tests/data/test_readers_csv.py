@@ -1,4 +1,4 @@
-"""CSV files: manifests of pictures and texts, and numbers of views."""
+"""CSV files: manifests of images and texts, and numbers of views."""
 
 from pathlib import Path
 
@@ -173,7 +173,7 @@ def test_a_large_file_is_joined_from_its_blocks(tmp_path: Path) -> None:
         ("image,text\n", InvalidInputError, "has a header but no rows"),
         ("image,,text\nx,y,z\n", InvalidInputError, "line 1: column 2 has no name"),
         ("image,text,text\nx,y,z\n", InvalidInputError, "line 1: column 'text' is there twice"),
-        ("a,b\n1,2\n", InvalidInputError, "neither pictures nor texts nor views.* a, b; name"),
+        ("a,b\n1,2\n", InvalidInputError, "neither images nor texts nor views.* a, b; name"),
         ("text,labels\na,x\nb\n", InvalidInputError, "line 3: 1 fields, but the header has 2"),
         ("text\na\nb,c\n", InvalidInputError, "line 3: 2 fields, but the header has 1"),
         ('text\na\n"b\nc\n', InvalidInputError, "line 3: unexpected end of data"),

@@ -46,7 +46,7 @@ def test_sums_of_parts_are_the_sums_of_the_whole():
 def test_words_find_drawings_that_nobody_captioned():
     items = acqh.load_dataset("emoji").items
     rows = np.random.default_rng(0).choice(len(items["name"]), 120, replace=False)
-    images = EfficientNetLite0().transform([items["picture"][row] for row in rows])
+    images = EfficientNetLite0().transform([items["image"][row] for row in rows])
     texts = MiniLM().transform([items["text"][row] for row in rows])
     model = general_model()
     assert recall(model, images, texts) > 0.25  # chance is 0.08

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from acqh.errors import InvalidInputError, MissingExtraError, PictureError
+from acqh.errors import ImageError, InvalidInputError, MissingExtraError
 from acqh.features import HogColour, feature_map_from_state, feature_map_state
 
 Image = pytest.importorskip("PIL.Image")
@@ -122,7 +122,7 @@ def test_usual_formats_are_read(kind: str) -> None:
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.5])
 def test_truncated_pictures_are_refused_by_name(kind: str, share: float) -> None:
     whole = as_bytes(picture(), kind)
-    with pytest.raises(PictureError, match="picture 1 cannot be read"):
+    with pytest.raises(ImageError, match="image 1 cannot be read"):
         HogColour().transform([whole, whole[: int(share * len(whole))]])
 
 
@@ -136,35 +136,35 @@ def test_damaged_pictures_are_read_or_refused_but_nothing_else() -> None:
                 damaged[place] = rng.integers(256)
             try:
                 row = HogColour(max_pixels=10_000).transform([bytes(damaged)])
-            except PictureError:
+            except ImageError:
                 continue
             assert np.isfinite(row).all()
 
 
 def test_a_missing_file_is_named() -> None:
-    with pytest.raises(PictureError, match=r"picture 0 \(no/such\.png\) cannot be read"):
+    with pytest.raises(ImageError, match=r"image 0 \(no/such\.png\) cannot be read"):
         HogColour().transform(["no/such.png"])
 
 
 def test_what_is_no_picture_is_refused() -> None:
-    with pytest.raises(PictureError, match="picture 0 is a int"):
+    with pytest.raises(ImageError, match="image 0 is a int"):
         HogColour().transform([3])
 
 
 @pytest.mark.parametrize("side", [9_000, 12_000, 60_000])
 def test_enormous_pictures_are_refused_before_decoding(side: int) -> None:
-    with pytest.raises(PictureError, match="picture 0"):
+    with pytest.raises(ImageError, match="image 0"):
         HogColour().transform([huge_png(side, side)])
 
 
 def test_the_pixel_limit_can_be_set() -> None:
-    with pytest.raises(PictureError, match="64 x 64 pixels, more than the 4095 allowed"):
+    with pytest.raises(ImageError, match="64 x 64 pixels, more than the 4095 allowed"):
         HogColour(max_pixels=64 * 64 - 1).transform([picture()])
     assert HogColour(max_pixels=64 * 64).transform([picture()]).shape == (1, 544)
 
 
 def test_formats_that_start_other_programs_are_refused() -> None:
-    with pytest.raises(PictureError):
+    with pytest.raises(ImageError):
         HogColour().transform([b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"])
 
 

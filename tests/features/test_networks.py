@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from acqh._core.threads import limit_threads
 from acqh.cli import app
 from acqh.collection import Collection
-from acqh.errors import EncoderFallbackWarning, InvalidInputError, PictureError
+from acqh.errors import EncoderFallbackWarning, ImageError, InvalidInputError
 from acqh.features import (
     ClipImages,
     ClipTexts,
@@ -134,8 +134,8 @@ def test_efficientnet_gives_1280_numbers_whatever_the_batches():
 
 
 def test_efficientnet_names_a_bad_picture():
-    with pytest.raises(PictureError, match="picture 2"):
-        EfficientNetLite0(size=64).transform([*pictures(2), b"no picture"])
+    with pytest.raises(ImageError, match="image 2"):
+        EfficientNetLite0(size=64).transform([*pictures(2), b"no image"])
 
 
 def test_other_weights_than_those_fitted_with_are_refused():

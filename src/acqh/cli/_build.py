@@ -9,7 +9,7 @@ import typer
 from acqh.cli._collections import print_skipped, reporting
 from acqh.cli._output import JsonOption, print_json
 
-# Files that bring features instead of pictures and texts.
+# Files that bring features instead of images and texts.
 _FEATURE_FILES = (".npz", ".mat")
 
 
@@ -52,7 +52,7 @@ def build(
     auto_labels: Annotated[int | None, typer.Option(hidden=True)] = None,
     image_root: Annotated[
         Path | None,
-        typer.Option(help="Folder that pictures are relative to and lie in; the manifest's."),
+        typer.Option(help="Folder that images are relative to and lie in; the manifest's."),
     ] = None,
     like: Annotated[
         Path | None,

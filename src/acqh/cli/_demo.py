@@ -1,4 +1,4 @@
-"""``acqh demo``: the embedded emoji set, from pictures and names to a table and a search page."""
+"""``acqh demo``: the embedded emoji set, from images and names to a table and a search page."""
 
 import os
 import shlex
@@ -59,20 +59,20 @@ def _evaluated(seed: int) -> tuple[Any, list[Any], float]:
     """Return the data, the rows of the table, and the seconds they took."""
     started = time.perf_counter()
     with progress() as bar:
-        task = bar.add_task("loading pictures", total=None)
+        task = bar.add_task("loading images", total=None)
         data = _emoji_with_features(lambda text: bar.update(task, description=text))
         rows = list(_evaluate(data, seed, lambda text: bar.update(task, description=text)))
     return data, rows, time.perf_counter() - started
 
 
 def _emoji_with_features(say: Any) -> Any:
-    """Return the emoji set with features made from its pictures and names, as users would."""
+    """Return the emoji set with features made from its images and names, as users would."""
     from acqh.data import load_dataset
     from acqh.features import HogColour
 
     data = load_dataset("emoji")
-    say("describing pictures")
-    return data.with_views({**data.views, "image": HogColour().transform(data.items["picture"])})
+    say("describing images")
+    return data.with_views({**data.views, "image": HogColour().transform(data.items["image"])})
 
 
 def _evaluate(data: Any, seed: int, say: Any) -> Iterator[Any]:
@@ -118,4 +118,4 @@ def _print(data: Any, rows: list[Any], seconds: float) -> None:
         f"{last.n_database} unlabelled items. Average precision over the relevant items within "
         f"the cut-off, ties in expectation; chance is 0.13. {seconds:.0f} s."
     )
-    print_table("Emoji: pictures find names, names find pictures", columns, cells, caption=caption)
+    print_table("Emoji: images find names, names find images", columns, cells, caption=caption)

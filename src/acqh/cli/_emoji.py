@@ -51,7 +51,7 @@ def emoji_items() -> Iterator[Any]:
     groups = csr_array(data.labels).indices  # one an item
     for row, group in enumerate(groups):
         yield Item(
-            image=items["picture"][row],
+            image=items["image"][row],
             text=items["text"][row],
             labels=[data.label_names[group], items["subgroup"][row]],
             id=str(data.ids[row]),

@@ -24,7 +24,7 @@ def search(
         ),
     ],
     text: Annotated[str | None, typer.Option(help="Words to search for.")] = None,
-    image: Annotated[Path | None, typer.Option(help="A picture to search for.")] = None,
+    image: Annotated[Path | None, typer.Option(help="An image to search for.")] = None,
     item: Annotated[str | None, typer.Option(help="Id of an item: find others like it.")] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many hits.")] = 10,
     where: Annotated[
@@ -32,7 +32,7 @@ def search(
         typer.Option(help="label=NAME or COLUMN=VALUE; may be repeated, and all must hold."),
     ] = None,
     text_weight: Annotated[float, typer.Option(min=0, help="How much the text counts.")] = 1.0,
-    image_weight: Annotated[float, typer.Option(min=0, help="How much the picture counts.")] = 1.0,
+    image_weight: Annotated[float, typer.Option(min=0, help="How much the image counts.")] = 1.0,
     mode: Annotated[
         str,
         typer.Option(
@@ -63,7 +63,7 @@ def search(
     dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Search a collection, or several as one; with text and picture, by both together.
+    """Search a collection, or several as one; with text and image, by both together.
 
     With --queries, search indexes for all items of a file, and write what is found.
     """

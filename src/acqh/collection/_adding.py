@@ -15,7 +15,7 @@ from acqh.collection._types import AddReport, Item, Progress
 from acqh.data import MultiViewData
 from acqh.errors import CollectionError
 
-_UNKNOWN = "it has nothing that the model knows: no picture, no known word, no known label"
+_UNKNOWN = "it has nothing that the model knows: no image, no known word, no known label"
 
 
 class Adder:
@@ -55,7 +55,7 @@ class Adder:
             return
         if not self._encoders.by_view:
             raise CollectionError(
-                "this collection was built from features, so it has no encoders for pictures and "
+                "this collection was built from features, so it has no encoders for images and "
                 "texts; add MultiViewData with features of the same kind"
             )
         source = [items] if isinstance(items, Item) else items

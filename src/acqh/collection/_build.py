@@ -140,7 +140,7 @@ def _code(
         )
         unknown += [rows[row][0] for row, by in enumerate(coded_by) if not by]
         progress(min(start + CHUNK_ROWS, n_items), n_items, "coding")
-    why = "it has no picture, and no word of its text occurs in others"
+    why = "it has no image, and no word of its text occurs in others"
     if unknown and strict:
         raise CollectionError(f"item {unknown[0]!r}: {why}")
     skipped += [(f"item {identifier!r}", why) for identifier in unknown]

@@ -70,13 +70,13 @@ class Encoders:
 
 
 def describe(encoder: Any, view: str, raw: Sequence[Any]) -> tuple[Matrix, Bools]:
-    """Return one row an item, zero for those without the view, and which rows are not zero.
+    """Return one row per item, zero for those without the view, and which rows are not zero.
 
     Parameters
     ----------
     encoder : object with ``transform``
     view : {"image", "text"}
-    raw : sequence of pictures or str, (n_items,)
+    raw : sequence of images or str, (n_items,)
         None or an empty text where an item lacks the view.
     """
     rows = np.flatnonzero([bool(value) for value in raw])

@@ -42,7 +42,7 @@ from acqh.methods.acqh import ACQH, Target
 
 
 class Collection(Searchable, FollowsFolder):
-    """Items to be found by text, by picture, by both, or by another item.
+    """Items to be found by text, by image, by both, or by another item.
 
     A collection is a folder: the items in SQLite, the encoders and the model that describe and
     code them, and an index of the codes. Adding and removing items are transactions: what a call
@@ -133,7 +133,7 @@ class Collection(Searchable, FollowsFolder):
         overwrite : bool
             Replace the collection at the path.
         image_root : path, optional
-            Folder that a manifest's pictures are relative to and lie in; its own by default.
+            Folder that a manifest's images are relative to and lie in; its own by default.
         random_state : int, Generator or None
         like : Collection or path, optional
             Learn nothing: describe and code the items as this collection does its own, so that
@@ -334,12 +334,12 @@ class Collection(Searchable, FollowsFolder):
         return self._store.find(identifier)[1]
 
     def thumbnail(self, identifier: str) -> bytes:
-        """Return an item's picture as WebP, its longest side 128 pixels.
+        """Return an item's image as WebP, its longest side 128 pixels.
 
         Raises
         ------
         MissingItemError
-            There is no such item, or it has no picture.
+            There is no such item, or it has no image.
         """
         return self._store.thumbnail(identifier)
 

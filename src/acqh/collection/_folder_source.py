@@ -12,7 +12,7 @@ from typing import Any
 from acqh.collection._prepare import MAX_ID_CHARACTERS
 from acqh.collection._types import Item
 from acqh.errors import CollectionError
-from acqh.features import picture_date
+from acqh.features import image_date
 
 # fmt: off
 _SUFFIXES = frozenset((
@@ -64,7 +64,7 @@ class ImageFile:
         """Return the file as an item; `others` are its text, labels and further columns."""
         columns = {**others.pop("columns", {}), **self.columns(digest)}
         columns.pop(DATE, None)
-        if (date := picture_date(self.path)) is not None:
+        if (date := image_date(self.path)) is not None:
             columns[DATE] = date
         return Item(self.path, id=identifier, columns=columns, origin=self.name, **others)
 

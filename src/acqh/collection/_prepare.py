@@ -11,7 +11,7 @@ from typing import Any
 from acqh._core.optional import require
 from acqh.collection._types import Item
 from acqh.errors import CollectionError
-from acqh.features import Picture, read_picture
+from acqh.features import ImageLike, read_image
 
 # Longest side of what encoders get to see: more than any of them uses, and a batch stays small.
 _WORKING_SIDE = 512
@@ -26,7 +26,7 @@ _MAX_INTEGER_BITS = 4_096
 
 @dataclass(frozen=True, eq=False)
 class PreparedItem:
-    """An item whose picture has been read, and whose fields have been checked."""
+    """An item whose image has been read, and whose fields have been checked."""
 
     id: str | None
     text: str
@@ -38,14 +38,14 @@ class PreparedItem:
 
 
 def prepare(item: Item) -> PreparedItem:
-    """Check an item and read its picture.
+    """Check an item and read its image.
 
     Raises
     ------
     CollectionError
-        It has neither picture nor text, or a field that cannot be stored.
-    PictureError
-        The picture cannot be read, or is too large.
+        It has neither image nor text, or a field that cannot be stored.
+    ImageError
+        The image cannot be read, or is too large.
     """
     if not isinstance(item, Item):
         raise CollectionError(f"items must be acqh.collection.Item, got {type(item).__name__}")
@@ -55,27 +55,27 @@ def prepare(item: Item) -> PreparedItem:
         raise CollectionError("the id is empty; leave it out to have one made")
     labels = tuple(_checked_text(name, "label", MAX_NAME_CHARACTERS) for name in item.labels)
     if item.image is None and not text:
-        raise CollectionError("it has neither picture nor text")
+        raise CollectionError("it has neither image nor text")
     columns = {_checked_name(name): _checked_value(v, name) for name, v in item.columns.items()}
     picture = thumbnail = None
     if item.image is not None:
-        picture = working_picture(item.image)
+        picture = working_image(item.image)
         thumbnail = make_thumbnail(picture)
     return PreparedItem(
         identifier, text, tuple(filter(None, labels)), columns, picture, thumbnail, item.name
     )
 
 
-def working_picture(picture: Picture) -> Any:
-    """Read a picture, no larger than encoders need it; raise PictureError."""
+def working_image(picture: ImageLike) -> Any:
+    """Read an image, no larger than encoders need it; raise ImageError."""
     name = fspath(picture) if isinstance(picture, str | PathLike) else ""
-    image = read_picture(picture, name=name or "the picture", side=_WORKING_SIDE)
+    image = read_image(picture, name=name or "the image", side=_WORKING_SIDE)
     image.thumbnail((_WORKING_SIDE, _WORKING_SIDE), require("PIL.Image").Resampling.BICUBIC)
     return image
 
 
 def make_thumbnail(picture: Any) -> bytes:
-    """Return a small WebP picture."""
+    """Return a small WebP image."""
     small = picture.copy()
     small.thumbnail((_THUMBNAIL_SIDE, _THUMBNAIL_SIDE), require("PIL.Image").Resampling.LANCZOS)
     file = BytesIO()

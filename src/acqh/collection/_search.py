@@ -14,7 +14,7 @@ from acqh._core.arrays import Floats, Ints, check_positive_int
 from acqh.collection._cache import IndexCache
 from acqh.collection._coder import Coder, Encoders, describe
 from acqh.collection._fuse import POOL, Place, WordPlace, check_mode, fuse, order_words
-from acqh.collection._prepare import working_picture
+from acqh.collection._prepare import working_image
 from acqh.collection._store import Store
 from acqh.collection._types import Answer, Explanation, Hit
 from acqh.collection._where import Condition, read_where
@@ -312,7 +312,7 @@ class Searcher:
             return self._coder.query(view, rows)
         if view == "text" and not isinstance(value, str):
             raise CollectionError(f"text must be a str, got {type(value).__name__}")
-        raw = working_picture(value) if view == "image" else value
+        raw = working_image(value) if view == "image" else value
         matrix, present = describe(self._encoders.by_view[view], view, [raw])
         return self._coder.query(view, matrix) if present[0] else None
 

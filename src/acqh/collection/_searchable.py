@@ -8,7 +8,7 @@ from typing import Any, Self
 from acqh.collection._fuse import Mode
 from acqh.collection._search import Searcher
 from acqh.collection._types import Answer, CollectionStats, StoredItem
-from acqh.features import Picture
+from acqh.features import ImageLike
 
 
 class Searchable(ABC):
@@ -54,7 +54,7 @@ class Searchable(ABC):
         self,
         *,
         text: str | None = None,
-        image: Picture = None,
+        image: ImageLike = None,
         item: str | Sequence[str] | None = None,
         unlike: str | Sequence[str] | None = None,
         features: Mapping[str, Any] | None = None,
@@ -105,8 +105,8 @@ class Searchable(ABC):
             Nothing was asked for, or something that the collection cannot answer.
         MissingItemError
             There is no such item.
-        PictureError
-            The picture cannot be read.
+        ImageError
+            The image cannot be read.
         """
         query = {"text": text, "image": image, "item": item, "unlike": unlike, **(features or {})}
         given = {name: value for name, value in query.items() if value is not None}
@@ -149,12 +149,12 @@ class Searchable(ABC):
 
     @abstractmethod
     def thumbnail(self, identifier: str) -> bytes:
-        """Return an item's picture as WebP, its longest side 128 pixels.
+        """Return an item's image as WebP, its longest side 128 pixels.
 
         Raises
         ------
         MissingItemError
-            There is no such item, or it has no picture.
+            There is no such item, or it has no image.
         """
 
     @abstractmethod

@@ -136,7 +136,7 @@ class ShardedCollection(Searchable):
         return self._home_of(identifier).item(identifier)
 
     def thumbnail(self, identifier: str) -> bytes:
-        """Return an item's picture as WebP; raise MissingItemError where there is none."""
+        """Return an item's image as WebP; raise MissingItemError where there is none."""
         return self._home_of(identifier).thumbnail(identifier)
 
     def labels(self) -> dict[str, int]:

@@ -25,7 +25,7 @@ def read_items(source: Any, *, image_root: str | PathLike[str] | None = None) ->
         be there; all others are kept. Or a folder with such a file called ``manifest``,
         or without one but with images.
     image_root : path, optional
-        Pictures are named relative to this folder and must lie in it; by default the manifest's.
+        Images are named relative to this folder and must lie in it; by default the manifest's.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def read_items(source: Any, *, image_root: str | PathLike[str] | None = None) ->
         raise CollectionError(f"there is no manifest {path}")
     root = (path.parent if image_root is None else Path(image_root)).resolve()
     if not root.is_dir():
-        raise CollectionError(f"the folder of pictures {root} is not there")
+        raise CollectionError(f"the folder of images {root} is not there")
     for place, fields in read_records(path):
         yield _item(fields, place, root)
 
@@ -68,7 +68,7 @@ def _item(fields: dict[str, Any], place: str, root: Path) -> Item:
     if not image:
         rest.pop(_IMAGE, None)
     return Item(
-        image=ManifestPicture(root, str(image)) if image else None,
+        image=ManifestImage(root, str(image)) if image else None,
         text="" if text is None else str(text),
         labels=_label_names(labels),
         id=None if identifier in (None, "") else str(identifier),
@@ -77,10 +77,10 @@ def _item(fields: dict[str, Any], place: str, root: Path) -> Item:
     )
 
 
-class ManifestPicture:
-    """A picture that a manifest names: it must lie in the manifest's folder.
+class ManifestImage:
+    """An image that a manifest names: it must lie in the manifest's folder.
 
-    A manifest may come from elsewhere, and a thumbnail of any picture that it could name would
+    A manifest may come from elsewhere, and a thumbnail of any image that it could name would
     end up in the collection for everyone to see.
     """
 
@@ -89,15 +89,15 @@ class ManifestPicture:
         self.name = name
 
     def __fspath__(self) -> str:
-        """Return the picture's full path; raise CollectionError where it is outside."""
+        """Return the image's full path; raise CollectionError where it is outside."""
         try:
             path = (self.root / self.name).resolve()
         except (OSError, ValueError, RuntimeError) as error:
             raise CollectionError(f"{self.name!r:.200} is no path: {error}") from error
         if not path.is_relative_to(self.root):
             raise CollectionError(
-                f"picture {self.name!r:.200} is outside {self.root}; move it there, or say where "
-                "pictures are with image_root"
+                f"image {self.name!r:.200} is outside {self.root}; move it there, or say where "
+                "images are with image_root"
             )
         return str(path)
 

@@ -22,7 +22,7 @@ from acqh.methods.acqh import ACQH, Target
 
 PICTURE_BATCH = 64
 CHUNK_ROWS = 4_096
-# An encoder of pictures that learns anything learns it from the first so many.
+# An encoder of images that learns anything learns it from the first so many.
 _FITTED_PICTURES = 256
 # A vocabulary is settled by so many texts.
 _FITTED_TEXTS = 200_000
@@ -101,7 +101,7 @@ def stage_items(
             pictures.append(*describe(image_encoder, "image", [item.picture for item in new]))
         n_items += len(new)
         n_pictures += sum(item.picture is not None for item in new)
-        progress(n_items, None, "describing pictures")
+        progress(n_items, None, "describing images")
     views, encoders = {}, {}
     if n_pictures:
         views["image"], encoders["image"] = pictures, image_encoder

@@ -130,7 +130,7 @@ class Store:
         return row[0], *self._parsed(*row)
 
     def thumbnail(self, identifier: str) -> bytes:
-        """Return an item's small picture; raise MissingItemError where there is none."""
+        """Return an item's small image; raise MissingItemError where there is none."""
         with self.connections.reading() as connection:
             row = connection.execute(
                 "SELECT picture FROM items LEFT JOIN thumbnails USING (number) WHERE id = ?",
@@ -139,7 +139,7 @@ class Store:
         if row is None:
             raise MissingItemError(f"no item has the id {identifier!r}")
         if row[0] is None:
-            raise MissingItemError(f"item {identifier!r} has no picture")
+            raise MissingItemError(f"item {identifier!r} has no image")
         return bytes(row[0])
 
     def read(self, numbers: Sequence[int]) -> dict[int, tuple[StoredItem, bytes]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from acqh._core.arrays import Floats, Ints
 from acqh.errors import CollectionError
-from acqh.features import Picture
+from acqh.features import ImageLike
 
 # Called with how much is done, of how much (or None), and what.
 Progress = Callable[[int, int | None, str], None]
@@ -24,7 +24,7 @@ Scalar = str | int | float | bool | None
 
 @dataclass(frozen=True, eq=False)
 class Item:
-    """Something to be found: a picture, a text, or both.
+    """Something to be found: an image, a text, or both.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Item:
     ('flower',)
     """
 
-    image: Picture = None
+    image: ImageLike = None
     text: str = ""
     labels: Iterable[str] = ()
     id: str | None = None

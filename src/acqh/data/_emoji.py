@@ -1,4 +1,4 @@
-"""The embedded emoji set: pictures, names and tags, with features already made."""
+"""The embedded emoji set: images, names and tags, with features already made."""
 
 import json
 from importlib.resources import files
@@ -15,7 +15,7 @@ _STEPS = 255
 
 
 def load_emoji() -> MultiViewData:
-    """Load 1,906 emoji, each a picture and a text, in 9 groups.
+    """Load 1,906 emoji, each an image and a text, in 9 groups.
 
     Features are stored with the package, so that no extra is needed. The image features are those
     of ``acqh.features.HogColour()`` with its defaults, rounded to 1/255; the text features count
@@ -26,9 +26,10 @@ def load_emoji() -> MultiViewData:
     -------
     MultiViewData
         Views ``image`` (1906, 544) float32 and ``text`` (1906, n_words) CSR float32 counts; one
-        label of 9 an item; ids such as ``"1F44B"``, the code points. Item columns: ``name`` and
-        ``text`` (name and tags) in English, ``emoji`` (the character), ``picture`` (bytes of a
-        WebP file, 64 x 64), ``subgroup``, ``family``.
+        label of 9 per item; ids such as ``"1F44B"``, the code points. Item columns: ``name`` and
+        ``text`` (name and tags) in English, ``emoji`` (the character), ``image`` (bytes of a
+        WebP file, 64 x 64; also called ``picture`` until the next release), ``subgroup``,
+        ``family``.
 
     Examples
     --------
@@ -48,6 +49,7 @@ def load_emoji() -> MultiViewData:
         ),
         shape=(len(ids), len(table["words"])),
     )
+    images = _cut(arrays["pictures"], arrays["picture_ends"])
     return MultiViewData(
         {"image": arrays["image"].astype(np.float32) / _STEPS, "text": counts},
         [table["groups"][group] for group in groups],
@@ -57,7 +59,8 @@ def load_emoji() -> MultiViewData:
             "name": names,
             "text": [", ".join([name, *words]) for name, words in zip(names, tags, strict=True)],
             "emoji": [_character(code_points) for code_points in ids],
-            "picture": _cut(arrays["pictures"], arrays["picture_ends"]),
+            "image": images,
+            "picture": images,
             "subgroup": subgroups,
             "family": families,
         },

@@ -34,7 +34,7 @@ class MultiViewData(TakesRows):
     ids : array-like of int or str, (n_items,), optional
         All different; 0, 1, 2, ... by default.
     items : mapping of str to sequence of n_items entries, optional
-        The item table: texts, pictures, file names, anything.
+        The item table: texts, images, file names, anything.
     label_names : sequence of str, optional
         Names of the label columns, or the classes in their order.
     present : mapping of str to bool, (n_items,), optional

@@ -79,7 +79,7 @@ def _with_deep_features(data: MultiViewData, folder: DataFolder) -> MultiViewDat
     with_image = np.flatnonzero(data.present["image"])
     if not np.array_equal(deep.ids, data.ids[with_image]):
         raise InvalidInputError(
-            "mirflickr25k_deep.npz and mirflickr25k.npz are not of the same pictures in the same "
+            "mirflickr25k_deep.npz and mirflickr25k.npz are not of the same images in the same "
             "order: their image_id differ"
         )
     # The file is in half precision; computing in it would lose more than storing did.
@@ -177,7 +177,7 @@ _EMOJI = NamedDataset(
     },
 )
 _WIKI = NamedDataset(
-    description="Sections of Wikipedia's featured articles, each with its picture",
+    description="Sections of Wikipedia's featured articles, each with its image",
     load=_load_wiki,
     n_items=2_866,
     n_labels=10,
@@ -222,7 +222,7 @@ _MIRFLICKR25K = NamedDataset(
     ),
     options={"features": "'edge' or 'deep'", "include_text_only": "False or True"},
     source="press.liacs.nl/mirflickr; tags and labels as in GitHub louisfanhz/VTMUCH",
-    differs="15,677 of the 20,015 pairs (the other 4,338 without picture: include_text_only); "
+    differs="15,677 of the 20,015 pairs (the other 4,338 without image: include_text_only); "
     "edge histograms recomputed from 128 x 128 copies of the photographs",
     preprocessing="text: 500-d truncated SVD of the tags (acqh.features.TagSVD), fitted on "
     "training rows",

@@ -1,6 +1,6 @@
 """Feature maps (bias, RBF anchors, ...) and encoders of raw images and text."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from acqh.features._base import FeatureMap
 from acqh.features._condition import Condition
@@ -9,10 +9,10 @@ from acqh.features._encoders import Encoder, make_encoder
 from acqh.features._former import former_name
 from acqh.features._general import GeneralMap, GeneralModel, general_model
 from acqh.features._hog import HogColour
+from acqh.features._images import ImageLike, image_date, read_image
 from acqh.features._linear import Bias, SignedRoot
 from acqh.features._minilm import MiniLM
 from acqh.features._networks import ClipImages, ClipTexts
-from acqh.features._pictures import Picture, picture_date, read_picture
 from acqh.features._rbf import RBFAnchors
 from acqh.features._registry import (
     describe_feature_map,
@@ -39,8 +39,8 @@ __all__ = [
     "GeneralMap",
     "GeneralModel",
     "HogColour",
+    "ImageLike",
     "MiniLM",
-    "Picture",
     "RBFAnchors",
     "RowSpace",
     "SignedRoot",
@@ -52,15 +52,17 @@ __all__ = [
     "feature_map_state",
     "fold_text",
     "general_model",
+    "image_date",
     "list_feature_maps",
     "make_encoder",
     "make_feature_map",
-    "picture_date",
-    "read_picture",
+    "read_image",
     "register_encoder",
     "word_vectorizer",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    return former_name(name)
+if not TYPE_CHECKING:  # type checkers know the new names alone
+
+    def __getattr__(name: str) -> Any:
+        return former_name(name)

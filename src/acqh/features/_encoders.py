@@ -24,7 +24,7 @@ _MODELS = {"clip": "openai/clip-vit-base-patch32", "siglip": "google/siglip-base
 
 
 class Encoder(Protocol):
-    """What describes raw pictures or texts by numbers.
+    """What describes raw images or texts by numbers.
 
     A class of one's own needs these methods and `acqh.features.register_encoder`, which lets it
     be stored: by its name, its parameters (JSON values) and its state (named arrays). Deriving
@@ -32,10 +32,10 @@ class Encoder(Protocol):
     """
 
     def fit(self, raw: Iterable[Any], y: Any = None) -> Self:
-        """Learn from pictures (paths, bytes or Pillow images) or from texts."""
+        """Learn from images (paths, bytes or Pillow images) or from texts."""
 
     def transform(self, raw: Iterable[Any]) -> Matrix:
-        """Return one row a picture or text; a row of zeros means that nothing in it is known."""
+        """Return one row per image or text; a row of zeros means that nothing in it is known."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the constructor's arguments."""
@@ -50,7 +50,7 @@ class Encoder(Protocol):
 def make_encoder(
     kind: Any, *, view: Literal["image", "text"], random_state: RandomState = None
 ) -> Any:
-    """Make an encoder of pictures or texts.
+    """Make an encoder of images or texts.
 
     Parameters
     ----------

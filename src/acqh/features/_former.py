@@ -10,6 +10,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import Normalizer, StandardScaler
 
 from acqh._core.arrays import Array
+from acqh.features._images import ImageLike, image_date, read_image
 from acqh.features._scikit import params_to_json
 from acqh.features._text import tfidf_encoder, word_vectorizer
 
@@ -21,13 +22,20 @@ _SUCCESSORS: dict[str, tuple[Any, str]] = {
     "TfidfText": (partial(tfidf_encoder, None), "acqh.features.word_vectorizer"),
     "UnitNorm": (Normalizer, "Normalizer"),
 }
+# Former name -> what is called otherwise now, and how.
+_RENAMED: dict[str, tuple[Any, str]] = {
+    "Picture": (ImageLike, "acqh.features.ImageLike"),
+    "picture_date": (image_date, "acqh.features.image_date"),
+    "read_picture": (read_image, "acqh.features.read_image"),
+}
 
 
 def former_name(name: str) -> Any:
     """Return what stands in for a former public name, with a warning; else AttributeError."""
-    if name not in _SUCCESSORS:
+    former = {**_SUCCESSORS, **_RENAMED}
+    if name not in former:
         raise AttributeError(f"module 'acqh.features' has no attribute {name!r}")
-    successor, written = _SUCCESSORS[name]
+    successor, written = former[name]
     warnings.warn(
         f"acqh.features.{name} goes with the next release; use {written}"
         + ("" if "." in written else " of scikit-learn, which can be stored now"),

@@ -1,4 +1,4 @@
-"""The default encoder of pictures: gradients and colours, no weights to download."""
+"""The default encoder of images: gradients and colours, no weights to download."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
@@ -9,15 +9,15 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from acqh._core.arrays import Array, Floats, check_positive_int
 from acqh._core.optional import require
 from acqh.errors import InvalidInputError
-from acqh.features._pictures import MAX_PIXELS, Picture, read_picture
+from acqh.features._images import MAX_PIXELS, ImageLike, read_image
 
 _BLOCK_CELLS = 2
 
 
 class HogColour(TransformerMixin, BaseEstimator):
-    """Describe pictures by their oriented gradients (HOG) and their colours (HSV histogram).
+    """Describe images by their oriented gradients (HOG) and their colours (HSV histogram).
 
-    Each picture is read as RGB on white and resized to a square. Its gradients are counted by
+    Each image is read as RGB on white and resized to a square. Its gradients are counted by
     direction in ``cells x cells`` cells, normalised in overlapping blocks of 2 x 2 cells. Its
     colours are counted in a joint HSV histogram, of whose shares the square roots are taken.
     There is nothing to fit. Needs the extra ``images``.
@@ -33,7 +33,7 @@ class HogColour(TransformerMixin, BaseEstimator):
     hsv_bins : sequence of three ints, default (16, 4, 4)
         Bins of hue, saturation and value.
     max_pixels : int, default 64,000,000
-        Larger pictures are refused before they are decoded.
+        Larger images are refused before they are decoded.
 
     Examples
     --------
@@ -58,12 +58,12 @@ class HogColour(TransformerMixin, BaseEstimator):
         self.hsv_bins = hsv_bins
         self.max_pixels = max_pixels
 
-    def fit(self, pictures: Iterable[Picture], y: Any = None) -> Self:  # noqa: ARG002
-        """Check the parameters; the pictures are not looked at.
+    def fit(self, images: Iterable[ImageLike], y: Any = None) -> Self:  # noqa: ARG002
+        """Check the parameters; the images are not looked at.
 
         Parameters
         ----------
-        pictures : ignored
+        images : ignored
         y : ignored
 
         Returns
@@ -73,12 +73,12 @@ class HogColour(TransformerMixin, BaseEstimator):
         self._check_params()
         return self
 
-    def transform(self, pictures: Iterable[Picture]) -> Floats:
-        """Return the features of the pictures.
+    def transform(self, images: Iterable[ImageLike]) -> Floats:
+        """Return the features of the images.
 
         Parameters
         ----------
-        pictures : iterable of paths, bytes or Pillow images, (n_items,)
+        images : iterable of paths, bytes or Pillow images, (n_items,)
 
         Returns
         -------
@@ -86,21 +86,21 @@ class HogColour(TransformerMixin, BaseEstimator):
 
         Raises
         ------
-        PictureError
-            A picture cannot be read or is too large; the message names it.
+        ImageError
+            An image cannot be read or is too large; the message names it.
         MissingExtraError
             Pillow or scikit-image is not installed.
         """
         self._check_params()
         rows = [
-            self._describe(read_picture(picture, position, self.max_pixels))
-            for position, picture in enumerate(pictures)
+            self._describe(read_image(image, position, self.max_pixels))
+            for position, image in enumerate(images)
         ]
         return np.array(rows, dtype=np.float32).reshape(len(rows), self.n_features_out)
 
     @property
     def n_features_out(self) -> int:
-        """Number of features a picture gets."""
+        """Number of features an image gets."""
         blocks = self.cells - _BLOCK_CELLS + 1
         gradients = (blocks * _BLOCK_CELLS) ** 2 * self.orientations
         return int(gradients + np.prod(self.hsv_bins))

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from acqh._core.arrays import Array, Floats, check_positive_int
 from acqh._core.optional import require
 from acqh.errors import InvalidInputError
-from acqh.features._pictures import Picture, read_picture
+from acqh.features._images import ImageLike, read_image
 
 _FINGERPRINT = "fingerprint"
 _CHUNK_BYTES = 1 << 22
@@ -63,7 +63,7 @@ class NetworkEncoder(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        raw : iterable of pictures or texts, (n_items,)
+        raw : iterable of images or texts, (n_items,)
 
         Returns
         -------
@@ -71,8 +71,8 @@ class NetworkEncoder(TransformerMixin, BaseEstimator):
 
         Raises
         ------
-        PictureError
-            A picture cannot be read or is too large; the message names it.
+        ImageError
+            An image cannot be read or is too large; the message names it.
         InvalidInputError
             The weights are not those that were fitted with.
         MissingExtraError
@@ -253,11 +253,9 @@ class ClipImages(_Clip):
     def _load_tools(self, transformers: Any, folder: str) -> Any:
         return transformers.AutoImageProcessor.from_pretrained(folder, local_files_only=True)
 
-    def _features(self, batch: list[Picture], start: int) -> Any:
+    def _features(self, batch: list[ImageLike], start: int) -> Any:
         network, processor = self._network
-        images = [
-            read_picture(each, start + row, self.max_pixels) for row, each in enumerate(batch)
-        ]
+        images = [read_image(each, start + row, self.max_pixels) for row, each in enumerate(batch)]
         inputs = processor(images=images, return_tensors="pt")
         return network.get_image_features(**inputs)
 

@@ -65,7 +65,7 @@ def share_label(labels: Matrix, rows: Any) -> Any:
     supervised=True,
     code="binary",
     modes=("hashed", "learnt", "unified"),
-    reconstruction="The networks see features, not pictures, and have one hidden layer; its "
+    reconstruction="The networks see features, not images, and have one hidden layer; its "
     "width, the first weights, Adam, the learning rates, the small weight of the balance and the "
     "number of epochs are ours, as are modes 'learnt' and 'unified'.",
 )
@@ -80,7 +80,7 @@ class DeepCMH(NetworkMethod):
     last seen; then ``B = sgn(F + G)``. The loss of a batch is divided by its size times the
     number of items, so that learning rates hold for any number of them.
 
-    The paper's image network reads pictures; this one reads features, as the text network does.
+    The paper's image network reads images; this one reads features, as the text network does.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ Fields = dict[str, str | list[str]]
 async def read_form(request: Request, max_bytes: int) -> tuple[Fields, list[bytes]]:
     """Read a form; return its fields as they are, and the bytes of its images."""
     fields: Fields = {}
-    pictures: list[bytes] = []
+    images: list[bytes] = []
     async with request.form(
         max_files=_MAX_FILES, max_fields=_MAX_FIELDS, max_part_size=max_bytes
     ) as form:
@@ -57,12 +57,12 @@ async def read_form(request: Request, max_bytes: int) -> tuple[Fields, list[byte
                 if name != "image":
                     raise ProblemError(422, "only the field image may be a file")
                 if content := await value.read():
-                    pictures.append(content)
+                    images.append(content)
             elif value and name in fields:
                 fields[name] = [*_listed(fields[name]), value]
             elif value:  # what a browser leaves empty was not filled in
                 fields[name] = value
-    return fields, pictures
+    return fields, images
 
 
 def check_json(body: bytes, schema: type[M]) -> M:

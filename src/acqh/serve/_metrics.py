@@ -12,7 +12,7 @@ from prometheus_client import (
 )
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# A search takes microseconds, a picture to describe tens of milliseconds.
+# A search takes microseconds, an image to describe tens of milliseconds.
 _BUCKETS = [round(step * 10.0**power, 7) for power in range(-5, 1) for step in (1, 2.5, 5)]
 
 # Others are counted together: clients can make up as many as they like.

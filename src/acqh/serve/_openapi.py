@@ -50,7 +50,7 @@ def document(
     bodies : dict of str to schema
         Bodies in JSON, by the names in `REQUEST_BODIES`.
     forms : dict of str to schema
-        Bodies that are forms, whose fields that are not texts hold JSON, and whose picture is a
+        Bodies that are forms, whose fields that are not texts hold JSON, and whose image is a
         file.
     root_path : str
         What stands before every path.

@@ -12,8 +12,8 @@ from starlette.staticfiles import StaticFiles
 from acqh.serve import _schemas as schemas
 from acqh.serve._bodies import JSON, check_fields, check_json, media_type, read_form
 from acqh.serve._guards import Guard
+from acqh.serve._images import image_type
 from acqh.serve._openapi import REQUEST_BODIES
-from acqh.serve._pictures import picture_type
 from acqh.serve._problems import ProblemError, documented
 from acqh.serve._service import Service
 from acqh.serve._shield import item_id
@@ -49,8 +49,8 @@ async def _read(request: Request, service: Service, schema: type[M]) -> tuple[M,
         if len(body) <= _SMALL_BODY:  # done sooner than a thread would begin
             return check_json(body, schema), []
         return await service.parse(lambda: check_json(body, schema)), []
-    fields, pictures = await read_form(request, service.settings.max_json_bytes)
-    return await service.parse(lambda: check_fields(fields, schema)), pictures
+    fields, images = await read_form(request, service.settings.max_json_bytes)
+    return await service.parse(lambda: check_fields(fields, schema)), images
 
 
 def open_routes(service: Service) -> APIRouter:
@@ -84,9 +84,9 @@ def search_routes(service: Service, guard: Guard) -> APIRouter:
         openapi_extra=REQUEST_BODIES["search"],
     )
     async def search(request: Request) -> Response:
-        """Find items by a text, a picture, both, or an item."""
-        query, pictures = await _read(request, service, service.query_schema)
-        return _json(await service.search(query, pictures))
+        """Find items by a text, an image, both, or an item."""
+        query, images = await _read(request, service, service.query_schema)
+        return _json(await service.search(query, images))
 
     @router.post(
         "/browse",
@@ -109,11 +109,11 @@ def search_routes(service: Service, guard: Guard) -> APIRouter:
     @router.get(
         "/items/{id}/thumbnail",
         response_class=Response,
-        responses=usual | {200: _PICTURE, 304: {"description": "It has not changed."}},
+        responses=usual | {200: _IMAGE, 304: {"description": "It has not changed."}},
     )
     async def thumbnail(id: str, request: Request) -> Response:  # noqa: A002
-        """Return an item's small picture."""
-        return _picture(await service.thumbnail(item_id(id)), request)
+        """Return an item's small image."""
+        return _image(await service.thumbnail(item_id(id)), request)
 
     @router.get("/item", response_model=schemas.Item, responses=usual | documented([422]))
     async def item_of_any_id(identifier: AnyId) -> Response:
@@ -125,16 +125,16 @@ def search_routes(service: Service, guard: Guard) -> APIRouter:
         response_class=Response,
         responses=usual
         | documented([422])
-        | {200: _PICTURE, 304: {"description": "It has not changed."}},
+        | {200: _IMAGE, 304: {"description": "It has not changed."}},
     )
     async def thumbnail_of_any_id(identifier: AnyId, request: Request) -> Response:
-        """Return the small picture of an item whose id need not fit into a path."""
-        return _picture(await service.thumbnail(identifier), request)
+        """Return the small image of an item whose id need not fit into a path."""
+        return _image(await service.thumbnail(identifier), request)
 
     @router.get(
         "/item/original",
         response_class=Response,
-        responses=usual | documented([422]) | {200: _PICTURE},
+        responses=usual | documented([422]) | {200: _IMAGE},
     )
     async def original(identifier: AnyId) -> Response:
         """Return an item's image as it was, where the service was told where images are."""
@@ -193,8 +193,8 @@ def write_routes(service: Service, guard: Guard) -> APIRouter:
         if media_type(request) == JSON:
             items, _ = await _read(request, service, service.items_schema)
             return _json(await service.add(items.items, [], replace=items.replace), 201)
-        item, pictures = await _read(request, service, service.item_schema)
-        return _json(await service.add([item], pictures, replace=False), 201)
+        item, images = await _read(request, service, service.item_schema)
+        return _json(await service.add([item], images, replace=False), 201)
 
     @router.delete(
         "/items/{id}",
@@ -221,17 +221,17 @@ def write_routes(service: Service, guard: Guard) -> APIRouter:
     return router
 
 
-_PICTURE = {
-    "description": "The picture.",
+_IMAGE = {
+    "description": "The image.",
     "content": {
         name: {} for name in ("image/bmp", "image/gif", "image/jpeg", "image/png", "image/webp")
     },
 }
 
 
-def _picture(content: bytes, request: Request) -> Response:
+def _image(content: bytes, request: Request) -> Response:
     tag = f'"{sha256(content).hexdigest()[:16]}"'
     headers = {"ETag": tag, "Cache-Control": "private, max-age=60"}
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
-    return Response(content, headers=headers, media_type=picture_type(content))
+    return Response(content, headers=headers, media_type=image_type(content))

@@ -12,7 +12,7 @@ _MAX_CONDITIONS = 8
 _MAX_VALUES = 32
 _MAX_LABELS = 100
 _MAX_COLUMNS = 100
-_MAX_PICTURES = 8
+_MAX_IMAGES = 8
 _MAX_IDS = 32
 _MAX_NUMBERS = 65_536
 MAX_ID_CHARS = 1000
@@ -34,10 +34,10 @@ Where = Annotated[
         json_schema_extra={"propertyNames": _KEYS},
     ),
 ]
-_A_PICTURE = "Bytes of an image file (JPEG, PNG, WebP, GIF or BMP) in base64."
-Picture = Annotated[
+_BASE64 = "Bytes of an image file (JPEG, PNG, WebP, GIF or BMP) in base64."
+InlineImage = Annotated[
     str,
-    Field(min_length=1, description=_A_PICTURE, json_schema_extra={"contentEncoding": "base64"}),
+    Field(min_length=1, description=_BASE64, json_schema_extra={"contentEncoding": "base64"}),
 ]
 
 
@@ -54,7 +54,7 @@ class _Request(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
-Pictures = Annotated[list[Picture], Field(min_length=1, max_length=_MAX_PICTURES)]
+Images = Annotated[list[InlineImage], Field(min_length=1, max_length=_MAX_IMAGES)]
 Ids = Annotated[list[Id], Field(min_length=1, max_length=_MAX_IDS)]
 Number = Annotated[float, Field(ge=-1e30, le=1e30)]  # as float32 holds them
 Vector = Annotated[list[Number], Field(min_length=1, max_length=_MAX_NUMBERS)]
@@ -74,7 +74,7 @@ class SearchRequest(_Request):
     )
 
     text: str | None = Field(default=None, min_length=1)
-    image: Picture | Pictures | None = Field(default=None, description=_A_PICTURE)
+    image: InlineImage | Images | None = Field(default=None, description=_BASE64)
     item: Id | Ids | None = Field(default=None, description="Ids of items: find more like them.")
     unlike: Ids | None = Field(default=None, description="Ids of items that are not wanted.")
     vector: dict[Name, Vector] | None = Field(
@@ -109,7 +109,7 @@ class BrowseRequest(_Request):
 
 
 class ItemRequest(_Request):
-    """An item to be added: a text, a picture, or both."""
+    """An item to be added: a text, an image, or both."""
 
     model_config = ConfigDict(
         json_schema_extra=_one_of(
@@ -119,7 +119,7 @@ class ItemRequest(_Request):
 
     id: Id | None = Field(default=None, description="A number is given where there is none.")
     text: str = ""
-    image: Picture | None = None
+    image: InlineImage | None = None
     labels: Annotated[list[Name], FailFast()] = Field(default_factory=list, max_length=_MAX_LABELS)
     columns: dict[Name, Value | None] = Field(
         default_factory=dict,
@@ -166,7 +166,7 @@ def limited_add(settings: Settings) -> tuple[type[AddRequest], type[ItemRequest]
     """Return the schemas of items to be added, many or one, with the limits of one service."""
 
     class NewItem(ItemRequest):
-        """An item to be added: a text, a picture, or both."""
+        """An item to be added: a text, an image, or both."""
 
         text: str = Field(default="", max_length=settings.max_text_chars)
 

@@ -19,10 +19,10 @@ from acqh.errors import (
 )
 from acqh.serve import _schemas as schemas
 from acqh.serve._answers import Addresses, answer_schema, file_of, item_schema, map_schema
+from acqh.serve._images import check_image, decode_base64, original_file
 from acqh.serve._live import Live
 from acqh.serve._map import MapCache
 from acqh.serve._metrics import Metrics
-from acqh.serve._pictures import check_picture, decode_base64, original_file
 from acqh.serve._problems import ProblemError
 from acqh.serve._settings import Settings
 from acqh.serve._work import Lane
@@ -63,8 +63,8 @@ class Service:
             raise ProblemError(422, "image: send images as files or in base64, not both ways")
 
         def work(collection: Searchable) -> schemas.SearchAnswer:
-            images = [self._picture(text, None) for text in in_base64]
-            images += [self._picture(None, upload) for upload in uploads]
+            images = [self._image(text, None) for text in in_base64]
+            images += [self._image(None, upload) for upload in uploads]
             answer = collection.search(
                 text=query.text,
                 image=images or None,
@@ -118,7 +118,7 @@ class Service:
         )
 
     async def thumbnail(self, identifier: str) -> bytes:
-        """Return an item's small picture."""
+        """Return an item's small image."""
         return await self.live.run(_translating(lambda c: c.thumbnail(identifier)))
 
     async def labels(self) -> bytes:
@@ -157,7 +157,7 @@ class Service:
         def work(collection: Searchable) -> schemas.AddAnswer:
             new = [
                 Item(
-                    image=self._picture(item.image, upload),
+                    image=self._image(item.image, upload),
                     text=item.text,
                     labels=item.labels,
                     id=item.id,
@@ -186,10 +186,10 @@ class Service:
 
         await self.live.change(_translating(work))
 
-    def _picture(self, in_base64: str | None, upload: bytes | None) -> bytes | None:
+    def _image(self, in_base64: str | None, upload: bytes | None) -> bytes | None:
         content = decode_base64(in_base64) if in_base64 is not None else upload
         if content is not None:
-            check_picture(content, self.settings.max_pixels)
+            check_image(content, self.settings.max_pixels)
         return content
 
     def _answer(

@@ -13,7 +13,7 @@ from acqh.serve._problems import ProblemError
 _LOG = logging.getLogger(__name__)
 
 SECURITY_HEADERS = {
-    # The page's own files and pictures it was given, nothing inline, nothing from elsewhere.
+    # The page's own files and images it was given, nothing inline, nothing from elsewhere.
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
         "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"

@@ -19,7 +19,7 @@ _SKIPPED = frozenset(
     {
         "acqh.features._hog",
         "acqh.features._networks",
-        "acqh.features._pictures",
+        "acqh.features._images",
         "acqh.features._text",
         "acqh.methods._state",
         "acqh.methods.registry",

@@ -1,4 +1,4 @@
-"""Read CSV files: picture paths, texts and labels, and numbers of views where there are any."""
+"""Read CSV files: image paths, texts and labels, and numbers of views where there are any."""
 
 import itertools
 import re
@@ -181,7 +181,7 @@ def _make_plan(file: CsvFile, options: CsvOptions) -> _Plan:
     views = _find_views(file)
     numbered = {position for positions in views.values() for position in positions}
     free = [column for j, column in enumerate(columns) if j not in numbered]
-    image = find_column(free, options.image, ("image",), name, "pictures")
+    image = find_column(free, options.image, ("image",), name, "images")
     text = find_column(free, options.text, ("text",), name, "texts")
     labels = find_column(free, options.labels, LABEL_COLUMNS, name, "labels")
     ids = find_column(free, options.ids, ID_COLUMNS, name, "ids")
@@ -189,7 +189,7 @@ def _make_plan(file: CsvFile, options: CsvOptions) -> _Plan:
         check_names_have_labels(options.label_names, file.path)
     if image is None and text is None and not views:
         raise InvalidInputError(
-            f"{name} has neither pictures nor texts nor views; its columns are: "
+            f"{name} has neither images nor texts nor views; its columns are: "
             f"{', '.join(columns)}; name them with image=COLUMN and text=COLUMN, or give the "
             "numbers of a view in columns image_0, image_1, ..."
         )
@@ -264,7 +264,7 @@ def _blocks(file: CsvFile, plan: _Plan, size: int, options: CsvOptions) -> Itera
 
 
 def _resolve(file: Path, value: str) -> str:
-    """Return a picture's path, given relative to the file that names it; it is not opened."""
+    """Return an image's path, given relative to the file that names it; it is not opened."""
     return str(file.absolute().parent / value) if value else ""
 
 

@@ -239,12 +239,12 @@ def list_pieces(
 
 
 def read_manifest(path: str | PathLike[str], **options: Any) -> Manifest:
-    r"""Read a CSV file of pictures and texts that have no features yet.
+    r"""Read a CSV file of images and texts that have no features yet.
 
     Parameters
     ----------
     path : path
-        CSV (or TSV) in UTF-8 with a header; pictures are named relative to the file.
+        CSV (or TSV) in UTF-8 with a header; images are named relative to the file.
     **options
         `image`, `text`, `labels`, `ids`: the columns, by default those names (``id`` for ids).
         `label_separator`: between the labels of one item, by default ``|``. `label_names`: all
@@ -277,7 +277,7 @@ def read_manifest(path: str | PathLike[str], **options: Any) -> Manifest:
 def read_manifest_chunks(
     path: str | PathLike[str], *, chunk_size: int = CHUNK_SIZE, **options: Any
 ) -> Iterator[Manifest]:
-    """Read a CSV file of pictures and texts, so many rows at a time.
+    """Read a CSV file of images and texts, so many rows at a time.
 
     Parameters
     ----------

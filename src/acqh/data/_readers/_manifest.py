@@ -11,7 +11,7 @@ from acqh.errors import ViewError
 
 @dataclass(frozen=True, eq=False)
 class Manifest:
-    """Items with labels and ids, but without views: pictures and texts not encoded yet.
+    """Items with labels and ids, but without views: images and texts not encoded yet.
 
     Attributes
     ----------

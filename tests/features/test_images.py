@@ -1,5 +1,6 @@
-"""Large pictures are read in little memory, and smaller where that is enough."""
+"""Large images are read in little memory, and smaller where that is enough."""
 
+import importlib
 import subprocess
 import sys
 from io import BytesIO
@@ -8,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from acqh.errors import PictureError
-from acqh.features import picture_date, read_picture
+from acqh.errors import ImageError
+from acqh.features import image_date, read_image
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -31,7 +32,7 @@ def as_bytes(image: Any, kind: str, **options: Any) -> bytes:
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP"])
 def test_a_large_picture_comes_out_small_and_looks_the_same(kind: str) -> None:
     image = smooth(1500, 1001)
-    small = read_picture(as_bytes(image, kind), side=100)
+    small = read_image(as_bytes(image, kind), side=100)
     assert 200 <= max(small.size) < 400
     expected = np.asarray(image.resize((100, 67)), dtype=float)
     np.testing.assert_allclose(np.asarray(small.resize((100, 67)), dtype=float), expected, atol=12)
@@ -40,7 +41,7 @@ def test_a_large_picture_comes_out_small_and_looks_the_same(kind: str) -> None:
 @pytest.mark.parametrize("mode", ["1", "L", "P", "LA", "RGBA", "CMYK"])
 def test_bands_do_not_show(mode: str) -> None:
     image = smooth(2100, 1100, mode)
-    whole = read_picture(image)
+    whole = read_image(image)
     assert whole.size == (2100, 1100)  # more than one band
     white = Image.new("RGBA", image.size, "white")
     white.alpha_composite(image.convert("RGBA"))
@@ -50,15 +51,15 @@ def test_bands_do_not_show(mode: str) -> None:
 def test_a_picture_that_is_small_enough_keeps_every_pixel() -> None:
     image = smooth(300, 180)
     content = as_bytes(image, "PNG")
-    np.testing.assert_array_equal(np.asarray(read_picture(content, side=150)), np.asarray(image))
+    np.testing.assert_array_equal(np.asarray(read_image(content, side=150)), np.asarray(image))
 
 
 def test_transparency_and_orientation_outlive_reduction() -> None:
     clear = Image.new("RGBA", (1200, 400), (255, 0, 0, 0))
-    assert read_picture(as_bytes(clear, "PNG"), side=50).getpixel((3, 3)) == (255, 255, 255)
+    assert read_image(as_bytes(clear, "PNG"), side=50).getpixel((3, 3)) == (255, 255, 255)
     exif = Image.Exif()
     exif[0x0112] = 6
-    width, height = read_picture(as_bytes(smooth(1200, 400), "JPEG", exif=exif), side=50).size
+    width, height = read_image(as_bytes(smooth(1200, 400), "JPEG", exif=exif), side=50).size
     assert height > 2 * width
 
 
@@ -68,11 +69,11 @@ def test_a_bomb_of_one_bit_takes_little_more_memory_than_its_pixels() -> None:
 import resource
 from io import BytesIO
 from PIL import Image
-from acqh.features import read_picture
+from acqh.features import read_image
 file = BytesIO()
 Image.new("1", (10_000, 5_000)).save(file, "PNG")
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-read_picture(file.getvalue(), side=512)
+read_image(file.getvalue(), side=512)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
     run = [sys.executable, "-c", program]
@@ -84,7 +85,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 def test_grey_of_16_bits_is_scaled_not_clipped(kind: str) -> None:
     row = np.linspace(0, 65_535, 256).astype(np.uint16)
     deep = Image.fromarray(np.tile(row, (4_000, 1)))  # more than one band
-    grey = np.asarray(read_picture(as_bytes(deep, kind)))
+    grey = np.asarray(read_image(as_bytes(deep, kind)))
     assert (grey == np.arange(256)[:, np.newaxis]).all()
 
 
@@ -92,7 +93,7 @@ def test_grey_of_16_bits_is_scaled_not_clipped(kind: str) -> None:
 def test_grey_of_fractions_is_scaled_by_its_range(white: float) -> None:
     values = np.linspace(0, white, 256, dtype=np.float32).reshape(16, 16)
     values[0, 0] = np.nan
-    grey = np.asarray(read_picture(as_bytes(Image.fromarray(values), "TIFF")))[..., 0]
+    grey = np.asarray(read_image(as_bytes(Image.fromarray(values), "TIFF")))[..., 0]
     np.testing.assert_allclose(grey.ravel(), np.arange(256), atol=1)
 
 
@@ -100,17 +101,17 @@ def test_heic_is_read_with_pillow_heif() -> None:
     heif = pytest.importorskip("pillow_heif")
     file = BytesIO()
     heif.from_pillow(Image.new("RGB", (64, 48), (200, 30, 30))).save(file)
-    image = read_picture(file.getvalue())
+    image = read_image(file.getvalue())
     assert image.size == (64, 48)
     np.testing.assert_allclose(image.getpixel((20, 20)), (200, 30, 30), atol=12)
 
 
 def test_heic_without_pillow_heif_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    from acqh.features import _pictures
+    from acqh.features import _images
 
-    monkeypatch.setattr(_pictures, "_formats", lambda: _pictures._FORMATS)
-    with pytest.raises(PictureError, match=r"pip install 'acqh\[heic\]'"):
-        read_picture(b"\0\0\0\x18ftypheic" + bytes(100))
+    monkeypatch.setattr(_images, "_formats", lambda: _images._FORMATS)
+    with pytest.raises(ImageError, match=r"pip install 'acqh\[heic\]'"):
+        read_image(b"\0\0\0\x18ftypheic" + bytes(100))
 
 
 def test_the_date_of_a_photograph_comes_from_its_exif_data(tmp_path: Any) -> None:
@@ -120,11 +121,27 @@ def test_the_date_of_a_photograph_comes_from_its_exif_data(tmp_path: Any) -> Non
     image = smooth(8, 8)
     for name in ("a.jpg", "a.png", "a.webp"):
         image.save(tmp_path / name, exif=exif)
-        assert picture_date(tmp_path / name) == "2014-07-01T12:30:00", name
+        assert image_date(tmp_path / name) == "2014-07-01T12:30:00", name
     exif = Image.Exif()
     exif[0x0132] = "0000:00:00 00:00:00"
     image.save(tmp_path / "b.jpg", exif=exif)
     image.save(tmp_path / "b.png")
     (tmp_path / "c.jpg").write_bytes(b"no image")
     for name in ("b.jpg", "b.png", "c.jpg", "none.jpg"):
-        assert picture_date(tmp_path / name) is None, name
+        assert image_date(tmp_path / name) is None, name
+
+
+@pytest.mark.parametrize(
+    ("room", "former", "now"),
+    [
+        ("features", "read_picture", "read_image"),
+        ("features", "picture_date", "image_date"),
+        ("features", "Picture", "ImageLike"),
+        ("errors", "PictureError", "ImageError"),
+    ],
+)
+def test_former_names_of_images_work_and_name_the_new_ones(room, former, now):
+    module = importlib.import_module(f"acqh.{room}")
+    with pytest.warns(DeprecationWarning, match=f"{former} goes .* use acqh.{room}.{now}"):
+        assert getattr(module, former) is getattr(module, now)
+    assert former not in module.__all__

@@ -1,4 +1,4 @@
-"""Reading pictures that anybody may have made: bounded, upright, opaque."""
+"""Reading images that anybody may have made: bounded, upright, opaque."""
 
 from datetime import datetime
 from functools import cache
@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acqh._core.optional import require
-from acqh.errors import MissingExtraError, PictureError
+from acqh.errors import ImageError, MissingExtraError
 
-# A path, the bytes of a picture file, or a Pillow image.
-Picture: TypeAlias = Any
+# A path, the bytes of an image file, or a Pillow image.
+ImageLike: TypeAlias = Any
 
-# Larger pictures are refused before they are decoded, unless the caller says otherwise.
+# Larger images are refused before they are decoded, unless the caller says otherwise.
 MAX_PIXELS = 64_000_000
 # Only formats whose decoders are part of Pillow: others may start outside programs.
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
@@ -25,22 +25,22 @@ _HEIC_STARTS = tuple(b"ftyp" + brand for brand in (b"heic", b"heix", b"heim", b"
 # the least that holds them all; images of 16 bits always of the last.
 _WHITES = {"I": (255.0, 65_535.0), "F": (1.0, 255.0, 65_535.0)}
 _DEEP = "I;16"
-# Reduced pictures keep this many times the side asked for, so that resizing them loses nothing.
+# Reduced images keep this many times the side asked for, so that resizing them loses nothing.
 _REDUCING_GAP = 2
-# Pixels converted at once: colours and transparency take 16 bytes a pixel, a decoded one as few
+# Pixels converted at once: colours and transparency take 16 bytes per pixel, a decoded one as few
 # as 1, so that converting all of them together would take many times the memory.
 _BAND_PIXELS = 1_000_000
 
 
-def read_picture(
-    picture: Picture,
+def read_image(
+    image: ImageLike,
     position: int = 0,
     max_pixels: int = MAX_PIXELS,
     *,
     name: str = "",
     side: int | None = None,
 ) -> Any:
-    """Read one picture as an opaque RGB image.
+    """Read one image as an opaque RGB image.
 
     Transparent parts become white, a photograph is turned upright as its EXIF data says, of
     an animation the first frame is taken, and grey of more than 8 bits is scaled. HEIC is read
@@ -48,15 +48,15 @@ def read_picture(
 
     Parameters
     ----------
-    picture : path, bytes or PIL.Image.Image
+    image : path, bytes or PIL.Image.Image
     position : int
-        Its place among the pictures, for errors.
+        Its place among the images, for errors.
     max_pixels : int, default 64,000,000
-        Larger pictures are refused before they are decoded.
+        Larger images are refused before they are decoded.
     name : str, optional
         What to call it in errors, instead of its place.
     side : int, optional
-        Longest side that is needed, in pixels. Much larger pictures come out smaller, but at
+        Longest side that is needed, in pixels. Much larger images come out smaller, but at
         least twice as long; a JPEG is then not even decoded in full.
 
     Returns
@@ -66,43 +66,43 @@ def read_picture(
 
     Raises
     ------
-    PictureError
+    ImageError
         It cannot be read, or has more than `max_pixels` pixels; the message names it.
 
     Examples
     --------
     >>> from PIL import Image
-    >>> read_picture(Image.new("L", (3, 2))).mode
+    >>> read_image(Image.new("L", (3, 2))).mode
     'RGB'
     """
     image_module = require("PIL.Image")
     if not name:
-        name = f"picture {position}"
-        if isinstance(picture, str | PathLike):
-            name = f"{name} ({fspath(picture)})"
+        name = f"image {position}"
+        if isinstance(image, str | PathLike):
+            name = f"{name} ({fspath(image)})"
     accepted = str | PathLike | bytes | bytearray | memoryview | image_module.Image
-    if not isinstance(picture, accepted):
-        raise PictureError(
-            f"{name} is a {type(picture).__name__}; give a path, bytes or a Pillow image"
+    if not isinstance(image, accepted):
+        raise ImageError(
+            f"{name} is a {type(image).__name__}; give a path, bytes or a Pillow image"
         )
     try:
-        if isinstance(picture, image_module.Image):
-            return _opaque(picture, name, max_pixels, side)
-        source = picture if isinstance(picture, str | PathLike) else BytesIO(picture)
-        with image_module.open(source, formats=_formats()) as image:
+        if isinstance(image, image_module.Image):
             return _opaque(image, name, max_pixels, side)
-    except PictureError:
+        source = image if isinstance(image, str | PathLike) else BytesIO(image)
+        with image_module.open(source, formats=_formats()) as opened:
+            return _opaque(opened, name, max_pixels, side)
+    except ImageError:
         raise
     except image_module.UnidentifiedImageError as error:
         hint = ""
-        if _is_heic(picture) and "HEIF" not in _formats():
+        if _is_heic(image) and "HEIF" not in _formats():
             hint = "; it is HEIC, which needs the package pillow-heif: pip install 'acqh[heic]'"
-        raise PictureError(f"{name} cannot be read: {error}{hint}") from error
+        raise ImageError(f"{name} cannot be read: {error}{hint}") from error
     except Exception as error:  # damaged bytes make decoders raise anything
-        raise PictureError(f"{name} cannot be read: {error}") from error
+        raise ImageError(f"{name} cannot be read: {error}") from error
 
 
-def picture_date(path: str | PathLike[str]) -> str | None:
+def image_date(path: str | PathLike[str]) -> str | None:
     """Return when a photograph was taken, as its EXIF data says.
 
     Parameters
@@ -117,7 +117,7 @@ def picture_date(path: str | PathLike[str]) -> str | None:
 
     Examples
     --------
-    >>> picture_date("none.jpg") is None
+    >>> image_date("none.jpg") is None
     True
     """
     tags = require("PIL.ExifTags")
@@ -144,17 +144,17 @@ def _formats() -> tuple[str, ...]:
     return (*_FORMATS, "HEIF")
 
 
-def _is_heic(picture: Picture) -> bool:
-    if isinstance(picture, str | PathLike):
-        with Path(picture).open("rb") as file:
+def _is_heic(image: ImageLike) -> bool:
+    if isinstance(image, str | PathLike):
+        with Path(image).open("rb") as file:
             return file.read(12)[4:].startswith(_HEIC_STARTS)
-    return bytes(picture[:12])[4:].startswith(_HEIC_STARTS)
+    return bytes(image[:12])[4:].startswith(_HEIC_STARTS)
 
 
 def _opaque(image: Any, name: str, max_pixels: int, side: int | None) -> Any:
     width, height = image.size
     if width * height > max_pixels:
-        raise PictureError(
+        raise ImageError(
             f"{name} has {width} x {height} pixels, more than the {max_pixels} allowed; "
             "make it smaller or raise max_pixels"
         )
@@ -168,7 +168,7 @@ def _opaque(image: Any, name: str, max_pixels: int, side: int | None) -> Any:
 
 
 def _on_white(image: Any, factor: int) -> Any:
-    """Return a decoded picture as RGB on white, reduced by a whole factor, band by band."""
+    """Return a decoded image as RGB on white, reduced by a whole factor, band by band."""
     new = require("PIL.Image").new
     width, height = image.size
     n_rows = factor * max(1, _BAND_PIXELS // (width * factor))

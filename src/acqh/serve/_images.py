@@ -1,4 +1,4 @@
-"""Pictures from clients: known by their header before a pixel is decoded."""
+"""Images from clients: known by their header before a pixel is decoded."""
 
 import base64
 import binascii
@@ -22,7 +22,7 @@ def decode_base64(text: str) -> bytes:
         raise ProblemError(422, "image: this is not base64; send the file's bytes so") from None
 
 
-def check_picture(content: bytes, max_pixels: int) -> None:
+def check_image(content: bytes, max_pixels: int) -> None:
     """Raise `ProblemError` unless an image has a header that can be read and few enough pixels."""
     images = require("PIL.Image")
     too_large = ProblemError(
@@ -63,12 +63,12 @@ def original_file(root: Path, name: str) -> tuple[Path, str]:
         raise missing from None
 
 
-def picture_type(content: bytes) -> str:
-    """Return the media type of a picture of our own.
+def image_type(content: bytes) -> str:
+    """Return the media type of an image of our own.
 
     Examples
     --------
-    >>> picture_type(b"RIFF....WEBP"), picture_type(bytes.fromhex("ffd8ffe0"))
+    >>> image_type(b"RIFF....WEBP"), image_type(bytes.fromhex("ffd8ffe0"))
     ('image/webp', 'image/jpeg')
     """
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
