@@ -95,9 +95,9 @@ def serving(path, **settings):
         server = Server(server_config(app, chosen), announce)
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
-        assert ready.wait(10), "the server did not start"
+        assert ready.wait(60), "the server did not start"
         try:
-            with httpx.Client(base_url=address[0], timeout=10, trust_env=False) as client:
+            with httpx.Client(base_url=address[0], timeout=60, trust_env=False) as client:
                 client.app = app
                 client.address = listening.getsockname()
                 client.server = server

@@ -12,7 +12,7 @@ def few(make_items):
     return make_items(n_rounds=1)
 
 
-def until(condition, seconds=10.0):
+def until(condition, seconds=60.0):
     """Wait for something that is bound to happen."""
     end = time.monotonic() + seconds
     while not condition():
@@ -48,9 +48,10 @@ def test_a_rebuilt_collection_is_served_without_a_failed_request(built, own_copy
         for thread in asking:
             thread.start()
         try:
+            until(lambda: answers)  # of the collection as it was
             for position, other in enumerate(others):
                 put_in_place(other, own_copy)
-                until(lambda n=before - position - 1: answers and answers[-1][1] == n)
+                until(lambda n=before - position - 1: answers[-1][1] == n)
         finally:
             stop.set()
             for thread in asking:
