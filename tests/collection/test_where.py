@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh.collection import MAX_NAME_CHARACTERS, Collection, Item
+from acqh.collection import MAX_NAME_CHARACTERS, Collection, Item, ShardedCollection
 from acqh.errors import CollectionError
 
 ODD_NUMBERS = [1 / 3, 0.1 + 0.2, 1e16, 1e-7, 10**20, -0.0, 0, 7, -7, 2.5, 2**53 + 1, True, 5e-324]
@@ -102,6 +102,36 @@ def test_every_label_that_can_be_stored_can_be_searched_for(collection):
     with pytest.raises(CollectionError, match="more than 1,000"):
         collection.add(Item(text="dog", labels=[longest + "y"]), strict=True)
     collection.remove("long")
+
+
+def test_a_column_that_no_item_has_is_refused_with_those_there_are(collection):
+    for asked in ("yeer=70", {"label": "animal", "yeer": 70}, {"year": 70, "labels": "animal"}):
+        with pytest.raises(CollectionError, match="; there are: label, "):
+            found(collection, asked)
+        with pytest.raises(CollectionError, match="no item has a column"):
+            collection.browse(where=asked)
+    assert found(collection, {"label": "no such label"}) == set()
+    assert found(collection, {"year": 71}) == set()
+
+
+def test_columns_are_known_if_any_shard_has_them(tmp_path):
+    kinds = {"dog": "animal", "cat": "animal", "rose": "flower", "tulip": "flower"}
+    items = [Item(text=word, labels=[kind], columns={"year": 1}) for word, kind in kinds.items()]
+    first = Collection.build(items, tmp_path / "a.acqh", n_components=2, text_encoder="tfidf")
+    other = [Item(text="rose", columns={"place": "sea", "none": None})]
+    second = Collection.build(other, tmp_path / "b.acqh", like=first)
+    with ShardedCollection([first, second]) as both:
+        assert len(both.search(text="rose", where={"year": 1}).hits) == 4
+        assert len(both.search(text="rose", where={"place": "sea"}).hits) == 1
+        assert both.search(text="rose", where={"place": "hill"}).hits == ()
+        assert both.search(text="rose", where={"none": 1}).hits == ()
+        with pytest.raises(CollectionError, match=r"'city'; there are: label, none, place, year$"):
+            both.search(text="rose", where={"city": "sea"})
+        second.remove(list(second))
+        with pytest.raises(CollectionError, match=r"'place'; there are: label, year$"):
+            both.search(text="rose", where={"place": "sea"})
+        first.remove(list(first))
+        assert both.search(text="rose", where={"place": "sea"}).hits == ()
 
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4).filter(

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from acqh.data import MultiViewData
+from acqh.data import MultiViewData, read_manifest, save_npz
 from acqh.errors import DuplicateIdError, InvalidInputError, LabelError, ViewError
 
 
@@ -291,6 +291,27 @@ def test_official_split_is_the_sources_own():
     assert test.ids.tolist() == ["id1", "id2"]
     with pytest.raises(InvalidInputError, match="no official split"):
         train.official_split()
+
+
+def test_of_several_splits_one_is_chosen_by_name(tmp_path):
+    splits = {"train": [0, 1], "test": [2, 3], "train_few": [3], "test_few": [0, 1, 2]}
+    save_npz(make(splits=splits), tmp_path / "two.npz")
+    data = MultiViewData.from_files(tmp_path / "two.npz")
+    assert [len(part) for part in data.official_split()] == [2, 2]
+    assert [len(part) for part in data.official_split("few")] == [1, 3]
+    with pytest.raises(InvalidInputError, match="no split 'many'; its splits are: '', 'few'"):
+        data.official_split("many")
+    with pytest.raises(InvalidInputError, match="shares one with another part of the same split"):
+        make(splits={**splits, "val_few": [3]})
+
+
+def test_columns_of_a_table_give_several_splits(tmp_path):
+    lines = ["text,split,split_few", "a,train,test", "b,train,train", "c,test,train"]
+    (tmp_path / "m.csv").write_text("\n".join(lines))
+    splits = read_manifest(tmp_path / "m.csv").splits
+    assert {name: rows.tolist() for name, rows in splits.items()} == {
+        "train": [0, 1], "test": [2], "train_few": [1, 2], "test_few": [0],
+    }  # fmt: skip
 
 
 def test_repr_names_what_there_is():

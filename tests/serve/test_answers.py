@@ -74,6 +74,16 @@ def test_more_like_an_item_leaves_the_item_out(client, collection):
     assert "sea-0-1" not in [hit["id"] for hit in answer["hits"]]
 
 
+def test_a_filter_by_a_column_that_there_is_not_is_refused(client):
+    for path in ("/search", "/browse"):
+        asked = {"where": {"trun": 1}} | ({"text": "black"} if path == "/search" else {})
+        answer = client.post(path, json=asked)
+        assert answer.status_code == 422
+        assert answer.json()["detail"] == (
+            "no item has a column 'trun'; there are: label, turn, where"
+        )
+
+
 @pytest.mark.parametrize(
     "where", [{"label": "car"}, {"label": ["car"]}, {"turn": 1}, {"turn": [0, 2], "label": "sea"}]
 )

@@ -87,7 +87,9 @@ def test_the_description_allows_exactly_what_the_service_allows(own_copy, start,
             for body in bodies:
                 answer = client.post(path, json=body, headers=write)
                 assert answer.status_code in (200, 201, 422)
-                assert (answer.status_code != 422) == allows(body), (body, answer.text)
+                # Which columns items have is beyond a description.
+                refused = answer.status_code == 422 and "has a column" not in answer.text
+                assert refused != allows(body), (body, answer.text)
 
 
 @pytest.mark.parametrize("path", ["/docs", "/redoc"])

@@ -62,6 +62,9 @@ def bench(
     official: Annotated[
         bool, typer.Option("--official", help="Use the data's own split, not random ones.")
     ] = False,
+    split: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The data's own split of this name.")
+    ] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads of a method; by default one per core.")
     ] = None,
@@ -88,7 +91,7 @@ def bench(
             protocol=None if protocol is None else _listed(protocol),
             seeds=seeds,
             paper=paper,
-            official=official,
+            official=split or official,
             n_threads=threads,
             data_dir=data_dir,
         )

@@ -17,7 +17,7 @@ from acqh.collection._fuse import POOL, Place, WordPlace, check_mode, fuse, orde
 from acqh.collection._prepare import working_image
 from acqh.collection._store import Store
 from acqh.collection._types import Answer, Explanation, Hit
-from acqh.collection._where import Condition, read_where
+from acqh.collection._where import Condition, check_columns, read_where
 from acqh.collection._words import WordQuery, read_words
 from acqh.errors import CollectionError
 from acqh.index import CodeIndex
@@ -172,8 +172,8 @@ class Searcher:
         """Return the best items of all shards by meaning and by words."""
         rankings = []
         words: list[WordPlace] = []
-        for at, shard in enumerate(self._shards):
-            selected = shard.select(conditions, asked)
+        chosen = self._select(conditions, asked)
+        for at, (shard, selected) in enumerate(zip(self._shards, chosen, strict=True)):
             exclude = {number for home, number in own if home is shard}
             if query is not None:
                 rankings.append(shard.top(query, k, selected, exclude))
@@ -191,6 +191,15 @@ class Searcher:
             sum(ranking.n_candidates for ranking in rankings),
             sum(ranking.n_seen for ranking in rankings),
         )
+
+    def _select(
+        self, conditions: tuple[Condition, ...], asked: WordQuery | None = None
+    ) -> list["Selection"]:
+        """Return the items of each shard that may be found; refuse columns that there are not."""
+        chosen = [shard.select(conditions, asked) for shard in self._shards]
+        if not any(each.numbers is None or each.numbers.size for each in chosen):
+            check_columns([shard.store for shard in self._shards], [name for name, _ in conditions])
+        return chosen
 
     def _reasons(
         self,
@@ -219,7 +228,7 @@ class Searcher:
         k, offset = check_positive_int(k, "k"), check_positive_int(offset, "offset", minimum=0)
         conditions = read_where(where)
         started = time.perf_counter()
-        chosen = [shard.select(conditions).numbers for shard in self._shards]
+        chosen = [selected.numbers for selected in self._select(conditions)]
         places = browse(self._shards, chosen, order, descending)
         hits = self._read(places[offset : offset + k])
         spent = {"encode": 0.0, "search": 0.0, "items": 1e3 * (time.perf_counter() - started)}

@@ -84,7 +84,7 @@ class Searchable(ABC):
         where : mapping, str or iterable of str, optional
             Only items for which all of this holds: ``{"label": "dog", "year": 2010}`` or
             ``["label=dog", "year=2010"]``. Of several labels an item must have all; of several
-            values of a column, one.
+            values of a column, one. A column that no item has is refused.
         explain : bool
             Say how the scores came about.
         mode : {"auto", "words", "meaning"}

@@ -7,21 +7,26 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from acqh._core.arrays import Ints
 from acqh.errors import CollectionError
 
+if TYPE_CHECKING:
+    from acqh.collection._store import Store
+
 _LABEL = "label"
 _HAS_LABEL = (
     "SELECT number FROM item_labels WHERE label = (SELECT label FROM labels WHERE name = ?)"
 )
-# SQLite allows so many alternatives in one statement, in every version.
+# SQLite allows this many alternatives in one statement, in every version.
 _MAX_ALTERNATIVES = 400
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _MAX_DIGITS = 4_000
+# Columns that an error names.
+_MAX_SHOWN = 20
 # name, wanted values; label: all of them, column: any of them
 Condition = tuple[str, tuple[str, ...]]
 
@@ -87,6 +92,28 @@ def select_numbers(connection: sqlite3.Connection, conditions: Iterable[Conditio
         _numbers(_having(connection, name, values)) for name, values in conditions if name != _LABEL
     ]
     return reduce(np.intersect1d, found)
+
+
+def check_columns(stores: Iterable["Store"], names: Iterable[str]) -> None:
+    """Raise CollectionError for a column that no item of any store has, unless there are no items.
+
+    A name that is misspelt would otherwise look like a search that found nothing.
+    """
+    stores = [store for store in stores if len(store)]
+    for name in names:
+        if name == _LABEL or not stores or any(_has_column(store, name) for store in stores):
+            continue
+        known = sorted({column for store in stores for column in store.column_kinds()})
+        shown = ", ".join([_LABEL, *(f"{column:.60}" for column in known[:_MAX_SHOWN])])
+        more = f" and {len(known) - _MAX_SHOWN} more" if len(known) > _MAX_SHOWN else ""
+        raise CollectionError(f"no item has a column {name!r:.200}; there are: {shown}{more}")
+
+
+def _has_column(store: "Store", name: str) -> bool:
+    with store.connections.reading() as connection:
+        written = f"{_json(name)}: "
+        rows = connection.execute("SELECT columns FROM items WHERE instr(columns, ?)", (written,))
+        return any(name in json.loads(columns) for (columns,) in rows)
 
 
 def _numbers(rows: Iterable[tuple[int]]) -> Ints:
@@ -155,9 +182,7 @@ def _json(value: Any) -> str:
 def _split(text: Any) -> tuple[str, str]:
     name, equals, value = str(text).partition("=")
     if not equals or not name.strip():
-        raise CollectionError(
-            f"{text!r} is no condition; write label=NAME or COLUMN=VALUE, one a --where"
-        )
+        raise CollectionError(f"{text!r} is no condition; write label=NAME or COLUMN=VALUE")
     return name.strip(), value.strip()
 
 

@@ -17,7 +17,7 @@ from acqh.data._readers import (
     read_records,
     save_npz,
 )
-from acqh.data._splits import split_rows
+from acqh.data._splits import official_rows, split_rows
 from acqh.data._synthetic import make_like, make_multiview
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "load_dataset",
     "make_like",
     "make_multiview",
+    "official_rows",
     "read",
     "read_chunks",
     "read_manifest",

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Bools, Ints, Matrix, as_matrix, as_rows, is_sparse
 from acqh._core.labels import as_label_matrix
+from acqh.data._splits import name_part
 from acqh.errors import DuplicateIdError, InvalidInputError, LabelError, ViewError
 
 
@@ -175,9 +176,9 @@ def _as_column(values: Any) -> Array:
 
 
 def check_splits(splits: Mapping[str, Any] | None, n_items: int) -> Mapping[str, Ints]:
-    """Return the named official row sets: inside the data, without repeats, disjoint."""
+    """Return named sets of rows: inside the data, without repeats, those of one split disjoint."""
     checked: dict[str, Ints] = {}
-    taken = np.zeros(n_items, dtype=bool)
+    taken: dict[str, Bools] = {}
     for name, rows in (splits or {}).items():
         array = np.asarray(rows)
         if array.ndim != 1 or array.dtype.kind not in "iu" or array.size == 0:
@@ -187,8 +188,11 @@ def check_splits(splits: Mapping[str, Any] | None, n_items: int) -> Mapping[str,
                 f"split {name!r} has row numbers from {array.min()} to {array.max()}, "
                 f"but rows go from 0 to {n_items - 1}"
             )
-        if len(np.unique(array)) != len(array) or taken[array].any():
-            raise InvalidInputError(f"split {name!r} repeats a row or shares one with another")
-        taken[array] = True
+        others = taken.setdefault(name_part(str(name))[0], np.zeros(n_items, dtype=bool))
+        if len(np.unique(array)) != len(array) or others[array].any():
+            raise InvalidInputError(
+                f"split {name!r} repeats a row, or shares one with another part of the same split"
+            )
+        others[array] = True
         checked[str(name)] = array.astype(np.int64, copy=False)
     return MappingProxyType(checked)

@@ -12,8 +12,7 @@ from acqh._core.random import RandomState
 from acqh.data import _checks
 from acqh.data._concat import concat_fields
 from acqh.data._rows import TakesRows, check_rows, take_each
-from acqh.data._splits import split_rows
-from acqh.errors import InvalidInputError
+from acqh.data._splits import official_rows, split_rows
 
 
 class MultiViewData(TakesRows):
@@ -40,7 +39,8 @@ class MultiViewData(TakesRows):
     present : mapping of str to bool, (n_items,), optional
         For a view that some items lack: which have it. What an absent row holds is ignored.
     splits : mapping of str to row numbers, optional
-        The source's own split, such as ``{"train": rows, "test": rows}``.
+        The source's own split, such as ``{"train": rows, "test": rows}``, or several, such as
+        ``train_few`` and ``test_few`` beside these.
     name : str
         What to call the data in tables.
 
@@ -314,8 +314,13 @@ class MultiViewData(TakesRows):
         )
         return self.subset(train), self.subset(test)
 
-    def official_split(self) -> tuple[Self, Self]:
+    def official_split(self, name: str = "") -> tuple[Self, Self]:
         """Return the parts that the source itself calls training and test.
+
+        Parameters
+        ----------
+        name : str
+            Which split, where there are several: ``"few"`` for ``train_few`` and ``test_few``.
 
         Returns
         -------
@@ -324,7 +329,7 @@ class MultiViewData(TakesRows):
         Raises
         ------
         InvalidInputError
-            The source gives no split.
+            The source gives no split of that name.
 
         Examples
         --------
@@ -332,13 +337,8 @@ class MultiViewData(TakesRows):
         >>> [part.ids.tolist() for part in data.official_split()]
         [[0, 2], [1]]
         """
-        for name in ("train", "test"):
-            if name not in self.splits:
-                raise InvalidInputError(
-                    f"{self.name!r} has no official split (or is a subset, which keeps none); "
-                    "use split instead"
-                )
-        return self.subset(self.splits["train"]), self.subset(self.splits["test"])
+        train, test = official_rows(self, name)
+        return self.subset(train), self.subset(test)
 
     @classmethod
     def concat(cls, parts: Sequence["MultiViewData"], *, ids: Any = None) -> "MultiViewData":

@@ -1,5 +1,6 @@
-"""Choosing the rows of a test part: at random, by groups, or class by class."""
+"""Choosing the rows of a test part: at random, by groups, class by class, or as the source says."""
 
+import re
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -10,6 +11,67 @@ from acqh.errors import InvalidInputError, LabelError
 
 if TYPE_CHECKING:
     from acqh.data._multiview import MultiViewData
+
+# Sets of rows of one split: train and test, or train_NAME and test_NAME, or NAME_train and so on.
+_PART = re.compile(r"(?:(.+)[_.-])?(train|test|val|query|database)(?:[_.-]?(\d+)|[_.-](.+))?")
+
+
+def name_part(rows: str) -> tuple[str, str]:
+    """Return the names of the split that a set of rows belongs to, and of the part of it.
+
+    Examples
+    --------
+    >>> [name_part(rows) for rows in ("train", "test_few", "few-test", "train2", "unused")]
+    [('', 'train'), ('few', 'test'), ('few', 'test'), ('2', 'train'), ('unused', '')]
+    """
+    found = _PART.fullmatch(rows)
+    if found is None:
+        return rows, ""
+    before, part, number, after = found.groups()
+    return "_".join(filter(None, (before, number, after))), part
+
+
+def official_rows(data: "MultiViewData", name: str = "") -> tuple[Ints, Ints]:
+    """Return the row numbers that the source itself calls training and test.
+
+    Parameters
+    ----------
+    data : MultiViewData
+    name : str
+        Which split, where there are several: ``"few"`` is that of ``train_few`` and ``test_few``.
+
+    Returns
+    -------
+    train, test : int64
+
+    Raises
+    ------
+    InvalidInputError
+        The source gives no split of that name; the message says which there are.
+
+    Examples
+    --------
+    >>> from acqh.data import MultiViewData, official_rows
+    >>> splits = {"train": [0, 1], "test": [2], "train_few": [2], "test_few": [0, 1]}
+    >>> official_rows(MultiViewData({"image": np.eye(3)}, splits=splits), "few")
+    (array([2]), array([0, 1]))
+    """
+    found: dict[str, dict[str, Ints]] = {}
+    for key, rows in data.splits.items():
+        split, part = name_part(key)
+        found.setdefault(split, {})[part] = rows
+    known = sorted(split for split, parts in found.items() if parts.keys() >= {"train", "test"})
+    if name in known:
+        return found[name]["train"], found[name]["test"]
+    if known:
+        raise InvalidInputError(
+            f"{data.name!r} has no split {name!r}; its splits are: "
+            + ", ".join(repr(each) for each in known)
+        )
+    raise InvalidInputError(
+        f"{data.name!r} has no official split (or is a subset, which keeps none); draw one at "
+        "random instead"
+    )
 
 
 def split_rows(

@@ -65,6 +65,15 @@ def test_the_deep_features_of_mirflickr_have_its_numbers():
     assert len(make_split(data).query) == 2_000
 
 
+def test_an_official_split_is_chosen_by_name():
+    few = {"train_few": [0, 1, 2], "test_few": [6, 7]}
+    data = MultiViewData(
+        {"image": np.ones((8, 1))}, [0, 1] * 4, splits={"train": [0, 7], "test": [3], **few}
+    )
+    assert make_split(data, official=True).query.tolist() == [3]
+    assert make_split(data, official="few").query.tolist() == [6, 7]
+
+
 def test_the_official_queries_are_the_test_part():
     data = MultiViewData(
         {"image": np.ones((8, 1))}, [0, 1] * 4, splits={"train": [6, 0, 1, 2], "test": [3, 4, 5]}

@@ -35,7 +35,7 @@ class Cell:
     seed : int
     n_train : int or None
         Number of training items, where it is not the protocol's own.
-    official : bool
+    official : bool or str
         Whether the source's own split is used.
     n_threads : int
     label : str
@@ -59,7 +59,7 @@ class Cell:
     feature_maps: str | None
     seed: int
     n_train: int | None
-    official: bool
+    official: bool | str
     n_threads: int
     label: str
     experiments: tuple[str, ...]

@@ -41,8 +41,8 @@ class RunGrid:
     protocols : tuple of str
     seeds : tuple of int
     n_threads : int
-    official : bool
-        Whether to use the source's own split.
+    official : bool or str
+        Whether to use the source's own split, or its name.
     """
 
     variants: tuple[Variant, ...]
@@ -50,7 +50,7 @@ class RunGrid:
     protocols: tuple[str, ...]
     seeds: tuple[int, ...]
     n_threads: int
-    official: bool = False
+    official: bool | str = False
 
 
 def fair_plan(sources: Sequence[BenchData], grid: RunGrid) -> list[Cell]:

@@ -7,7 +7,7 @@ import numpy as np
 from acqh._core.arrays import Bools, Ints, check_positive_int
 from acqh._core.random import check_rng
 from acqh.bench.running._split import PROTOCOLS, Split, hash_ids
-from acqh.data import MultiViewData, split_rows
+from acqh.data import MultiViewData, official_rows, split_rows
 from acqh.errors import InvalidInputError, LabelError
 
 # Number of queries and, with an unlabelled database, of training items by data set; elsewhere
@@ -41,7 +41,7 @@ def make_split(
     seed: int = 0,
     n_query: int | None = None,
     n_train: int | None = None,
-    official: bool = False,
+    official: bool | str = False,
     groups: Any = None,
 ) -> Split:
     """Draw the training, query and database rows of one run.
@@ -65,8 +65,9 @@ def make_split(
         By default all items that are not queries if the database is the training set; 10,000 of
         the field's protocol, or all; otherwise 5,000 of MIRFlickr25K and half of what remains of
         others.
-    official : bool
+    official : bool or str
         Ask the queries of the source's own test part; the rest is drawn from its training part.
+        A text names the split, where the source has several.
     groups : str or array-like, (n_items,), optional
         Column of the item table, or array: items of one group are in one part only. By default
         the families of the emoji set, and no groups elsewhere.
@@ -98,7 +99,7 @@ def make_split(
     groups = _GROUPS.get(name) if groups is None else groups
     labelled = _labelled_rows(data)
     if official:
-        pool, query = _official_rows(data, labelled, n_query)
+        pool, query = _official_rows(data, official, labelled, n_query)
     else:
         pool, query = _draw_query(
             data, labelled, _count_query(n_query, name, labelled), groups, rng
@@ -125,15 +126,13 @@ def _labelled_rows(data: MultiViewData) -> Bools:
     return np.asarray(data.labels.sum(axis=1)).ravel() > 0
 
 
-def _official_rows(data: MultiViewData, labelled: Bools, n_query: int | None) -> tuple[Ints, Ints]:
+def _official_rows(
+    data: MultiViewData, official: bool | str, labelled: Bools, n_query: int | None
+) -> tuple[Ints, Ints]:
     if n_query is not None:
         raise InvalidInputError("the official split has its own queries; give no n_query with it")
-    for part in ("train", "test"):
-        if part not in data.splits:
-            raise InvalidInputError(
-                f"{data.name!r} has no official split; draw one with official=False"
-            )
-    pool, query = (np.sort(data.splits[part]) for part in ("train", "test"))
+    rows = official_rows(data, official if isinstance(official, str) else "")
+    pool, query = (np.sort(part) for part in rows)
     return pool[labelled[pool]], query[labelled[query]]
 
 

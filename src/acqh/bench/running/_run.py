@@ -82,7 +82,7 @@ def plan(
     protocol: str | Iterable[str] | None = None,
     seeds: int = 5,
     paper: bool = False,
-    official: bool = False,
+    official: bool | str = False,
     n_threads: int | None = None,
     data_dir: str | PathLike[str] | None = None,
 ) -> Plan:
@@ -118,7 +118,7 @@ def run(
     protocol: str | Iterable[str] | None = None,
     seeds: int = 5,
     paper: bool = False,
-    official: bool = False,
+    official: bool | str = False,
     n_threads: int | None = None,
     data_dir: str | PathLike[str] | None = None,
     retry_failed: bool = False,
@@ -150,8 +150,8 @@ def run(
         Number of random splits.
     paper : bool
         Run the settings of the paper's tables and figures instead of equal bytes.
-    official : bool
-        Use the data's own split.
+    official : bool or str
+        Use the data's own split; a text names it, where there are several.
     n_threads : int, optional
         Threads of a method; one per core by default.
     data_dir : path-like, optional

@@ -43,9 +43,14 @@ def sort_names(values: Iterable[Any]) -> tuple[str, ...]:
 
 
 def column_splits(items: Mapping[str, Array]) -> dict[str, Ints]:
-    """Return the official split that a column ``split`` with train and test gives."""
-    column = items.get(SPLIT_COLUMN)
-    if column is None or not {"train", "test"} <= set(column.tolist()):
-        return {}
-    parts = sorted({value for value in column.tolist() if isinstance(value, str) and value})
-    return {part: np.flatnonzero(column == part) for part in parts}
+    """Return the splits that columns ``split`` and ``split_NAME`` with train and test give."""
+    found: dict[str, Ints] = {}
+    for name, column in items.items():
+        split, _, suffix = name.partition("_")
+        if split != SPLIT_COLUMN or not {"train", "test"} <= set(column.tolist()):
+            continue
+        parts = sorted({value for value in column.tolist() if isinstance(value, str) and value})
+        for part in parts:
+            key = f"{part}_{suffix}" if suffix else part
+            found[key] = np.flatnonzero(column == part)
+    return found
