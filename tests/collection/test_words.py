@@ -13,6 +13,7 @@ from acqh.collection._words import (
     WordQuery,
     add_words,
     find_words,
+    know_words,
     read_words,
     remove_words,
 )
@@ -37,7 +38,10 @@ def words():
 
 
 def numbers_of(connection, text, k=10, numbers=None):
-    return [hit.number for hit in find_words(connection, read_words(text), k, numbers)]
+    return [
+        hit.number
+        for hit in find_words(connection, know_words(connection, read_words(text)), k, numbers)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -65,9 +69,9 @@ def test_words_are_found_as_people_type_them(words, text, expected):
 
 
 def test_items_with_all_words_come_before_items_with_some(words):
-    hits = find_words(words, read_words("dog beach garden"), 10)
+    hits = find_words(words, know_words(words, read_words("dog beach garden")), 10)
     assert not any(hit.complete for hit in hits)
-    hits = find_words(words, read_words("the dog on a beach"), 10)
+    hits = find_words(words, know_words(words, read_words("the dog on a beach")), 10)
     assert [hit.number for hit in hits if hit.complete] == [3]
     assert hits[0].number == 3
     assert {hit.number for hit in hits[1:]} == {2, 5}
@@ -134,6 +138,16 @@ def test_items_that_have_the_word_come_first_and_say_so(things):
         assert ids_of(collection, '"red car"') == ["car"]
         assert ids_of(collection, "tulip", where={"year": 1}) == ["rose"]
         assert collection.search(item="rose").hits[0].why == ("content",)
+
+
+def test_a_typo_is_looked_for_among_all_words_once(things):
+    with Collection.open(things) as collection:
+        statements = []
+        for connection in collection._store.connections._states:
+            connection.set_trace_callback(statements.append)
+        first = collection.search(text="tulp").hits[0]
+        assert (first.id, "words" in first.why) == ("tulip", True)
+        assert sum("FROM temp.vocabulary" in each for each in statements) == 1
 
 
 def test_what_is_called_exactly_so_comes_first(things, tmp_path):

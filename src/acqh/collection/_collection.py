@@ -21,8 +21,9 @@ from acqh.collection._folder import (
     undisturbed,
 )
 from acqh.collection._replacing import replacing
-from acqh.collection._search import Searcher, Shard
+from acqh.collection._search import Searcher
 from acqh.collection._searchable import Searchable
+from acqh.collection._shard import Shard
 from acqh.collection._stage import BuildSettings, Learnt, warn_of_auto_labels
 from acqh.collection._stats import collect_stats
 from acqh.collection._store import Store

@@ -1,11 +1,12 @@
 """SQLite connections: to the one file that was opened, short transactions, clear errors."""
 
 import errno
+import json
 import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +14,13 @@ from acqh.errors import CollectionError, CorruptBundleError, ReplacedError
 
 # How long a writer waits for another one.
 WRITE_TIMEOUT_SECONDS = 30.0
+# Numbers given as one parameter: SQLite takes only so many of them in a statement.
+LISTED = "(SELECT value FROM json_each(?))"
+
+
+def listed(numbers: Iterable[int]) -> str:
+    """Return the parameter of `LISTED`."""
+    return json.dumps(list(numbers))
 
 
 class Connections:

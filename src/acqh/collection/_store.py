@@ -5,13 +5,20 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Array, Ints
-from acqh.collection._connections import WRITE_TIMEOUT_SECONDS, Connections, translated
+from acqh.collection._connections import (
+    LISTED,
+    WRITE_TIMEOUT_SECONDS,
+    Connections,
+    listed,
+    translated,
+)
 from acqh.collection._tables import (
     Row,
     check_layout,
@@ -28,7 +35,15 @@ from acqh.collection._tables import (
 )
 from acqh.collection._types import StoredItem
 from acqh.collection._where import Condition, select_numbers
-from acqh.collection._words import WordHit, WordQuery, find_words, numbers_allowed, reasons
+from acqh.collection._words import (
+    KnownWords,
+    WordHit,
+    WordQuery,
+    find_words,
+    know_words,
+    numbers_allowed,
+    reasons,
+)
 from acqh.errors import (
     CollectionError,
     CorruptBundleError,
@@ -36,8 +51,6 @@ from acqh.errors import (
     MissingItemError,
 )
 
-# SQLite takes so many parameters in one statement, in every version.
-_MAX_PARAMETERS = 500
 _READ = (
     "SELECT i.number, id, text, labels, columns, t.number IS NOT NULL, code "
     "FROM items i LEFT JOIN thumbnails t ON t.number = i.number"
@@ -144,14 +157,9 @@ class Store:
 
     def read(self, numbers: Sequence[int]) -> dict[int, tuple[StoredItem, bytes]]:
         """Return items and their codes by number; those that are gone are left out."""
-        found = {}
         with self.connections.reading() as connection:
-            for start in range(0, len(numbers), _MAX_PARAMETERS):
-                part = numbers[start : start + _MAX_PARAMETERS]
-                marks = ", ".join("?" * len(part))
-                rows = connection.execute(f"{_READ} WHERE i.number IN ({marks})", list(part))
-                found.update({row[0]: self._parsed(*row) for row in rows})
-        return found
+            rows = connection.execute(f"{_READ} WHERE i.number IN {LISTED}", (listed(numbers),))
+            return {row[0]: self._parsed(*row) for row in rows}
 
     def pages(self, size: int) -> Iterator[list[tuple[StoredItem, bytes]]]:
         """Yield all items and their codes in order of insertion, some at a time, of one state."""
@@ -237,16 +245,12 @@ class Store:
 
     def codes_of(self, numbers: Ints, code_bytes: int) -> tuple[Ints, Array]:
         """Return the codes of items, and the numbers of those that are still there."""
-        found: list[tuple[int, bytes]] = []
         with self.connections.reading() as connection:
-            for start in range(0, len(numbers), _MAX_PARAMETERS):
-                part = numbers[start : start + _MAX_PARAMETERS].tolist()
-                marks = ", ".join("?" * len(part))
-                found += connection.execute(
-                    f"SELECT number, code FROM items WHERE number IN ({marks}) ORDER BY number",  # noqa: S608
-                    part,
-                )
-        return self._table(found, code_bytes)
+            rows = connection.execute(
+                f"SELECT number, code FROM items WHERE number IN {LISTED} ORDER BY number",  # noqa: S608
+                (listed(numbers.tolist()),),
+            )
+            return self._table(rows, code_bytes)
 
     def changes_since(
         self, change: int, code_bytes: int, connection: sqlite3.Connection | None = None
@@ -367,30 +371,34 @@ class Store:
                     (coded_by, code, checksum(*row, coded_by, code), number),
                 )
 
-    def numbers_where(self, conditions: Iterable[Condition]) -> Ints:
-        """Return the numbers of the items that meet all conditions, in rising order."""
-        with self.connections.reading() as connection:
-            return select_numbers(connection, conditions)
+    def select(self, conditions: Sequence[Condition], asked: WordQuery | None) -> Ints | None:
+        """Return the numbers of the items that may be found, in rising order; None for all.
 
-    def find_words(self, query: WordQuery, k: int, numbers: Ints | None) -> list[WordHit]:
-        """Return the items in which words stand, best first; none in stores without words."""
+        They meet all conditions, have the phrases asked for and lack what must not be there.
+        """
+        found = []
+        with self.connections.reading() as connection:
+            if conditions:
+                found.append(select_numbers(connection, conditions))
+            if asked is not None and self.has_words and (asked.phrases or asked.without):
+                found.append(numbers_allowed(connection, asked))
+        return reduce(np.intersect1d, found) if found else None
+
+    def know_words(self, query: WordQuery) -> KnownWords | None:
+        """Look the words of a query up; None in a store without words."""
         if not self.has_words:
-            return []
-        with self.connections.reading() as connection:
-            hits = find_words(connection, query, k, numbers)
-            named = numbers_named(connection, query.plain, [hit.number for hit in hits])
-        return [replace(hit, is_named=hit.number in named) for hit in hits]
-
-    def numbers_allowed(self, query: WordQuery) -> Ints | None:
-        """Return the items that have the phrases and lack what must not be there; None for all."""
-        if not self.has_words or not (query.phrases or query.without):
             return None
         with self.connections.reading() as connection:
-            return numbers_allowed(connection, query)
+            return know_words(connection, query)
 
-    def reasons(self, query: WordQuery, numbers: Sequence[int]) -> dict[int, tuple[str, ...]]:
-        """Return where words of a query stand, by item: "words", "labels" or both."""
-        if not self.has_words:
-            return {}
+    def find_words(self, known: KnownWords, k: int, numbers: Ints | None) -> list[WordHit]:
+        """Return the items in which words stand, best first."""
         with self.connections.reading() as connection:
-            return reasons(connection, query, numbers)
+            hits = find_words(connection, known, k, numbers)
+            named = numbers_named(connection, known.asked.plain, [hit.number for hit in hits])
+        return [replace(hit, is_named=hit.number in named) for hit in hits]
+
+    def reasons(self, known: KnownWords, numbers: Sequence[int]) -> dict[int, tuple[str, ...]]:
+        """Return where words of a query stand, by item: "words", "labels" or both."""
+        with self.connections.reading() as connection:
+            return reasons(connection, known, numbers)

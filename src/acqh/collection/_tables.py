@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from acqh.collection._connections import Connections, translated
+from acqh.collection._connections import LISTED, Connections, listed, translated
 from acqh.collection._words import WORDS_SCHEMA, add_words, remove_words
 from acqh.errors import CorruptBundleError, MissingItemError
 
@@ -140,9 +140,8 @@ def numbers_named(
 ) -> frozenset[int]:
     """Return which of some items are called exactly this, or have it as their whole caption."""
     rows = connection.execute(
-        "SELECT number, text, labels, columns FROM items "
-        "WHERE number IN (SELECT value FROM json_each(?))",
-        (json.dumps(list(numbers)),),
+        f"SELECT number, text, labels, columns FROM items WHERE number IN {LISTED}",  # noqa: S608
+        (listed(numbers),),
     )
     wanted = name.casefold()
     return frozenset(

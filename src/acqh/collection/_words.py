@@ -5,16 +5,15 @@ word that stands nowhere is taken for the beginning of one ("flow"), and failing
 similar word there is ("flwer").
 """
 
-import json
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 
 from acqh._core.arrays import Ints
+from acqh.collection._connections import LISTED, listed
 
 # Captions, what an item is called, its labels. Nothing but the index is stored: the texts are
 # those of the items.
@@ -64,6 +63,27 @@ class WordQuery:
     def plain(self) -> str:
         """The text without what must not be found: what is to be looked for by meaning."""
         return " ".join((*self.phrases, *self.terms))
+
+
+@dataclass(frozen=True)
+class KnownWords:
+    """A query as one store knows its words.
+
+    Attributes
+    ----------
+    asked : WordQuery
+    terms : tuple of str
+        What to ask the index for: of each term the word itself, those that it begins, or the one
+        that it is a typo of. Terms that nothing is like are left out.
+    """
+
+    asked: WordQuery
+    terms: tuple[str, ...]
+
+    @property
+    def phrases(self) -> tuple[str, ...]:
+        """The phrases, as the index is asked for them."""
+        return tuple(map(_quoted, self.asked.phrases))
 
 
 @dataclass(frozen=True)
@@ -161,15 +181,21 @@ def _change(
         )
 
 
+def know_words(connection: sqlite3.Connection, query: WordQuery) -> KnownWords:
+    """Look the words of a query up: for a typo, this reads the whole vocabulary."""
+    found = (_resolved(connection, term) for term in query.terms)
+    return KnownWords(query, tuple(filter(None, found)))
+
+
 def find_words(
-    connection: sqlite3.Connection, query: WordQuery, k: int, numbers: Ints | None = None
+    connection: sqlite3.Connection, known: KnownWords, k: int, numbers: Ints | None = None
 ) -> list[WordHit]:
     """Return the items in which the words stand: those that have all of them first.
 
     Parameters
     ----------
     connection : sqlite3.Connection
-    query : WordQuery
+    known : KnownWords
     k : int
         At most so many.
     numbers : int64 (n_items,), optional
@@ -180,18 +206,17 @@ def find_words(
     list of WordHit
         Best first.
     """
-    terms = [found for term in query.terms if (found := _resolved(connection, term)) is not None]
-    phrases = [_quoted(phrase) for phrase in query.phrases]
+    terms, phrases, without = known.terms, known.phrases, known.asked.without
     if not terms and not phrases:
         return []
-    missing = len(terms) < len(query.terms)
-    every = " AND ".join(chain(phrases, terms))
-    hits = [] if missing else list(_match(connection, every, query.without, k, numbers, True))
+    missing = len(terms) < len(known.asked.terms)
+    every = " AND ".join((*phrases, *terms))
+    hits = [] if missing else list(_match(connection, every, without, k, numbers, True))
     if len(hits) < k and terms and (missing or len(terms) > 1):
-        known = {hit.number for hit in hits}
-        some = " AND ".join([*phrases, f"({' OR '.join(terms)})"])
-        more = _match(connection, some, query.without, k + len(known), numbers, False)
-        hits += [hit for hit in more if hit.number not in known]
+        listed = {hit.number for hit in hits}
+        some = " AND ".join((*phrases, f"({' OR '.join(terms)})"))
+        more = _match(connection, some, without, k + len(listed), numbers, False)
+        hits += [hit for hit in more if hit.number not in listed]
     return hits[:k]
 
 
@@ -210,20 +235,17 @@ def numbers_allowed(connection: sqlite3.Connection, query: WordQuery) -> Ints:
 
 
 def reasons(
-    connection: sqlite3.Connection, query: WordQuery, numbers: Sequence[int]
+    connection: sqlite3.Connection, known: KnownWords, numbers: Sequence[int]
 ) -> dict[int, tuple[str, ...]]:
     """Return where words of a query stand, by item: "words", "labels" or both."""
-    terms = [found for term in query.terms if (found := _resolved(connection, term)) is not None]
-    expression = " OR ".join([*map(_quoted, query.phrases), *terms])
+    expression = " OR ".join((*known.phrases, *known.terms))
     stands: dict[int, tuple[str, ...]] = {}
     if not expression:
         return stands
-    chosen = json.dumps(list(numbers))
     for reason, columns in (("words", "{text names}"), ("labels", "labels")):
         rows = connection.execute(
-            "SELECT rowid FROM words WHERE words MATCH ? "
-            "AND rowid IN (SELECT value FROM json_each(?))",
-            (f"{columns} : ({expression})", chosen),
+            f"SELECT rowid FROM words WHERE words MATCH ? AND rowid IN {LISTED}",  # noqa: S608
+            (f"{columns} : ({expression})", listed(numbers)),
         )
         for (number,) in rows:
             stands[number] = (*stands.get(number, ()), reason)
@@ -240,8 +262,8 @@ def _match(
 ) -> Iterator[WordHit]:
     if without:
         expression = f"({expression}) NOT ({' OR '.join(map(_quoted, without))})"
-    only = "" if numbers is None else "AND rowid IN (SELECT value FROM json_each(?))"
-    values = [expression, *([] if numbers is None else [json.dumps(numbers.tolist())]), k]
+    only = "" if numbers is None else f"AND rowid IN {LISTED}"
+    values = [expression, *([] if numbers is None else [listed(numbers.tolist())]), k]
     rows = connection.execute(
         f"SELECT rowid, {_RANK} AS score FROM words WHERE words MATCH ? {only} "  # noqa: S608
         "ORDER BY score, rowid LIMIT ?",

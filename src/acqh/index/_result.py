@@ -1,5 +1,6 @@
 """What a search returns."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -70,6 +71,49 @@ class SearchResult:
         seen, scored = top.tallies.T
         return cls(ids, top.scores, top.counts, scored, seen, exact, bound)
 
+    @classmethod
+    def merge(cls, found: Sequence["SearchResult"], k: int) -> "SearchResult":
+        """Return the k best of what several indexes found for the same queries.
+
+        Equal scores stay in the order of the results, as if all items were in one index.
+
+        Parameters
+        ----------
+        found : sequence of SearchResult
+            At least one; of indexes whose scores can be compared, such as shards of one model.
+        k : int
+
+        Returns
+        -------
+        SearchResult
+            Its ``scored`` and ``seen`` are the sums over all.
+
+        Examples
+        --------
+        >>> one = SearchResult(np.array([[7, 3]]), np.array([[0.9, 0.5]]), np.array([2]),
+        ...                    np.array([2]))
+        >>> other = SearchResult(np.array([[4, 8]]), np.array([[0.7, 0.5]]), np.array([2]),
+        ...                      np.array([2]))
+        >>> SearchResult.merge([one, other], 3).ids.tolist()
+        [[7, 4, 3]]
+        """
+        scores = np.concatenate([result.scores for result in found], axis=1)
+        ids = np.concatenate([result.ids for result in found], axis=1)
+        best = best_columns(scores, k)  # padding is minus infinity
+        scores = np.take_along_axis(scores, best, axis=1)
+        last = scores[:, -1]
+        # What a shard left out does not matter where it scores less than what others found.
+        settled = [result.exact | (result.bound < last) for result in found]
+        return cls(
+            np.take_along_axis(ids, best, axis=1),
+            scores,
+            np.minimum(np.sum([result.counts for result in found], axis=0), k),
+            np.sum([result.scored for result in found], axis=0),
+            np.sum([result.seen for result in found], axis=0),
+            np.all(settled, axis=0),
+            np.max([last, *(np.where(r.exact, last, r.bound) for r in found)], axis=0),
+        )
+
     def to_pandas(self) -> Any:
         """Return one row per item found, as a ``pandas.DataFrame``.
 
@@ -119,3 +163,8 @@ class SearchResult:
             "id": ids[listed],
             "score": scores[listed],
         }
+
+
+def best_columns(scores: Floats, k: int) -> Ints:
+    """Return the columns of the k highest scores of each row; of equal scores, the first ones."""
+    return np.argsort(-scores, axis=1, kind="stable")[:, :k]

@@ -16,7 +16,6 @@ from acqh.scale._dask import Chunk, call, carry, compute, list_workers, near, re
 from acqh.scale._make_parts import check_seen, is_there
 from acqh.scale._part_folder import Place, places, write_part
 from acqh.scale._search_parts import SearchPart, SearchPlan
-from acqh.scale._sharded import merge_results
 from acqh.scale._vectors import only_view
 
 
@@ -143,6 +142,6 @@ def _write(
     queries: Queries | None, found: list[Any], place: Place, folder: Path, plan: SearchPlan
 ) -> None:
     if queries is not None:
-        best = merge_results(found, plan.k)
+        best = SearchResult.merge(found, plan.k)
         part = SearchPart(queries.ids, best.ids, best.scores, best.counts)
         write_part(folder, place, plan, part)

@@ -176,7 +176,7 @@ class ShardedIndex:
             shard.search(queries, k, each, n_threads, budget=part, epsilon=epsilon, recall=recall)
             for shard, each, part in zip(shards, filters, budgets, strict=True)
         ]
-        return merge_results(found, k).as_kind(give_back)
+        return SearchResult.merge(found, k).as_kind(give_back)
 
     def _filled(self) -> tuple[CodeIndex, ...]:
         """Return the shards with items, or one without: an empty one knows no kind of ids."""
@@ -258,28 +258,6 @@ def _as_mask(filter_: Any) -> Bools | None:
     if not isinstance(filter_, list | tuple) or not filter_:
         return None
     return np.array(filter_) if all(isinstance(each, bool | np.bool_) for each in filter_) else None
-
-
-def merge_results(found: Sequence[SearchResult], k: int) -> SearchResult:
-    """Return the k best of the best of all shards."""
-    scores = np.concatenate([result.scores for result in found], axis=1)
-    ids = np.concatenate([result.ids for result in found], axis=1)
-    # Stable, so that equal scores stay in the order of shards; padding is minus infinity.
-    best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-    counts = np.minimum(np.sum([result.counts for result in found], axis=0), k)
-    scores = np.take_along_axis(scores, best, axis=1)
-    last = scores[:, -1]
-    # What a shard left out does not matter where it scores less than what others found.
-    settled = [result.exact | (result.bound < last) for result in found]
-    return SearchResult(
-        np.take_along_axis(ids, best, axis=1),
-        scores,
-        counts,
-        np.sum([result.scored for result in found], axis=0),
-        np.sum([result.seen for result in found], axis=0),
-        np.all(settled, axis=0),
-        np.max([last, *(np.where(r.exact, last, r.bound) for r in found)], axis=0),
-    )
 
 
 def _share(budget: int | None, sizes: Sequence[int]) -> list[int | None]:

@@ -1,0 +1,162 @@
+"""From what a person gives to what is searched for: words to look up, and a vector."""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from acqh._core.arrays import Floats
+from acqh.collection._coder import Coder, Encoders, describe
+from acqh.collection._fuse import check_mode
+from acqh.collection._prepare import working_image
+from acqh.collection._shard import Shard
+from acqh.collection._words import WordQuery, read_words
+from acqh.errors import CollectionError
+
+# How much an item that is not wanted counts, by default: less than what is wanted.
+_UNLIKE_WEIGHT = 0.5
+
+
+class Question(NamedTuple):
+    """What is searched for.
+
+    Attributes
+    ----------
+    words : WordQuery or None
+        The words to be looked up.
+    vector : (n_components,) float32, or None
+        What to search for by meaning; None where nothing of it is known.
+    own : list of (Shard, int)
+        Items that the query names, which are not to be found.
+    given : set of str
+        What the vector was made of: "text", "image", "item", "unlike" and views.
+    """
+
+    words: WordQuery | None
+    vector: Floats | None
+    own: list[tuple[Shard, int]]
+    given: frozenset[str]
+
+
+class QueryReader:
+    """Reads queries for the shards of a collection; any thread may call it.
+
+    Parameters
+    ----------
+    encoders : Encoders
+    coder : Coder
+    shards : sequence of Shard
+    """
+
+    def __init__(self, encoders: Encoders, coder: Coder, shards: Sequence[Shard]) -> None:
+        self._encoders = encoders
+        self._coder = coder
+        self._shards = shards
+
+    def read(self, given: Mapping[str, Any], weights: Mapping[str, float], mode: str) -> Question:
+        """Return what a query asks for; see `Searchable.search`."""
+        words, meant = self._words(given, weights, mode)
+        vector, own = self._mean(meant, weights) if meant or words is None else (None, [])
+        return Question(words, vector, own, frozenset(meant))
+
+    def _words(
+        self, given: Mapping[str, Any], weights: Mapping[str, float], mode: str
+    ) -> tuple[WordQuery | None, dict[str, Any]]:
+        """Return the words to be looked up, and what is to be searched for by meaning."""
+        check_mode(mode)
+        if given:
+            _check_weights(given, weights)
+        meant = dict(given)
+        text = meant.get("text")
+        if mode == "meaning" or not isinstance(text, str) or weights.get("text") == 0:
+            if mode == "words":
+                raise CollectionError("mode 'words' looks words up; give a text")
+            return None, meant
+        if mode == "words" and not all(shard.store.has_words for shard in self._shards):
+            raise CollectionError(
+                "this collection was made without an index of words, which it gets when it is "
+                "opened where it may be written to; search with mode='meaning' until then"
+            )
+        asked = read_words(text)
+        meant["text"] = asked.plain or text
+        if mode == "words":
+            meant = {}
+        elif "text" not in self._coder.model.n_features_in_:
+            del meant["text"]
+        return asked, meant
+
+    def _mean(
+        self, given: Mapping[str, Any], weights: Mapping[str, float]
+    ) -> tuple[Floats | None, list[tuple[Shard, int]]]:
+        """Return the query's vector, or None where nothing of it is known; and its own items."""
+        if not given or given.keys() == {"unlike"}:
+            raise CollectionError("there is nothing to search for; give text, image or item")
+        vectors: list[Floats] = []
+        total = 0.0
+        own: list[tuple[Shard, int]] = []
+        for name, value in given.items():
+            if name in ("item", "unlike"):
+                found = [self._stored(each) for each in _each(value)]
+                own += [place for place, _ in found]
+                parts: list[Floats | None] = [vector for _, vector in found]
+            elif name in self._encoders.by_view:
+                parts = [self._vector(name, each) for each in _each(value)]
+            else:
+                parts = [self._vector(name, value)]
+            known = [part for part in parts if part is not None]
+            if not known:
+                continue
+            weight = float(weights.get(name, _UNLIKE_WEIGHT if name == "unlike" else 1.0))
+            vectors.append((-weight if name == "unlike" else weight) * np.mean(known, axis=0))
+            total += weight * (name != "unlike")
+        if not vectors or total == 0.0:
+            return None, own
+        return np.asarray(sum(vectors) / total, dtype=np.float32), own
+
+    def _stored(self, identifier: str) -> tuple[tuple[Shard, int], Floats]:
+        """Return where a stored item is, and the vector that stands for it."""
+        holding = (shard for shard in self._shards if shard.store.has(identifier))
+        shard = next(holding, self._shards[-1])
+        number, _, code = shard.store.find(identifier)
+        return (shard, number), self._coder.query_of(code)
+
+    def _vector(self, view: str, value: Any) -> Floats | None:
+        """Return the vector of a raw or described query, or None where nothing of it is known."""
+        model = self._coder.model
+        if view not in model.n_features_in_:
+            known = ", ".join(model.n_features_in_)
+            raise CollectionError(
+                f"this collection has learnt nothing about {view!r}; search by {known} or item"
+            )
+        if view not in self._encoders.by_view:
+            if any(isinstance(each, str | bytes | PathLike) for each in _each(value)[:1]):
+                raise CollectionError(
+                    f"this collection was built from features and cannot describe a {view}; "
+                    "search by features or item"
+                )
+            rows = np.atleast_2d(np.asarray(value, dtype=np.float32))
+            if len(rows) != 1:
+                raise CollectionError(
+                    f"a query is one row of features, got {view!r} of shape {rows.shape}; search "
+                    "for one row at a time"
+                )
+            return self._coder.query(view, rows)
+        if view == "text" and not isinstance(value, str):
+            raise CollectionError(f"text must be a str, got {type(value).__name__}")
+        raw = working_image(value) if view == "image" else value
+        matrix, present = describe(self._encoders.by_view[view], view, [raw])
+        return self._coder.query(view, matrix) if present[0] else None
+
+
+def _each(value: Any) -> list[Any]:
+    """Return one or several parts of a query as a list."""
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _check_weights(given: Mapping[str, Any], weights: Mapping[str, float]) -> None:
+    for name, weight in weights.items():
+        if name not in given:
+            raise CollectionError(f"a weight is given for {name!r}, which is not searched by")
+        if not np.isfinite(weight) or weight < 0:
+            raise CollectionError(f"weights must be 0 or more, got {weight!r} for {name!r}")

@@ -1,0 +1,119 @@
+"""One store and its index: which of its items may be found, and the best of them."""
+
+from collections import OrderedDict
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Floats, Ints
+from acqh.collection._cache import IndexCache
+from acqh.collection._coder import Coder
+from acqh.collection._store import Store
+from acqh.collection._where import Condition
+from acqh.collection._words import WordQuery
+from acqh.index import CodeIndex
+
+# Selections of items kept, since pages ask for the same few labels again and again.
+_KEPT_SELECTIONS = 32
+# Where at most one item in so many is selected, the selection gets an index of its own.
+_SMALL_PART = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Items among which a search chooses.
+
+    Attributes
+    ----------
+    numbers : int64 (n_selected,) or None
+        None for all items.
+    index : CodeIndex or None
+        An index of these alone, where they are few: it gives the same scores in the same order,
+        and spares the large one picking them out for every search.
+    """
+
+    numbers: Ints | None = None
+    index: CodeIndex | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """The best items of a shard, and among how many they were chosen.
+
+    Attributes
+    ----------
+    n_items, n_candidates : int
+    numbers : list of int
+    scores : list of float
+    n_seen : int
+        Codes that were scored.
+    """
+
+    n_items: int
+    n_candidates: int
+    numbers: list[int]
+    scores: list[float]
+    n_seen: int
+
+
+class Shard:
+    """The items that one store and its index hold; any thread may search them."""
+
+    def __init__(self, store: Store, coder: Coder, cache: IndexCache) -> None:
+        self.store = store
+        self.cache = cache
+        self._coder = coder
+        self._selections: OrderedDict[Any, Selection] = OrderedDict()
+        # The first search of a process loads compiled code; nobody should have to wait for that.
+        nothing = np.zeros(coder.model.n_components, dtype=np.float32)
+        _top(cache.current(), nothing, 1, None, frozenset())
+
+    def __len__(self) -> int:
+        return len(self.cache.current())
+
+    def top(self, query: Floats | None, k: int, selected: Selection, exclude: Set[int]) -> Ranking:
+        """Return the best of the selected items, but some; none where there is no query."""
+        index, numbers = self.cache.current(), selected.numbers
+        n_candidates = len(index) if numbers is None else len(numbers)
+        if query is None:
+            return Ranking(len(index), n_candidates, [], [], 0)
+        if selected.index is not None:
+            found = _top(selected.index, query, k, None, exclude)
+        else:
+            found = _top(index, query, k, numbers, exclude)
+        return Ranking(len(index), n_candidates, *found)
+
+    def select(
+        self, conditions: tuple[Condition, ...], asked: WordQuery | None = None
+    ) -> Selection:
+        """Return the items that may be found: that meet the conditions and have the phrases."""
+        strict = (asked.phrases, asked.without) if asked is not None else ((), ())
+        if not conditions and not any(strict):
+            return Selection()
+        key = conditions, strict, self.store.change
+        selected = self._selections.get(key)
+        if selected is None:
+            numbers, index = self.store.select(conditions, asked), None
+            if numbers is not None and len(numbers) * _SMALL_PART <= len(self):
+                numbers, codes = self.store.codes_of(numbers, self._coder.code_bytes)
+                index = CodeIndex(self._coder.model.codebooks_).add(codes, ids=numbers)
+            selected = self._selections[key] = Selection(numbers, index)
+            while len(self._selections) > _KEPT_SELECTIONS:
+                self._selections.popitem(last=False)
+        return selected
+
+
+def _top(
+    index: CodeIndex, query: Floats, k: int, selected: Ints | None, exclude: Set[int]
+) -> tuple[list[int], list[float], int]:
+    """Return numbers and scores of the best items but some, and how many codes were scored."""
+    if len(index) == 0:
+        return [], [], 0
+    wanted = min(k + len(exclude), len(index))
+    result = index.search(query[np.newaxis], wanted, filter=selected, n_threads=1)
+    found = slice(int(result.counts[0]))
+    pairs = zip(result.ids[0, found].tolist(), result.scores[0, found].tolist(), strict=True)
+    kept = [(number, score) for number, score in pairs if number not in exclude][:k]
+    return [number for number, _ in kept], [score for _, score in kept], int(result.scored[0])
