@@ -27,7 +27,7 @@ from acqh import MultiViewData
 from acqh.cli._emoji import cache_folder, emoji_collection
 from acqh.collection import Collection
 from acqh.collection._coder import Encoders
-from acqh.collection._feature_table import GivenFeatures
+from acqh.collection._feature_table import FeatureTable
 from acqh.collection._learn import learn
 from acqh.collection._stage import BuildSettings
 from acqh.features import EfficientNetLite0, MiniLM, word_vectorizer
@@ -131,7 +131,7 @@ def words(n, n_words=100):
 
 def learnt(views, labels):
     """Learn as `Collection.build` does, and return a model and the codes of the items."""
-    given = GivenFeatures(views)
+    given = FeatureTable(views.views, views.present)
     found = learn(given, labels, ENCODERS, BuildSettings())
     model = found.model
     names = set(model.label_names_)

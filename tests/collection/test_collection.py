@@ -42,6 +42,16 @@ def test_items_added_and_removed_are_found_and_gone(collection, make_items):
     assert "item4" in collection
 
 
+def test_an_item_of_unknown_words_is_coded_by_its_label_beside_others(tmp_path):
+    kinds = {"rose": "flower", "tulip": "flower", "car": "vehicle", "bus": "vehicle"}
+    items = [Item(text=f"a {word}", labels=[kind], id=word) for word, kind in kinds.items()]
+    with Collection.build(items, tmp_path / "c.acqh", n_components=2, **PLAIN) as collection:
+        new = [Item(text=t, labels=["flower"], id=t) for t in ("zzz qqq", "a red rose")]
+        assert collection.add(new).ids == ("zzz qqq", "a red rose")
+        assert collection.stats().coded_by == {"labels": 1, "labels+text": 5}
+        assert collection.search(item="rose", k=3).hits[-1].labels == ("flower",)
+
+
 def test_where_restricts_to_labels_and_columns(collection):
     answer = collection.search(text="rose", k=60, where={"label": "animal", "year": 2003})
     assert {(h.labels, h.columns["year"]) for h in answer.hits} == {(("animal",), 2003)}

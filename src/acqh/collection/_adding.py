@@ -1,17 +1,16 @@
 """Adding items to a collection that is there."""
 
-import dataclasses
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from acqh.collection._coder import Coder, Encoders, Features
-from acqh.collection._prepare import batches
-from acqh.collection._rows import Skipped, as_row, data_rows, prepared
-from acqh.collection._sources import read_items
-from acqh.collection._stage import CHUNK_ROWS, PICTURE_BATCH
+from acqh.collection._coder import Coder, Encoders
+from acqh.collection._feature_table import FeatureTable
+from acqh.collection._prepare import Skipped, batches, prepared
+from acqh.collection._sources import data_items, read_items
+from acqh.collection._stage import CHUNK_ROWS, IMAGE_BATCH, left_in
 from acqh.collection._store import Store
-from acqh.collection._tables import Row
-from acqh.collection._types import AddReport, Item, Progress
+from acqh.collection._types import AddReport, Item, NewItem, Progress
 from acqh.data import MultiViewData
 from acqh.errors import CollectionError
 
@@ -35,23 +34,20 @@ class Adder:
         parts = self._coded_parts(items, skipped, strict)
         if at_once:
             # No item is stored before the last one is known to be good.
-            parts = iter([[row for part in parts for row in part]])
-        for rows in parts:
-            stored = self._store.insert(rows, replace=replace, strict=strict)
-            for row, identifier in zip(rows, stored, strict=True):
-                if identifier is None:
-                    skipped.append((row.origin, f"there is an item {row.id!r} already"))
-                else:
-                    ids.append(identifier)
+            parts = iter([[item for part in parts for item in part]])
+        for part in parts:
+            stored = self._store.insert(part, replace=replace, strict=strict)
+            left_in(part, stored, skipped)
+            ids += [identifier for identifier in stored if identifier is not None]
             progress(len(ids), None, "adding items")
         return AddReport(tuple(ids), tuple(skipped))
 
-    def _coded_parts(self, items: Any, skipped: Skipped, strict: bool) -> Iterator[list[Row]]:
-        """Yield the rows of items, some at a time, with their codes."""
+    def _coded_parts(self, items: Any, skipped: Skipped, strict: bool) -> Iterator[list[NewItem]]:
+        """Yield items, some at a time, with their codes."""
         if isinstance(items, MultiViewData):
             for part in items.chunks(CHUNK_ROWS):
-                features = Features(dict(part.views), dict(part.present))
-                yield self._coded(data_rows(part), features, skipped, strict)
+                features = FeatureTable(part.views, part.present).chunk()
+                yield self._coded(data_items(part), features, skipped, strict)
             return
         if not self._encoders.by_view:
             raise CollectionError(
@@ -60,22 +56,26 @@ class Adder:
             )
         source = [items] if isinstance(items, Item) else items
         usable = prepared(read_items(source), skipped, strict=strict)
-        for batch in batches(usable, PICTURE_BATCH):
+        for batch in batches(usable, IMAGE_BATCH):
             features = self._encoders.describe(
-                [item.picture for item in batch], [item.text for item in batch]
+                [item.image for item in batch], [item.text for item in batch]
             )
-            yield self._coded([as_row(item) for item in batch], features, skipped, strict)
+            yield self._coded(batch, features, skipped, strict)
 
     def _coded(
-        self, rows: list[Row], features: Features, skipped: Skipped, strict: bool
-    ) -> list[Row]:
-        codes, coded_by = self._coder.encode(features, [row.labels for row in rows])
+        self,
+        items: list[NewItem],
+        features: MultiViewData | None,
+        skipped: Skipped,
+        strict: bool,
+    ) -> list[NewItem]:
+        codes, coded_by = self._coder.encode(features, [tuple(item.labels) for item in items])
         found = []
-        for row, code, by in zip(rows, codes, coded_by, strict=True):
-            if by:
-                found.append(dataclasses.replace(row, coded_by=by, code=code.tobytes()))
+        for item, code, by in zip(items, codes, coded_by, strict=True):
+            if by:  # the image has done its duty, and is large
+                found.append(replace(item, image=None, coded_by=by, code=code.tobytes()))
             elif strict:
-                raise CollectionError(f"{row.origin}: {_UNKNOWN}; nothing was added")
+                raise CollectionError(f"{item.origin}: {_UNKNOWN}; nothing was added")
             else:
-                skipped.append((row.origin, _UNKNOWN))
+                skipped.append((item.origin, _UNKNOWN))
         return found

@@ -10,10 +10,10 @@ from acqh import __version__
 from acqh.collection._adding import Adder
 from acqh.collection._cache import IndexCache
 from acqh.collection._coder import Coder, Encoders
-from acqh.collection._feature_table import FeatureTable, GivenFeatures
+from acqh.collection._feature_table import FeatureTable
 from acqh.collection._folder import INDEX, ITEMS, MODEL, Facts, start_folder, write_facts
 from acqh.collection._learn import learn
-from acqh.collection._rows import Skipped
+from acqh.collection._prepare import Skipped
 from acqh.collection._sources import read_items
 from acqh.collection._stage import CHUNK_ROWS, BuildSettings, Learnt, stage_data, stage_items
 from acqh.collection._store import Store
@@ -75,8 +75,7 @@ def _fill(
     """Store the items of a source, learn from them, and give them their codes."""
     skipped: Skipped = []
     if isinstance(source, MultiViewData):
-        table: FeatureTable = GivenFeatures(source)
-        encoders = Encoders()
+        table, encoders = FeatureTable(source.views, source.present), Encoders()
         stage_data(store, source, progress)
     else:
         items = read_items(source, image_root=settings.image_root)

@@ -9,29 +9,10 @@ import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Bools, Floats, Matrix, is_sparse
 from acqh._core.optional import require
+from acqh.collection._feature_table import FeatureTable
 from acqh.data import MultiViewData
 from acqh.features import EfficientNetLite0, MiniLM
 from acqh.methods.acqh import ACQH
-
-
-@dataclass(frozen=True, eq=False)
-class Features:
-    """Views of some items, of which any may be absent.
-
-    Attributes
-    ----------
-    views : dict of str to (n_items, n_features)
-        Rows of absent views are zero.
-    present : dict of str to bool (n_items,)
-    """
-
-    views: dict[str, Matrix]
-    present: dict[str, Bools]
-
-    @property
-    def anywhere(self) -> Bools:
-        """Which items have any view."""
-        return np.asarray(np.any(list(self.present.values()), axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +23,8 @@ class Encoders:
     --------
     >>> from acqh.features import word_vectorizer
     >>> encoders = Encoders({"text": word_vectorizer().fit(["a rose", "a car"])})
-    >>> encoders.describe([None, None], ["rose", "boat"]).present["text"]
-    array([ True, False])
+    >>> encoders.describe([None, None], ["boat", "rose"]).ids.tolist()
+    [1]
     """
 
     by_view: Mapping[str, Any] = field(default_factory=dict)
@@ -59,14 +40,17 @@ class Encoders:
             and isinstance(text, MiniLM)
         )
 
-    def describe(self, pictures: Sequence[Any], texts: Sequence[str]) -> Features:
-        """Return the features of items; what an encoder knows nothing of counts as absent."""
+    def describe(self, pictures: Sequence[Any], texts: Sequence[str]) -> MultiViewData | None:
+        """Return the features of those items that the encoders know anything of.
+
+        Its ids say which they are, from 0; None where there is none.
+        """
         raw = {"image": pictures, "text": texts}
-        views: dict[str, Matrix] = {}
-        present: dict[str, Bools] = {}
-        for view, encoder in self.by_view.items():
-            views[view], present[view] = describe(encoder, view, raw[view])
-        return Features(views, present)
+        found = {view: describe(each, view, raw[view]) for view, each in self.by_view.items()}
+        return FeatureTable(
+            {view: matrix for view, (matrix, _) in found.items()},
+            {view: present for view, (_, present) in found.items()},
+        ).chunk()
 
 
 def describe(encoder: Any, view: str, raw: Sequence[Any]) -> tuple[Matrix, Bools]:
@@ -111,13 +95,14 @@ class Coder:
         return self.model.bytes_per_item
 
     def encode(
-        self, features: Features, labels: Sequence[Sequence[str]]
+        self, features: MultiViewData | None, labels: Sequence[Sequence[str]]
     ) -> tuple[Array, list[str]]:
         """Code items by whatever the model knows of them: labels and views.
 
         Parameters
         ----------
-        features : Features
+        features : MultiViewData, optional
+            Of the items that have any; its ids say which of them they are, from 0.
         labels : sequence of n_items sequences of str
             Those that the model was not fitted with are passed over.
 
@@ -130,23 +115,31 @@ class Coder:
         model = self.model
         names = set(model.label_names_) if "labels" in model.targets_ else set()
         sets = [set(given) & names for given in labels]
-        views = [name for name in model.n_features_in_ if name in features.views]
-        present = {"labels": np.array([bool(each) for each in sets], dtype=bool)}
-        present |= {name: features.present[name] for name in views}
-        known = np.flatnonzero(np.any([*present.values()], axis=0))
         codes = np.zeros((len(sets), model.n_codebooks), dtype=np.uint8)
-        if known.size:
-            data = {name: features.views[name][known] for name in views}
-            there = {name: present[name][known] for name in views}
-            codes[known] = model.encode(
-                MultiViewData(data, present=there) if views else None,
-                labels=[sets[row] for row in known] if names else None,
-            )
-        coded_by = [
-            "+".join(name for name, there in present.items() if there[row])
-            for row in range(len(sets))
-        ]
-        return codes, coded_by
+        coded_by = [["labels"] if each else [] for each in sets]
+        by_labels = {row for row, each in enumerate(sets) if each}
+        rows, seen = self._known_views(features)
+        if seen is not None:
+            known = [sets[row] for row in rows] if names else None
+            codes[rows] = model.encode(seen, labels=known)
+            for view in filter(seen.present.__contains__, model.n_features_in_):
+                for at in np.flatnonzero(seen.present[view]):
+                    coded_by[rows[at]].append(view)
+        if alone := sorted(by_labels.difference(rows)):
+            codes[alone] = model.encode(labels=[sets[row] for row in alone])
+        return codes, ["+".join(each) for each in coded_by]
+
+    def _known_views(
+        self, features: MultiViewData | None
+    ) -> tuple[list[int], MultiViewData | None]:
+        """Return the items that have views which the model knows, with these alone."""
+        if features is None:
+            return [], None
+        views = [name for name in self.model.n_features_in_ if name in features.views]
+        if len(views) == len(features.views):
+            return features.ids.tolist(), features
+        known = FeatureTable(features.views, features.present).chunk(names=views)
+        return ([], None) if known is None else (features.ids[known.ids].tolist(), known)
 
     def query(self, view: str, features: Matrix) -> Floats:
         """Return the query vector of one row of features; (n_components,) float32."""

@@ -354,7 +354,8 @@ class Collection(Searchable, FollowsFolder):
         size : int, default 4,096
             Items of a batch.
         """
-        return self._store.pages(check_positive_int(size, "size"))
+        pages = self._store.pages(check_positive_int(size, "size"))
+        return ([(item, item.code) for item in page] for page in pages)
 
     def columns(self) -> dict[str, set[str]]:
         """Return what the columns of items hold.

@@ -1,35 +1,77 @@
 """Features on their way into a model: on the disk, so that a build takes little memory."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Bools, Matrix, is_sparse
-from acqh.collection._coder import Features
 from acqh.data import MultiViewData
 
 
-class FeatureTable(Protocol):
-    """Features of numbered rows."""
+@dataclass(frozen=True, eq=False)
+class FeatureTable:
+    """Features of numbered items, of which any may lack any view.
 
-    def chunk(self, start: int, stop: int) -> Features:
-        """Return the features of the rows from `start` up to `stop`."""
+    Attributes
+    ----------
+    views : mapping of str to (n_items, n_features)
+        Rows of absent views are zero.
+    present : mapping of str to bool (n_items,)
 
+    Examples
+    --------
+    >>> table = FeatureTable({"image": np.eye(3)}, {"image": np.array([True, False, True])})
+    >>> table.chunk(1, 3).ids.tolist()
+    [1]
+    """
 
-class GivenFeatures:
-    """Features that data brings along."""
+    views: Mapping[str, Matrix]
+    present: Mapping[str, Bools]
 
-    def __init__(self, data: MultiViewData) -> None:
-        self._data = data
+    def having(self, names: Sequence[str]) -> Bools:
+        """Return which items have any of some views."""
+        return np.asarray(np.any([self.present[name] for name in names], axis=0))
 
-    def chunk(self, start: int, stop: int) -> Features:
-        """Return the features of the rows from `start` up to `stop`."""
-        rows = slice(start, stop)
-        views = {name: view[rows] for name, view in self._data.views.items()}
-        return Features(views, {name: each[rows] for name, each in self._data.present.items()})
+    def chunk(
+        self,
+        start: int = 0,
+        stop: int | None = None,
+        *,
+        names: Sequence[str] | None = None,
+        labels: Sequence[Sequence[str]] = (),
+        label_names: Sequence[str] = (),
+    ) -> MultiViewData | None:
+        """Return those of the items from `start` up to `stop` that have any of some views.
+
+        Parameters
+        ----------
+        start, stop : int, optional
+        names : sequence of str, optional
+            Of the views; all by default.
+        labels : sequence of n_items sequences of str, optional
+        label_names : sequence of str, optional
+            All labels; without them the data has none.
+
+        Returns
+        -------
+        MultiViewData or None
+            Its ids say which of these items they are, from 0; None where there is none.
+        """
+        names = list(self.views) if names is None else names
+        span = slice(start, stop)
+        rows = np.flatnonzero(self.having(names)[span]) if names else np.empty(0, dtype=np.int64)
+        if rows.size == 0:
+            return None
+        return MultiViewData(
+            {name: self.views[name][span][rows] for name in names},
+            [labels[start + row] for row in rows.tolist()] if label_names else None,
+            ids=rows,
+            label_names=label_names or None,
+            present={name: self.present[name][span][rows] for name in names},
+        )
 
 
 class StagedView:
@@ -46,20 +88,18 @@ class StagedView:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     staged = StagedView(Path(folder, "image"))
     ...     staged.append(np.eye(2), np.array([True, True]))
-    ...     staged.rows(1, 2)[0].tolist()
-    [[0.0, 1.0]]
+    ...     staged.matrix()[1].tolist()
+    [0.0, 1.0]
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._sparse: list[Matrix] = []
         self._present: list[Bools] = []
-        self._joined: tuple[Matrix, Bools] | None = None
         self._width = 0
 
     def append(self, matrix: Matrix, present: Bools) -> None:
-        """Add rows."""
-        self._joined = None
+        """Add rows, and which of them are present."""
         self._width = matrix.shape[1]
         self._present.append(present)
         if is_sparse(matrix):
@@ -68,31 +108,13 @@ class StagedView:
             with self._path.open("ab") as file:
                 file.write(np.ascontiguousarray(matrix, dtype=np.float32).data)
 
-    def rows(self, start: int, stop: int) -> tuple[Matrix, Bools]:
-        """Return rows and which of them are present."""
-        if self._joined is None:
-            self._joined = self._join(), np.concatenate(self._present)
-        matrix, present = self._joined
-        return matrix[start:stop], present[start:stop]
-
-    def _join(self) -> Matrix:
+    def matrix(self) -> Matrix:
+        """Return all rows."""
         if self._sparse:
-            self._sparse = [sp.csr_array(sp.vstack(self._sparse, format="csr"))]
-            return self._sparse[0]
+            return sp.csr_array(sp.vstack(self._sparse, format="csr"))
         mapped: Array = np.memmap(self._path, dtype=np.float32, mode="r")
         return mapped.reshape(-1, self._width)
 
-
-class StagedFeatures:
-    """The features of several views."""
-
-    def __init__(self, views: Mapping[str, StagedView]) -> None:
-        self._views = views
-
-    def chunk(self, start: int, stop: int) -> Features:
-        """Return the features of the rows from `start` up to `stop`."""
-        found = {name: view.rows(start, stop) for name, view in self._views.items()}
-        return Features(
-            {name: matrix for name, (matrix, _) in found.items()},
-            {name: present for name, (_, present) in found.items()},
-        )
+    def present(self) -> Bools:
+        """Return which rows are present."""
+        return np.concatenate(self._present)

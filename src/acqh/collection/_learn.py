@@ -1,16 +1,14 @@
 """What a collection learns: labels and content, from its own items and from the general model."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
-from acqh._core.arrays import Bools, Floats
-from acqh.collection._coder import Encoders, Features
+from acqh.collection._coder import Encoders
 from acqh.collection._feature_table import FeatureTable
 from acqh.collection._stage import CHUNK_ROWS, BuildSettings, Learnt
 from acqh.data import MultiViewData
@@ -95,14 +93,14 @@ def learn(
     InvalidInputError, LabelError, ViewError
         Targets that there are not.
     """
-    rows = _Rows(table, labels, sorted({name for row in labels for name in row}))
-    n_having = rows.count()
-    is_general = encoders.fit_general_model and rows.any_lacks_text()
-    views = [view for view, n in n_having.items() if n or is_general]
-    if not any(n_having.values()):
+    names = sorted({name for row in labels for name in row})
+    present = table.present
+    is_general = encoders.fit_general_model and bool((present["image"] & ~present["text"]).any())
+    views = [view for view in present if is_general or present[view].any()]
+    if not any(each.any() for each in present.values()):
         raise CollectionError("no item has an image or a text that can be described")
     text_share = _TEXT_SHARE if is_general else None
-    targets = settings.targets or usual_targets(views, bool(rows.names), text_share)
+    targets = settings.targets or usual_targets(views, bool(names), text_share)
     model = ACQH(
         settings.n_components,
         n_codebooks=settings.n_codebooks,
@@ -112,96 +110,35 @@ def learn(
         sample_size=_SAMPLE_ROWS,
         random_state=settings.random_state,
     )
-    worth = _worth(rows) if is_general else 0.0
+    worth = _worth(table) if is_general else 0.0
+    chunks = _chunks(table, views, labels, names)
     if worth:
-        general = general_statistics(worth, label_names=rows.names, sample_size=_SAMPLE_ROWS)
-        own = collect(rows.chunks(views), None, general)
+        general = general_statistics(worth, label_names=names, sample_size=_SAMPLE_ROWS)
+        own = collect(chunks, None, general)
         model.fit_stats(replace(own, statistics=general.statistics + own.statistics))
     else:
-        model.fit(rows.chunks(views))
+        model.fit(chunks)
     # Nothing is learnt later, and sums and samples would take more room than the items.
     del model.stats_
     trained_on = ", ".join(f"{name} {target.weight:.3g}" for name, target in model.targets_.items())
     if worth:
         trained_on += f", and the general model, which counts as {worth:,.0f} pairs"
-    return Learnt(encoders, model, trained_on, rows.n_learnt(views))
+    return Learnt(encoders, model, trained_on, int(table.having(views).sum()))
 
 
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """The items to learn from.
-
-    Attributes
-    ----------
-    table : FeatureTable
-    labels : sequence of n_items tuples of str
-    names : list of str
-        All labels.
-    """
-
-    table: FeatureTable
-    labels: Sequence[tuple[str, ...]]
-    names: list[str]
-
-    def parts(self) -> Iterator[tuple[int, Features]]:
-        """Yield the features of all items, and the number of the first of them."""
-        for start in range(0, len(self.labels), CHUNK_ROWS):
-            yield start, self.table.chunk(start, start + CHUNK_ROWS)
-
-    def count(self) -> dict[str, int]:
-        """Return how many items have each view."""
-        found: dict[str, int] = {}
-        for _, part in self.parts():
-            for view, present in part.present.items():
-                found[view] = found.get(view, 0) + int(present.sum())
-        return found
-
-    def n_learnt(self, views: Sequence[str]) -> int:
-        """Return how many items have any of the views."""
-        return sum(int(_any_of(part, views).sum()) for _, part in self.parts())
-
-    def any_lacks_text(self) -> bool:
-        """Whether an image has no text."""
-        return any(
-            (part.present["image"] & ~part.present["text"]).any() for _, part in self.parts()
+def _chunks(
+    table: FeatureTable,
+    views: Sequence[str],
+    labels: Sequence[tuple[str, ...]],
+    label_names: Sequence[str],
+) -> Iterator[MultiViewData]:
+    """Yield all items that have any of the views, with labels where there are any."""
+    for start in range(0, len(labels), CHUNK_ROWS):
+        part = table.chunk(
+            start, start + CHUNK_ROWS, names=views, labels=labels, label_names=label_names
         )
-
-    def pairs(self, n_most: int) -> tuple[Floats, Floats]:
-        """Return images and texts of the first items that have both."""
-        images, texts = [], []
-        for _, part in self.parts():
-            rows = np.flatnonzero(part.present["image"] & part.present["text"])[:n_most]
-            images.append(np.asarray(part.views["image"][rows]))
-            texts.append(np.asarray(part.views["text"][rows]))
-            n_most -= len(rows)
-            if n_most == 0:
-                break
-        return np.concatenate(images), np.concatenate(texts)
-
-    def chunks(self, views: Sequence[str]) -> Iterator[MultiViewData]:
-        """Yield all items that have any of the views, with labels where there are any."""
-        numbers = {name: number for number, name in enumerate(self.names)}
-        for start, part in self.parts():
-            rows = np.flatnonzero(_any_of(part, views))
-            if rows.size == 0:
-                continue
-            named = [
-                [numbers[name] for name in {*self.labels[start + row]}] for row in rows.tolist()
-            ]
-            bounds = np.cumsum([0, *map(len, named)])
-            columns = np.array([number for row in named for number in row], dtype=np.int64)
-            ones = np.ones(len(columns), dtype=np.uint8)
-            shape = (len(rows), len(numbers))
-            yield MultiViewData(
-                {view: part.views[view][rows] for view in views},
-                sp.csr_array((ones, columns, bounds), shape=shape) if numbers else None,
-                label_names=self.names or None,
-                present={view: part.present[view][rows] for view in views},
-            )
-
-
-def _any_of(part: Features, views: Sequence[str]) -> Bools:
-    return np.asarray(np.any([part.present[view] for view in views], axis=0))
+        if part is not None:
+            yield part
 
 
 def _feature_maps(encoders: Encoders, views: Sequence[str], is_general: bool) -> dict[str, Any]:
@@ -211,7 +148,10 @@ def _feature_maps(encoders: Encoders, views: Sequence[str], is_general: bool) ->
     return {view: make_pipeline(SignedRoot(), Normalizer()) for view in rooted}
 
 
-def _worth(rows: _Rows) -> float:
+def _worth(table: FeatureTable) -> float:
     """Return for how many pairs of these items the general model counts, by cross-validation."""
-    refined = general_model().refine(*rows.pairs(_MAX_PAIRS))
+    both = table.present["image"] & table.present["text"]
+    rows = np.flatnonzero(both)[:_MAX_PAIRS]
+    pairs = (np.asarray(table.views[view][rows]) for view in ("image", "text"))
+    refined = general_model().refine(*pairs)
     return refined.sums.n - refined.n_own

@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
 from os import PathLike, fspath
 from typing import Any
 
 from acqh._core.optional import require
-from acqh.collection._types import Item
-from acqh.errors import CollectionError
+from acqh.collection._types import Item, NewItem
+from acqh.errors import AcqhError, CollectionError
 from acqh.features import ImageLike, read_image
 
 # Longest side of what encoders get to see: more than any of them uses, and a batch stays small.
@@ -23,21 +22,23 @@ MAX_ID_CHARACTERS = 1_000
 MAX_NAME_CHARACTERS = 1_000
 _MAX_INTEGER_BITS = 4_096
 
-
-@dataclass(frozen=True, eq=False)
-class PreparedItem:
-    """An item whose image has been read, and whose fields have been checked."""
-
-    id: str | None
-    text: str
-    labels: tuple[str, ...]
-    columns: dict[str, Any]
-    picture: Any
-    thumbnail: bytes | None
-    origin: str
+# What was left out, and why.
+Skipped = list[tuple[str, str]]
 
 
-def prepare(item: Item) -> PreparedItem:
+def prepared(items: Iterable[Any], skipped: Skipped, *, strict: bool) -> Iterator[NewItem]:
+    """Yield items that can be used; note the others, or raise for the first of them."""
+    for item in items:
+        try:
+            yield prepare(item)
+        except AcqhError as error:
+            name = getattr(item, "name", "an item")
+            if strict:
+                raise type(error)(f"{name}: {error}") from error
+            skipped.append((name, str(error)))
+
+
+def prepare(item: Item) -> NewItem:
     """Check an item and read its image.
 
     Raises
@@ -57,26 +58,32 @@ def prepare(item: Item) -> PreparedItem:
     if item.image is None and not text:
         raise CollectionError("it has neither image nor text")
     columns = {_checked_name(name): _checked_value(v, name) for name, v in item.columns.items()}
-    picture = thumbnail = None
+    image = thumbnail = None
     if item.image is not None:
-        picture = working_image(item.image)
-        thumbnail = make_thumbnail(picture)
-    return PreparedItem(
-        identifier, text, tuple(filter(None, labels)), columns, picture, thumbnail, item.name
+        image = working_image(item.image)
+        thumbnail = make_thumbnail(image)
+    return NewItem(
+        image,
+        text,
+        tuple(filter(None, labels)),
+        identifier,
+        columns,
+        item.name,
+        thumbnail=thumbnail,
     )
 
 
-def working_image(picture: ImageLike) -> Any:
+def working_image(source: ImageLike) -> Any:
     """Read an image, no larger than encoders need it; raise ImageError."""
-    name = fspath(picture) if isinstance(picture, str | PathLike) else ""
-    image = read_image(picture, name=name or "the image", side=_WORKING_SIDE)
+    name = fspath(source) if isinstance(source, str | PathLike) else ""
+    image = read_image(source, name=name or "the image", side=_WORKING_SIDE)
     image.thumbnail((_WORKING_SIDE, _WORKING_SIDE), require("PIL.Image").Resampling.BICUBIC)
     return image
 
 
-def make_thumbnail(picture: Any) -> bytes:
+def make_thumbnail(image: Any) -> bytes:
     """Return a small WebP image."""
-    small = picture.copy()
+    small = image.copy()
     small.thumbnail((_THUMBNAIL_SIDE, _THUMBNAIL_SIDE), require("PIL.Image").Resampling.LANCZOS)
     file = BytesIO()
     small.save(file, "WEBP", quality=_THUMBNAIL_QUALITY)

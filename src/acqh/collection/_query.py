@@ -118,8 +118,8 @@ class QueryReader:
         """Return where a stored item is, and the vector that stands for it."""
         holding = (shard for shard in self._shards if shard.store.has(identifier))
         shard = next(holding, self._shards[-1])
-        number, _, code = shard.store.find(identifier)
-        return (shard, number), self._coder.query_of(code)
+        number, item = shard.store.find(identifier)
+        return (shard, number), self._coder.query_of(item.code)
 
     def _vector(self, view: str, value: Any) -> Floats | None:
         """Return the vector of a raw or described query, or None where nothing of it is known."""

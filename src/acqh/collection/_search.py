@@ -153,19 +153,9 @@ class Searcher:
             for position, shard in enumerate(self._shards)
         ]
         return tuple(
-            Hit(
-                item.id,
-                score,
-                item.text,
-                item.labels,
-                item.columns,
-                item.has_thumbnail,
-                code,
-                why.get((at, number), ()),
-            )
+            Hit(**vars(found[at][number]), score=score, why=why.get((at, number), ()))
             for score, at, number in best
             if number in found[at]
-            for item, code in [found[at][number]]
         )
 
 

@@ -1,13 +1,17 @@
-"""Where items come from: manifests, folders with one or of images, or any iterable."""
+"""Where items come from: manifests, folders with one or of images, data, or any iterable."""
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
+
 from acqh.collection._folder_source import find_manifest, folder_items
-from acqh.collection._types import Item
-from acqh.data import read_records
+from acqh.collection._types import Item, NewItem
+from acqh.data import MultiViewData, read_records
 from acqh.errors import CollectionError
 
 _IMAGE, _TEXT, _LABELS, _ID = "image", "text", ("labels", "label"), ("id", "ids")
@@ -53,6 +57,34 @@ def read_items(source: Any, *, image_root: str | PathLike[str] | None = None) ->
         raise CollectionError(f"the folder of images {root} is not there")
     for place, fields in read_records(path):
         yield _item(fields, place, root)
+
+
+def data_items(data: MultiViewData) -> list[NewItem]:
+    """Return the items of data that brings its features: ids, labels and item table."""
+    labels = [()] * len(data) if data.labels is None else _label_sets(data)
+    columns = {name: values for name, values in data.items.items() if values.ndim == 1}
+    texts = columns.pop("text", [""] * len(data))
+    return [
+        NewItem(
+            text=str(texts[row]),
+            labels=labels[row],
+            id=str(identifier),
+            columns={name: _plain(values[row]) for name, values in columns.items()},
+            origin=f"item {str(identifier)!r}",
+        )
+        for row, identifier in enumerate(data.ids)
+    ]
+
+
+def _label_sets(data: MultiViewData) -> list[tuple[str, ...]]:
+    names = np.array(data.label_names, dtype=object)
+    matrix = sp.csr_array(data.labels)
+    return [tuple(names[matrix.indices[a:b]]) for a, b in pairwise(matrix.indptr)]
+
+
+def _plain(value: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def _item(fields: dict[str, Any], place: str, root: Path) -> Item:

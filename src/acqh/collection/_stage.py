@@ -10,20 +10,19 @@ from typing import Any
 
 from acqh._core.random import RandomState
 from acqh.collection._coder import Encoders, describe
-from acqh.collection._feature_table import StagedFeatures, StagedView
-from acqh.collection._prepare import PreparedItem, batches
-from acqh.collection._rows import Skipped, as_row, data_rows, prepared
+from acqh.collection._feature_table import FeatureTable, StagedView
+from acqh.collection._prepare import Skipped, batches, prepared
+from acqh.collection._sources import data_items
 from acqh.collection._store import Store
-from acqh.collection._types import Progress
+from acqh.collection._types import NewItem, Progress
 from acqh.data import MultiViewData
-from acqh.errors import DuplicateIdError
 from acqh.features import describe_feature_map, make_encoder
 from acqh.methods.acqh import ACQH, Target
 
-PICTURE_BATCH = 64
+IMAGE_BATCH = 64
 CHUNK_ROWS = 4_096
 # An encoder of images that learns anything learns it from the first so many.
-_FITTED_PICTURES = 256
+_FITTED_IMAGES = 256
 # A vocabulary is settled by so many texts.
 _FITTED_TEXTS = 200_000
 
@@ -67,10 +66,11 @@ def warn_of_auto_labels(given: int | None) -> None:
 
 def stage_data(store: Store, data: MultiViewData, progress: Progress) -> None:
     """Store the items of data that brings its features."""
-    for start in range(0, len(data), CHUNK_ROWS):
-        part = data.subset(range(start, min(start + CHUNK_ROWS, len(data))))
-        store.insert(data_rows(part))
-        progress(start + len(part), len(data), "storing items")
+    n_done = 0
+    for part in data.chunks(CHUNK_ROWS):
+        store.insert(data_items(part))
+        n_done += len(part)
+        progress(n_done, len(data), "storing items")
 
 
 def stage_items(
@@ -80,7 +80,7 @@ def stage_items(
     settings: BuildSettings,
     skipped: Skipped,
     progress: Progress,
-) -> tuple[StagedFeatures, Encoders]:
+) -> tuple[FeatureTable, Encoders]:
     """Store raw items and describe them."""
     image_encoder = make_encoder(settings.image_encoder, view="image")
     text_encoder = make_encoder(
@@ -89,51 +89,55 @@ def stage_items(
     for encoder in (image_encoder, text_encoder):
         # One that cannot be stored is better refused before the work than after it.
         describe_feature_map(encoder)
-    usable = _fit_on_pictures(image_encoder, prepared(items, skipped, strict=settings.strict))
-    pictures = StagedView(staging / "image")
-    n_items = n_pictures = 0
-    for batch in batches(usable, PICTURE_BATCH):
-        ids = store.insert([as_row(item) for item in batch])
-        new = [item for item, identifier in zip(batch, ids, strict=True) if identifier is not None]
-        twice = [item for item, identifier in zip(batch, ids, strict=True) if identifier is None]
-        _note_duplicates(twice, skipped, settings.strict)
+    usable = _fit_on_images(image_encoder, prepared(items, skipped, strict=settings.strict))
+    images = StagedView(staging / "image")
+    n_items = n_images = 0
+    for batch in batches(usable, IMAGE_BATCH):
+        new = left_in(batch, store.insert(batch, strict=settings.strict), skipped)
         if new:
-            pictures.append(*describe(image_encoder, "image", [item.picture for item in new]))
+            images.append(*describe(image_encoder, "image", [item.image for item in new]))
         n_items += len(new)
-        n_pictures += sum(item.picture is not None for item in new)
+        n_images += sum(item.image is not None for item in new)
         progress(n_items, None, "describing images")
     views, encoders = {}, {}
-    if n_pictures:
-        views["image"], encoders["image"] = pictures, image_encoder
+    if n_images:
+        views["image"], encoders["image"] = images, image_encoder
     both = Encoders({"image": image_encoder, "text": text_encoder})
     # The general model finds images by words even where no item has any.
-    if store.has_texts() or (n_pictures and both.fit_general_model):
+    if store.has_texts() or (n_images and both.fit_general_model):
         texts = (text for _, text, _ in store.staged(0, _FITTED_TEXTS))
         encoders["text"] = text_encoder.fit([text for text in texts if text])
         views["text"] = _stage_texts(staging, store, text_encoder, n_items, progress)
-    return StagedFeatures(views), Encoders(encoders)
+    table = FeatureTable(
+        {view: staged.matrix() for view, staged in views.items()},
+        {view: staged.present() for view, staged in views.items()},
+    )
+    return table, Encoders(encoders)
 
 
-def _fit_on_pictures(encoder: Any, items: Iterator[PreparedItem]) -> Iterator[PreparedItem]:
-    first: list[PreparedItem] = []
-    pictures: list[Any] = []
+def left_in(
+    items: Sequence[NewItem], stored: Sequence[str | None], skipped: Skipped
+) -> list[NewItem]:
+    """Return the items that were stored; note the others, whose ids there are already."""
+    pairs = list(zip(items, stored, strict=True))
+    skipped += [
+        (item.origin, f"there is an item {item.id!r} already") for item, id_ in pairs if id_ is None
+    ]
+    return [item for item, identifier in pairs if identifier is not None]
+
+
+def _fit_on_images(encoder: Any, items: Iterator[NewItem]) -> Iterator[NewItem]:
+    first: list[NewItem] = []
+    images: list[Any] = []
     for item in items:
         first.append(item)
-        if item.picture is not None:
-            pictures.append(item.picture)
-        if len(pictures) == _FITTED_PICTURES:
+        if item.image is not None:
+            images.append(item.image)
+        if len(images) == _FITTED_IMAGES:
             break
-    if pictures:
-        encoder.fit(pictures)
+    if images:
+        encoder.fit(images)
     return chain(first, items)
-
-
-def _note_duplicates(items: Sequence[PreparedItem], skipped: Skipped, strict: bool) -> None:
-    for item in items:
-        why = f"there is an item {item.id!r} already"
-        if strict:
-            raise DuplicateIdError(f"{item.origin}: {why}; ids must differ")
-        skipped.append((item.origin, why))
 
 
 def _stage_texts(

@@ -20,7 +20,6 @@ from acqh.collection._connections import (
     translated,
 )
 from acqh.collection._tables import (
-    Row,
     check_layout,
     checksum,
     find_number,
@@ -33,7 +32,7 @@ from acqh.collection._tables import (
     write_change,
     write_columns,
 )
-from acqh.collection._types import StoredItem
+from acqh.collection._types import NewItem, StoredItem
 from acqh.collection._where import Condition, select_numbers
 from acqh.collection._words import (
     KnownWords,
@@ -134,13 +133,13 @@ class Store:
         with self.connections.reading() as connection:
             return find_number(connection, identifier) is not None
 
-    def find(self, identifier: str) -> tuple[int, StoredItem, bytes]:
-        """Return an item, its number and its code; raise MissingItemError where there is none."""
+    def find(self, identifier: str) -> tuple[int, StoredItem]:
+        """Return an item and its number; raise MissingItemError where there is none."""
         with self.connections.reading() as connection:
             row = connection.execute(f"{_READ} WHERE id = ?", (identifier,)).fetchone()
         if row is None:
             raise MissingItemError(f"no item has the id {identifier!r}")
-        return row[0], *self._parsed(*row)
+        return row[0], self._parsed(*row)
 
     def thumbnail(self, identifier: str) -> bytes:
         """Return an item's small image; raise MissingItemError where there is none."""
@@ -155,14 +154,14 @@ class Store:
             raise MissingItemError(f"item {identifier!r} has no image")
         return bytes(row[0])
 
-    def read(self, numbers: Sequence[int]) -> dict[int, tuple[StoredItem, bytes]]:
-        """Return items and their codes by number; those that are gone are left out."""
+    def read(self, numbers: Sequence[int]) -> dict[int, StoredItem]:
+        """Return items by number; those that are gone are left out."""
         with self.connections.reading() as connection:
             rows = connection.execute(f"{_READ} WHERE i.number IN {LISTED}", (listed(numbers),))
             return {row[0]: self._parsed(*row) for row in rows}
 
-    def pages(self, size: int) -> Iterator[list[tuple[StoredItem, bytes]]]:
-        """Yield all items and their codes in order of insertion, some at a time, of one state."""
+    def pages(self, size: int) -> Iterator[list[StoredItem]]:
+        """Yield all items in order of insertion, some at a time, of one state."""
         with self.connections.reading() as connection:
             rows = connection.execute(f"{_READ} ORDER BY i.number")
             while page := rows.fetchmany(size):
@@ -177,15 +176,15 @@ class Store:
         columns: str,
         has_thumbnail: int,
         code: bytes,
-    ) -> tuple[StoredItem, bytes]:
+    ) -> StoredItem:
         try:
             names, values = json.loads(labels), json.loads(columns)
         except (TypeError, ValueError, RecursionError) as error:
             raise self._damaged(number, str(error)) from error
         match identifier, text, names, values, code:
             case str(), str(), list(), dict(), bytes():
-                item = StoredItem(identifier, text, tuple(names), values, bool(has_thumbnail))
-                return item, code
+                labels_ = tuple(names)
+                return StoredItem(identifier, text, labels_, values, bool(has_thumbnail), code)
         raise self._damaged(number, "its fields are of other kinds than acqh stores")
 
     def _damaged(self, number: object, why: str) -> CorruptBundleError:
@@ -285,13 +284,13 @@ class Store:
         return last, numbers, codes, gone
 
     def insert(
-        self, rows: Sequence[Row], *, replace: bool = False, strict: bool = False
+        self, items: Sequence[NewItem], *, replace: bool = False, strict: bool = False
     ) -> list[str | None]:
         """Add items, all in one transaction.
 
         Parameters
         ----------
-        rows : sequence of Row
+        items : sequence of NewItem
         replace : bool
             Put an item in place of the one that has its id; otherwise it is left out.
         strict : bool
@@ -305,21 +304,21 @@ class Store:
         ids: list[str | None] = []
         with self.connections.writing() as connection:
             change = read_fact(connection, "change")
-            label_numbers = number_labels(connection, rows)
-            for row in rows:
-                known = row.id is not None and find_number(connection, row.id) is not None
+            label_numbers = number_labels(connection, items)
+            for item in items:
+                known = item.id is not None and find_number(connection, item.id) is not None
                 if known and not replace and strict:
                     raise DuplicateIdError(
-                        f"{row.origin}: there is an item {row.id!r} already; nothing was added"
+                        f"{item.origin}: there is an item {item.id!r} already; nothing was added"
                     )
                 if known and not replace:
                     ids.append(None)
                     continue
                 if known:
                     change += 1
-                    remove_row(connection, row.id, change)
+                    remove_row(connection, item.id, change)
                 change += 1
-                ids.append(insert_row(connection, row, change, label_numbers))
+                ids.append(insert_row(connection, item, change, label_numbers))
             write_change(connection, change)
         return ids
 

@@ -150,7 +150,7 @@ class _Plan:
 
 def _known(store: Store) -> Iterator[_Known]:
     for page in store.pages(_PAGE_ROWS):
-        for item, _ in page:
+        for item in page:
             columns = item.columns
             if is_followed(columns):
                 facts = (columns[name] for name in (FILE, BYTES, MODIFIED, DIGEST))

@@ -5,11 +5,11 @@ import sqlite3
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from acqh.collection._connections import LISTED, Connections, listed, translated
+from acqh.collection._types import NewItem
 from acqh.collection._words import WORDS_SCHEMA, add_words, remove_words
 from acqh.errors import CorruptBundleError, MissingItemError
 
@@ -48,20 +48,6 @@ _NAMES = ("name", "title", "keywords", "description", "file")
 _DEFINITIONS = "SELECT type, name, tbl_name, sql FROM sqlite_master"
 # Changes are numbered below this, so that numbers of items fit 64 bits for ever.
 _NO_CHANGE = 1 << 62
-
-
-@dataclass(frozen=True)
-class Row:
-    """An item ready to be stored; without an id it gets one."""
-
-    id: str | None
-    text: str
-    labels: tuple[str, ...]
-    columns: dict[str, Any]
-    thumbnail: bytes | None
-    coded_by: str
-    code: bytes
-    origin: str = ""
 
 
 def create_store(path: Path, generation: str, id_prefix: str = "") -> None:
@@ -198,10 +184,10 @@ def find_number(connection: sqlite3.Connection, identifier: str) -> int | None:
     return None if row is None else int(row[0])
 
 
-def number_labels(connection: sqlite3.Connection, rows: Sequence[Row]) -> dict[str, int]:
-    """Return the number of every label of these rows; new ones get one."""
+def number_labels(connection: sqlite3.Connection, items: Sequence[NewItem]) -> dict[str, int]:
+    """Return the number of every label of these items; new ones get one."""
     numbers = {}
-    for name in {name for row in rows for name in row.labels}:
+    for name in {name for item in items for name in item.labels}:
         connection.execute("INSERT OR IGNORE INTO labels (name) VALUES (?)", (name,))
         found = connection.execute("SELECT label FROM labels WHERE name = ?", (name,))
         numbers[name] = found.fetchone()[0]
@@ -209,25 +195,25 @@ def number_labels(connection: sqlite3.Connection, rows: Sequence[Row]) -> dict[s
 
 
 def insert_row(
-    connection: sqlite3.Connection, row: Row, number: int, label_numbers: dict[str, int]
+    connection: sqlite3.Connection, item: NewItem, number: int, label_numbers: dict[str, int]
 ) -> str:
-    identifier = row.id if row.id is not None else _free_id(connection, number)
-    labels = json.dumps(row.labels, ensure_ascii=False)
-    columns = json.dumps(row.columns, ensure_ascii=False)
-    fields = (identifier, row.text, labels, columns, row.coded_by, row.code)
+    identifier = item.id if item.id is not None else _free_id(connection, number)
+    labels = json.dumps(item.labels, ensure_ascii=False)
+    columns = json.dumps(item.columns, ensure_ascii=False)
+    fields = (identifier, item.text, labels, columns, item.coded_by, item.code)
     connection.execute(
         "INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (number, *fields, checksum(*fields))
     )
-    if row.thumbnail is not None:
+    if item.thumbnail is not None:
         connection.execute(
             "INSERT INTO thumbnails VALUES (?, ?, ?)",
-            (number, row.thumbnail, checksum(row.thumbnail)),
+            (number, item.thumbnail, checksum(item.thumbnail)),
         )
     connection.executemany(
         "INSERT INTO item_labels VALUES (?, ?)",
-        [(label_numbers[name], number) for name in row.labels],
+        [(label_numbers[name], number) for name in item.labels],
     )
-    add_words(connection, number, *_words_of(row.text, labels, columns))
+    add_words(connection, number, *_words_of(item.text, labels, columns))
     return identifier
 
 

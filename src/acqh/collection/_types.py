@@ -70,44 +70,52 @@ class Item:
         return fspath(self.image) if isinstance(self.image, str | PathLike) else "an item"
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NewItem(Item):
+    """An item ready to be stored: checked, its image read; without an id it gets one."""
+
+    thumbnail: bytes | None = None
+    coded_by: str = ""
+    code: bytes = b""
+
+
 @dataclass(frozen=True)
 class StoredItem:
-    """An item as a collection keeps it."""
-
-    id: str
-    text: str
-    labels: tuple[str, ...]
-    columns: dict[str, Any]
-    has_thumbnail: bool
-
-
-@dataclass(frozen=True)
-class Hit:
-    """An item that was found.
+    """An item as a collection keeps it.
 
     Attributes
     ----------
     id : str
-    score : float
-        Higher is better; comparable within one answer only.
     text : str
     labels : tuple of str
     columns : dict
     has_thumbnail : bool
     code : bytes
-        The bytes by which it was found, one a codebook.
-    why : tuple of str
-        Why it is there: "words" that were asked for stand in its caption or name, or in its
-        "labels"; its "content" is near what the text or the items mean, or near the "image".
+        The bytes by which it is found, one per codebook.
     """
 
     id: str
-    score: float
     text: str
     labels: tuple[str, ...]
     columns: dict[str, Any]
     has_thumbnail: bool
     code: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hit(StoredItem):
+    """An item that was found.
+
+    Attributes
+    ----------
+    score : float
+        Higher is better; comparable within one answer only.
+    why : tuple of str
+        Why it is there: "words" that were asked for stand in its caption or name, or in its
+        "labels"; its "content" is near what the text or the items mean, or near the "image".
+    """
+
+    score: float
     why: tuple[str, ...] = ()
 
 
