@@ -6,6 +6,7 @@ import pytest
 import acqh
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 from acqh.quantize import AdditiveQuantizer
+from acqh.scale import Compressed
 from acqh.scale._report import exact_best, measure_recall, merge_best
 
 N_COMPONENTS = 8
@@ -59,6 +60,50 @@ def test_what_is_saved_is_an_index_that_load_opens(small, tmp_path):
     assert index.info["compress"] == small.report.to_dict()
     queries = make_queries()
     np.testing.assert_array_equal(index.search(queries, 3).ids, small.search(queries, 3).ids)
+
+
+def test_what_is_saved_takes_further_items_later(small, tmp_path):
+    path = tmp_path / "small.acqh"
+    small.save(path)
+    again = Compressed.load(path)
+    assert again.report == small.report
+    more = make_items(50, seed=2)
+    codes = small.quantizer.encode(more)
+    np.testing.assert_array_equal(again.quantizer.encode(more), codes)
+    assert again.quantizer.shrinkage_recalls_ == small.quantizer.shrinkage_recalls_
+    again.add(more)
+    np.testing.assert_array_equal(again.codes, np.concatenate([small.codes, codes]))
+    again.save(path)
+    assert len(Compressed.load(path).index) == 950
+    assert acqh.verify(path).ok
+
+
+def test_an_index_without_its_quantizer_is_no_place_for_further_vectors(small, tmp_path):
+    small.index.save(tmp_path / "index.acqh", info={"compress": small.report.to_dict()})
+    with pytest.raises(InvalidInputError, match="without its quantizer"):
+        Compressed.load(tmp_path / "index.acqh")
+
+
+def test_a_stored_quantizer_that_makes_no_sense_is_refused(small, tmp_path):
+    info, arrays = small.quantizer.to_state()
+    kept = {"compress": small.report.to_dict(), "quantizer": info}
+    wrong = [
+        ({**kept, "quantizer": {}}, arrays),
+        ({**kept, "quantizer": {**info, "parameters": {"beam_width": 0}}}, arrays),
+        ({**kept, "compress": {}}, arrays),
+        (kept, {}),
+        (kept, {**arrays, "codebooks": np.full_like(arrays["codebooks"], np.nan)}),
+        (kept, {**arrays, "codebooks": arrays["codebooks"][:, :9]}),
+        (kept, {**arrays, "forward": np.eye(3)}),
+        (
+            {**kept, "quantizer": {**info, "parameters": {"n_codebooks": 1}}},
+            {**arrays, "codebooks": arrays["codebooks"][:1]},
+        ),
+    ]
+    for stored, values in wrong:
+        small.index.save(tmp_path / "index.acqh", info=stored, arrays=values)
+        with pytest.raises(CorruptBundleError):
+            Compressed.load(tmp_path / "index.acqh")
 
 
 def write_parquet(path, vectors):

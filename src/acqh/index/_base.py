@@ -18,6 +18,7 @@ from acqh.index._ids import IdKind, read_ids
 from acqh.index._new_ids import NewIds, check_kind, refuse_known
 from acqh.index._saved import (
     read_caller,
+    read_kept,
     read_settings,
     read_snapshot,
     verify_snapshot,
@@ -41,6 +42,7 @@ class BaseIndex(ABC, Generic[S]):
     def __init__(self) -> None:
         self._snapshot: Snapshot[S] = Snapshot()
         self._info: dict[str, Any] = {}
+        self._info_arrays: dict[str, Array] = {}
         self._change = threading.Lock()
 
     @abstractmethod
@@ -220,12 +222,18 @@ class BaseIndex(ABC, Generic[S]):
         """What was saved along with the index that this one was loaded from."""
         return dict(self._info)
 
+    @property
+    def info_arrays(self) -> dict[str, Array]:
+        """Arrays that were saved along with the index that this one was loaded from."""
+        return dict(self._info_arrays)
+
     def save(
         self,
         path: str | PathLike[str],
         *,
         name: str = "",
         info: Mapping[str, Any] | None = None,
+        arrays: Mapping[str, Array] | None = None,
     ) -> None:
         """Save the index, in place of the bundle the path held before.
 
@@ -241,6 +249,8 @@ class BaseIndex(ABC, Generic[S]):
             A title for people.
         info : mapping, optional
             JSON values to keep along with it; `load` brings them back as `info`.
+        arrays : mapping of str to ndarray, optional
+            Numbers to keep along with it; `load` brings them back as `info_arrays`.
 
         Raises
         ------
@@ -256,6 +266,7 @@ class BaseIndex(ABC, Generic[S]):
             name=name,
             settings=self._settings(),
             caller=dict(info or {}),
+            arrays=dict(arrays or {}),
         )
 
     @classmethod
@@ -284,7 +295,7 @@ class BaseIndex(ABC, Generic[S]):
         try:
             index = cls._of_settings(*read_settings(bundle))
             index._snapshot = read_snapshot(bundle, cls._segment_type, index._take_segment)
-            index._info = read_caller(bundle)
+            index._info, index._info_arrays = read_caller(bundle), read_kept(bundle)
             if verify:
                 verify_snapshot(index._snapshot)
         except CorruptBundleError as error:

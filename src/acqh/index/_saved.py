@@ -16,7 +16,9 @@ from acqh.io import Bundle, write_bundle
 
 # Counts up when parts are stored in another way; older ways stay readable.
 _LAYOUT = 1
-SETTINGS = "settings"
+_SETTINGS = "settings"
+# Begins the names of arrays in it that whoever saved the index keeps along.
+_KEPT = "kept "
 
 
 def write_snapshot(
@@ -27,6 +29,7 @@ def write_snapshot(
     name: str,
     settings: tuple[Mapping[str, Array], Mapping[str, Any]],
     caller: Mapping[str, Any],
+    arrays: Mapping[str, Array],
 ) -> None:
     """Save one state of an index in place of the bundle at the path.
 
@@ -40,8 +43,11 @@ def write_snapshot(
         What the index is made with: named arrays, and values that JSON can hold.
     caller : mapping
         What whoever saves it keeps along with it; values that JSON can hold.
+    arrays : mapping
+        Arrays to keep along with it.
     """
-    members: dict[str, Mapping[str, Array]] = {SETTINGS: settings[0]}
+    kept = {f"{_KEPT}{array}": values for array, values in arrays.items()}
+    members: dict[str, Mapping[str, Array]] = {_SETTINGS: {**settings[0], **kept}}
     parts = []
     for number, part in enumerate(snapshot.parts):
         members[_member(number)], info = part.to_arrays()
@@ -66,6 +72,12 @@ def read_caller(bundle: Bundle) -> dict[str, Any]:
     return caller
 
 
+def read_kept(bundle: Bundle) -> dict[str, Array]:
+    """Return the arrays that were saved along with an index."""
+    stored = bundle.arrays(_SETTINGS)
+    return {name[len(_KEPT) :]: stored[name] for name in stored if name.startswith(_KEPT)}
+
+
 def read_settings(bundle: Bundle) -> tuple[dict[str, Array], Mapping[str, Any]]:
     """Return what the index is made with, as given to `write_snapshot`.
 
@@ -83,7 +95,7 @@ def read_settings(bundle: Bundle) -> tuple[dict[str, Array], Mapping[str, Any]]:
     info = bundle.info.get("settings")
     if layout < 1 or not isinstance(info, Mapping):
         raise CorruptBundleError("the settings of an index are missing")
-    return bundle.arrays(SETTINGS), info
+    return bundle.arrays(_SETTINGS), info
 
 
 def read_snapshot(
@@ -107,7 +119,7 @@ def read_snapshot(
     """
     id_kind, stored = bundle.info.get("id_kind"), bundle.info.get("parts")
     if not isinstance(stored, list) or bundle.members != (
-        SETTINGS,
+        _SETTINGS,
         *map(_member, range(len(stored))),
     ):
         raise CorruptBundleError("the parts of an index are missing")

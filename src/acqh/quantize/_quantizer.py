@@ -1,6 +1,6 @@
 """The quantizer as a scikit-learn transformer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -10,14 +10,16 @@ from sklearn import exceptions
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from acqh._core.arrays import Floats, Ints, as_rows, first_bad_row
+from acqh._core.arrays import Array, Floats, Ints, as_rows, first_bad_row
 from acqh._core.random import RandomState, check_rng
 from acqh._core.validation import Interval, StrOptions, check_parameters
 from acqh.errors import InvalidInputError, NotFittedError
+from acqh.quantize._checks import check_queries, check_weights
 from acqh.quantize._codebooks import decode
 from acqh.quantize._grow import grow_codebooks
 from acqh.quantize._metric import Root, choose_shrinkage, metric_root, second_moment
 from acqh.quantize._search import SEARCHES, Search, search_codes
+from acqh.quantize._state import fitted_from_state, fitted_state
 from acqh.quantize._train import QuantizerFit, fit_codebooks
 
 # Up to so many distinct rows for each word, sweeps after every codebook code them better; see the
@@ -179,8 +181,8 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """
         check_parameters(self, self._parameter_constraints)
         X = self._check_rows(X, reset=True)
-        weights = _check_weights(sample_weight, len(X))
-        queries = None if queries is None else _check_queries(queries, X.shape[1])
+        weights = check_weights(sample_weight, len(X))
+        queries = None if queries is None else check_queries(queries, X.shape[1])
         rng = check_rng(self.random_state)
         # Adding zero makes one zero of the two there are.
         used = weights > 0
@@ -323,6 +325,36 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """Return the vectors that codes stand for; the same as `decode`."""
         return self.decode(X)
 
+    def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return all that `encode` and `decode` need: values for JSON, and named arrays.
+
+        Raises
+        ------
+        NotFittedError
+            ``fit`` has not been called.
+        """
+        self._check_fitted()
+        return fitted_state(self)
+
+    @classmethod
+    def from_state(cls, info: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        """Make a quantizer of what `to_state` gave; it has no `training_codes_`.
+
+        Raises
+        ------
+        CorruptBundleError
+            The values are not those of a quantizer.
+
+        Examples
+        --------
+        >>> rows = np.random.default_rng(0).normal(size=(100, 4))
+        >>> quantizer = AdditiveQuantizer(2, 16, random_state=0).fit(rows)
+        >>> again = AdditiveQuantizer.from_state(*quantizer.to_state())
+        >>> bool((again.encode(rows) == quantizer.encode(rows)).all())
+        True
+        """
+        return fitted_from_state(cls, info, arrays)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = []
@@ -363,36 +395,3 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 f"codes must lie from 0 to {n_words - 1}, got {codes.min()} to {codes.max()}"
             )
         return np.asarray(codes, dtype=np.uint8)
-
-
-def _check_queries(queries: Any, n_components: int) -> Floats:
-    checked: Floats = np.asarray(queries)
-    if checked.dtype.kind not in "buif" or checked.ndim != 2 or len(checked) == 0:
-        raise InvalidInputError(
-            f"queries must be a matrix of numbers with some rows, got {checked.dtype} of shape "
-            f"{checked.shape}"
-        )
-    if checked.shape[1] != n_components:
-        raise InvalidInputError(
-            f"queries have {checked.shape[1]} components, items {n_components}; both must come "
-            "from one space"
-        )
-    row = first_bad_row(checked)
-    if row is not None:
-        raise InvalidInputError(f"queries have a NaN or infinite value in row {row}; remove it")
-    return checked.astype(np.float64)
-
-
-def _check_weights(weights: Any, n_items: int) -> Floats:
-    if weights is None:
-        return np.ones(n_items)
-    checked: Floats = np.asarray(weights, dtype=np.float64)
-    if checked.shape != (n_items,):
-        raise InvalidInputError(
-            f"sample_weight has shape {checked.shape}; give one weight for each of {n_items} rows"
-        )
-    if not np.isfinite(checked).all() or checked.min() < 0:
-        raise InvalidInputError("sample_weight has a negative, NaN or infinite value")
-    if not checked.any():
-        raise InvalidInputError("sample_weight is zero for every row; some must be positive")
-    return checked

@@ -2,7 +2,8 @@
 
 from acqh.scale._build import build_index
 from acqh.scale._code_files import CodeFiles
-from acqh.scale._compress import Compressed, compress
+from acqh.scale._compress import compress
+from acqh.scale._compressed import Compressed
 from acqh.scale._dask import DaskViews, connect
 from acqh.scale._encode import encode_chunk, encode_parts
 from acqh.scale._fit import fit

@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,8 +11,9 @@ import numpy as np
 from acqh._core.arrays import Array, Floats, Ints, check_positive_int
 from acqh._core.random import RandomState, check_rng
 from acqh.errors import InvalidInputError, ViewError
-from acqh.index import CodeIndex, SearchResult
+from acqh.index import CodeIndex
 from acqh.quantize import AdditiveQuantizer
+from acqh.scale._compressed import Compressed
 from acqh.scale._dask import Progress
 from acqh.scale._report import (
     RECALL_AT,
@@ -29,40 +29,6 @@ from acqh.scale._vectors import Rows, VectorSource, read_queries, vector_source
 _HELD_OUT_PART = 5
 _MAX_HELD_OUT = 500
 _MAX_BYTES = 16
-
-
-@dataclass(frozen=True)
-class Compressed:
-    """Items in a few bytes each.
-
-    Parameters
-    ----------
-    index : CodeIndex
-        Exact search over the codes, for queries as they are.
-    quantizer : AdditiveQuantizer
-        Codes further items: ``index.add(quantizer.encode(more))``.
-    report : CompressionReport
-    """
-
-    index: CodeIndex
-    quantizer: AdditiveQuantizer
-    report: CompressionReport
-
-    @property
-    def codes(self) -> Array:
-        """The codes, in the order of the items: (n_items, bytes_per_item) uint8."""
-        return self.index.codes
-
-    def search(self, queries: Any, k: int = 10) -> SearchResult:
-        """Find the best items of each query; see `CodeIndex.search`."""
-        return self.index.search(queries, k)
-
-    def save(self, path: str | PathLike[str], *, name: str = "") -> None:
-        """Save the index, with the report as its `info`; `acqh.load` opens it."""
-        self.index.save(path, name=name, info={"compress": self.report.to_dict()})
-
-    def __repr__(self) -> str:
-        return f"<Compressed: {self.report}>"
 
 
 def compress(

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints
+from acqh.errors import CorruptBundleError
 
 # Lengths of answers that a report speaks of.
 RECALL_AT = (1, 10, 100)
@@ -59,6 +60,15 @@ class CompressionReport:
         values = asdict(self)
         values["recall"] = {str(k): value for k, value in self.recall.items()}
         return values
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Self:
+        """Make a report of what `to_dict` gave; raise CorruptBundleError."""
+        try:
+            recall = {int(k): float(value) for k, value in values["recall"].items()}
+            return cls(**{**values, "recall": recall})
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CorruptBundleError(f"what is stored is no report: {error}") from error
 
     def __str__(self) -> str:
         recall = ", ".join(f"@{k} {value:.3f}" for k, value in self.recall.items())
