@@ -35,6 +35,7 @@ _ROOMS = frozenset(
         "export",
         "features",
         "index",
+        "integrations",
         "io",
         "methods",
         "metrics",

@@ -18,6 +18,8 @@ _EXTRAS = {
     "dask": "dask",
     "distributed": "dask",
     "pymilvus": "milvus",
+    "langchain_core": "langchain",
+    "llama_index": "llamaindex",
     "torch": "torch",
     "fastapi": "serve",
     "uvicorn": "serve",
