@@ -1,6 +1,7 @@
 """What the collection returns becomes what clients read."""
 
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote
 
 import acqh.collection as inside
@@ -28,7 +29,7 @@ class Addresses:
     root_path: str = ""
     has_originals: bool = False
 
-    def thumbnail(self, item: inside.StoredItem | inside.Hit) -> str | None:
+    def thumbnail(self, item: inside.StoredItem) -> str | None:
         """Return where an item's small image is, or None where it has none."""
         if not item.has_thumbnail:
             return None
@@ -37,14 +38,14 @@ class Addresses:
             return f"{self.root_path}/item/thumbnail?id={part}"
         return f"{self.root_path}/items/{part}/thumbnail"
 
-    def original(self, item: inside.StoredItem | inside.Hit) -> str | None:
+    def original(self, item: inside.StoredItem) -> str | None:
         """Return where an item's image is as it was, or None where it is not served."""
         if not self.has_originals or file_of(item) is None:
             return None
         return f"{self.root_path}/item/original?id={quote(item.id, safe='')}"
 
 
-def file_of(item: inside.StoredItem | inside.Hit) -> str | None:
+def file_of(item: inside.StoredItem) -> str | None:
     """Return the name of an item's image file, as its manifest or its folder gave it."""
     names = (item.columns.get(column) for column in _FILES)
     return next((name for name in names if isinstance(name, str) and name), None)
@@ -52,31 +53,25 @@ def file_of(item: inside.StoredItem | inside.Hit) -> str | None:
 
 def hit_schema(hit: inside.Hit, addresses: Addresses) -> schemas.Hit:
     """Return a hit as clients read it."""
-    return schemas.Hit(
-        id=hit.id,
-        score=hit.score,
-        text=hit.text,
-        labels=list(hit.labels),
-        columns=hit.columns,
-        file=file_of(hit),
-        thumbnail=addresses.thumbnail(hit),
-        original=addresses.original(hit),
-        why=list(hit.why),
-        code=list(hit.code),
-    )
+    fields = _fields(hit, addresses)
+    return schemas.Hit(**fields, score=hit.score, why=list(hit.why), code=list(hit.code))
 
 
 def item_schema(item: inside.StoredItem, addresses: Addresses) -> schemas.Item:
     """Return an item as clients read it."""
-    return schemas.Item(
-        id=item.id,
-        text=item.text,
-        labels=list(item.labels),
-        columns=item.columns,
-        file=file_of(item),
-        thumbnail=addresses.thumbnail(item),
-        original=addresses.original(item),
-    )
+    return schemas.Item(**_fields(item, addresses))
+
+
+def _fields(item: inside.StoredItem, addresses: Addresses) -> dict[str, Any]:
+    return {
+        "id": item.id,
+        "text": item.text,
+        "labels": list(item.labels),
+        "columns": item.columns,
+        "file": file_of(item),
+        "thumbnail": addresses.thumbnail(item),
+        "original": addresses.original(item),
+    }
 
 
 def map_schema(made: CollectionMap, addresses: Addresses) -> schemas.Map:

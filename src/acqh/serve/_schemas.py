@@ -1,10 +1,11 @@
 """What requests and answers look like: schemas at the edge, arrays inside."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
-from acqh.collection import MAX_NAME_CHARACTERS, Mode
+from acqh.collection import MAX_NAME_CHARACTERS, CollectionStats, Mode
 from acqh.serve._settings import Settings
 
 # More make no sense, and SQLite takes only so many in one statement.
@@ -180,17 +181,22 @@ def limited_add(settings: Settings) -> tuple[type[AddRequest], type[ItemRequest]
     return NewItems, NewItem
 
 
-class Hit(BaseModel):
-    """An item that was found."""
+class Item(BaseModel):
+    """An item of the collection."""
 
     id: str
-    score: float
     text: str
     labels: list[str]
     columns: dict[str, Any]
     file: str | None = Field(description="The image file's name, where it is known.")
     thumbnail: str | None = Field(description="Where its small image is, if it has one.")
     original: str | None = Field(description="Where its image is as it was, if it is served.")
+
+
+class Hit(Item):
+    """An item that was found."""
+
+    score: float
     why: list[str] = Field(description="Why it is there: words, content, image, labels.")
     code: list[int] = Field(description="The bytes by which it was found.")
 
@@ -229,18 +235,6 @@ class SearchAnswer(BaseModel):
     bytes_per_item: float
     milliseconds: Milliseconds
     explanation: Explanation | None
-
-
-class Item(BaseModel):
-    """An item of the collection."""
-
-    id: str
-    text: str
-    labels: list[str]
-    columns: dict[str, Any]
-    file: str | None = Field(description="The image file's name, where it is known.")
-    thumbnail: str | None = Field(description="Where its small image is, if it has one.")
-    original: str | None = Field(description="Where its image is as it was, if it is served.")
 
 
 class MapPoint(BaseModel):
@@ -298,30 +292,17 @@ class Limits(BaseModel):
     max_k: int
 
 
-class Stats(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class Stats(CollectionStats):
     """Facts about the collection and the service."""
 
-    n_items: int
-    n_labelled: int
-    n_labels: int
-    n_thumbnails: int
-    bytes_per_item: float
-    code_bytes: int
-    size_on_disk: int
-    encoders: dict[str, str]
-    method: str
-    n_components: int
-    n_codebooks: int
-    n_trained: int
-    trained_on: str
-    coded_by: dict[str, int]
-    n_skipped: int
-    generation: str
-    change: int
-    version: str
-    modes: list[str] = Field(description="What texts may be searched by; the first is the default.")
+    modes: Annotated[
+        list[str], Field(description="What texts may be searched by; the first is the default.")
+    ]
     limits: Limits
-    writable: bool = Field(description="Whether a token lets clients add and remove items.")
+    writable: Annotated[
+        bool, Field(description="Whether a token lets clients add and remove items.")
+    ]
 
 
 class Health(BaseModel):

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar, get_args
 
-from pydantic import BaseModel
+from pydantic_core import to_json
 
 from acqh.collection import Answer, Collection, Item, Mode, Searchable
 from acqh.errors import (
@@ -236,9 +236,9 @@ def _check_not_empty(pairs: Sequence[tuple[schemas.ItemRequest, bytes | None]]) 
             raise ProblemError(422, f"items.{position}: it has neither an image nor a text")
 
 
-def _answering(work: Callable[[Searchable], BaseModel]) -> Callable[[Searchable], bytes]:
+def _answering(work: Callable[[Searchable], object]) -> Callable[[Searchable], bytes]:
     """Return work that ends with the bytes of an answer, however long that is."""
-    return _translating(lambda collection: work(collection).model_dump_json().encode())
+    return _translating(lambda collection: to_json(work(collection), inf_nan_mode="null"))
 
 
 def _writable(collection: Searchable) -> Collection:
