@@ -5,6 +5,7 @@ import pytest
 from acqh.collection import Collection, Item, ShardedCollection
 from acqh.errors import CollectionError, MissingItemError
 
+PLAIN = {"image_encoder": "hog", "text_encoder": "tfidf"}
 KINDS = {"cat": "soft grey cat", "car": "fast red car", "sea": "wide blue sea"}
 
 
@@ -25,9 +26,7 @@ def made(start=0):
 def collection(tmp_path_factory):
     path = tmp_path_factory.mktemp("browse") / "a.acqh"
     items = [*made(), Item(text="a cat of no year", labels=["cat"], id="none")]
-    with Collection.build(
-        items, path, n_components=2, n_codebooks=2, image_encoder="hog", text_encoder="tfidf"
-    ) as built:
+    with Collection.build(items, path, n_components=2, n_codebooks=2, **PLAIN) as built:
         yield built
 
 
@@ -99,3 +98,33 @@ def test_what_is_not_wanted_is_no_query_alone(collection):
         collection.search(unlike="cat-0")
     with pytest.raises(MissingItemError, match="nobody"):
         collection.search(item="cat-0", unlike=["nobody"])
+
+
+def test_columns_of_any_name_order_items(tmp_path):
+    names = [
+        'a"b',
+        "a.b",
+        "a[0]",
+        "$",
+        "$.a",
+        "it's",
+        "a\\b",
+        "a\nb",
+        "a\x00b",
+        "naïve 😀",
+        "[",
+        "]",
+    ]
+    items = [
+        Item(text=f"{kind} thing", id=str(n), columns=dict.fromkeys(names, order))
+        for n, (kind, order) in enumerate({"red": 2, "blue": 3, "old": 1}.items())
+    ]
+    items.append(Item(text="red old thing", id="9", columns={"a": 0, "note": "x\x00z"}))
+    items.append(Item(text="blue old thing", id="8", columns={"note": "x\x00y"}))
+    with Collection.build(items, tmp_path / "c.acqh", n_components=2, **PLAIN) as collection:
+        for name in names:
+            assert ids(collection.browse(order=name)) == ["2", "0", "1", "9", "8"], name
+            assert ids(collection.browse(where={name: 3})) == ["1"], name
+        assert ids(collection.browse(order="note"))[:2] == ["8", "9"]
+        kinds = {name: {"integer"} for name in [*names, "a"]} | {"note": {"text"}}
+        assert collection.columns() == kinds

@@ -12,14 +12,7 @@ from acqh.collection._build import build_into
 from acqh.collection._cache import IndexCache
 from acqh.collection._coder import Coder
 from acqh.collection._connections import WRITE_TIMEOUT_SECONDS
-from acqh.collection._folder import (
-    INDEX,
-    ITEMS,
-    MODEL,
-    check_parts,
-    read_facts,
-    undisturbed,
-)
+from acqh.collection._folder import INDEX, ITEMS, MODEL, check_parts, read_facts, undisturbed
 from acqh.collection._replacing import replacing
 from acqh.collection._search import Searcher
 from acqh.collection._searchable import Searchable

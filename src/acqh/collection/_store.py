@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Ints
+from acqh.collection._columns import column_kinds, has_column, values_of
 from acqh.collection._connections import (
     LISTED,
     WRITE_TIMEOUT_SECONDS,
@@ -53,12 +54,6 @@ from acqh.errors import (
 _READ = (
     "SELECT i.number, id, text, labels, columns, t.number IS NOT NULL, code "
     "FROM items i LEFT JOIN thumbnails t ON t.number = i.number"
-)
-# A number that JSON writes as a whole one but that does not fit 64 bits is a real to SQLite.
-_COLUMN_KINDS = (
-    "SELECT DISTINCT c.key, "
-    "CASE WHEN c.type IN ('true', 'false') THEN 'boolean' ELSE typeof(c.atom) END "
-    "FROM items, json_each(items.columns) c ORDER BY c.key"
 )
 
 
@@ -205,18 +200,18 @@ class Store:
 
     def column_kinds(self) -> dict[str, set[str]]:
         """Return the columns that items have, and what is in them: see `Collection.columns`."""
-        kinds: dict[str, set[str]] = {}
         with self.connections.reading() as connection:
-            for name, kind in connection.execute(_COLUMN_KINDS):
-                kinds.setdefault(name, set()).add(kind)
-        return kinds
+            return column_kinds(connection)
+
+    def has_column(self, name: str) -> bool:
+        """Whether an item has a column."""
+        with self.connections.reading() as connection:
+            return has_column(connection, name)
 
     def values_of(self, column: str | None) -> list[tuple[int, str | float | None]]:
         """Return the number of every item, in order, and its value in a column or None."""
-        value = "?" if column is None else "(SELECT atom FROM json_each(columns) WHERE key = ?)"
-        statement = f"SELECT number, {value} FROM items ORDER BY number"  # noqa: S608
         with self.connections.reading() as connection:
-            return connection.execute(statement, (column,)).fetchall()
+            return values_of(connection, column)
 
     def label_counts(self) -> dict[str, int]:
         """Return how many items have each label, in alphabetical order."""

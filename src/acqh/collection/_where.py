@@ -101,19 +101,12 @@ def check_columns(stores: Iterable["Store"], names: Iterable[str]) -> None:
     """
     stores = [store for store in stores if len(store)]
     for name in names:
-        if name == _LABEL or not stores or any(_has_column(store, name) for store in stores):
+        if name == _LABEL or not stores or any(store.has_column(name) for store in stores):
             continue
         known = sorted({column for store in stores for column in store.column_kinds()})
         shown = ", ".join([_LABEL, *(f"{column:.60}" for column in known[:_MAX_SHOWN])])
         more = f" and {len(known) - _MAX_SHOWN} more" if len(known) > _MAX_SHOWN else ""
         raise CollectionError(f"no item has a column {name!r:.200}; there are: {shown}{more}")
-
-
-def _has_column(store: "Store", name: str) -> bool:
-    with store.connections.reading() as connection:
-        written = f"{_json(name)}: "
-        rows = connection.execute("SELECT columns FROM items WHERE instr(columns, ?)", (written,))
-        return any(name in json.loads(columns) for (columns,) in rows)
 
 
 def _numbers(rows: Iterable[tuple[int]]) -> Ints:
