@@ -109,7 +109,7 @@ def test_heic_is_read_with_pillow_heif() -> None:
 def test_heic_without_pillow_heif_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     from acqh.features import _images
 
-    monkeypatch.setattr(_images, "_formats", lambda: _images._FORMATS)
+    monkeypatch.setattr(_images, "image_formats", lambda: _images._FORMATS)
     with pytest.raises(ImageError, match=r"pip install 'acqh\[heic\]'"):
         read_image(b"\0\0\0\x18ftypheic" + bytes(100))
 

@@ -1,12 +1,14 @@
 import base64
 import json
 from dataclasses import asdict
+from io import BytesIO
 from urllib.parse import quote
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from acqh.collection import Collection
 from acqh.data import make_multiview
@@ -52,6 +54,21 @@ def test_a_picture_finds_the_same_in_json_and_in_a_form(client, collection, make
     assert same(client.post("/search", json={"image": encoded, "k": 4}).json(), expected)
     upload = {"image": ("red.png", content, "image/png")}
     assert same(client.post("/search", files=upload, data={"k": "4"}).json(), expected)
+
+
+def test_what_telephones_make_finds_its_like(client, collection, start):
+    file = BytesIO()
+    heif = pytest.importorskip("pillow_heif")
+    heif.from_pillow(Image.new("RGB", (64, 48), RED)).save(file)
+    expected = collection.search(image=file.getvalue(), k=4)
+    assert expected.hits[0].labels == ("car",)
+    upload = {"image": ("red.heic", file.getvalue(), "image/heic")}
+    assert same(client.post("/search", files=upload, data={"k": "4"}).json(), expected)
+    damaged = client.post("/search", files={"image": file.getvalue()[:60]})
+    assert damaged.status_code == 422
+    large = {"image": ("l.heic", file.getvalue(), "image/heic")}
+    with start(collection.path, max_pixels=64 * 48 - 1) as strict:
+        assert strict.post("/search", files=large).status_code == 413
 
 
 def test_text_and_picture_are_weighed_as_in_python(client, collection, make_picture):

@@ -89,15 +89,13 @@ def read_image(
         if isinstance(image, image_module.Image):
             return _opaque(image, name, max_pixels, side)
         source = image if isinstance(image, str | PathLike) else BytesIO(image)
-        with image_module.open(source, formats=_formats()) as opened:
+        with image_module.open(source, formats=image_formats()) as opened:
             return _opaque(opened, name, max_pixels, side)
     except ImageError:
         raise
     except image_module.UnidentifiedImageError as error:
-        hint = ""
-        if _is_heic(image) and "HEIF" not in _formats():
-            hint = "; it is HEIC, which needs the package pillow-heif: pip install 'acqh[heic]'"
-        raise ImageError(f"{name} cannot be read: {error}{hint}") from error
+        hint = "; it is HEIC, which needs the package pillow-heif: pip install 'acqh[heic]'"
+        raise ImageError(f"{name} cannot be read: {error}{hint * is_foreign(image)}") from error
     except Exception as error:  # damaged bytes make decoders raise anything
         raise ImageError(f"{name} cannot be read: {error}") from error
 
@@ -122,7 +120,7 @@ def image_date(path: str | PathLike[str]) -> str | None:
     """
     tags = require("PIL.ExifTags")
     try:
-        with require("PIL.Image").open(path, formats=_formats()) as image:
+        with require("PIL.Image").open(path, formats=image_formats()) as image:
             if image.format == "PNG" and "exif" not in image.info:
                 return None  # it would be decoded to look behind the pixels
             exif = image.getexif()
@@ -134,8 +132,8 @@ def image_date(path: str | PathLike[str]) -> str | None:
 
 
 @cache
-def _formats() -> tuple[str, ...]:
-    """Return the formats that are read."""
+def image_formats() -> tuple[str, ...]:
+    """Return the formats that are read, by Pillow's names."""
     try:
         heif = require("pillow_heif")
     except MissingExtraError:
@@ -144,11 +142,14 @@ def _formats() -> tuple[str, ...]:
     return (*_FORMATS, "HEIF")
 
 
-def _is_heic(image: ImageLike) -> bool:
+def is_foreign(image: ImageLike) -> bool:
+    """Whether an image is HEIC, and the package that reads it is not installed."""
+    if "HEIF" in image_formats():
+        return False
     if isinstance(image, str | PathLike):
         with Path(image).open("rb") as file:
-            return file.read(12)[4:].startswith(_HEIC_STARTS)
-    return bytes(image[:12])[4:].startswith(_HEIC_STARTS)
+            image = file.read(12)
+    return bytes(image[4:12]).startswith(_HEIC_STARTS)
 
 
 def _opaque(image: Any, name: str, max_pixels: int, side: int | None) -> Any:

@@ -6,10 +6,11 @@ from io import BytesIO
 from pathlib import Path
 
 from acqh._core.optional import require
+from acqh.features._images import image_formats, is_foreign
 from acqh.serve._problems import ProblemError
 
-# What browsers make and show; fewer decoders than Pillow has.
-_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "WEBP")
+# What browsers show; fewer decoders than Pillow has.
+_SHOWN = ("BMP", "GIF", "JPEG", "PNG", "WEBP")
 # An image that can be decoded at reduced size may have this many times the pixels of another.
 _REDUCED = 4
 
@@ -25,18 +26,22 @@ def decode_base64(text: str) -> bytes:
 def check_image(content: bytes, max_pixels: int) -> None:
     """Raise `ProblemError` unless an image has a header that can be read and few enough pixels."""
     images = require("PIL.Image")
+    # What telephones make is taken, too, where its decoder is installed.
+    taken = [name for name in image_formats() if name in (*_SHOWN, "HEIF")]
     too_large = ProblemError(
         413, f"the image has more than {max_pixels:,} pixels; send a smaller one"
     )
     try:
-        with images.open(BytesIO(content), formats=_FORMATS) as image:
+        with images.open(BytesIO(content), formats=taken) as image:
             width, height = image.size
             # Decoded at reduced size; but a progressive one is kept whole while it is decoded.
             is_reduced = image.format == "JPEG" and not image.info.get("progressive")
     except (images.DecompressionBombError, images.DecompressionBombWarning):
         raise too_large from None
     except Exception:  # damaged bytes make decoders raise anything
-        detail = f"image: this is not an image in one of {', '.join(_FORMATS)}, or is damaged"
+        detail = f"image: this is not an image in one of {', '.join(taken)}, or is damaged"
+        if is_foreign(content):
+            detail = "image: this service has no decoder for HEIC (pillow-heif); send it as JPEG"
         raise ProblemError(422, detail) from None
     if width * height > (_REDUCED if is_reduced else 1) * max_pixels:
         raise too_large
@@ -55,7 +60,7 @@ def original_file(root: Path, name: str) -> tuple[Path, str]:
         path = (root / name).resolve()
         if not path.is_relative_to(root.resolve()) or not path.is_file():
             raise missing
-        with require("PIL.Image").open(path, formats=_FORMATS) as image:
+        with require("PIL.Image").open(path, formats=_SHOWN) as image:
             return path, str(image.get_format_mimetype())
     except ProblemError:
         raise

@@ -35,7 +35,7 @@ Where = Annotated[
         json_schema_extra={"propertyNames": _KEYS},
     ),
 ]
-_BASE64 = "Bytes of an image file (JPEG, PNG, WebP, GIF or BMP) in base64."
+_BASE64 = "Bytes of an image file (JPEG, PNG, WebP, GIF, BMP, maybe HEIC) in base64."
 InlineImage = Annotated[
     str,
     Field(min_length=1, description=_BASE64, json_schema_extra={"contentEncoding": "base64"}),
