@@ -16,16 +16,18 @@ describes images. ``ACQH_PHOTOS`` and ``ACQH_COCO`` say where photographs lie.
 
 import argparse
 import csv
+import io
 import json
 import os
 import tempfile
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 from acqh import MultiViewData
 from acqh.cli._emoji import cache_folder, emoji_collection
-from acqh.collection import Collection
+from acqh.collection import Collection, Item
 from acqh.collection._coder import Encoders
 from acqh.collection._feature_table import FeatureTable
 from acqh.collection._learn import learn
@@ -204,6 +206,40 @@ def photos(n):
             say(data="photos", how=way, query=view, **found, **itself, trained_on=trained_on)
 
 
+def itself(n):
+    """Ask a collection for the images it was built from, and for smaller copies of them."""
+    with (PHOTOS / "manifest.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))[:n]
+    items = [
+        Item(
+            image=PHOTOS / row["image"],
+            text=row["text"],
+            labels=[name for name in row["labels"].split("|") if name],
+            id=str(at),
+        )
+        for at, row in enumerate(rows)
+    ]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Collection.build(items, folder + "/c.acqh") as collection,
+    ):
+        say(data="itself", how="chance", own_first=round(1 / n, 4))
+        for what, change in {"the same": lambda path: path, "smaller, JPEG 75": smaller}.items():
+            for mode in ("auto", "meaning"):
+                hits = [collection.search(image=change(i.image), k=1, mode=mode) for i in items]
+                found = [answer.hits[0].id == i.id for answer, i in zip(hits, items, strict=True)]
+                say(data="itself", query=what, how=mode, own_first=round(float(np.mean(found)), 3))
+
+
+def smaller(path):
+    """Return an image at 60 % of its size as JPEG."""
+    with Image.open(path) as image:
+        copy = image.convert("RGB").resize((image.width * 3 // 5, image.height * 3 // 5))
+    file = io.BytesIO()
+    copy.save(file, "JPEG", quality=75)
+    return file.getvalue()
+
+
 def coco(n):
     """Find 1,000 test images by their captions, and the other way round."""
     _, images, texts = read(COCO, 10_000 - n, 10_000)
@@ -223,7 +259,7 @@ def coco(n):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=["emoji", "words", "photos", "coco"])
+    parser.add_argument("--only", choices=["emoji", "words", "photos", "itself", "coco"])
     parser.add_argument("--photos", type=int, default=3_000, help="how many photographs")
     parser.add_argument("--coco", type=int, default=1_000, help="how many of the last rows")
     given = parser.parse_args()
@@ -231,6 +267,7 @@ def main():
         "emoji": emoji,
         "words": lambda: words(given.photos),
         "photos": lambda: photos(given.photos),
+        "itself": lambda: itself(500),
         "coco": lambda: coco(given.coco),
     }
     for name, part in parts.items():

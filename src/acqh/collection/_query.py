@@ -9,7 +9,7 @@ import numpy as np
 from acqh._core.arrays import Floats
 from acqh.collection._coder import Coder, Encoders, describe
 from acqh.collection._fuse import check_mode
-from acqh.collection._prepare import working_image
+from acqh.collection._prepare import make_thumbnail, working_image
 from acqh.collection._shard import Shard
 from acqh.collection._words import WordQuery, read_words
 from acqh.errors import CollectionError
@@ -31,12 +31,15 @@ class Question(NamedTuple):
         Items that the query names, which are not to be found.
     given : set of str
         What the vector was made of: "text", "image", "item", "unlike" and views.
+    thumbnail : bytes or None
+        Of the one image that is asked for, which may be stored already.
     """
 
     words: WordQuery | None
     vector: Floats | None
     own: list[tuple[Shard, int]]
     given: frozenset[str]
+    thumbnail: bytes | None = None
 
 
 class QueryReader:
@@ -57,8 +60,13 @@ class QueryReader:
     def read(self, given: Mapping[str, Any], weights: Mapping[str, float], mode: str) -> Question:
         """Return what a query asks for; see `Searchable.search`."""
         words, meant = self._words(given, weights, mode)
+        thumbnail = None
+        is_image = meant.keys() == {"image"} and "image" in self._encoders.by_view
+        if mode == "auto" and is_image and len(images := _each(meant["image"])) == 1:
+            meant["image"] = working_image(images[0])
+            thumbnail = make_thumbnail(meant["image"])
         vector, own = self._mean(meant, weights) if meant or words is None else (None, [])
-        return Question(words, vector, own, frozenset(meant))
+        return Question(words, vector, own, frozenset(meant), thumbnail)
 
     def _words(
         self, given: Mapping[str, Any], weights: Mapping[str, float], mode: str

@@ -11,6 +11,7 @@ from acqh._core.arrays import Floats, Ints, check_positive_int
 from acqh.collection._coder import Coder, Encoders
 from acqh.collection._fuse import POOL, Place, WordPlace, fuse, order_words
 from acqh.collection._query import QueryReader, Question
+from acqh.collection._same import SAME_POOL, SameImage, find_same, put_first
 from acqh.collection._shard import Ranking, Selection, Shard
 from acqh.collection._types import Answer, Explanation, Hit
 from acqh.collection._where import Condition, check_columns, read_where
@@ -36,12 +37,15 @@ class Found(NamedTuple):
         The words of the query as each shard knows them.
     rankings : list of Ranking
         Of each shard.
+    same : list of SameImage
+        Items whose image is that of the query.
     """
 
     meaning: list[Place]
     words: list[WordPlace]
     known: list[KnownWords | None]
     rankings: list[Ranking]
+    same: list[SameImage]
 
 
 class Searcher:
@@ -75,10 +79,12 @@ class Searcher:
         asked = self._queries.read(given, weights, mode)
         encoded = time.perf_counter()
         for _ in range(_MAX_TRIES):
-            found = self._rank(asked, k if asked.words is None else max(k, POOL), conditions)
+            found = self._rank(asked, max(k, _pool(asked)), conditions)
             best = found.meaning[:k]
             if asked.words is not None:
                 best = fuse(found.meaning, found.words, k, words_first=asked.given <= {"text"})
+            elif found.same:
+                best = put_first(found.same, found.meaning, k)
             searched = time.perf_counter()
             hits = self._read(best, self._reasons(best, found, asked))
             if len(hits) == len(best):
@@ -121,7 +127,8 @@ class Searcher:
             if (there := known[-1]) is not None:
                 hits = shard.store.find_words(there, k + len(exclude), selected.numbers)
                 words += [WordPlace(at, hit) for hit in hits if hit.number not in exclude]
-        return Found(_merge(rankings, k), order_words(words), known, rankings)
+        same = [] if asked.thumbnail is None else find_same(self._shards, rankings, asked.thumbnail)
+        return Found(_merge(rankings, k), order_words(words), known, rankings, same)
 
     def _select(
         self, conditions: tuple[Condition, ...], asked: WordQuery | None = None
@@ -144,7 +151,7 @@ class Searcher:
         meant += ["image"] if "image" in asked.given else []
         for _, at, number in found.meaning:
             why[at, number] = (*why.get((at, number), ()), *meant)
-        return why
+        return why | {(at, number): ("same image",) for at, number, _ in found.same}
 
     def _read(self, best: Sequence[Place], why: Reasons) -> tuple[Hit, ...]:
         """Read what was found; items that are gone by now are left out."""
@@ -157,6 +164,13 @@ class Searcher:
             for score, at, number in best
             if number in found[at]
         )
+
+
+def _pool(asked: Question) -> int:
+    """Return how many of the best by meaning other ways of finding items choose among."""
+    if asked.words is not None:
+        return POOL
+    return 0 if asked.thumbnail is None else SAME_POOL
 
 
 def _in_order(

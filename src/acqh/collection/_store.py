@@ -149,6 +149,25 @@ class Store:
             raise MissingItemError(f"item {identifier!r} has no image")
         return bytes(row[0])
 
+    def numbers_showing(self, thumbnail: bytes, among: Sequence[int]) -> list[int]:
+        """Return which of some items have exactly this thumbnail."""
+        with self.connections.reading() as connection:
+            rows = connection.execute(
+                f"SELECT number FROM thumbnails WHERE number IN {LISTED} "  # noqa: S608
+                "AND checksum = ? AND picture = ? ORDER BY number",
+                (listed(among), checksum(thumbnail), thumbnail),
+            )
+            return [number for (number,) in rows]
+
+    def thumbnails_of(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        """Return the thumbnails of items by number; items without one are left out."""
+        with self.connections.reading() as connection:
+            rows = connection.execute(
+                f"SELECT number, picture FROM thumbnails WHERE number IN {LISTED}",  # noqa: S608
+                (listed(numbers),),
+            )
+            return dict(rows.fetchall())
+
     def read(self, numbers: Sequence[int]) -> dict[int, StoredItem]:
         """Return items by number; those that are gone are left out."""
         with self.connections.reading() as connection:

@@ -197,7 +197,9 @@ class Hit(Item):
     """An item that was found."""
 
     score: float
-    why: list[str] = Field(description="Why it is there: words, content, image, labels.")
+    why: list[str] = Field(
+        description="Why it is there: words, content, image, same image, labels."
+    )
     code: list[int] = Field(description="The bytes by which it was found.")
 
 

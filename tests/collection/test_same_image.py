@@ -1,0 +1,71 @@
+"""An image that is stored already is its own first hit."""
+
+import io
+
+import pytest
+from PIL import Image, ImageDraw
+
+from acqh.collection import Collection, Item
+
+
+def drawn(position, size=200):
+    """Draw something that encoders cannot tell from its neighbours: a dot that moves a little."""
+    image = Image.new("RGB", (size, size), "white")
+    draw = ImageDraw.Draw(image)
+    left = size * (10 + 3 * position) // 200
+    draw.ellipse((left, left, left + size // 4, left + size // 4), fill=(200, 30, 10 * position))
+    return image
+
+
+def as_file(image, kind, **options):
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def dots(tmp_path_factory):
+    items = [
+        Item(image=drawn(n), text=f"dot {n % 3}", labels=["dot", f"row {n % 3}"], id=f"dot-{n}")
+        for n in range(20)
+    ]
+    path = tmp_path_factory.mktemp("dots") / "dots.acqh"
+    settings = {"image_encoder": "hog", "text_encoder": "tfidf"}
+    with Collection.build(items, path, n_components=4, n_codebooks=2, **settings) as collection:
+        yield collection
+
+
+def test_every_stored_image_is_its_own_first_hit_and_says_so(dots):
+    for n in range(20):
+        first, second = dots.search(image=as_file(drawn(n), "PNG"), k=2).hits
+        assert first.id == f"dot-{n}"
+        assert first.why == ("same image",)
+        assert second.why != ("same image",)
+        assert first.score > second.score
+
+
+def test_an_image_that_was_scaled_and_compressed_again_is_recognised(dots):
+    for n in range(20):
+        query = as_file(drawn(n).resize((150, 150)), "JPEG", quality=80)
+        assert dots.search(image=query, k=1).hits[0].id == f"dot-{n}"
+
+
+def test_only_meaning_counts_where_meaning_or_more_than_an_image_is_asked_for(dots):
+    query = as_file(drawn(3), "PNG")
+    alone = dots.search(image=query, mode="meaning").hits
+    assert not any("same image" in hit.why for hit in alone)
+    assert [hit.score for hit in alone] == sorted((hit.score for hit in alone), reverse=True)
+    for more in ({"text": "dot"}, {"unlike": "dot-3"}):
+        assert not any("same image" in hit.why for hit in dots.search(image=query, **more).hits)
+
+
+def test_another_image_is_not_taken_for_a_stored_one(dots):
+    query = as_file(Image.new("RGB", (200, 200), "navy"), "PNG")
+    assert not any("same image" in hit.why for hit in dots.search(image=query).hits)
+
+
+def test_filters_hold_for_the_same_image_too(dots):
+    query = as_file(drawn(3), "PNG")
+    found = dots.search(image=query, where={"label": "row 1"}).hits
+    assert "dot-3" not in {hit.id for hit in found}
+    assert dots.search(image=query, where={"label": "row 0"}).hits[0].id == "dot-3"
