@@ -21,6 +21,7 @@ from acqh.errors import InvalidInputError, NotFittedError
 from acqh.features import (
     Bias,
     HogColour,
+    KernelMap,
     RBFAnchors,
     SignedRoot,
     TagSVD,
@@ -40,6 +41,7 @@ MAPS = [
     Bias(),
     TagSVD(n_components=np.int64(3)),
     SignedRoot(),
+    KernelMap(random_state=0),
     *(RBFAnchors(5, variant=name, random_state=0) for name in RBF_VARIANTS),
     StandardScaler(),
     StandardScaler(with_mean=False, with_std=False),

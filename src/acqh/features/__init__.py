@@ -10,6 +10,7 @@ from acqh.features._former import former_name
 from acqh.features._general import GeneralMap, GeneralModel, general_model
 from acqh.features._hog import HogColour
 from acqh.features._images import ImageLike, image_date, read_image
+from acqh.features._kernel_map import KernelMap
 from acqh.features._linear import Bias, SignedRoot
 from acqh.features._minilm import MiniLM
 from acqh.features._networks import ClipImages, ClipTexts
@@ -40,6 +41,7 @@ __all__ = [
     "GeneralModel",
     "HogColour",
     "ImageLike",
+    "KernelMap",
     "MiniLM",
     "RBFAnchors",
     "RowSpace",

@@ -18,6 +18,7 @@ from acqh.features._efficientnet import EfficientNetLite0
 from acqh.features._former import from_former, is_former
 from acqh.features._general import GeneralMap
 from acqh.features._hog import HogColour
+from acqh.features._kernel_map import KernelMap
 from acqh.features._linear import Bias, SignedRoot
 from acqh.features._minilm import MiniLM
 from acqh.features._networks import ClipImages, ClipTexts
@@ -39,6 +40,7 @@ from acqh.features._svd import TagSVD
 _NAMED: dict[str, Callable[..., Any]] = {
     "bias": Bias,
     "center": partial(StandardScaler, with_std=False),
+    "kernel": KernelMap,
     "signed_root": SignedRoot,
     "standardize": StandardScaler,
     "svd": TagSVD,
@@ -58,6 +60,7 @@ _STORABLE: dict[str, Any] = {
             EfficientNetLite0,
             GeneralMap,
             HogColour,
+            KernelMap,
             MiniLM,
             RBFAnchors,
             SignedRoot,

@@ -13,7 +13,7 @@ from acqh._core.labels import as_label_matrix
 from acqh._core.validation import check_parameters
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, NotFittedError, ViewError
-from acqh.features import Condition, make_feature_map
+from acqh.features import Condition, KernelMap, make_feature_map
 from acqh.methods._scoring import held_out_map
 from acqh.methods._state import save_method
 from acqh.methods.registry import DatabaseMode, MethodInfo
@@ -196,6 +196,8 @@ def fit_feature_maps(
     *,
     rng: np.random.Generator | None = None,
     n_anchors: int | None = None,
+    responses: Floats | None = None,
+    left_out: dict[str, Floats] | None = None,
 ) -> dict[str, Any]:
     """Return fitted feature maps by view; each sees only the rows that have the view.
 
@@ -210,6 +212,11 @@ def fit_feature_maps(
         Seeds every map that draws at random and brings no seed of its own.
     n_anchors : int, optional
         Anchors of maps that are given by the name of an RBF variant.
+    responses : (n_items, n_dimensions), optional
+        What kernel maps learn to predict; a row of NaN where it is not known.
+    left_out : dict, optional
+        Gets, for each view with such a map, the features of the items as they are predicted when
+        each is left out; zeros where the view or the response is missing.
 
     Raises
     ------
@@ -223,12 +230,50 @@ def fit_feature_maps(
         raise ViewError(
             f"feature maps are given for {sorted(unknown)}, but the views are {sorted(data.views)}"
         )
-    found = {
-        view: _fit_steps(feature_maps.get(view), matrix[data.present[view]], rng, n_anchors)
-        for view, matrix in data.views.items()
-        if data.present[view].any()
-    }
+    found: dict[str, Any] = {}
+    for view, matrix in data.views.items():
+        here, kind = data.present[view], feature_maps.get(view)
+        if not here.any():
+            continue
+        if responses is not None and left_out is not None and _is_kernel(kind):
+            here = here & np.isfinite(responses).all(axis=1)
+            found[view], features = _fit_kernel(kind, matrix[here], responses[here], rng)
+            left_out[view] = np.zeros((len(here), features.shape[1]), features.dtype)
+            left_out[view][here] = features
+        else:
+            found[view] = _fit_steps(kind, matrix[here], rng, n_anchors)
     return {view: fitted for view, fitted in found.items() if fitted is not None}
+
+
+def has_kernel(feature_maps: Any) -> bool:
+    """Whether the feature map of a view is one that learns from what is to be predicted."""
+    own = feature_maps.values() if isinstance(feature_maps, Mapping) else [feature_maps]
+    return any(map(_is_kernel, own))
+
+
+def _is_kernel(kind: Any) -> bool:
+    if isinstance(kind, Pipeline):
+        return isinstance(kind.steps[-1][1], KernelMap)
+    return kind == "kernel" if isinstance(kind, str) else isinstance(kind, KernelMap)
+
+
+def _fit_kernel(
+    kind: Any, rows: Matrix, responses: Floats, rng: np.random.Generator | None
+) -> tuple[Any, Floats]:
+    """Fit a kernel map, and what comes before it, to responses; return it with its features."""
+    made = _make_map(kind, rng, None)
+    before = [] if not isinstance(made, Pipeline) else [step for _, step in made.steps[:-1]]
+    own = made.steps[-1][1] if isinstance(made, Pipeline) else made
+    if not before and (needed := _condition(rows)) is not None:
+        before = [needed]
+    rows = _widened(rows)
+    for step in before:
+        rows = step.fit(rows).transform(rows)
+    features = own.fit_to(rows, responses)
+    if not before:
+        return own, features
+    steps = [*before, own]
+    return Pipeline([(str(number), step) for number, step in enumerate(steps)]), features
 
 
 def _fit_steps(

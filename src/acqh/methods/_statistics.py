@@ -1,17 +1,17 @@
 """From chunks of data, through feature maps, to statistics."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import normalize
 
-from acqh._core.arrays import Matrix
+from acqh._core.arrays import Floats, Matrix
 from acqh.data import MultiViewData
 from acqh.errors import LabelError, ViewError
-from acqh.features import RowSpace
+from acqh.features import KernelMap, RowSpace
 from acqh.methods._base import CHUNK_ROWS, fit_feature_maps, map_features
 from acqh.stats import Keep, Statistics
 
@@ -31,10 +31,13 @@ class Needs:
         Beside sums over labelled items; None: nothing.
     units : tuple of str
         Views whose rows, scaled to unit length, are summed as views of their own.
+    responses : (n_items, n_dimensions) or None
+        What kernel maps learn to predict; a row of NaN where it is not known.
     """
 
     keep: Keep | None = None
     units: tuple[str, ...] = ()
+    responses: Floats | None = None
 
 
 def only_labelled(part: MultiViewData) -> Needs:  # noqa: ARG001
@@ -64,6 +67,9 @@ class MappedStatistics:
         float32 if no view has more, otherwise float64.
     units : tuple of str
         Views that are also summed with their rows scaled to unit length.
+    left_out : dict of str to (n_items, n_features)
+        Features of the part that the maps were fitted to, by maps that saw what it is to be
+        predicted as: each row as if they had not seen it.
     """
 
     statistics: Statistics
@@ -72,6 +78,7 @@ class MappedStatistics:
     label_names: tuple[str, ...]
     dtype: np.dtype[Any]
     units: tuple[str, ...] = ()
+    left_out: Mapping[str, Matrix] = field(default_factory=dict)
 
     @classmethod
     def of_sums(cls, stats: Statistics, label_names: Any = None) -> "MappedStatistics":
@@ -103,6 +110,15 @@ class MappedStatistics:
             view
             for view, own in self.feature_maps.items()
             if any(isinstance(step, RowSpace) for step in _steps(own))
+        )
+
+    @property
+    def anchored(self) -> tuple[str, ...]:
+        """Views whose feature map holds training rows that taught it."""
+        return tuple(
+            view
+            for view, own in self.feature_maps.items()
+            if any(isinstance(step, KernelMap) for step in _steps(own))
         )
 
     def sums_of_none(self) -> Statistics:
@@ -162,6 +178,7 @@ def collect(
         if statistics is None:
             statistics = known.sums_of_none()
         add_part(part, known, statistics)
+        known = replace(known, left_out={})
         # The next part may be as large as memory allows: this one must be gone when it is read.
         del part
     if known is None or statistics is None or statistics.n_items == 0:
@@ -181,7 +198,8 @@ def describe(
     _check_labelled(part, needed.keep)
     kinds = [matrix.dtype for matrix in part.views.values()]
     is_single = all(kind in (np.float32, np.float16, np.uint8, np.bool_) for kind in kinds)
-    maps = fit_feature_maps(feature_maps, part)
+    left_out: dict[str, Floats] = {}
+    maps = fit_feature_maps(feature_maps, part, responses=needed.responses, left_out=left_out)
     known = MappedStatistics(
         statistics=Statistics({}, len(part.label_names)),
         feature_maps=_narrowed(maps, part) if is_whole else maps,
@@ -189,6 +207,7 @@ def describe(
         label_names=part.label_names,
         dtype=np.dtype(np.float32 if is_single else np.float64),
         units=needed.units,
+        left_out=left_out,
     )
     first = known.map_rows({view: matrix[:1] for view, matrix in part.views.items()})
     widths = {view: matrix.shape[1] for view, matrix in first.items()}
@@ -223,7 +242,8 @@ def add_part(part: MultiViewData, known: MappedStatistics, statistics: Statistic
     part : MultiViewData
         None of its items need have a label.
     known : MappedStatistics
-        What the part must be like, and the feature maps to use.
+        What the part must be like, and the feature maps to use; where it brings features that
+        were left out, the part is the one that its maps were fitted to.
     statistics : Statistics
         As `MappedStatistics.sums_of_none` gives them, or those of parts before.
 
@@ -234,10 +254,16 @@ def add_part(part: MultiViewData, known: MappedStatistics, statistics: Statistic
     """
     _check_labelled(part, statistics.keep)
     _check_same(part, known)
+    start = 0
     for chunk in part.chunks(CHUNK_ROWS):
+        here = slice(start, start + len(chunk))
+        start = here.stop
+        ready = {view: rows[here] for view, rows in known.left_out.items()}
+        others = {view: rows for view, rows in chunk.views.items() if view not in ready}
         present = dict(chunk.present)
         present |= {unit_name(view): present[view] for view in known.units}
-        statistics.update(known.map_rows(chunk.views), chunk.labels, present, rows=chunk.views)
+        mapped = known.map_rows(others) | ready
+        statistics.update(mapped, chunk.labels, present, rows=chunk.views)
 
 
 def _check_labelled(part: MultiViewData, keep: Keep | None) -> None:

@@ -89,7 +89,8 @@ def fit(
             "fit it without a client"
         )
     check_workers(client)
-    asked = _Asked(model.feature_maps, model.wanted())
+    # Workers map rows as they are, so kernel maps learn no targets here: none could be left out.
+    asked = _Asked(model.feature_maps, replace(model.wanted(), respond=None))
     model.fit_stats(_collect(client, list_chunks(source, chunk_size), asked, progress))
     return model
 

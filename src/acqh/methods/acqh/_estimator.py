@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
@@ -13,12 +14,12 @@ from acqh._core.threads import one_blas_thread
 from acqh._core.validation import Interval, StrOptions
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError
-from acqh.methods._base import as_parts
+from acqh.methods._base import as_parts, has_kernel
 from acqh.methods._statistics import MappedStatistics, collect, unit_name
 from acqh.methods.acqh._coding import CodingMethod
 from acqh.methods.acqh._fitted import Fitted
 from acqh.methods.acqh._queries import check_queries
-from acqh.methods.acqh._similarity import SIMILARITIES, Similarity
+from acqh.methods.acqh._similarity import SIMILARITIES, Similarity, embed_items
 from acqh.methods.acqh._solve import Settings
 from acqh.methods.acqh._solve_labels import solve_labels
 from acqh.methods.acqh._solve_space import solve_space
@@ -80,7 +81,8 @@ class ACQH(CodingMethod):
         Whether the maps from features have an intercept, which no ridge touches.
     feature_maps : mapping of str to feature map, one feature map, or None
         For some views, or for all; fitted on the training rows (of an iterable, on its first
-        chunk). Any scikit-learn transformer, or a name of `acqh.features`.
+        chunk). Any scikit-learn transformer, or a name of `acqh.features`, such as ``"kernel"``
+        for kernel ridge regression (`acqh.features.KernelMap`).
     codebooks_from : {"both", "labels", "predictions"}
         What the codebooks of the spectral solver are learnt from: the code vectors of label
         sets, those that will be predicted for items without labels, or both.
@@ -251,9 +253,11 @@ class ACQH(CodingMethod):
 
     def wanted(self, has_queries: bool = False) -> Wanted:
         """Return what a fit with these parameters asks to be kept of the data."""
-        return Wanted(
-            self.targets, self.keep, self.sample_size, not self.normalize and not has_queries
-        )
+        respond = None
+        if has_kernel(self.feature_maps):
+            respond = partial(embed_items, self.similarity, rng=check_rng(self.random_state))
+        only_sums = not self.normalize and not has_queries
+        return Wanted(self.targets, self.keep, self.sample_size, only_sums, respond)
 
     def partial_fit(self, views: Any, labels: Any = None, *, queries: Any = None) -> Self:
         """Learn from more items: the result is that of a fit on all items so far.
@@ -287,8 +291,13 @@ class ACQH(CodingMethod):
         InvalidInputError
             More items of a label set would be forgotten than were fitted, or all of them.
         """
-        self._check_fitted()
-        gone = collect(as_parts(views, labels), None, self._collected())
+        known = self._collected()
+        if known.anchored:
+            raise InvalidInputError(
+                f"the kernel maps of {', '.join(map(repr, known.anchored))} hold training items "
+                "and what was learnt from them; fit a new model without those to be forgotten"
+            )
+        gone = collect(as_parts(views, labels), None, known)
         left = self.stats_ - gone.statistics
         if left.n_items == 0:
             raise InvalidInputError("no item would be left; fit a new model instead")

@@ -10,6 +10,7 @@ import scipy.linalg
 from acqh._core.arrays import Array, Floats, Matrix, is_sparse
 from acqh._core.linalg import fix_signs
 from acqh.errors import InvalidInputError
+from acqh.stats import LabelSets
 
 # From two 0/1 matrices (n, n_labels) and (m, n_labels) to similarities (n, m).
 Similarity: TypeAlias = Callable[[Array, Array], Array]
@@ -160,6 +161,26 @@ def embed(
     weighted *= root[:, None]
     values, vectors = _leading_eigenpairs(weighted)
     return LabelEmbedding(similarity, landmarks, root[:, None] * vectors / np.sqrt(values))
+
+
+def embed_items(similarity: str | Similarity, labels: Matrix, rng: np.random.Generator) -> Floats:
+    """Return the vectors of the label sets of items, rows of NaN where an item has no labels.
+
+    Parameters
+    ----------
+    similarity : as `embed` takes it
+    labels : 0/1 (n_items, n_labels), dense or CSR
+    rng : Generator
+
+    Returns
+    -------
+    (n_items, n_dimensions)
+    """
+    found = LabelSets(labels.shape[1])
+    numbers = found.number(labels)
+    sets, counts = found.matrix(), np.bincount(numbers[numbers >= 0], minlength=len(found))
+    vectors = embed(similarity, sets, counts.astype(np.float64), rng).transform(sets)
+    return np.where(numbers[:, np.newaxis] >= 0, vectors[numbers], np.nan)
 
 
 def _callable(similarity: str | Similarity) -> Similarity:

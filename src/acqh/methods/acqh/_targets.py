@@ -1,12 +1,12 @@
 """What scores should be: targets, each a weight and a kind of similarity."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from acqh._core.arrays import Array, check_positive_int
+from acqh._core.arrays import Array, Floats, Matrix, check_positive_int
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.methods._state import storable
@@ -182,18 +182,24 @@ class Wanted:
     sample_size : int
     only_sums : bool
         Whether labels alone are learnt from sums alone; other targets need more.
+    respond : callable, optional
+        From labels, 0/1 (n_items, n_labels), to what kernel maps learn to predict, with labels
+        alone; None where there is no such map.
     """
 
     targets: Any
     keep: Literal["needed", "all"]
     sample_size: int
     only_sums: bool
+    respond: Callable[[Matrix], Floats] | None = None
 
     def __call__(self, part: MultiViewData) -> Needs:
         """Return what to keep of data like this part."""
         targets = read_targets(self.targets, part.views, part.labels is not None)
         if [*targets] == [LABELS] and self.only_sums and self.keep == "needed":
-            return Needs()
+            if self.respond is None or part.labels is None:
+                return Needs()
+            return Needs(responses=self.respond(part.labels))
         blocks = {
             name: unit_name(name) if target.similarity == "cosine" else name
             for name, target in targets.items()

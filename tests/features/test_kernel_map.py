@@ -1,0 +1,286 @@
+"""Kernel maps against kernel ridge regression written out, and what they refuse."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acqh.errors import InvalidInputError
+from acqh.features import KernelMap, feature_map_from_state, feature_map_state, make_feature_map
+from acqh.features import _kernel_solve as solving
+from acqh.features._kernel_functions import KERNELS, prepare, products
+
+RIDGE = 0.3
+
+
+def counts(n_rows: int, seed: int) -> np.ndarray:
+    rows = np.random.default_rng(seed).poisson(0.7, (n_rows, 8)).astype(np.float64)
+    rows[0] = 0.0  # a row without any tag
+    return rows
+
+
+def smooth(rows: np.ndarray) -> np.ndarray:
+    return np.stack([np.sin(rows[:, 0]), rows[:, 1] * rows[:, 2]], axis=1)
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(norms > 0, norms, 1.0)
+
+
+def similarity(name: str, left: np.ndarray, right: np.ndarray, train: np.ndarray) -> np.ndarray:
+    """Return the inner products of a kernel, one pair at a time."""
+    if name == "intersection":
+        shared = np.array([[np.minimum(x, z).sum() for z in right] for x in left])
+        norms = np.sqrt(np.outer(left.sum(axis=1), right.sum(axis=1)))
+        return shared / np.where(norms > 0, norms, 1.0)
+    idf = 1 + np.log((1 + len(train)) / (1 + np.count_nonzero(train, axis=0)))
+    prepared = {
+        "rbf": lambda rows: rows,
+        "hellinger": lambda rows: unit(np.sqrt(rows)),
+        "cosine": unit,
+        "tfidf": lambda rows: unit(rows * idf),
+    }[name]
+    return np.array([[x @ z for z in prepared(right)] for x in prepared(left)])
+
+
+def gaussian(name: str, left: np.ndarray, right: np.ndarray, train: np.ndarray) -> np.ndarray:
+    """Return the kernel of bandwidth one: of the mean squared distance of training rows."""
+
+    def distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        own = [np.diag(similarity(name, it, it, train)) for it in (a, b)]
+        return own[0][:, None] + own[1][None] - 2 * similarity(name, a, b, train)
+
+    return np.exp(-distances(left, right) / distances(train, train).mean())
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_predictions_are_those_of_kernel_ridge_regression(name: str, is_sparse: bool) -> None:
+    X, new, Y = counts(30, 0), counts(9, 1), smooth(counts(30, 0))
+    fitted = KernelMap(name, bandwidth=1.0, ridge=RIDGE)
+    left_out = fitted.fit_to(sp.csr_array(X) if is_sparse else X, Y)
+    kernel = gaussian(name, X, X, X)
+    dual = np.linalg.solve(kernel + RIDGE * np.eye(30), Y - Y.mean(axis=0))
+    expected = gaussian(name, new, X, X) @ dual + Y.mean(axis=0)
+    found = fitted.transform(sp.csr_array(new) if is_sparse else new)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    for row in (0, 7, 29):
+        rest = np.arange(30) != row
+        without = np.linalg.solve(
+            kernel[np.ix_(rest, rest)] + RIDGE * np.eye(29), Y[rest] - Y.mean(axis=0)
+        )
+        np.testing.assert_allclose(
+            left_out[row], kernel[row, rest] @ without + Y.mean(axis=0), atol=1e-5
+        )
+
+
+def test_several_kernels_add_up_with_their_weights() -> None:
+    X, new, Y = counts(20, 0), counts(5, 1), smooth(counts(20, 0))
+    fitted = KernelMap(("rbf", "tfidf"), bandwidth=1.0, ridge=RIDGE, weights=(1.0, 3.0))
+    fitted.fit_to(X, Y)
+
+    def both(left: np.ndarray) -> np.ndarray:
+        return 0.25 * gaussian("rbf", left, X, X) + 0.75 * gaussian("tfidf", left, X, X)
+
+    dual = np.linalg.solve(both(X) + RIDGE * np.eye(20), Y - Y.mean(axis=0))
+    np.testing.assert_allclose(fitted.transform(new), both(new) @ dual + Y.mean(axis=0), atol=1e-5)
+
+
+@pytest.mark.parametrize("is_single", [False, True])
+def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch, is_single: bool) -> None:
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    Y = smooth(X)
+    whole = KernelMap("rbf", bandwidth=1.0, ridge=RIDGE)
+    expected = whole.fit_to(X, Y)
+    monkeypatch.setattr(solving, "BLOCK", 7)
+    if is_single:
+        monkeypatch.setattr(solving, "SMALL", 10)
+    cut = KernelMap("rbf", bandwidth=1.0, ridge=RIDGE)
+    tolerance = 1e-4 if is_single else 1e-6
+    np.testing.assert_allclose(cut.fit_to(X, Y), expected, atol=tolerance)
+    np.testing.assert_allclose(cut.coefficients_, whole.coefficients_, atol=10 * tolerance)
+
+
+def test_inner_products_of_features_are_kernels() -> None:
+    X, new = np.random.default_rng(0).normal(size=(2, 25, 3))
+    fitted = KernelMap("rbf").fit(X)
+    inner = fitted.transform(X) @ fitted.transform(X).T
+    np.testing.assert_allclose(inner, gaussian("rbf", X, X, X), atol=2e-3)
+    # A linear ridge regression on the features is the kernel's.
+    Y, features = smooth(X), fitted.transform(X)
+    gram = features.T @ features + RIDGE * np.eye(features.shape[1])
+    predicted = fitted.transform(new) @ np.linalg.solve(gram, features.T @ Y)
+    dual = np.linalg.solve(gaussian("rbf", X, X, X) + RIDGE * np.eye(25), Y)
+    np.testing.assert_allclose(predicted, gaussian("rbf", new, X, X) @ dual, atol=5e-3)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 50), n_anchors=st.integers(5, 30))
+def test_fewer_anchors_solve_the_normal_equations(seed: int, n_anchors: int) -> None:
+    X = np.random.default_rng(seed).normal(size=(60, 3))
+    Y = smooth(X)
+    fitted = KernelMap("rbf", bandwidth=1.0, ridge=RIDGE, n_anchors=n_anchors, random_state=seed)
+    left_out = fitted.fit_to(X, Y)
+    anchors = fitted.anchors_.astype(np.float64)
+    assert anchors.shape == (n_anchors, 3)
+
+    def kernel(left: np.ndarray) -> np.ndarray:
+        squared = np.square(left[:, None] - anchors[None]).sum(axis=2)
+        return np.exp(-squared / fitted.widths_[0])
+
+    across = kernel(X)
+    gram = across.T @ across + RIDGE * kernel(anchors)
+    expected = across @ np.linalg.solve(gram, across.T @ (Y - Y.mean(axis=0))) + Y.mean(axis=0)
+    np.testing.assert_allclose(fitted.transform(X), expected, atol=2e-3)
+    # Errors of rows left out are larger than those of rows seen.
+    assert np.sum((left_out - Y) ** 2) > np.sum((expected - Y) ** 2)
+
+
+def test_anchors_follow_from_the_memory_allowed() -> None:
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    few = KernelMap("rbf", max_memory=8 * 50 * 50, random_state=0)
+    few.fit_to(X, smooth(X))
+    assert 1 <= few.anchors_.shape[0] < 50
+    every = KernelMap("rbf", max_memory=8 * 100 * 100)
+    every.fit_to(X, smooth(X))
+    np.testing.assert_allclose(every.anchors_, X, rtol=1e-3)
+
+
+def test_rows_that_others_do_not_resemble_become_anchors() -> None:
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(0, 0.01, (190, 2)), rng.normal(0, 30.0, (10, 2))])
+    fitted = KernelMap("rbf", bandwidth=0.1, ridge=0.1, n_anchors=30, random_state=0)
+    fitted.fit_to(X, smooth(np.hstack([X, X])))
+    far = np.linalg.norm(np.asarray(fitted.anchors_, dtype=float), axis=1) > 1
+    assert np.count_nonzero(far) >= 9
+
+
+def test_a_bandwidth_is_chosen_that_predicts() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (400, 1))
+    Y = np.sin(12 * X)
+    chosen = KernelMap("rbf", random_state=0)
+    left_out = chosen.fit_to(X, Y)
+    wide = KernelMap("rbf", bandwidth=4.0, ridge=1.0, random_state=0).fit_to(X, Y)
+    assert np.mean((left_out - Y) ** 2) < 0.01 < np.mean((wide - Y) ** 2)
+    assert chosen.error_ < 0.01
+
+
+def test_kernels_are_weighted_by_what_they_predict() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2)) * [1.0, 5.0]
+    angle = np.arctan2(X[:, 1], X[:, 0])
+    along = KernelMap(("rbf", "cosine"), random_state=0)
+    along.fit_to(X, np.stack([np.cos(angle), np.sin(angle)], axis=1))
+    assert along.weights_[2] > 0.5
+    np.testing.assert_allclose(along.weights_.sum(), 1.0)
+    lone = [KernelMap(name, random_state=0) for name in ("rbf", "cosine")]
+    for single in lone:
+        single.fit_to(X, np.stack([np.cos(angle), np.sin(angle)], axis=1))
+    assert along.error_ <= min(single.error_ for single in lone)
+
+
+def test_the_same_seed_gives_the_same_map() -> None:
+    X = np.random.default_rng(0).normal(size=(80, 3))
+    maps = [KernelMap(n_anchors=20, random_state=3) for _ in range(2)]
+    found = [it.fit_to(X, smooth(X)) for it in maps]
+    np.testing.assert_array_equal(*found)
+    np.testing.assert_array_equal(maps[0].transform(X), maps[1].transform(X))
+
+
+@pytest.mark.parametrize(("shift", "kind"), [(0.0, np.float16), (500.0, np.float64)])
+def test_anchors_are_halved_where_it_costs_nothing(shift: float, kind: Any) -> None:
+    X = np.random.default_rng(0).normal(size=(50, 3)) + shift
+    fitted = KernelMap("rbf", bandwidth=1.0, ridge=RIDGE)
+    fitted.fit_to(X, smooth(X - shift))
+    assert fitted.anchors_.dtype == kind
+    kernel = gaussian("rbf", X, X, X)
+    Y = smooth(X - shift)
+    dual = np.linalg.solve(kernel + RIDGE * np.eye(50), Y - Y.mean(axis=0))
+    np.testing.assert_allclose(fitted.transform(X), kernel @ dual + Y.mean(axis=0), atol=2e-3)
+
+
+def test_numbers_beyond_half_precision_stay_as_they_are() -> None:
+    X = np.random.default_rng(0).normal(size=(30, 3)) * 1e5
+    fitted = KernelMap("rbf").fit(X)
+    assert fitted.anchors_.dtype == np.float64
+    assert np.all(np.isfinite(fitted.transform(X)))
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_what_was_learnt_survives_storage(is_sparse: bool) -> None:
+    X: Any = counts(30, 0)
+    X = sp.csr_array(X) if is_sparse else X
+    fitted = KernelMap(random_state=0)
+    fitted.fit_to(X, smooth(counts(30, 0)))
+    restored = feature_map_from_state(*feature_map_state(fitted))
+    np.testing.assert_array_equal(restored.transform(X), fitted.transform(X))
+
+
+def test_stored_weights_of_other_kernels_are_refused() -> None:
+    description, arrays = feature_map_state(KernelMap().fit(counts(10, 0)))
+    arrays |= {"weights": np.ones(2), "widths": np.ones(2)}
+    with pytest.raises(InvalidInputError, match="'weights' of KernelMap has 2 entries, not 5"):
+        feature_map_from_state(description, arrays)
+
+
+def test_intersections_are_sums_of_the_smaller_counts() -> None:
+    left, right = counts(12, 0), counts(9, 1)
+    sides = [prepare("intersection", sp.csr_array(it), np.ones(8)) for it in (left, right)]
+    expected = similarity("intersection", left, right, left)
+    np.testing.assert_allclose(products(*sides), expected, atol=1e-12)
+
+
+def test_a_name_makes_a_kernel_map() -> None:
+    assert isinstance(make_feature_map("kernel", kernels="cosine"), KernelMap)
+
+
+def test_rows_that_are_all_zero_have_features() -> None:
+    nothing = sp.csr_array(np.zeros((4, 3)))
+    assert KernelMap().fit(nothing).transform(nothing).shape == (4, 1)
+    assert np.all(np.isfinite(KernelMap().fit_to(nothing, np.eye(4))))
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"kernels": "poly"}, "kernels must be 'auto' or different ones of rbf"),
+        ({"kernels": ()}, "kernels must be"),
+        ({"kernels": ("rbf", "rbf")}, "kernels must be"),
+        ({"bandwidth": 0.0}, "bandwidth must be a positive number, got 0.0"),
+        ({"ridge": -1.0}, "ridge must be a positive number"),
+        ({"ridge": float("nan")}, "ridge must be a positive number"),
+        ({"n_anchors": 0}, "n_anchors must be"),
+        ({"max_memory": 0}, "max_memory must be"),
+        ({"kernels": ("rbf", "cosine"), "weights": (1.0,)}, "weights must be 2 numbers"),
+        ({"kernels": "rbf", "weights": (0.0,)}, "weights must be 1 numbers"),
+        ({"kernels": "tfidf"}, "'tfidf' compares counts, but there are numbers below zero"),
+    ],
+)
+def test_what_cannot_be_is_refused(params: dict[str, Any], message: str) -> None:
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    for learn in (lambda it: it.fit(X), lambda it: it.fit_to(X, smooth(X))):
+        with pytest.raises(InvalidInputError, match=message):
+            learn(KernelMap(**params))
+
+
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [
+        (np.zeros(20), "targets must be a matrix of 20 rows"),
+        (np.zeros((19, 2)), "targets must be a matrix of 20 rows"),
+        (np.full((20, 1), np.nan), "targets have a NaN"),
+    ],
+)
+def test_targets_that_do_not_fit_are_refused(targets: np.ndarray, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        KernelMap().fit_to(np.eye(20), targets)
+
+
+def test_a_ridge_too_small_for_repeated_rows_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="not positive definite; raise ridge"):
+        KernelMap("rbf", bandwidth=1.0, ridge=1e-300).fit_to(np.ones((20, 2)), np.eye(20))
