@@ -63,8 +63,10 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     Attributes
     ----------
     anchors_ : (n_anchors, n_features)
-        Dense or CSR, as the rows were; in half precision where that changes no kernel by 0.001.
-    coefficients_ : (n_anchors, n_out) float32
+        Dense or CSR, as the rows were; of `fit_to` in half precision where that changes no kernel
+        by 0.001, of `fit`, which divides by small eigenvalues, in double precision.
+    coefficients_ : (n_anchors, n_out)
+        float32 of `fit_to`, float64 of `fit`.
     offset_ : (n_out,)
     weights_, widths_ : (5,)
         Of rbf, hellinger, cosine, tfidf and intersection; an infinite width is no Gaussian.
@@ -147,10 +149,9 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         idf = inverse_frequencies(X)
         choice = self._choose(X, None, names, idf, rng)
         n_anchors = min(self.n_anchors or _PLAIN_ANCHORS, X.shape[0])
-        anchors = halved(X[self._anchor_rows(X, choice, idf, n_anchors, rng)], choice, idf)
-        sides = prepare_sides(widened(anchors), choice, idf)
-        kernel = choice.block(sides, sides).astype(np.float64)
-        coefficients = whiten(kernel)
+        anchors = X[self._anchor_rows(X, choice, idf, n_anchors, rng)].astype(np.float64)
+        sides = prepare_sides(anchors, choice, idf)
+        coefficients = whiten(choice.block(sides, sides))
         if not coefficients.shape[1]:  # rows without any kernel still get one column
             coefficients = np.zeros((n_anchors, 1))
         self._keep(anchors, coefficients, np.zeros(coefficients.shape[1]), choice, idf)
@@ -198,7 +199,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
             others = prepare_sides(widened(anchors), choice, idf)
             found = self._solve_some(choice, sides, others, targets - offset, rng)
             coefficients, left_out = found[0], found[1] + offset
-        self._keep(anchors, coefficients, offset, choice, idf)
+        self._keep(anchors, coefficients.astype(np.float32), offset, choice, idf)
         return left_out.astype(X.dtype, copy=False)
 
     def transform(self, X: Matrix) -> Floats:
@@ -239,7 +240,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         self.idf_, self.weights_, self.widths_ = idf, choice.weights, choice.widths
         self.ridge_, self.error_ = choice.ridge, choice.error
         self.anchors_ = anchors
-        self.coefficients_ = coefficients.astype(np.float32)
+        self.coefficients_ = coefficients
         self.offset_ = offset
         self._prepare_anchors()
 
