@@ -1,7 +1,7 @@
 """What every feature map shares: checked input and a fitted width."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,14 +17,63 @@ _BLOCK_VALUES = 1 << 22
 
 
 class FeatureMap(StateMixin, TransformerMixin, BaseEstimator):
-    """Base of the maps from one feature matrix to another."""
+    """Base of the maps from one feature matrix to another.
 
-    def _check_fit(self, X: Any) -> Matrix:
-        return _checked(self, X, reset=True)
+    A map says in ``_learn`` what it takes from training rows, and in ``_map`` what rows become;
+    both get rows that were checked.
+    """
 
-    def _check_transform(self, X: Any) -> Matrix:
+    def fit(self, X: Matrix, y: Any = None) -> Self:  # noqa: ARG002
+        """Learn what the map needs from training rows.
+
+        Parameters
+        ----------
+        X : (n_items, n_features)
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInputError
+            A parameter is out of its range.
+        ViewError
+            Rows that cannot be used, such as those with NaN.
+        """
+        self._check_params()
+        self._learn(_checked(self, X, reset=True))
+        return self
+
+    def transform(self, X: Matrix) -> Matrix:
+        """Return the mapped rows.
+
+        Parameters
+        ----------
+        X : (n_items, n_features)
+
+        Returns
+        -------
+        (n_items, n_features_out)
+            Of the dtype of the input.
+
+        Raises
+        ------
+        ViewError
+            Rows that cannot be used, or of another width than was fitted.
+        """
         require_fitted(self)
-        return _checked(self, X, reset=False)
+        return self._map(_checked(self, X, reset=False))
+
+    def _check_params(self) -> None:
+        """Raise InvalidInputError for a parameter out of its range."""
+
+    def _learn(self, X: Matrix) -> None:
+        """Take from training rows what the map needs; nothing but their width by default."""
+
+    def _map(self, X: Matrix) -> Matrix:
+        raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,6 +1,6 @@
 """Bring numbers far from zero, or of extreme size, to where their squares can be summed."""
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
@@ -19,7 +19,7 @@ class Condition(OneToOneFeatureMixin, FeatureMap):
 
     A dense view whose means lie more than a thousand times its spread from zero is centred; a view
     whose largest number is beyond 1e60 or below 1e-60 is scaled, by a power of two and so without
-    rounding. Methods put this map behind a view's own where it is needed.
+    rounding; sparse rows stay sparse. Methods put this map behind a view's own where it is needed.
 
     Attributes
     ----------
@@ -46,19 +46,7 @@ class Condition(OneToOneFeatureMixin, FeatureMap):
     origin_: Floats
     exponent_: int
 
-    def fit(self, X: Matrix, y: Any = None) -> Self:  # noqa: ARG002
-        """Look at how large the numbers are, and how far from zero.
-
-        Parameters
-        ----------
-        X : (n_items, n_features)
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
-        X = self._check_fit(X)
+    def _learn(self, X: Matrix) -> None:
         values = X.data if is_sparse(X) else X
         largest = float(np.max(np.abs(values), initial=0.0))
         self.origin_ = np.zeros(X.shape[1])
@@ -72,25 +60,13 @@ class Condition(OneToOneFeatureMixin, FeatureMap):
             # Rows that are all the same say nothing of how far apart others will be.
             if spread > 0 and np.max(np.abs(mean)) > _FARTHEST * spread:
                 self.origin_ = mean
-        return self
 
     @property
     def is_needed(self) -> bool:
         """Whether the map changes anything."""
         return bool(self.exponent_ or self.origin_.any())
 
-    def transform(self, X: Matrix) -> Matrix:
-        """Return the moved and scaled rows, sparse where the input is.
-
-        Parameters
-        ----------
-        X : (n_items, n_features)
-
-        Returns
-        -------
-        (n_items, n_features)
-        """
-        X = self._check_transform(X)
+    def _map(self, X: Matrix) -> Matrix:
         if is_sparse(X):
             return with_data(X, np.ldexp(X.data, self.exponent_))
         # Widened first: of single precision the origin has digits that the rows do not.

@@ -1,6 +1,6 @@
 """Maps that need nothing but the row: a bias, and signed roots."""
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,26 +10,7 @@ from acqh._core.arrays import Array, Matrix, is_sparse
 from acqh.features._base import FeatureMap, with_data
 
 
-class _RowMap(OneToOneFeatureMixin, FeatureMap):
-    """A map that learns nothing but the width of rows."""
-
-    def fit(self, X: Matrix, y: Any = None) -> Self:  # noqa: ARG002
-        """Remember the width.
-
-        Parameters
-        ----------
-        X : (n_items, n_features)
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
-        self._check_fit(X)
-        return self
-
-
-class Bias(_RowMap):
+class Bias(OneToOneFeatureMixin, FeatureMap):
     """Append a column of ones, so that a linear map of the result has an intercept.
 
     Sparse input stays sparse.
@@ -42,18 +23,7 @@ class Bias(_RowMap):
            [3., 1.]])
     """
 
-    def transform(self, X: Matrix) -> Matrix:
-        """Return the rows with a one appended.
-
-        Parameters
-        ----------
-        X : (n_items, n_features)
-
-        Returns
-        -------
-        (n_items, n_features + 1)
-        """
-        X = self._check_transform(X)
+    def _map(self, X: Matrix) -> Matrix:
         ones = np.ones((X.shape[0], 1), dtype=X.dtype)
         if is_sparse(X):
             return sp.hstack([X, sp.csr_array(ones)], format="csr")
@@ -65,7 +35,7 @@ class Bias(_RowMap):
         return np.append(names, "bias").astype(object)
 
 
-class SignedRoot(_RowMap):
+class SignedRoot(OneToOneFeatureMixin, FeatureMap):
     """Take the square root of every value's size, and keep its sign.
 
     Euclidean distances of rooted histograms are Hellinger distances, which suit counts and
@@ -78,18 +48,7 @@ class SignedRoot(_RowMap):
     array([[ 2., -3.]])
     """
 
-    def transform(self, X: Matrix) -> Matrix:
-        """Return the roots.
-
-        Parameters
-        ----------
-        X : (n_items, n_features)
-
-        Returns
-        -------
-        (n_items, n_features)
-        """
-        X = self._check_transform(X)
+    def _map(self, X: Matrix) -> Matrix:
         if is_sparse(X):
             return with_data(X, np.sign(X.data) * np.sqrt(np.abs(X.data)))
         return np.sign(X) * np.sqrt(np.abs(X))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
@@ -113,25 +113,8 @@ class RBFAnchors(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         self.anchors = anchors
         self.random_state = random_state
 
-    def fit(self, X: Matrix, y: Any = None) -> Self:  # noqa: ARG002
-        """Choose the anchors and the width; for centred variants, take the feature means.
-
-        Parameters
-        ----------
-        X : (n_items, n_features)
-        y : ignored
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError
-            A parameter is out of its range.
-        """
-        variant = self._check_params()
-        X = self._check_fit(X)
+    def _learn(self, X: Matrix) -> None:
+        variant = _VARIANTS[self.variant]
         if variant.unit:
             X = normalize(X)
         anchors = self._choose_anchors(X)
@@ -143,20 +126,8 @@ class RBFAnchors(ClassNamePrefixFeaturesOutMixin, FeatureMap):
                 offset += _similarities(X[block], anchors, width).sum(axis=0)
             offset /= X.shape[0]
         self.anchors_, self.sigma_, self.offset_ = anchors, sigma, offset
-        return self
 
-    def transform(self, X: Matrix) -> Floats:
-        """Return the features of the rows.
-
-        Parameters
-        ----------
-        X : (n_items, n_features)
-
-        Returns
-        -------
-        (n_items, n_used), with one more column of ones for ``rbf_fixed``
-        """
-        X = self._check_transform(X)
+    def _map(self, X: Matrix) -> Floats:
         variant = _VARIANTS[self.variant]
         if variant.unit and X.shape[0]:
             X = normalize(X)
@@ -168,7 +139,7 @@ class RBFAnchors(ClassNamePrefixFeaturesOutMixin, FeatureMap):
             features[block, :n_anchors] = similarities
         return features
 
-    def _check_params(self) -> _Variant:
+    def _check_params(self) -> None:
         check_positive_int(self.n_anchors, "n_anchors")
         if self.variant not in _VARIANTS:
             raise InvalidInputError(f"variant must be one of {RBF_VARIANTS}, got {self.variant!r}")
@@ -178,7 +149,6 @@ class RBFAnchors(ClassNamePrefixFeaturesOutMixin, FeatureMap):
             value = getattr(self, name)
             if value is not None and not (np.isfinite(value) and value > 0):
                 raise InvalidInputError(f"{name} must be a positive number, got {value!r}")
-        return _VARIANTS[self.variant]
 
     def _choose_anchors(self, X: Matrix) -> Matrix:
         n_rows = X.shape[0]

@@ -1,6 +1,6 @@
 """Features in the space that a few rows span, for data with more features than items."""
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
@@ -37,19 +37,7 @@ class RowSpace(FeatureMap):
     }
     basis_: Floats
 
-    def fit(self, X: Matrix, y: Any = None) -> Self:  # noqa: ARG002
-        """Find the directions that rows have.
-
-        Parameters
-        ----------
-        X : (n_items, n_features)
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
-        X = self._check_fit(X)
+    def _learn(self, X: Matrix) -> None:
         rows = X.astype(np.float64)
         products = rows @ rows.T
         values, vectors = np.linalg.eigh(products.toarray() if is_sparse(products) else products)
@@ -58,19 +46,6 @@ class RowSpace(FeatureMap):
         keep[-1] = True
         scale = np.sqrt(np.maximum(values[keep], np.finfo(np.float64).tiny))
         self.basis_ = np.asarray(rows.T @ (vectors[:, keep] / scale))
-        return self
 
-    def transform(self, X: Matrix) -> Floats:
-        """Return the coordinates of rows.
-
-        Parameters
-        ----------
-        X : (n_items, n_features)
-
-        Returns
-        -------
-        (n_items, n_directions)
-            Of the dtype of the input.
-        """
-        X = self._check_transform(X)
+    def _map(self, X: Matrix) -> Floats:
         return np.asarray(X @ self.basis_.astype(X.dtype, copy=False))

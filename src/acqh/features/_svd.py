@@ -1,6 +1,6 @@
 """The truncated SVD of tags and words, cut at its rank, which scikit-learn's is not."""
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -55,21 +55,11 @@ class TagSVD(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         self.n_components = n_components
         self.random_state = random_state
 
-    def fit(self, X: Matrix, y: Any = None) -> Self:  # noqa: ARG002
-        """Decompose the training rows.
+    def _check_params(self) -> None:
+        check_positive_int(self.n_components, "n_components")
 
-        Parameters
-        ----------
-        X : (n_items, n_features)
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
-        wanted = check_positive_int(self.n_components, "n_components")
-        X = self._check_fit(X)
-        wanted = min(wanted, *X.shape)
+    def _learn(self, X: Matrix) -> None:
+        wanted = min(self.n_components, *X.shape)
         if min(X.shape) <= _MAX_GRAM:
             values, components = _exact_svd(X, wanted)
         else:
@@ -84,20 +74,8 @@ class TagSVD(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         signs = np.where(components[np.arange(len(components)), largest] < 0, -1.0, 1.0)
         self.components_ = components * signs[:, np.newaxis]
         self.singular_values_ = values[keep].astype(np.float64)
-        return self
 
-    def transform(self, X: Matrix) -> Floats:
-        """Return the coordinates of the rows.
-
-        Parameters
-        ----------
-        X : (n_items, n_features)
-
-        Returns
-        -------
-        (n_items, n_used)
-        """
-        X = self._check_transform(X)
+    def _map(self, X: Matrix) -> Floats:
         components = self.components_
         if is_sparse(X) and 4 * X.nnz < X.shape[1]:
             # A query has few words: to cast the components of all others would take far longer.
