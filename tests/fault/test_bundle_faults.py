@@ -6,7 +6,8 @@ import itertools
 import numpy as np
 import pytest
 
-from acqh.io import _files, read_bundle, replace_file, verify_bundle, write_bundle
+from acqh._core import files as _files
+from acqh.io import read_bundle, replace_file, verify_bundle, write_bundle
 
 OPERATIONS = (
     "make_directory", "create", "write", "sync", "rename", "sync_directory", "names", "unlink",

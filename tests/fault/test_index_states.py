@@ -14,8 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import acqh
 from acqh import CodeIndex, HammingIndex
+from acqh._core import files as _files
 from acqh.errors import DuplicateIdError, UnknownIdError
-from acqh.io import _files, verify_bundle
+from acqh.io import verify_bundle
 
 CODEBOOKS = np.round(np.random.default_rng(0).standard_normal((2, 4, 3)) * 2)
 OPERATIONS = ("create", "write", "sync", "rename", "sync_directory", "names", "unlink")

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 _DYING = """
 import os, signal, sys
-from acqh.io import _files
+from acqh._core import files as _files
 from acqh.methods import load_method
 from acqh.scale import encode_parts, search_parts
 

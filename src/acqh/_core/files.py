@@ -1,11 +1,22 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and the few operations that takes.
 
+Callers reach the operations through the module (``files.rename(...)``), so a test can make any one
+of them fail. None catches anything.
+"""
+
+import io
 import os
+import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
+
+from acqh.errors import CorruptBundleError
+
+if sys.platform != "win32":
+    import fcntl
 
 
 @contextmanager
@@ -17,11 +28,13 @@ def written_whole(target: Path) -> Iterator[Path]:
     temporary = target.with_name(f".{target.name}-{token_hex(8)}.partial")
     try:
         yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+        with io.FileIO(temporary) as file:
+            sync(file)
+        rename(temporary, target)
+    except BaseException:
+        with suppress(OSError):
+            unlink(temporary)
+        raise
     sync_directory(target.parent)
 
 
@@ -34,3 +47,80 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory, if it is not there, and make its entry in the parent durable."""
+    if not path.is_dir():
+        path.mkdir(exist_ok=True)
+        sync_directory(path.parent)
+
+
+def create(path: Path) -> io.FileIO:
+    """Open a file that does not exist yet, for unbuffered writing."""
+    return io.FileIO(path, "xb")
+
+
+def write(file: io.FileIO, data: memoryview) -> None:
+    """Write all bytes; the system may take several calls for them."""
+    while data.nbytes:
+        data = data[file.write(data) :]
+
+
+def sync(file: io.FileIO) -> None:
+    """Wait until the file's bytes are on the disk."""
+    os.fsync(file.fileno())
+
+
+def rename(source: Path, target: Path) -> None:
+    """Give a file its name, in place of what had that name before, in one step."""
+    source.replace(target)
+
+
+def names(directory: Path) -> set[str]:
+    """Return the names in a directory."""
+    return {entry.name for entry in directory.iterdir()}
+
+
+def unlink(path: Path) -> None:
+    """Remove a file."""
+    path.unlink()
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keep other writers, threads or processes, out of a directory; the system undoes it at exit.
+
+    Without it one writer could remove, as left over, the members another is about to name in its
+    manifest. Windows has no such lock on a directory.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def open_regular(path: Path) -> io.FileIO:
+    """Open a plain file for unbuffered reading; refuse links, pipes and devices.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such file.
+    CorruptBundleError
+        It is not a plain file.
+    """
+    if path.is_symlink():
+        raise CorruptBundleError(f"{path} is a link; a bundle holds its files itself")
+    # Opening a pipe must not wait for somebody to write to it.
+    extra = 0 if sys.platform == "win32" else os.O_NONBLOCK
+    file = io.FileIO(path, opener=lambda name, flags: os.open(name, flags | extra))
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise CorruptBundleError(f"{path} is not a plain file")
+    return file

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from acqh._core import files
 from acqh.errors import CorruptBundleError, InvalidInputError
-from acqh.io import _files
 
 FORMAT = "acqh-bundle"
 VERSION = 1
@@ -147,7 +147,7 @@ def claimed_format(directory: Path) -> Any:
 
 def _read_content(directory: Path) -> bytes:
     try:
-        file = _files.open_regular(directory / MANIFEST_NAME)
+        file = files.open_regular(directory / MANIFEST_NAME)
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(
             f"no bundle at {directory}: there is no {MANIFEST_NAME} in it"

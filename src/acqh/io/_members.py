@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from acqh._core import files
 from acqh._core.arrays import Array
 from acqh.errors import CorruptBundleError, InvalidInputError
-from acqh.io import _files
 
 # Booleans are left out on purpose: a damaged byte in one is neither true nor false to NumPy.
 _DTYPES = {
@@ -94,12 +94,12 @@ def write_member(path: Path, arrays: Mapping[str, Array]) -> tuple[int, str]:
     """
     digest = hashlib.sha256()
     n_bytes = 0
-    with _files.create(path) as file:
+    with files.create(path) as file:
         for chunk in _stream(arrays):
             digest.update(chunk)
-            _files.write(file, chunk)
+            files.write(file, chunk)
             n_bytes += chunk.nbytes
-        _files.sync(file)
+        files.sync(file)
     return n_bytes, digest.hexdigest()
 
 

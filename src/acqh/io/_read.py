@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from acqh._core import files as _files
 from acqh._core.arrays import Array
 from acqh.errors import CorruptBundleError, InvalidInputError
-from acqh.io import _files
 from acqh.io._manifest import Manifest, Member, read_manifest
 from acqh.io._members import member_arrays
 

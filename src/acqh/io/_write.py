@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from acqh._core import files
 from acqh._core.arrays import Array
 from acqh.errors import InvalidInputError
-from acqh.io import _files
 from acqh.io._manifest import FORMAT, MANIFEST_NAME, MAX_MEMBERS, Manifest, Member, claimed_format
 from acqh.io._members import member_header, write_member
 
@@ -73,8 +73,8 @@ def write_bundle(
     directory = Path(path)
     info = dict(info or {})
     _check(kind, name, info, arrays)
-    _files.make_directory(directory)
-    with _files.locked(directory):
+    files.make_directory(directory)
+    with files.locked(directory):
         _check_target(directory)
         with _removed_on_failure(directory) as written:
             members = {
@@ -84,12 +84,12 @@ def write_bundle(
             manifest = directory / _temporary_name()
             written.append(manifest)
             _write_file(manifest, Manifest(kind, name, info, members).to_bytes())
-            _files.sync_directory(directory)
+            files.sync_directory(directory)
         # The commit point. Even if this reports an error, the new manifest may have its name
         # (network file systems), so nothing it mentions is removed from here on.
-        _files.rename(manifest, directory / MANIFEST_NAME)
+        files.rename(manifest, directory / MANIFEST_NAME)
         # Until this rename is on the disk, a power cut may bring the old manifest back.
-        _files.sync_directory(directory)
+        files.sync_directory(directory)
         _remove_strays(directory, {member.file for member in members.values()})
 
 
@@ -120,16 +120,8 @@ def replace_file(path: str | os.PathLike[str], content: bytes) -> None:
     b'second'
     >>> folder.cleanup()
     """
-    target = Path(path)
-    temporary = target.with_name(_temporary_name())
-    try:
-        _write_file(temporary, content)
-        _files.rename(temporary, target)
-    except BaseException:
-        with suppress(OSError):
-            _files.unlink(temporary)
-        raise
-    _files.sync_directory(target.parent)
+    with files.written_whole(Path(path)) as temporary, files.create(temporary) as file:
+        files.write(file, memoryview(content))
 
 
 def _check(
@@ -148,7 +140,7 @@ def _check(
 
 def _check_target(directory: Path) -> None:
     """Refuse a directory with anything in it but a bundle or what a killed writer left."""
-    names = _files.names(directory)
+    names = files.names(directory)
     if MANIFEST_NAME in names:
         ours = claimed_format(directory) == FORMAT
     else:
@@ -166,7 +158,7 @@ def _temporary_name() -> str:
 @contextmanager
 def _removed_on_failure(directory: Path) -> Iterator[list[Path]]:
     """Give a list to note new files in; if the block fails, remove them."""
-    before = _files.names(directory)
+    before = files.names(directory)
     written: list[Path] = []
     try:
         yield written
@@ -175,7 +167,7 @@ def _removed_on_failure(directory: Path) -> Iterator[list[Path]]:
             # A member with the same content may belong to the bundle that stays.
             if path.name not in before:
                 with suppress(OSError):
-                    _files.unlink(path)
+                    files.unlink(path)
         raise
 
 
@@ -184,22 +176,22 @@ def _write_one(directory: Path, arrays: Mapping[str, Array], written: list[Path]
     written.append(temporary)
     member = Member(*write_member(temporary, arrays))
     written.append(directory / member.file)
-    _files.rename(temporary, directory / member.file)
+    files.rename(temporary, directory / member.file)
     return member
 
 
 def _write_file(path: Path, content: bytes) -> None:
-    with _files.create(path) as file:
-        _files.write(file, memoryview(content))
-        _files.sync(file)
+    with files.create(path) as file:
+        files.write(file, memoryview(content))
+        files.sync(file)
 
 
 def _remove_strays(directory: Path, keep: set[str]) -> None:
     """Remove members of older bundles and what killed writers left; nothing we did not name."""
     try:
-        for name in _files.names(directory) - keep:
+        for name in files.names(directory) - keep:
             if _OUR_NAMES.fullmatch(name):
-                _files.unlink(directory / name)
+                files.unlink(directory / name)
     except OSError as error:
         # The bundle is whole without this, and the next save tries again.
         _log.warning("could not tidy %s: %s", directory, error)

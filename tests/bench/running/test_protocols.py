@@ -221,7 +221,7 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatc
 
     for step in ("write", "sync", "rename"):
         with monkeypatch.context() as patch:
-            patch.setattr(f"acqh.io._files.{step}", fail)
+            patch.setattr(f"acqh._core.files.{step}", fail)
             with pytest.raises(OSError, match="disk full"):
                 make_split(data, seed=2).save(tmp_path / "split.json")
         assert [file.name for file in tmp_path.iterdir()] == ["split.json"]
