@@ -43,7 +43,7 @@ class FeatureMap(StateMixin, TransformerMixin, BaseEstimator):
             Rows that cannot be used, such as those with NaN.
         """
         self._check_params()
-        self._learn(_checked(self, X, reset=True))
+        self._learn(self._check_fit(X))
         return self
 
     def transform(self, X: Matrix) -> Matrix:
@@ -63,8 +63,14 @@ class FeatureMap(StateMixin, TransformerMixin, BaseEstimator):
         ViewError
             Rows that cannot be used, or of another width than was fitted.
         """
+        return self._map(self._check_transform(X))
+
+    def _check_fit(self, X: Any) -> Matrix:
+        return _checked(self, X, reset=True)
+
+    def _check_transform(self, X: Any) -> Matrix:
         require_fitted(self)
-        return self._map(_checked(self, X, reset=False))
+        return _checked(self, X, reset=False)
 
     def _check_params(self) -> None:
         """Raise InvalidInputError for a parameter out of its range."""
