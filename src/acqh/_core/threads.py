@@ -10,6 +10,13 @@ from threadpoolctl import ThreadpoolController
 _limit: ContextVar[int | None] = ContextVar("thread_limit", default=None)
 
 
+def count_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def default_threads() -> int:
     """Return as many threads as this process has cores, or fewer within `limit_threads`.
 
@@ -19,8 +26,7 @@ def default_threads() -> int:
     ...     default_threads()
     1
     """
-    has_affinity = hasattr(os, "sched_getaffinity")
-    n_cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    n_cores = count_cores()
     return min(n_cores, _limit.get() or n_cores)
 
 

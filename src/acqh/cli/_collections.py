@@ -1,13 +1,14 @@
 """What the commands about collections share: progress and what was left out."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from acqh._core.progress import Progress
 from acqh.cli._output import progress as progress_bar
 
 CollectionArgument = Annotated[
@@ -17,7 +18,7 @@ _MAX_SKIPPED_LINES = 20
 
 
 @contextmanager
-def reporting() -> Iterator[Callable[[int, int | None, str], None]]:
+def reporting() -> Iterator[Progress]:
     """Give a function that shows progress on stderr, where that is a terminal."""
     with progress_bar(of_items=True) as bar:
         task = bar.add_task("starting", total=None)

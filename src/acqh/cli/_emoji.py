@@ -1,11 +1,12 @@
 """The embedded emoji set as a collection, built once and kept in the user's cache."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from acqh import __version__
+from acqh._core.progress import Progress
 from acqh.errors import AcqhError
 
 # What a collection must have been built with to be kept.
@@ -20,7 +21,7 @@ def cache_folder() -> Path:
     return (given if given.is_absolute() else Path.home() / ".cache") / "acqh"
 
 
-def emoji_collection(folder: Path, progress: Callable[[int, int | None, str], None]) -> Path:
+def emoji_collection(folder: Path, progress: Progress) -> Path:
     """Return the path of the emoji collection in a folder, building it where that is needed.
 
     It is built again when it is damaged, or when another version or other settings made it.

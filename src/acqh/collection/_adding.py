@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from acqh._core.progress import Progress
 from acqh.collection._coder import Coder, Encoders
 from acqh.collection._feature_table import FeatureTable
 from acqh.collection._prepare import Skipped, batches, prepared
 from acqh.collection._sources import data_items, read_items
 from acqh.collection._stage import CHUNK_ROWS, IMAGE_BATCH, left_in
 from acqh.collection._store import Store
-from acqh.collection._types import AddReport, Item, NewItem, Progress
+from acqh.collection._types import AddReport, Item, NewItem
 from acqh.data import MultiViewData
 from acqh.errors import CollectionError
 

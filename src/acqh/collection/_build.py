@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from acqh import __version__
+from acqh._core.progress import Progress
 from acqh.collection._adding import Adder
 from acqh.collection._cache import IndexCache
 from acqh.collection._coder import Coder, Encoders
@@ -18,7 +19,6 @@ from acqh.collection._sources import read_items
 from acqh.collection._stage import CHUNK_ROWS, BuildSettings, Learnt, stage_data, stage_items
 from acqh.collection._store import Store
 from acqh.collection._tables import create_store
-from acqh.collection._types import Progress
 from acqh.data import MultiViewData
 from acqh.errors import CollectionError
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from acqh._core.arrays import Floats, check_positive_int
+from acqh._core.progress import Progress, say_nothing
 from acqh._core.random import RandomState
 from acqh.collection._adding import Adder
 from acqh.collection._build import build_into
@@ -25,9 +26,7 @@ from acqh.collection._types import (
     AddReport,
     CollectionReport,
     CollectionStats,
-    Progress,
     StoredItem,
-    say_nothing,
 )
 from acqh.collection._verify import verify_collection
 from acqh.errors import CorruptBundleError

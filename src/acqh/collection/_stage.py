@@ -8,13 +8,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from acqh._core.progress import Progress
 from acqh._core.random import RandomState
 from acqh.collection._coder import Encoders, describe
 from acqh.collection._feature_table import FeatureTable, StagedView
 from acqh.collection._prepare import Skipped, batches, prepared
 from acqh.collection._sources import data_items
 from acqh.collection._store import Store
-from acqh.collection._types import NewItem, Progress
+from acqh.collection._types import NewItem
 from acqh.data import MultiViewData
 from acqh.features import describe_feature_map, make_encoder
 from acqh.methods.acqh import ACQH, Target

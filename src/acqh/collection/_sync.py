@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 
+from acqh._core.progress import Progress, say_nothing
 from acqh.collection._adding import Adder
 from acqh.collection._folder_source import (
     BYTES,
@@ -16,7 +17,7 @@ from acqh.collection._folder_source import (
     list_images,
 )
 from acqh.collection._store import Store
-from acqh.collection._types import Item, Progress, say_nothing
+from acqh.collection._types import Item
 from acqh.errors import CollectionError
 
 _PAGE_ROWS = 4_096

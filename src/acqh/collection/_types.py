@@ -1,6 +1,6 @@
 """What goes into a collection, and what comes out of it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
@@ -9,14 +9,6 @@ from typing import Any
 from acqh._core.arrays import Floats, Ints
 from acqh.errors import CollectionError
 from acqh.features import ImageLike
-
-# Called with how much is done, of how much (or None), and what.
-Progress = Callable[[int, int | None, str], None]
-
-
-def say_nothing(done: int, total: int | None, what: str) -> None:
-    """Report no progress."""
-
 
 # A column of an item holds one of these.
 Scalar = str | int | float | bool | None

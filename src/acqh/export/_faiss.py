@@ -10,12 +10,12 @@ import numpy as np
 from acqh._core.arrays import Ints
 from acqh._core.files import written_whole
 from acqh._core.optional import require
+from acqh._core.progress import Progress
 from acqh.export._source import (
     ID,
     Batch,
     Exportable,
     ExportReport,
-    Progress,
     Source,
     open_source,
 )

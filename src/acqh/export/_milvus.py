@@ -9,6 +9,7 @@ from secrets import token_hex
 from typing import Any, Literal
 
 from acqh._core.optional import require
+from acqh._core.progress import Progress
 from acqh.errors import InvalidInputError, MilvusError
 from acqh.export._source import (
     ID,
@@ -16,7 +17,6 @@ from acqh.export._source import (
     Batch,
     Exportable,
     ExportReport,
-    Progress,
     Source,
     open_source,
 )

@@ -10,6 +10,7 @@ import numpy as np
 from acqh._core.arrays import Array, Floats
 from acqh._core.files import written_whole
 from acqh._core.optional import require
+from acqh._core.progress import Progress
 from acqh.export._source import (
     CODE,
     ID,
@@ -17,7 +18,6 @@ from acqh.export._source import (
     Batch,
     Exportable,
     ExportReport,
-    Progress,
     Source,
     open_source,
 )

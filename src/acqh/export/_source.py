@@ -10,14 +10,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import Array, Floats
+from acqh._core.progress import Progress
 from acqh._load import load
 from acqh.collection import Collection, StoredItem
 from acqh.errors import InvalidInputError
 from acqh.index import CodeIndex
 from acqh.quantize import decode
 
-# Called with how many items are done, how many there are, and what is done.
-Progress: TypeAlias = Callable[[int, int | None, str], None]
 Exportable: TypeAlias = str | PathLike[str] | CodeIndex | Collection
 ID, VECTOR, CODE = "id", "vector", "code"
 _TEXT, _LABELS = "text", "labels"

@@ -8,6 +8,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats, check_positive_int
 from acqh._core.foreign import take_in
+from acqh._core.progress import Progress
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index._base import BaseIndex
 from acqh.index._checks import as_codebooks, as_codes, as_queries, as_thread_count
@@ -15,7 +16,7 @@ from acqh.index._faiss import from_faiss, to_faiss
 from acqh.index._filters import rows_allowed
 from acqh.index._layout import lay_out
 from acqh.index._new_ids import NewIds, refuse_known
-from acqh.index._parts import PartReader, Progress
+from acqh.index._parts import PartReader
 from acqh.index._rerank import candidate_count, rank_again
 from acqh.index._rests import Rests
 from acqh.index._result import SearchResult

@@ -2,15 +2,14 @@
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Array
+from acqh._core.progress import Progress
 from acqh.errors import InvalidInputError
 
-# Called with how many items are done, how many there are (None: not known), and what is done.
-Progress: TypeAlias = Callable[[int, int | None, str], None]
 # Items that are checked and handed on at once.
 _BLOCK = 1 << 18
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from acqh._core.arrays import Array
+from acqh._core.progress import Progress
 from acqh.index import CodeIndex
 from acqh.scale._code_files import CodeFiles
-from acqh.scale._dask import Progress
 from acqh.scale._parts import CodeParts
 
 Parts: TypeAlias = Iterable[tuple[Array, Array | None]]

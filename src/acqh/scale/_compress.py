@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, check_positive_int
+from acqh._core.progress import Progress
 from acqh._core.random import RandomState, check_rng
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex
 from acqh.quantize import AdditiveQuantizer
 from acqh.scale._compressed import Compressed
-from acqh.scale._dask import Progress
 from acqh.scale._report import (
     RECALL_AT,
     Best,

@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from acqh._core.arrays import check_positive_int
+from acqh._core.progress import Progress
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError
 from acqh.methods import BaseMethod
 from acqh.methods._statistics import MappedStatistics, Needs, add_part, describe
 from acqh.scale._dask import (
     Chunk,
-    Progress,
     call,
     carry,
     check_workers,

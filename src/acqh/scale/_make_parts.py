@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
+from acqh._core.progress import Progress
 from acqh._core.threads import limit_threads
 from acqh.data import MultiViewData, Piece, read_pieces
 from acqh.errors import ClusterError, CorruptBundleError, InvalidInputError
-from acqh.scale._dask import Chunk, Progress, call, carry, compute, read_items
+from acqh.scale._dask import Chunk, call, carry, compute, read_items
 from acqh.scale._part_folder import PartT, Place, Plan, places, read_part, write_part
 
 

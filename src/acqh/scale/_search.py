@@ -10,12 +10,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import check_positive_int
+from acqh._core.progress import Progress
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex
 from acqh.io import kind_of
 from acqh.methods import fingerprint
-from acqh.scale._dask import Progress, counter, slim
+from acqh.scale._dask import counter, slim
 from acqh.scale._make_parts import make_parts, reporter
 from acqh.scale._search_parts import SearchPart, SearchParts, SearchPlan
 from acqh.scale._search_shards import OwnVectors, project_chunk, search_on

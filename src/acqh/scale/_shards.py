@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import check_positive_int
+from acqh._core.progress import Progress
 from acqh.errors import InvalidInputError
 from acqh.scale._build import build_index
-from acqh.scale._dask import Chunk, Progress, call, carry, check_workers, compute, counter
+from acqh.scale._dask import Chunk, call, carry, check_workers, compute, counter
 from acqh.scale._parts import CodeParts
 from acqh.scale._sharded import ShardedIndex, ShardFolder
 

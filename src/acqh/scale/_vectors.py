@@ -10,13 +10,13 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, as_matrix, is_sparse
+from acqh._core.progress import Progress
 from acqh._core.threads import limit_threads
 from acqh.data import MultiViewData, Pieces, list_pieces, read_pieces
 from acqh.errors import InvalidInputError, ViewError
 from acqh.scale._dask import (
     Chunk,
     DaskViews,
-    Progress,
     call,
     carry,
     compute,

@@ -1,6 +1,5 @@
 """What a run was made on, and how much memory it took."""
 
-import os
 import platform
 import sys
 from contextlib import suppress
@@ -8,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from acqh import __version__
+from acqh._core.threads import count_cores
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "torch")
 _STATUS = Path("/proc/self/status")
@@ -46,13 +46,6 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def count_cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def reset_peak_memory() -> None:

@@ -8,7 +8,6 @@ when it is run twice.
 from acqh.scale._dask._chunks import (
     Chunk,
     DaskViews,
-    Progress,
     count_rows,
     counter,
     is_dask_source,
@@ -21,7 +20,6 @@ from acqh.scale._dask._tasks import call, carry, compute, near, slim, tree
 __all__ = [
     "Chunk",
     "DaskViews",
-    "Progress",
     "call",
     "carry",
     "check_workers",

@@ -5,17 +5,15 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from acqh._core.optional import require
+from acqh._core.progress import Progress
 from acqh.data import MultiViewData, list_pieces
 from acqh.errors import InvalidInputError, ViewError
 from acqh.scale._dask._tasks import call, compute
-
-# Called with how many items are done, how many there are (None: not known), and what is done.
-Progress: TypeAlias = Callable[[int, int | None, str], None]
 
 
 @dataclass(frozen=True)
