@@ -1,7 +1,9 @@
 """The commands about collections, in one process so that they are quick."""
 
+import inspect
 import json
 import shutil
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -9,6 +11,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from acqh.cli import app
+from acqh.cli._build import build
+from acqh.collection import Collection
+from acqh.collection._stage import BuildSettings
 from acqh.errors import CollectionError, DuplicateIdError
 
 COLOURS = {"flower": (220, 40, 60), "vehicle": (60, 60, 70)}
@@ -19,6 +24,20 @@ def run(*arguments, code=0):
     done = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert done.exit_code == code, (done.output, done.exception)
     return done
+
+
+def test_the_command_and_python_build_with_the_same_options():
+    def defaults(function):
+        found = inspect.signature(function).parameters.values()
+        return {each.name: each.default for each in found if each.default is not each.empty}
+
+    settings = {field.name: field.default for field in fields(BuildSettings)}
+    in_python, typed = defaults(Collection.build), defaults(build)
+    assert settings.items() <= in_python.items()
+    typed["random_state"] = typed.pop("seed")
+    assert in_python.keys() - typed.keys() == {"progress"}
+    assert typed.keys() - in_python.keys() == {"encoder", "as_json"}
+    assert {name: typed[name] for name in settings} == settings
 
 
 PLAIN = ("--image-encoder", "hog", "--text-encoder", "tfidf")

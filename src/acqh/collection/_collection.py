@@ -152,15 +152,15 @@ class Collection(Searchable, FollowsFolder):
         """
         warn_of_auto_labels(auto_labels)
         settings = BuildSettings(
-            image_encoder,
-            text_encoder,
-            n_components,
-            n_codebooks,
-            targets,
-            strict,
-            random_state,
-            image_root,
-            None if like is None else _learnt_by(like),
+            image_encoder=image_encoder,
+            text_encoder=text_encoder,
+            n_components=n_components,
+            n_codebooks=n_codebooks,
+            targets=targets,
+            strict=strict,
+            random_state=random_state,
+            image_root=image_root,
+            like=None if like is None else _learnt_by(like),
         )
         target = Path(path)
         with replacing(target, overwrite=overwrite) as folder:
