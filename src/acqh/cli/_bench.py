@@ -27,8 +27,8 @@ OutOption = Annotated[
 MethodsOption = Annotated[
     str,
     typer.Option(
-        help="Methods, separated by commas; 'NAME rbf' is one with RBF features. 'all' is all "
-        "that need no network, and the controls."
+        help="Methods, separated by commas; 'NAME rbf' is one with RBF features, 'NAME kernel' "
+        "one with kernel maps. 'all' is all that need no network, and the controls."
     ),
 ]
 MethodFilesOption = Annotated[

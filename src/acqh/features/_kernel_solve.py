@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-import scipy.linalg
 
 from acqh._core.arrays import Array, Floats
+from acqh._core.linalg import inverse_factor
 from acqh.errors import InvalidInputError
 
 # Rows of a block; its triangles are factored in float64.
@@ -85,7 +85,13 @@ class DualSystem:
             block = matrix[rows, rows].astype(np.float64)
             self.kernels.append(matrix[rows, rows].copy())
             block[np.diag_indices(len(block))] += self.ridge
-            inverse = _inverse_factor(block - own @ own.T, self.ridge).astype(matrix.dtype)
+            try:
+                inverse = inverse_factor(block - own @ own.T).astype(matrix.dtype)
+            except np.linalg.LinAlgError as error:
+                raise InvalidInputError(
+                    f"the kernel matrix with ridge {self.ridge:g} is not positive definite; "
+                    "raise ridge"
+                ) from error
             self.inverses.append(inverse)
             panel = matrix[below, rows] - matrix[below, done] @ own.T
             matrix[below, rows] = panel @ inverse.T
@@ -158,17 +164,3 @@ def leave_one_out(targets: Floats, solution: Floats, inverse_diagonal: Floats) -
         Of the same inverse.
     """
     return targets - solution / inverse_diagonal[:, np.newaxis]
-
-
-def _inverse_factor(block: Floats, ridge: float) -> Floats:
-    """Return the inverse of the Cholesky factor of a small block, lower triangular."""
-    try:
-        factor = scipy.linalg.cholesky(block, lower=True, check_finite=False)
-    except scipy.linalg.LinAlgError as error:
-        raise InvalidInputError(
-            f"the kernel matrix with ridge {ridge:g} is not positive definite; raise ridge"
-        ) from error
-    identity = np.eye(len(block))
-    return np.asarray(
-        scipy.linalg.solve_triangular(factor, identity, lower=True, check_finite=False)
-    )

@@ -8,9 +8,10 @@ from acqh.bench.running._plans import CODE_LENGTHS, RunGrid, fair_plan, paper_pl
 from acqh.bench.running._protocols import make_split
 from acqh.bench.running._random import RandomCodes
 from acqh.bench.running._sources import BenchData, hash_contents, open_data, prepare
-from acqh.bench.running._variants import build, list_variants, make_variant
+from acqh.bench.running._variants import build, list_variants, make_maps, make_variant
 from acqh.data import save_npz
 from acqh.errors import DatasetNotFoundError, InvalidInputError
+from acqh.features import KernelMap
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +96,14 @@ def test_methods_that_need_two_views_are_left_out_of_three():
     labels = {cell.label for cell in fair_plan([source], grid_of(list_variants()))}
     assert "acqh" in labels
     assert "qch" not in labels
+
+
+def test_a_method_can_be_run_with_kernel_maps():
+    variant = make_variant("acqh kernel")
+    assert variant.full_params({}, 3)["feature_maps"]["params"]["random_state"] == 3
+    assert isinstance(make_maps(variant.feature_maps, 3), KernelMap)
+    with pytest.raises(InvalidInputError, match="there are: rbf, kernel"):
+        make_maps("poly", 0)
 
 
 def test_an_argument_that_json_cannot_hold_is_refused():

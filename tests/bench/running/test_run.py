@@ -83,7 +83,9 @@ def test_every_cell_is_stored_and_none_runs_twice(tmp_path, data_file):
 
 
 def test_a_second_run_gives_the_same_results(tmp_path, data_file):
-    cells = fair_plan([open_data(str(data_file))], grid_of("acqh rbf", "dch", "random"))
+    cells = fair_plan(
+        [open_data(str(data_file))], grid_of("acqh rbf", "acqh kernel", "dch", "random")
+    )
     first, second = run_here(cells, data_file), run_here(cells[::-1], data_file)
     for key, outcome in first.items():
         other = second[key]

@@ -22,7 +22,7 @@ _BASELINES = (
 _CONTROL = "#868e96"
 _DASHES: tuple[Any, ...] = ((0, (5, 2)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1.5)))
 # These have the same look in all figures of all reports.
-_KNOWN_OURS = ("acqh", "acqh rbf", "acqh-paper", "acqh-paper rbf")
+_KNOWN_OURS = ("acqh", "acqh rbf", "acqh-paper", "acqh-paper rbf", "acqh kernel")
 _KNOWN_CONTROLS = ("label-ridge", "label-ridge rbf", "random")
 _MARKERS = "osD^vP<X>h"
 _STYLE = {

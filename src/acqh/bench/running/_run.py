@@ -138,9 +138,9 @@ def run(
     out : path-like
         Folder for the results; what it has already is not run again.
     methods : "all", or sequence of names or classes
-        Names of `acqh.methods.list`, ``"random"``, ``"NAME rbf"`` for a method with RBF features,
-        or ``"FILE.py:CLASS"`` for one of your own. ``"all"``: every method that needs no
-        network, and the controls.
+        Names of `acqh.methods.list`, ``"random"``, ``"NAME rbf"`` or ``"NAME kernel"`` for a
+        method with RBF features or kernel maps, or ``"FILE.py:CLASS"`` for one of your own.
+        ``"all"``: every method that needs no network, and the controls.
     bits : sequence of int
         Code lengths; eight times the bytes per item, unless `paper`.
     protocol : str or sequence of str, optional

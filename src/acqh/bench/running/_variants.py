@@ -12,7 +12,7 @@ from acqh import methods
 from acqh.bench.running._cells import Cell
 from acqh.bench.running._random import RandomCodes
 from acqh.errors import InvalidInputError
-from acqh.features import RBFAnchors, SignedRoot, describe_feature_map
+from acqh.features import KernelMap, RBFAnchors, SignedRoot, describe_feature_map
 from acqh.methods import BaseMethod
 from acqh.methods._additive import AdditiveMethod
 from acqh.methods._network import NetworkMethod
@@ -22,6 +22,8 @@ PAPER_CODEBOOKS = 4
 # Chosen, with the root and the width, on training rows of Wiki and MIRFlickr25K alone. Many more
 # anchors than that come too close to the number of training items of small data.
 _N_ANCHORS = 500
+# What may follow the name of a method.
+_FEATURE_MAPS = ("rbf", "kernel")
 # Methods that are run with RBF features as well, besides those whose own paper asks for them.
 _ALSO_RBF = ("acqh", "acqh-paper", "label-ridge")
 # The control is to be as strong as it can be without looking at the queries.
@@ -38,7 +40,7 @@ class Variant:
     cls : type
         The method.
     feature_maps : str or None
-        ``"rbf"``, or the method's own.
+        ``"rbf"`` or ``"kernel"``, or the method's own.
     params : mapping
         Constructor arguments besides those of the grid.
     """
@@ -95,8 +97,11 @@ class Variant:
 
 def make_maps(name: str, seed: int) -> Any:
     """Return the feature map that a name stands for, unfitted."""
+    if name == "kernel":
+        return KernelMap(random_state=seed)
     if name != "rbf":
-        raise InvalidInputError(f"no feature maps are called {name!r}; there are: rbf")
+        known = ", ".join(_FEATURE_MAPS)
+        raise InvalidInputError(f"no feature maps are called {name!r}; there are: {known}")
     anchors = RBFAnchors(_N_ANCHORS, variant="rbf_scaled", scale=0.5, random_state=seed)
     return make_pipeline(SignedRoot(), anchors)
 
@@ -107,7 +112,7 @@ def find_method(name: str) -> type[BaseMethod]:
 
 
 def make_variant(label: str) -> Variant:
-    """Return the variant of a label: a method's name, or one followed by `` rbf``.
+    """Return the variant of a label: a method's name, or one followed by `` rbf`` or `` kernel``.
 
     Raises
     ------
@@ -119,9 +124,11 @@ def make_variant(label: str) -> Variant:
     >>> make_variant("acqh rbf").feature_maps
     'rbf'
     """
-    name = label.removesuffix(" rbf")
+    name, _, maps = label.rpartition(" ")
+    if maps not in _FEATURE_MAPS:
+        name, maps = label, ""
     cls = find_method(name)
-    variant = Variant(label, cls, None if name == label else "rbf", _SETTINGS.get(name, {}))
+    variant = Variant(label, cls, maps or None, _SETTINGS.get(name, {}))
     if variant.feature_maps is not None and "feature_maps" not in cls().get_params():
         raise InvalidInputError(f"method {name!r} takes no feature maps")
     return variant
