@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge, RidgeCV
 
-from acqh.stats import Statistics, regress
+from acqh.stats import RidgeSolver, Statistics, regress, regress_moments, regress_rows
 
 
 def draw(seed=0, n_items=80, n_features=6):
@@ -69,3 +69,47 @@ def test_auto_ridge_does_not_repeat_the_targets_where_features_are_as_many_as_it
     found = regress(stats.views["image"], stats.label_sets.matrix().astype(float), "auto")
     rest = labels - X @ found.coefficients - found.intercept
     assert np.square(rest).mean() > 0.05
+
+
+def leave_one_out_error(X, Y, ridge, fit_intercept):
+    """Fit once for every row, without it."""
+    centred = X - X.mean(axis=0) if fit_intercept else X
+    alpha = ridge * np.trace(centred.T @ centred) / X.shape[1]
+    total = 0.0
+    for i in range(len(X)):
+        others = np.arange(len(X)) != i
+        model = Ridge(alpha=alpha, fit_intercept=fit_intercept).fit(X[others], Y[others])
+        total += np.sum((Y[i] - model.predict(X[[i]])) ** 2)
+    return total / len(X)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_with_rows_at_hand_the_ridge_is_that_of_least_error_on_rows_left_out(fit_intercept):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 12)) + 0.5
+    Y = X[:, :3] @ rng.normal(size=(3, 2)) + 2 * rng.normal(size=(40, 2)) + 1.0
+    found = regress_rows(X, Y, "auto", fit_intercept=fit_intercept)
+    grid = found.ridge * 10.0 ** np.array([-0.5, -0.25, 0.0, 0.25, 0.5])
+    errors = [leave_one_out_error(X, Y, ridge, fit_intercept) for ridge in grid]
+    assert np.argmin(errors) == 2
+    np.testing.assert_allclose(np.trace(found.residual), errors[2], rtol=1e-6)
+
+
+def test_rows_that_come_in_families_do_not_make_the_ridge_small():
+    # As in captions: words of a kind, of a family, of a variant; labels are those of the family.
+    rng = np.random.default_rng(0)
+    family = np.concatenate([np.arange(150), np.repeat(np.arange(150, 170), 7)])
+    kind = rng.integers(0, 8, 170)
+    label = np.where(rng.random(170) < 0.7, kind, rng.integers(0, 8, 170))[family]
+    variant = np.eye(7)[np.arange(len(family)) % 7] * (family >= 150)[:, None]
+    X = np.hstack([np.eye(8)[kind[family]], np.eye(170)[family], variant])
+    Y = np.eye(8)[label]
+    found = regress_rows(X, Y, "auto")
+    sums = RidgeSolver(X.T @ X, X.sum(axis=0), float(len(X)))
+    by_sums = regress_moments(sums, X.T @ Y, Y.sum(axis=0), Y.T @ Y, "auto")
+    assert by_sums.ridge < 1e-4 < found.ridge
+    errors = [leave_one_out_error(X, Y, it.ridge, fit_intercept=True) for it in (found, by_sums)]
+    assert errors[0] <= errors[1]
+    # Generalised cross-validation takes the error on strangers for next to nothing.
+    assert np.trace(by_sums.residual) < 0.1 * errors[1]
+    np.testing.assert_allclose(np.trace(found.residual), errors[0], rtol=1e-6)

@@ -2,12 +2,20 @@
 
 from acqh.stats._label_sets import LabelSets
 from acqh.stats._moments import Keep, Moments, Pair, pair_of
-from acqh.stats._regression import Regression, RidgeSolver, regress, regress_moments, regress_rows
+from acqh.stats._regression import (
+    HELD_ROWS,
+    Regression,
+    RidgeSolver,
+    regress,
+    regress_moments,
+    regress_rows,
+)
 from acqh.stats._sample import RowSample
 from acqh.stats._statistics import Statistics
 from acqh.stats._view_statistics import ViewStatistics
 
 __all__ = [
+    "HELD_ROWS",
     "Keep",
     "LabelSets",
     "Moments",

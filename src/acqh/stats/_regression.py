@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from acqh._core.arrays import Floats, Matrix
-from acqh._core.linalg import RANK_TOLERANCE, Tridiagonal, mean_diagonal, solve_spd
+from acqh._core.arrays import Bools, Floats, Matrix, is_sparse
+from acqh._core.linalg import Tridiagonal, mean_diagonal, solve_spd
 from acqh.errors import ViewError
 from acqh.stats._moments import column_sums, cross_product, mirror, upper_gram
 from acqh.stats._view_statistics import ViewStatistics
@@ -17,6 +17,10 @@ AUTO_RIDGES = np.logspace(-8, 2, 41)
 # Fits with more degrees of freedom than this share of the items all but repeat the targets: what
 # is left of the error, over what is left of the freedom, is rounding over rounding.
 _MAX_FREEDOM = 0.9
+# Rows that are left out in turn, where rows are at hand: more change no choice.
+HELD_ROWS = 2048
+# Less than this is left of an error only by rounding.
+_LEAST_LEFT = 1e-10
 
 
 @dataclass(frozen=True)
@@ -106,10 +110,9 @@ class RidgeSolver:
     n_items : float
         Number of rows, at least one.
     fit_intercept : bool
-    count_distinct : bool
-        Whether rows that repeat others count once when a ridge is chosen. Where features outnumber
-        rows any fit repeats the targets of the distinct rows, and of rows that are there twice,
-        both times: an error of nothing that says nothing.
+    rows : (n_rows, n_features), dense or CSR, optional
+        Some of the rows. A ridge is then chosen by the error that each of them has when it alone
+        is left out, instead of by sums.
 
     Raises
     ------
@@ -132,7 +135,7 @@ class RidgeSolver:
         n_items: float,
         *,
         fit_intercept: bool = True,
-        count_distinct: bool = False,
+        rows: Matrix | None = None,
     ) -> None:
         if not np.isfinite(np.trace(gram)):
             raise ViewError(
@@ -141,7 +144,8 @@ class RidgeSolver:
             )
         self.n_items = n_items
         self.fit_intercept = fit_intercept
-        self.count_distinct = count_distinct
+        self.rows = rows
+        self._leverages: dict[float, Floats] = {}
         self.mean = sums / n_items if fit_intercept else np.zeros(len(sums))
         self.gram = gram - n_items * np.outer(self.mean, self.mean)
 
@@ -155,37 +159,92 @@ class RidgeSolver:
         """Eigenvalues of the centred Gram matrix, rising."""
         return np.maximum(self.form.eigenvalues(), 0.0)
 
-    @property
-    def n_distinct(self) -> float:
-        """Rows that a choice of the ridge can learn from; see `count_distinct`."""
-        if not self.count_distinct or len(self.values) < self.n_items:
-            return self.n_items
-        rank = np.count_nonzero(self.values > RANK_TOLERANCE * self.values[-1])
-        return min(float(self.n_items), float(rank + self.fit_intercept))
+    @cached_property
+    def rotated_rows(self) -> Floats:
+        """The rows, centred and in the basis of the reduced Gram matrix: (n_features, n_rows)."""
+        rows: Any = self.rows
+        rows = rows.toarray() if is_sparse(rows) else rows
+        return self.form.rotate((np.asarray(rows, dtype=np.float64) - self.mean).T)
+
+    def left(self, penalty: float) -> Floats:
+        """Return the share of each row's error that is left because it was learnt from."""
+        if penalty not in self._leverages:
+            solved = self.form.solve(penalty, self.rotated_rows)
+            leverage = np.einsum("ij,ij->j", self.rotated_rows, solved)
+            self._leverages[penalty] = leverage + self.fit_intercept / self.n_items
+        return np.asarray(np.maximum(1.0 - self._leverages[penalty], _LEAST_LEFT))
 
     def solve(self, cross: Floats, ridge: float) -> tuple[float, Floats, float]:
         """Return the ridge, the coefficients for it, and their degrees of freedom."""
         ridged = self.gram + ridge * mean_diagonal(self.gram) * np.eye(len(self.gram))
         return ridge, solve_spd(ridged, cross), float(np.trace(solve_spd(ridged, self.gram)))
 
-    def cross_validate(self, cross: Floats, power: float) -> tuple[float, Floats, float]:
-        """Return the ridge of least generalised cross-validation error, its fit and its freedom."""
+    def cross_validate(
+        self, cross: Floats, power: float, seen: Floats | None = None
+    ) -> tuple[float, Floats, float]:
+        """Return the ridge of least error on rows left out, its fit, and the share of error left.
+
+        Parameters
+        ----------
+        cross : (n_features, n_dimensions)
+            Of centred features and targets.
+        power : float
+            Sum of squares of the centred targets.
+        seen : (n_rows, n_dimensions), optional
+            Centred targets of the rows that the solver has; without them by generalised
+            cross-validation.
+        """
         rotated = self.form.rotate(cross)
         # Features that are all constant have nothing to scale, and nothing to predict with.
         scale = max(mean_diagonal(self.gram), 0.0) or 1.0
         penalties = AUTO_RIDGES * scale
         freedoms = np.sum(self.values / (self.values + penalties[:, None]), axis=1)
+        if seen is None:
+            best = self._generalised(rotated, power, penalties, freedoms)
+            left = self.left_on_average(float(freedoms[best]))
+        else:
+            allowed = freedoms + 1.0 <= _MAX_FREEDOM * self.n_items
+            allowed[-1] = True
+            best, left = self._leave_one_out(rotated, seen, penalties, allowed)
+        coefficients = self.form.rotate_back(self.form.solve(penalties[best], rotated))
+        return float(AUTO_RIDGES[best]), coefficients, left
+
+    def left_on_average(self, freedom: float) -> float:
+        """Return the share of a row's error that is left because it was learnt from."""
+        return max(1.0 - (freedom + self.fit_intercept) / self.n_items, 1.0 / self.n_items)
+
+    def _generalised(
+        self, rotated: Floats, power: float, penalties: Floats, freedoms: Floats
+    ) -> int:
         residuals = np.empty(len(penalties))
         for i, penalty in enumerate(penalties):
             fitted = self.form.solve(penalty, rotated)
             residuals[i] = power - np.vdot(rotated, fitted) - penalty * np.vdot(fitted, fitted)
-        n_items = self.n_distinct
-        left = np.maximum(1.0 - (freedoms + 1.0) / n_items, 1.0 / n_items)
+        left = np.maximum(1.0 - (freedoms + 1.0) / self.n_items, 1.0 / self.n_items)
         errors = np.maximum(residuals, 0.0) / left**2
-        errors[:-1][freedoms[:-1] + 1.0 > _MAX_FREEDOM * n_items] = np.inf
-        best = int(np.argmin(errors))
-        coefficients = self.form.rotate_back(self.form.solve(penalties[best], rotated))
-        return float(AUTO_RIDGES[best]), coefficients, float(freedoms[best])
+        errors[:-1][freedoms[:-1] + 1.0 > _MAX_FREEDOM * self.n_items] = np.inf
+        return int(np.argmin(errors))
+
+    def _leave_one_out(
+        self, rotated: Floats, seen: Floats, penalties: Floats, allowed: Bools
+    ) -> tuple[int, float]:
+        """Return the number of the best penalty, and the share of error left under it."""
+        found: dict[int, tuple[float, float]] = {}
+
+        def error(i: int) -> float:
+            if i not in found:
+                fitted = self.rotated_rows.T @ self.form.solve(penalties[i], rotated)
+                own = np.square(seen - fitted).sum(axis=1)
+                found[i] = float(np.mean(own / self.left(penalties[i]) ** 2)), float(np.mean(own))
+            return found[i][0]
+
+        # The error falls and then rises, but for small ripples: look where it is least ever closer.
+        best = min(np.flatnonzero(allowed)[::-1][::4].tolist(), key=error)
+        for step in (2, 1):
+            near = [i for i in (best - step, best, best + step) if 0 <= i < len(penalties)]
+            best = min((i for i in near if allowed[i]), key=error)
+        unseen, own = found[best]
+        return best, float(np.sqrt(own / unseen)) if unseen > 0 else 1.0
 
 
 def regress_moments(
@@ -194,6 +253,7 @@ def regress_moments(
     sums: Floats,
     power: Floats,
     ridge: float | Literal["auto"],
+    seen: Floats | None = None,
 ) -> Regression:
     """Predict any targets from a view by ridge regression, as `regress` does.
 
@@ -208,6 +268,8 @@ def regress_moments(
     power : (n_dimensions, n_dimensions)
         ``F^T F``.
     ridge : float or "auto"
+    seen : (n_rows, n_dimensions), optional
+        Targets of the rows that the solver has, to choose a ridge by.
 
     Returns
     -------
@@ -218,20 +280,20 @@ def regress_moments(
     cross = cross - n_items * np.outer(mean_x, mean_f)
     power = power - n_items * np.outer(mean_f, mean_f)
     if ridge == "auto":
-        strength, coefficients, freedom = solver.cross_validate(cross, float(np.trace(power)))
+        centred = None if seen is None else seen - mean_f
+        strength, coefficients, left = solver.cross_validate(cross, np.trace(power), centred)
     else:
         strength, coefficients, freedom = solver.solve(cross, float(ridge))
+        left = solver.left_on_average(freedom)
     agreement = cross.T @ coefficients
     error = power - agreement - agreement.T + coefficients.T @ solver.gram @ coefficients
-    # An item's own error is smaller than that of a stranger by this factor, on average.
-    n_distinct = solver.n_distinct if ridge == "auto" else n_items
-    optimism = max(1.0 - (freedom + solver.fit_intercept) / n_distinct, 1.0 / n_distinct) ** 2
     return Regression(
         coefficients,
         mean_f - mean_x @ coefficients,
         strength,
         _symmetric(agreement) + n_items * np.outer(mean_f, mean_f),
-        _symmetric(error) / (n_items * optimism),
+        # An item's own error is smaller than that of a stranger by this factor, on average.
+        _symmetric(error) / (n_items * left**2),
     )
 
 
@@ -264,12 +326,13 @@ def regress_rows(
     >>> regress_rows(np.array([[0.0], [1.0]]), np.array([[3.0], [5.0]]), 0.0).coefficients
     array([[2.]])
     """
+    some = np.unique(np.linspace(0, len(targets) - 1, HELD_ROWS).astype(int))
     solver = RidgeSolver(
         mirror(upper_gram(features)),
         column_sums(features),
         float(len(targets)),
         fit_intercept=fit_intercept,
-        count_distinct=True,
+        rows=features[some],
     )
-    cross = cross_product(features, targets)
-    return regress_moments(solver, cross, targets.sum(axis=0), targets.T @ targets, ridge)
+    cross, power = cross_product(features, targets), targets.T @ targets
+    return regress_moments(solver, cross, targets.sum(axis=0), power, ridge, targets[some])

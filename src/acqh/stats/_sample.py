@@ -131,9 +131,24 @@ class RowSample:
             packed=self.packed[rows],
         )
 
-    def first(self, n_rows: int) -> "RowSample":
-        """Return the rows with the smallest keys: a smaller sample of the same."""
-        return self._take(np.arange(min(n_rows, len(self))), self.counts)
+    def first(
+        self, n_rows: int, having: Sequence[str] = (), *, labelled: bool = False
+    ) -> "RowSample":
+        """Return the rows with the smallest keys: a smaller sample of the same.
+
+        Parameters
+        ----------
+        n_rows : int
+            At most.
+        having : sequence of str
+            Only of rows that have these views.
+        labelled : bool
+            Only of rows that have labels.
+        """
+        chosen = self.packed.any(axis=1) if labelled else np.ones(len(self), dtype=bool)
+        for view in having:
+            chosen = chosen & self.present[view]
+        return self._take(np.flatnonzero(chosen)[:n_rows], self.counts)
 
     def to_arrays(self) -> dict[str, Array]:
         """Return the sample as named arrays, for `from_arrays`."""

@@ -240,6 +240,31 @@ def test_unlabelled_items_are_as_long_as_labelled_ones(data):
     assert abs(ratios[0] - 1) < abs(ratios[1] - 1)
 
 
+def test_items_of_the_usual_length_are_coded_as_they_are(data):
+    rng = np.random.default_rng(0)
+    teacher = rng.normal(size=(240, 6)) + 2.0
+    teacher /= np.linalg.norm(teacher, axis=1, keepdims=True)
+    targets = {"teacher": Target(1.0, "cosine")}
+    model = acqh.ACQH(6, targets=targets, **SMALL).fit({**data.views, "teacher": teacher})
+    scores = model.project(teacher, view="teacher") @ model.embed({"teacher": teacher}).T
+    np.testing.assert_allclose(scores, teacher @ teacher.T, atol=1e-9)
+    known, guessed = (
+        model.space_.scale(model.space_.describe({name: X}))
+        for name, X in (("teacher", teacher), ("text", data.views["text"]))
+    )
+    for described in (known, guessed):
+        np.testing.assert_allclose(np.linalg.norm(described, axis=1), 1.0, atol=1e-9)
+
+
+def test_an_item_that_nothing_is_known_of_is_scored_like_the_mean_of_all(data):
+    views = {**data.views, "noise": np.zeros((240, 2))}
+    model = acqh.ACQH(24, targets=MIXED, **SMALL).fit(views, data.labels)
+    space = model.space_
+    vague = space.place(space.describe({"noise": np.zeros((1, 2))}))
+    mean = space.describe(dict(data.views, labels=space.label_features(data.labels))).mean(axis=0)
+    np.testing.assert_allclose(vague[0], mean @ space.target_map, atol=1e-9)
+
+
 def test_real_queries_make_scores_more_exact_where_they_look(data):
     rng = np.random.default_rng(0)
     items = rng.normal(size=(600, 10))

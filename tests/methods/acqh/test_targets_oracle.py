@@ -50,12 +50,21 @@ class Oracle:
         self.X, self.blocks, self.has = X, blocks_of(X, L, has), has
         # Labels are a source like any view.
         self.sources = {**X, "labels": np.nan_to_num(self.blocks["labels"])}
+        self.mean = np.concatenate(
+            [np.sqrt(WEIGHTS[name]) * np.nanmean(it, axis=0) for name, it in self.blocks.items()]
+        )
         self.models = {}
         for source, x in self.sources.items():
             for target, block in self.blocks.items():
                 both = has[source] & has[target]
                 if source != target:
                     self.models[source, target] = ridge_fit(x[both], block[both])
+
+    def stretch(self, point):
+        """Return where the ray from the mean through a point has the usual length."""
+        away = point - self.mean
+        quadratic = [away @ away, 2 * away @ self.mean, self.mean @ self.mean - 1]
+        return self.mean + max(np.roots(quadratic)) * away
 
     def describe(self, row, known):
         """Return all blocks of one row of which some sources are known."""
@@ -121,8 +130,7 @@ def test_unquantized_scores_are_those_of_the_transcription(case, known):
     model, oracle, X, L, _ = case
     whole = oracle.has["labels"] & oracle.has["image"] & oracle.has["text"]
     rows = np.flatnonzero(whole)[:12]
-    items = np.array([oracle.describe(row, known) for row in rows])
-    items /= np.linalg.norm(items, axis=1, keepdims=True)
+    items = np.array([oracle.stretch(oracle.describe(row, known)) for row in rows])
     views = {name: X[name][rows] for name in known if name != "labels"}
     labels = L[rows] if "labels" in known else None
     vectors = model.embed(views or None, labels=labels)
@@ -145,7 +153,7 @@ def test_maps_are_the_principal_components_in_the_metric_of_queries(case):
         moment = asked.T @ asked
         metric = metric + moment / np.trace(moment) / len(X)
     points += [(oracle.describe(row, (view,)), 1 / len(alone)) for row, view in alone]
-    vectors = np.array([point / np.linalg.norm(point) for point, _ in points])
+    vectors = np.array([oracle.stretch(point) for point, _ in points])
     weights = np.array([weight for _, weight in points])
     half = root(metric)
     energies = np.linalg.eigvalsh(half @ (vectors.T * weights) @ vectors @ half)[::-1]

@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from acqh._core.arrays import Floats
+from acqh._core.arrays import Floats, Matrix
 from acqh.errors import InvalidInputError, LabelError, ViewError
-from acqh.methods._statistics import unit_name
+from acqh.methods._statistics import MappedStatistics, unit_name
 from acqh.methods.acqh._blocks import (
     Block,
     BlockPredictor,
@@ -18,7 +18,7 @@ from acqh.methods.acqh._blocks import (
 )
 from acqh.methods.acqh._similarity import LabelEmbedding
 from acqh.methods.acqh._targets import LABELS, Target
-from acqh.stats import Moments, RidgeSolver, Statistics, pair_of, regress_moments
+from acqh.stats import HELD_ROWS, Moments, RidgeSolver, RowSample, pair_of, regress_moments
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,8 @@ class SpaceSums:
 
     Parameters
     ----------
-    stats : Statistics
-        That keep what the targets need.
-    views : sequence of str
-        Those that items and queries can be given by.
+    collected : MappedStatistics
+        That keep what the targets need, compact.
     embedding : LabelEmbedding or None
         Of labels, where they are a target.
     ridge : float or "auto"
@@ -61,14 +59,14 @@ class SpaceSums:
 
     def __init__(
         self,
-        stats: Statistics,
-        views: list[str],
+        collected: MappedStatistics,
         embedding: LabelEmbedding | None,
         ridge: float | Literal["auto"],
         fit_intercept: bool,
     ) -> None:
-        self.stats = stats
-        self.views = views
+        self.stats = collected.statistics
+        self.views = sorted(collected.widths)
+        self._collected = collected
         self.ridge = ridge
         self.fit_intercept = fit_intercept
         self._embedding = embedding
@@ -127,6 +125,11 @@ class SpaceSums:
 
     def _predict(self, source: str, sums: PairSums, block: Block) -> BlockPredictor:
         solver = self._solver(source, sums.n_items, sums.gram, sums.sums)
+        seen = None
+        if self.ridge == "auto" and len(held := self._held(source, block.source)) > 0:
+            if solver.rows is None:
+                solver.rows = self._features(source, held)
+            seen = block.transform(self._features(_key(block), held))
         # The block is a map of the target's features, so its sums are maps of theirs.
         shifted = np.outer(sums.target_sums @ block.map, block.offset)
         power = (
@@ -141,6 +144,7 @@ class SpaceSums:
             sums.target_sums @ block.map + sums.n_items * block.offset,
             power,
             self.ridge,
+            seen,
         )
         return BlockPredictor(
             learnt.coefficients,
@@ -158,12 +162,25 @@ class SpaceSums:
                 sums,
                 max(n_items, 1.0),
                 fit_intercept=self.fit_intercept,
-                count_distinct=True,
             )
         return self._solvers[key]
 
+    def _held(self, *sources: str) -> RowSample:
+        """Return rows of the sample that have all of the sources, to be left out in turn."""
+        sample = self.stats.sample
+        if sample is None:
+            return RowSample(HELD_ROWS, 0)
+        views = [source for source in sources if source != LABELS]
+        return sample.first(HELD_ROWS, views, labelled=LABELS in sources)
+
+    def _features(self, source: str, rows: RowSample) -> Matrix:
+        """Return what a source is for some rows: mapped features, or embeddings of labels."""
+        if source == LABELS and self._embedding is not None:
+            return self._embedding.transform(rows.labels)
+        return self._collected.map_rows(rows.views)[source]
+
     def _pair(self, source: str, name: str, block: Block) -> PairSums | None:
-        key = unit_name(name) if block.is_unit else name
+        key = _key(block)
         vectors = self._label_vectors
         if source == LABELS:
             labelled = self.stats.views[key]
@@ -187,6 +204,11 @@ class SpaceSums:
         else:
             return _pair_of_views(self.stats.moments(source, key), source, key)
         return sums if sums.n_items > 0 else None
+
+
+def _key(block: Block) -> str:
+    """Return the name that the statistics have for the features of a block."""
+    return unit_name(block.source) if block.is_unit else block.source
 
 
 def _pair_of_views(found: Moments, source: str, key: str) -> PairSums | None:

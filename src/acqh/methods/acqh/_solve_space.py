@@ -17,7 +17,7 @@ from acqh.methods.acqh._metric import blend_metric, second_moment
 from acqh.methods.acqh._problem import components_of
 from acqh.methods.acqh._similarity import Similarity, embed
 from acqh.methods.acqh._solve import Settings
-from acqh.methods.acqh._space import TargetSpace, unit_rows
+from acqh.methods.acqh._space import TargetSpace
 from acqh.methods.acqh._spectral import spectral_maps
 from acqh.methods.acqh._targets import LABELS, Target
 from acqh.quantize import fit_codebooks
@@ -61,12 +61,12 @@ def solve_space(
     -------
     Fitted
     """
-    stats = collected.statistics.compact()
+    collected = replace(collected, statistics=collected.statistics.compact())
+    stats = collected.statistics
     embedding = None
     if LABELS in targets and stats.counts.sum() > 0:
         embedding = embed(similarity, stats.label_sets.matrix(), stats.counts, rng)
-    views = sorted(collected.widths)
-    sums = SpaceSums(stats, views, embedding, ridge, fit_intercept)
+    sums = SpaceSums(collected, embedding, ridge, fit_intercept)
     blocks = sums.make_blocks(targets)
     predictors = sums.make_predictors(blocks)
     nothing = np.zeros((0, 0))
@@ -127,14 +127,11 @@ class _Ways:
             total = sum(float(weights.sum()) for _, weights in part)
             found += [(points, weights / total) for points, weights in part]
         points = np.concatenate([points for points, _ in found])
-        return self._scaled(points), np.concatenate([weights for _, weights in found])
+        return self.space.scale(points), np.concatenate([weights for _, weights in found])
 
     def query_moments(self) -> list[Floats]:
         """Return the second moment of the queries of each view that any row has."""
         return [second_moment(points, weights) for points, weights in self._alone]
-
-    def _scaled(self, points: Floats) -> Floats:
-        return unit_rows(points) if self.space.is_normalized else points
 
     def _rows(self) -> RowSample:
         n_ways = len(self.sample.views) + 1

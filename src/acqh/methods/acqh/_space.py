@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from sklearn.preprocessing import normalize
 
 from acqh._core.arrays import Array, Floats, Ints, Matrix
+from acqh._core.linalg import RANK_TOLERANCE
 from acqh.methods._state import storable
 from acqh.methods.acqh._blocks import Block, BlockPredictor, fuse_predictions
 from acqh.methods.acqh._items import Items
@@ -35,7 +37,7 @@ class TargetSpace:
     target_map : (n_dimensions, n_components)
         From all blocks to code vectors.
     is_normalized : bool
-        Whether the blocks of an item, taken together, are scaled to unit length.
+        Whether the blocks of an item, taken together, get the usual length; see `scale`.
     """
 
     blocks: dict[str, Block]
@@ -102,7 +104,33 @@ class TargetSpace:
 
     def place(self, described: Floats) -> Floats:
         """Return the code vectors of items from their blocks."""
-        return (unit_rows(described) if self.is_normalized else described) @ self.target_map
+        return self.scale(described) @ self.target_map
+
+    def scale(self, described: Floats) -> Floats:
+        """Return blocks of items as they are coded: of the usual length, if normalized.
+
+        A prediction is the truth drawn towards the mean of all items. So each goes on from the mean
+        in its direction, to where vectors are as long as known ones are in the mean square. To
+        scale the mean too would raise items of which little is known, which are all but the mean.
+        """
+        if not self.is_normalized:
+            return described
+        mean, usual = self._usual
+        away = described - mean
+        along, lengths = away @ mean, np.einsum("ij,ij->i", away, away)
+        room = max(usual - float(mean @ mean), 0.0)
+        # The positive root of |mean + step * away|^2 = usual; where nothing is known, no step.
+        steps = np.sqrt(along**2 + lengths * room) - along
+        known = lengths > RANK_TOLERANCE**2 * usual
+        steps = np.divide(steps, lengths, out=np.zeros_like(lengths), where=known)
+        return np.asarray(mean + steps[:, None] * away)
+
+    @cached_property
+    def _usual(self) -> tuple[Floats, float]:
+        """Mean of all blocks, and their mean squared length."""
+        blocks = self.blocks.values()
+        mean = np.concatenate([np.sqrt(block.target.weight) * block.mean for block in blocks])
+        return mean, float(np.sum([block.target.weight for block in blocks]))
 
     def fold(self, view: str) -> tuple[Floats, Floats, Floats | None]:
         """Return the map from a view's features to query vectors, with all blocks in one.
@@ -205,8 +233,3 @@ class TargetSpace:
 
 _BLOCK_ARRAYS = ("map", "offset", "mean", "spread")
 _PREDICTOR_ARRAYS = ("coefficients", "intercept", "precision")
-
-
-def unit_rows(points: Floats) -> Floats:
-    """Return rows scaled to unit length; rows of zeros stay zero."""
-    return np.asarray(normalize(points))
