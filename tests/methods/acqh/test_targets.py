@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.linear_model import Ridge
 
 import acqh
 from acqh import Target
@@ -216,9 +217,20 @@ def test_a_few_labels_are_enough_to_use_them(data):
 
 def test_views_that_no_item_has_both_of_meet_in_the_labels(data):
     first = np.arange(len(data)) % 2 == 0
-    apart = acqh.MultiViewData(data.views, data.labels, present={"image": first, "text": ~first})
-    model = acqh.ACQH(8, targets=MIXED, **SMALL).fit(apart)
-    assert model.encode(apart, labels=data.labels).shape == (len(data), model.n_codebooks)
+    # As many items with one label each: their labels differ, and the sums of these.
+    labels = np.eye(5, dtype=np.uint8)[np.where(first, np.arange(240) % 3, np.arange(240) % 5)]
+    apart = acqh.MultiViewData(data.views, labels, present={"image": first, "text": ~first})
+    model = acqh.ACQH(8, targets=MIXED, similarity="dot", ridge=1e-3, **SMALL).fit(apart)
+    assert model.encode(apart, labels=labels).shape == (len(data), model.n_codebooks)
+    space = model.space_
+    for name, rows in (("image", first), ("text", ~first)):
+        features = space.label_features(labels[rows])
+        centred = features - features.mean(axis=0)
+        alpha = 1e-3 * np.sum(centred**2) / features.shape[1]
+        block = space.blocks[name].transform(data.views[name][rows])
+        expected = Ridge(alpha=alpha).fit(features, block)
+        found = space.predictors["labels"][name]
+        np.testing.assert_allclose(found.coefficients, expected.coef_.T, atol=1e-9)
 
 
 def test_unlabelled_items_are_as_long_as_labelled_ones(data):

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from acqh._core.arrays import Floats, Matrix
+from acqh._core.arrays import Floats, Ints, Matrix
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.methods._statistics import MappedStatistics, unit_name
 from acqh.methods.acqh._blocks import (
@@ -70,7 +70,7 @@ class SpaceSums:
         self.ridge = ridge
         self.fit_intercept = fit_intercept
         self._embedding = embedding
-        self._solvers: dict[tuple[str, float, float], RidgeSolver] = {}
+        self._solvers: dict[str, list[tuple[Floats, Ints, RidgeSolver]]] = {}
 
     @cached_property
     def _label_vectors(self) -> Floats:
@@ -106,7 +106,9 @@ class SpaceSums:
             raise ViewError(f"no item has view '{name}', so it cannot be a target")
         form = None
         if key == name and target.similarity == "content" and self.fit_intercept:
-            form = self._solver(name, found.n_items, found.gram(name), found.sums[name]).form
+            held = self._held(name)
+            sums = found.n_items, found.gram(name), found.sums[name]
+            form = self._solver(name, *sums, held).form
         return make_block(name, target, found.gram(key), found.sums[key], found.n_items, form=form)
 
     def make_predictors(self, blocks: Mapping[str, Block]) -> dict[str, dict[str, BlockPredictor]]:
@@ -124,12 +126,9 @@ class SpaceSums:
         return found
 
     def _predict(self, source: str, sums: PairSums, block: Block) -> BlockPredictor:
-        solver = self._solver(source, sums.n_items, sums.gram, sums.sums)
-        seen = None
-        if self.ridge == "auto" and len(held := self._held(source, block.source)) > 0:
-            if solver.rows is None:
-                solver.rows = self._features(source, held)
-            seen = block.transform(self._features(_key(block), held))
+        held = self._held(source, block.source)
+        solver = self._solver(source, sums.n_items, sums.gram, sums.sums, held)
+        seen = block.transform(self._features(_key(block), held)) if len(held) else None
         # The block is a map of the target's features, so its sums are maps of theirs.
         shifted = np.outer(sums.target_sums @ block.map, block.offset)
         power = (
@@ -153,22 +152,27 @@ class SpaceSums:
             predictor_precision(block, learnt.residual),
         )
 
-    def _solver(self, source: str, n_items: float, gram: Floats, sums: Floats) -> RidgeSolver:
+    def _solver(
+        self, source: str, n_items: float, gram: Floats, sums: Floats, held: RowSample
+    ) -> RidgeSolver:
         """Return the solver for these rows of a source: one for all targets that have them all."""
-        key = source, n_items, float(np.trace(gram))
-        if key not in self._solvers:
-            self._solvers[key] = RidgeSolver(
-                gram,
-                sums,
-                max(n_items, 1.0),
-                fit_intercept=self.fit_intercept,
-            )
-        return self._solvers[key]
+        known = self._solvers.setdefault(source, [])
+        facts = np.concatenate([[n_items], sums, np.diag(gram)])
+        for others, keys, solver in known:
+            # Different rows may be as many and as long.
+            if np.array_equal(keys, held.keys) and np.allclose(others, facts, 1e-9, 1e-9):
+                return solver
+        rows = self._features(source, held) if len(held) else None
+        solver = RidgeSolver(
+            gram, sums, max(n_items, 1.0), fit_intercept=self.fit_intercept, rows=rows
+        )
+        known.append((facts, held.keys, solver))
+        return solver
 
     def _held(self, *sources: str) -> RowSample:
         """Return rows of the sample that have all of the sources, to be left out in turn."""
         sample = self.stats.sample
-        if sample is None:
+        if sample is None or self.ridge != "auto":
             return RowSample(HELD_ROWS, 0)
         views = [source for source in sources if source != LABELS]
         return sample.first(HELD_ROWS, views, labelled=LABELS in sources)
