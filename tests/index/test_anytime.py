@@ -116,6 +116,21 @@ def test_reaches_keep_most_codes_from_being_looked_at_and_scored(clustered):
     assert len(part.segment.reaches) == len(part.segment.starts) - 1
 
 
+def test_groups_that_cannot_reach_the_best_are_passed_over(clustered):
+    index, queries = clustered
+    found = index.search(queries, 10)
+    assert (found.seen >= 10).all()
+    # Without the third word there is no telling: every code of a run that is visited counts.
+    part = index._snapshot.parts[0].segment
+    runs = part.starts.astype(int)
+    heads = index.codebooks[0][:, None] + index.codebooks[1][None]
+    rest = index.codebooks[2:].astype(float)
+    for query, threshold, seen in zip(queries, found.scores[:, -1], found.seen, strict=True):
+        head = (heads @ query).ravel()
+        most = head + np.max(rest @ query, axis=1).sum()
+        assert seen < np.diff(runs)[most >= threshold].sum()
+
+
 def test_more_effort_finds_more_and_proves_more(clustered):
     index, queries = clustered
     exact = index.search(queries, 10)

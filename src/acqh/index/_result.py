@@ -28,7 +28,8 @@ class SearchResult:
         How many codes the search had to score; where items share codes, each code counts once.
     seen : (n_queries,) int64, optional
         How many codes the search looked at: those scored, and those it gave up on after some of
-        their words. If not given, those scored.
+        their words. Codes that it passed over by the words they are grouped by, the first two or
+        three, do not count. If not given, those scored.
     exact : (n_queries,) bool, optional
         Whether the answer is proven: no other item belongs into it. If not given, all are.
     bound : (n_queries,) float32, optional

@@ -27,16 +27,18 @@ from acqh.index._search._recall._kernels import (
     expected_misses,
     tail_spread,
 )
+from acqh.index._search._tails._kernels import MIN_GROUPED, choose, run_bound, tail_score
 from acqh.index._search._types import Effort, Heads, Query, Runs
 
 # Once one part in this many was looked at, a pass in storage order is cheaper than going on.
 PLAIN_PASS_PART = 4
 # More than any number of codes.
 NO_LIMIT: Any = 2**62
+# Entries of a run that are chosen among at a time.
+_PIECE: Any = np.uint64(64)
 _NO_ENTRY: Any = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 _COMPILE: dict[str, Any] = {"cache": True, "nogil": True}
-_INLINE: dict[str, Any] = {"inline": "always", **_COMPILE}
 _LOWEST = np.float32(-np.inf)
 # Relative rounding error of one float32 operation, doubled.
 _ROUNDING = np.float32(2.0**-23)
@@ -83,39 +85,6 @@ def _visit_rows(query: Query, entry: Any, score: Any, count: Any, worst: Any) ->
     return count, worst
 
 
-@njit(**_INLINE)
-def _tail_score(tables: Array, tails: Array, after: Array, entry: Any, score: Any, low: Any) -> Any:
-    """Add the table entries of the words that are not part of the head.
-
-    Gives up, and returns a score below `low`, as soon as the other words cannot make up for it.
-    """
-    n_tail = tails.shape[1]
-    start = 0
-    if n_tail >= 2:  # unrolled, because the usual four codebooks leave two
-        score = (score + tables[0, tails[entry, 0]]) + tables[1, tails[entry, 1]]
-        start = 2
-    # "Not below", because `low` is no number while no k-th best is known.
-    while start < n_tail and not score + after[start] < low:
-        stop = min(start + 2, n_tail)
-        for c in range(start, stop):
-            score += tables[c, tails[entry, c]]
-        start = stop
-    return score if start >= n_tail else _LOWEST
-
-
-@njit(**_INLINE)
-def _run_bound(bounds: Any, reaches: Array, run: Any, head: Any) -> Any:
-    """Return what an item of a run can score at most.
-
-    `bounds` are what a tail adds at most in any run, and the query's base and span.
-    """
-    most, base, span = bounds
-    if reaches.shape[0] > 0:
-        reach = base + span * np.float32(reaches[run])
-        most = reach if reach < most else most
-    return head + most
-
-
 @njit(**_COMPILE)
 def _best_entry(query: Query, heads: Heads, rest: Any) -> Any:
     """Return an entry of the highest score, that score, and if it is tied."""
@@ -125,7 +94,7 @@ def _best_entry(query: Query, heads: Heads, rest: Any) -> Any:
     tables = query.table[runs.digits_a + runs.digits_b :]
     order_a, values_a, bounds_a = heads.order_a, heads.values_a, heads.bounds_a
     order_b, bounds_b = heads.order_b, heads.bounds_b
-    n_b = order_b.shape[0]
+    n_b, deep = order_b.shape[0], tails.shape[1] >= MIN_GROUPED
     best, highest, tied = _NO_ENTRY, _LOWEST, False
     for place in range(order_a.shape[0]):
         if bounds_a[place] + bounds_b[0] < highest - rest:
@@ -138,11 +107,16 @@ def _best_entry(query: Query, heads: Heads, rest: Any) -> Any:
             run = np.uint64(a) * np.uint64(n_b) + np.uint64(b)
             start, stop = np.uint64(starts[run]), np.uint64(starts[run + _ONE])
             head = head_score(query.table, runs, values_a[a], b)
-            if start == stop or _run_bound(bounds, reaches, run, head) < highest:
+            if start == stop or run_bound(bounds, reaches, run, head) < highest:
                 continue
-            tally[0] += np.int64(stop - start)
             for entry in range(start, stop):
-                score = _tail_score(tables, tails, after, entry, head, highest)
+                score, first = head, 0
+                if deep:
+                    score, first = head + tables[0, tails[entry, 0]], 1
+                    if score + after[1] < highest:
+                        continue
+                tally[0] += 1
+                score = tail_score(tables, tails, after, entry, first, score, highest)
                 if score == _LOWEST:
                     continue
                 tally[1] += 1
@@ -159,8 +133,9 @@ def _visit_above(
     """Visit the runs not yet visited whose head reaches the floor and can reach the threshold.
 
     Of codes with many rows, the entry `done` is left out. `lows` are the floor and what the words
-    of a tail can add at most. Returns the number of keys, the worst of them, and the highest bound
-    of a run that was left out although it may hold more than the threshold.
+    of a tail can add at most. Returns the number of keys, the worst of them, the highest bound
+    of a run that was left out although it may hold more than the threshold, and how many entries
+    the runs visited have.
     """
     floor, rest = lows
     runs, allowed, keys, k, after = query.runs, query.allowed, query.keys, query.k, query.after
@@ -171,8 +146,11 @@ def _visit_above(
     order_b, bounds_b, visited = heads.order_b, heads.bounds_b, heads.visited
     grouped, has_reaches = runs.gap_starts.shape[0] > 0, reaches.shape[0] > 0
     n_b = order_b.shape[0]
-    short = tails.shape[1] == 2  # as the usual four codebooks leave
+    # Long tails are passed over by their first word where the others cannot make up for it.
+    deep, short = tails.shape[1] >= MIN_GROUPED, tails.shape[1] == 2
     seen, given_up, left, slack = np.int64(0), np.int64(0), NO_LIMIT, np.float32(0)
+    passed, chosen = np.int64(0), np.empty(_PIECE, dtype=np.uint64)
+    first_table = tables[0] if deep else query.table[0]
     limited = False
     if effort is not None:
         limited = True
@@ -192,43 +170,53 @@ def _visit_above(
             next_b += 1
             run = np.uint64(a) * np.uint64(n_b) + np.uint64(b)
             head = head_score(query.table, runs, values_a[a], b)
-            if has_reaches and _run_bound(bounds, reaches, run, head) < threshold:
+            if has_reaches and run_bound(bounds, reaches, run, head) < threshold:
                 continue
             start, stop = np.uint64(starts[run]), np.uint64(starts[run + _ONE])
             if start == stop:
                 continue
             if slack > 0:
-                bound = _run_bound(bounds, reaches, run, head)
+                bound = run_bound(bounds, reaches, run, head)
                 if bound < threshold + slack:
                     ceiling = bound if bound > ceiling else ceiling
                     continue
-            if (
-                np.int64(stop - start) > left - seen
-            ):  # look at some, and take the run as not visited
-                stop = start + np.uint64(left - seen)
-                next_b -= 1
-            seen += np.int64(stop - start)
-            for entry in range(start, stop):
-                if short:
-                    score = (head + tables[0, tails[entry, 0]]) + tables[1, tails[entry, 1]]
-                else:
-                    score = _tail_score(tables, tails, after, entry, head, threshold)
-                    given_up += score == _LOWEST
-                if score < threshold:
-                    continue
-                if grouped:
-                    if entry == done:
+            passed += np.int64(stop - start)
+            while start < stop:
+                end, n = stop, np.int64(stop - start)
+                if deep:
+                    end = min(start + _PIECE, stop)
+                    need = (threshold - after[1]) - head
+                    n = choose(chosen, first_table, tails, start, end, need)
+                if n > left - seen:  # look at some, and take the run as not visited
+                    n, stop = left - seen, end
+                    next_b -= 1
+                seen += n
+                for i in range(np.uint64(n)):
+                    entry = chosen[i] if deep else start + i
+                    if deep:
+                        score = head + tables[0, tails[entry, 0]]
+                        score = tail_score(tables, tails, after, entry, 1, score, threshold)
+                        given_up += score == _LOWEST
+                    elif short:
+                        score = (head + tables[0, tails[entry, 0]]) + tables[1, tails[entry, 1]]
+                    else:
+                        score = tail_score(tables, tails, after, entry, 0, head, threshold)
+                    if score < threshold:
                         continue
-                    count, worst = _visit_rows(query, entry, score, count, worst)
-                elif is_allowed(allowed, rows[entry]):
-                    key = pack_key(score, query.first_row + np.int64(rows[entry]))
-                    count, worst = keep_key(keys, k, key, count, worst)
-                threshold = key_score(worst)
+                    if grouped:
+                        if entry == done:
+                            continue
+                        count, worst = _visit_rows(query, entry, score, count, worst)
+                    elif is_allowed(allowed, rows[entry]):
+                        key = pack_key(score, query.first_row + np.int64(rows[entry]))
+                        count, worst = keep_key(keys, k, key, count, worst)
+                    threshold = key_score(worst)
+                start = end
             low = max(floor, threshold + slack - rest)
         visited[place] = next_b
     query.tally[0] += seen
     query.tally[1] += seen - given_up
-    return count, worst, ceiling
+    return count, worst, ceiling, passed
 
 
 @njit(**_COMPILE)
@@ -250,7 +238,7 @@ def _left_out(query: Query, heads: Heads, rest: Any, threshold: Any, ceiling: An
             run = np.uint64(a) * np.uint64(n_b) + np.uint64(b)
             if starts[run] != starts[run + _ONE]:
                 head = head_score(query.table, query.runs, values_a[a], b)
-                bound = _run_bound(bounds, reaches, run, head)
+                bound = run_bound(bounds, reaches, run, head)
                 ceiling = bound if bound > ceiling else ceiling
     return ceiling
 
@@ -287,15 +275,15 @@ def _search_one(
     if misses >= 0:
         n_heads = count_heads(query, heads, best, spread)
         mean, deviation = tail_spread(query)
-    first_seen, proven = query.tally[0], False
+    passed, proven = np.int64(0), False
     for wave in range(1, N_WAVES + 2):
         floor = _LOWEST
         if wave <= last_wave and not plain:
             floor = best - spread * np.float32(wave / N_WAVES)
-        count, worst, skipped = _visit_above(
+        count, worst, skipped, n_passed = _visit_above(
             query, heads, effort, (floor, rest), done, count, worst
         )
-        ceiling = max(ceiling, skipped)
+        ceiling, passed = max(ceiling, skipped), passed + n_passed
         if count >= query.k:
             count, worst = query.k, keep_best(query.keys, count, query.k)
         threshold = key_score(worst)
@@ -308,7 +296,7 @@ def _search_one(
             width, need = spread / (N_WAVES * BINS_A_WAVE), threshold - best - mean
             if expected_misses(n_heads, wave, width, need, deviation) <= misses:
                 break
-        plain = not limited and (query.tally[0] - first_seen) * PLAIN_PASS_PART > n_entries
+        plain = not limited and passed * PLAIN_PASS_PART > n_entries
         if plain:
             # Start again, in storage order, for all that is no worse than the worst found.
             count, worst = _forget_rows(query, count), worst + _ONE
@@ -344,8 +332,8 @@ def search_runs(
         Of each query: (capacity,) uint64, the best so far in any order, see `pack_key`, with a
         capacity above k; int64, how many keys there are, at most k; uint64, a key that the k-th
         best is known not to exceed, `NO_KEY` at first; (2,) int64, raised by how many codes were
-        looked at and how many scored to the last word; float32, raised to what an item can score
-        that was left out.
+        looked at beyond what groups them, and how many scored to the last word; float32, raised
+        to what an item can score that was left out.
     """
     tops, scales, bases, spans = bounds
     keys, counts, worsts, tallies, ceilings = best
