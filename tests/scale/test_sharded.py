@@ -46,6 +46,36 @@ def cases(draw):
     return whole, shards, queries, draw(st.integers(1, n_items + 3)), draw(st.sampled_from(filters))
 
 
+class Reader:
+    """Gives vectors by id."""
+
+    def __init__(self, ids, vectors):
+        self.vectors, self.places = vectors, {each: row for row, each in enumerate(ids.tolist())}
+
+    def take(self, ids):
+        return self.vectors[[self.places[each] for each in ids.tolist()]]
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases(), st.booleans(), st.sampled_from([None, 5, 60]))
+def test_ranking_again_gives_what_one_index_of_everything_gives(case, by_id, more):
+    whole, shards, queries, k, allowed = case
+    rng = np.random.default_rng(len(whole))
+    vectors = np.round(rng.standard_normal((len(whole), whole.codebooks.shape[2])))
+    full = Reader(whole.ids, vectors) if by_id else vectors
+    settings_ = {"rerank": full, "rerank_k": None if more is None else k + more}
+    result = ShardedIndex(shards).search(queries, k, filter=allowed, n_threads=1, **settings_)
+    assert_same(result, whole.search(queries, k, filter=allowed, n_threads=1, **settings_))
+    assert not result.exact.any()
+
+
+def test_places_are_those_in_the_order_of_ids():
+    one, other = (CodeIndex(_CODEBOOKS).add([[0, 0], [1, 1]], ids) for ids in ([4, 9], [1, 7]))
+    index = ShardedIndex([one, other])
+    assert index.places(index.ids).tolist() == [0, 1, 2, 3]
+    assert index.places([7, 5, 4]).tolist() == [3, -1, 0]
+
+
 @settings(max_examples=100, deadline=None)
 @given(cases())
 def test_the_answer_is_that_of_one_index_of_everything(case):

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, check_positive_int
+from acqh._core.arrays import Array, Floats, Ints, check_positive_int
 from acqh._core.foreign import take_in
 from acqh._core.progress import Progress
 from acqh.errors import CorruptBundleError, InvalidInputError
@@ -14,10 +14,11 @@ from acqh.index._base import BaseIndex
 from acqh.index._checks import as_codebooks, as_codes, as_queries, as_thread_count
 from acqh.index._faiss import from_faiss, to_faiss
 from acqh.index._filters import rows_allowed
+from acqh.index._ids import read_ids
 from acqh.index._layout import lay_out
 from acqh.index._new_ids import NewIds, refuse_known
 from acqh.index._parts import PartReader
-from acqh.index._rerank import candidate_count, rank_again
+from acqh.index._rerank import candidate_count, places_of, rank_again
 from acqh.index._rests import Rests
 from acqh.index._result import SearchResult
 from acqh.index._search import Target, as_stop, search_targets
@@ -221,9 +222,31 @@ class CodeIndex(BaseIndex[CodeSegment]):
         top = search_targets(
             self._words, self._rests, targets, queries, n_found, len(snapshot), n_threads, stop
         )
+        found = SearchResult.of(snapshot.take_ids(top.rows), top)
         if rerank is not None:
-            return rank_again(snapshot, top, queries, k, rerank).as_kind(give_back)
-        return SearchResult.of(snapshot.take_ids(top.rows), top).as_kind(give_back)
+            places = places_of(snapshot, top.rows)
+            found = rank_again(found, places, len(snapshot), queries, k, rerank)
+        return found.as_kind(give_back)
+
+    def places(self, ids: Any) -> Ints:
+        """Return where items stand in the order of `ids`, -1 for those that are not there.
+
+        Parameters
+        ----------
+        ids : iterable of n whole numbers or of n str
+
+        Returns
+        -------
+        (n,) int64
+
+        Examples
+        --------
+        >>> index = CodeIndex(np.eye(3)[np.newaxis]).add([[2], [0], [1]], ids=["a", "b", "c"])
+        >>> index.remove(["a"]).places(["c", "a", "b"])
+        array([ 1, -1,  0])
+        """
+        snapshot = self._snapshot
+        return places_of(snapshot, snapshot.find(read_ids(ids)))
 
     def batches(self, size: int = 65_536) -> Iterator[tuple[Array, Array]]:
         """Yield ids and codes in order of insertion, some at a time, from one state of the index.

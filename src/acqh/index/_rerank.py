@@ -7,7 +7,6 @@ import numpy as np
 from acqh._core.arrays import Array, Floats, Ints, as_rows, check_positive_int
 from acqh.errors import InvalidInputError
 from acqh.index._result import SearchResult
-from acqh.index._search import TopRows
 from acqh.index._snapshot import S, Snapshot
 from acqh.index._vectors import VectorReader
 
@@ -35,15 +34,18 @@ def candidate_count(k: int, rerank: Any, rerank_k: int | None) -> int:
 
 
 def rank_again(
-    snapshot: Snapshot[S], top: TopRows, queries: Floats, k: int, rerank: Any
+    found: SearchResult, places: Ints, n_items: int, queries: Floats, k: int, rerank: Any
 ) -> SearchResult:
     """Return the best k of the candidates by the inner products with their full vectors.
 
     Parameters
     ----------
-    snapshot : Snapshot
-    top : TopRows
-        The candidates.
+    found : SearchResult
+        The candidates, by their codes.
+    places : (n_queries, n_found) int64
+        Where each stands in the order of ids.
+    n_items : int
+        Of the index.
     queries : (n_queries, n_components) float32
     k : int
     rerank : VectorReader, or (n_items, n_components) floats
@@ -54,28 +56,41 @@ def rank_again(
     InvalidInputError
         An array of another shape, or a reader that gives vectors of another width.
     """
-    ids = snapshot.take_ids(top.rows)
     is_reader = isinstance(rerank, VectorReader) and not isinstance(rerank, np.ndarray)
-    vectors = None if is_reader else _as_vectors(rerank, len(snapshot), queries.shape[1])
+    vectors = None if is_reader else _as_vectors(rerank, n_items, queries.shape[1])
     best = np.zeros((len(queries), k), dtype=np.int64)
     scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
-    for number, count in enumerate(top.counts.tolist()):
+    for number, count in enumerate(found.counts.tolist()):
+        mine = places[number, :count]
         if vectors is None:
-            full = _taken(rerank, ids[number, :count], queries.shape[1])
+            full = _taken(rerank, found.ids[number, :count], queries.shape[1])
         else:
-            full = np.asarray(vectors[_positions(snapshot, top.rows[number, :count])])
+            full = np.asarray(vectors[mine])
         products = full.astype(np.float32) @ queries[number]
-        # Equal ones by insertion.
-        order = np.lexsort([top.rows[number, :count], -products])[:k]
+        order = np.lexsort([mine, -products])[:k]  # equal ones by insertion
         best[number, : len(order)] = order
         scores[number, : len(order)] = products[order]
-    counts = np.minimum(top.counts, k)
-    listed = np.arange(k) < counts[:, np.newaxis]
-    rows = np.where(listed, np.take_along_axis(top.rows, best, axis=1), -1)
-    seen, scored = top.tallies.T
+    counts = np.minimum(found.counts, k)
+    ids = np.take_along_axis(found.ids, best, axis=1)
+    ids[np.arange(k) >= counts[:, np.newaxis]] = None if ids.dtype == object else -1
     unknown = np.full(len(queries), np.inf, dtype=np.float32)
     proven = np.zeros(len(queries), dtype=bool)
-    return SearchResult(snapshot.take_ids(rows), scores, counts, scored, seen, proven, unknown)
+    return SearchResult(ids, scores, counts, found.scored, found.seen, proven, unknown)
+
+
+def places_of(snapshot: Snapshot[S], rows: Ints) -> Ints:
+    """Return where rows stand among those that are still there; -1 for rows below 0."""
+    places = np.full(rows.shape, -1, dtype=np.int64)
+    before = 0
+    for number, part in enumerate(snapshot.parts):
+        first, stop = snapshot.first_rows[number], snapshot.first_rows[number + 1]
+        mine = (rows >= first) & (rows < stop)
+        inside = rows[mine] - first
+        if part.live.size:
+            inside = (np.cumsum(part.live_rows()) - 1)[inside]
+        places[mine] = inside + before
+        before += part.n_live
+    return places
 
 
 def _as_vectors(vectors: Any, n_items: int, width: int) -> Array:
@@ -99,18 +114,3 @@ def _taken(reader: VectorReader, ids: Array, width: int) -> Floats:
             f"{width} components"
         )
     return full
-
-
-def _positions(snapshot: Snapshot[S], rows: Ints) -> Ints:
-    """Return where rows stand among those that are still there."""
-    positions = np.empty_like(rows)
-    before = 0
-    for number, part in enumerate(snapshot.parts):
-        first, stop = snapshot.first_rows[number], snapshot.first_rows[number + 1]
-        mine = (rows >= first) & (rows < stop)
-        inside = rows[mine] - first
-        if part.live.size:
-            inside = (np.cumsum(part.live_rows()) - 1)[inside]
-        positions[mine] = inside + before
-        before += part.n_live
-    return positions

@@ -9,10 +9,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Bools, Floats, check_positive_int
+from acqh._core.arrays import Array, Bools, Floats, Ints, check_positive_int
 from acqh._core.foreign import take_in
 from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh.index import CodeIndex, SearchResult
+from acqh.index._checks import as_queries
+from acqh.index._rerank import candidate_count, rank_again
 from acqh.io import read_bundle, write_bundle
 
 _KIND = "code-shards"
@@ -141,6 +143,8 @@ class ShardedIndex:
         budget: int | None = None,
         epsilon: float | None = None,
         recall: float | None = None,
+        rerank: Any = None,
+        rerank_k: int | None = None,
     ) -> SearchResult:
         """Find the items of highest score in all shards.
 
@@ -157,6 +161,9 @@ class ShardedIndex:
             cores, if not given.
         budget, epsilon, recall
             When to stop early, as in `CodeIndex.search`; shards share the budget by their sizes.
+        rerank, rerank_k
+            Full vectors to rank the best of all shards by again, as in `CodeIndex.search`; an array
+            has items in the order of `ids`.
 
         Returns
         -------
@@ -169,14 +176,44 @@ class ShardedIndex:
             As `CodeIndex.search` does.
         """
         queries, give_back = take_in(queries)
+        k = check_positive_int(k, "k")
+        n_found = candidate_count(k, rerank, rerank_k)
         shards = self._filled()
         filters = self._split_filter(filter, shards)
         budgets = _share(budget, [len(shard) for shard in shards])
         found = [
-            shard.search(queries, k, each, n_threads, budget=part, epsilon=epsilon, recall=recall)
+            shard.search(
+                queries, n_found, each, n_threads, budget=part, epsilon=epsilon, recall=recall
+            )
             for shard, each, part in zip(shards, filters, budgets, strict=True)
         ]
-        return SearchResult.merge(found, k).as_kind(give_back)
+        merged = SearchResult.merge(found, n_found)
+        if rerank is not None:
+            places = np.full(merged.ids.shape, -1, dtype=np.int64)
+            listed = np.arange(n_found) < merged.counts[:, np.newaxis]
+            places[listed] = self.places(merged.ids[listed])
+            rows = as_queries(queries, self.codebooks.shape[2])
+            merged = rank_again(merged, places, len(self), rows, k, rerank)
+        return merged.as_kind(give_back)
+
+    def places(self, ids: Any) -> Ints:
+        """Return where items stand in the order of `ids`, -1 for those that are not there.
+
+        Parameters
+        ----------
+        ids : iterable of n whole numbers or of n str
+
+        Returns
+        -------
+        (n,) int64
+        """
+        wanted = list(ids)
+        places, before = np.full(len(wanted), -1, dtype=np.int64), 0
+        for shard in self._filled():
+            found = shard.places(wanted)
+            places = np.where(found >= 0, found + before, places)
+            before += len(shard)
+        return places
 
     def _filled(self) -> tuple[CodeIndex, ...]:
         """Return the shards with items, or one without: an empty one knows no kind of ids."""
