@@ -110,7 +110,7 @@ def test_add_and_remove_change_the_collection(built, photos, tmp_path):
 def test_wrong_calls_and_missing_collections_are_told_apart(built, tmp_path):
     run("search", built, code=2)
     run("add", built, code=2)
-    run("build", tmp_path, "--out", tmp_path / "c", "--targets", "labels", code=2)
+    run("build", tmp_path, "--out", tmp_path / "c", "--targets", "labels=x", code=2)
     assert isinstance(
         run("build", tmp_path, "--out", tmp_path / "c", code=1).exception, CollectionError
     )

@@ -4,17 +4,49 @@ from types import SimpleNamespace
 
 import pytest
 
-from acqh.cli._output import progress
+from acqh.cli._progress import BarReporter, LineReporter, Reporter, make_bar
 
 
 @pytest.mark.parametrize(
     ("speed", "left", "text"),
     [
-        (1234.5, 61, "1,234 a second, 0:01:01 left"),
-        (1234.5, None, "1,234 a second"),
+        (1234.5, 61, "1,234 per second, 0:01:01 left"),
+        (1234.5, None, "1,234 per second"),
+        (0.5, 61, "0:01:01 left"),
         (None, None, ""),
     ],
 )
-def test_progress_of_items_says_how_fast_it_is_and_how_long_it_takes(speed, left, text):
-    column = progress(of_items=True).columns[-1]
+def test_progress_says_how_fast_it_is_and_how_long_it_takes(speed, left, text):
+    column = make_bar().columns[-1]
     assert str(column.render(SimpleNamespace(speed=speed, time_remaining=left))) == text
+
+
+def test_without_a_terminal_a_line_comes_every_ten_seconds(capsys):
+    times = iter([0.0, 1.0, 9.9, 10.0, 11.0, 19.0, 25.0, 40.0])
+    report = LineReporter(clock=lambda: next(times))
+    for done in (1, 2, 300, 400, 500, 600):
+        report(done, 1200, "describing images")
+    report(0, None, "learning")
+    assert capsys.readouterr().err.splitlines() == [
+        "describing images, 300 of 1,200 (25%)",
+        "describing images, 600 of 1,200 (50%)",
+        "learning",
+    ]
+
+
+def test_a_bar_starts_again_with_every_step_but_not_with_every_item():
+    bar = make_bar()
+    report = BarReporter(bar)
+    report(3, 4, "running: one")
+    first = bar.task_ids
+    report(4, 4, "running: another")
+    assert bar.task_ids == first
+    assert (bar.tasks[0].completed, bar.tasks[0].total) == (4, 4)
+    report(0, None, "learning")
+    assert bar.task_ids != first
+    assert (bar.tasks[0].description, bar.tasks[0].total) == ("learning", None)
+
+
+def test_a_quiet_report_says_nothing(capsys):
+    Reporter()(3, 4, "describing images")
+    assert capsys.readouterr().err == ""

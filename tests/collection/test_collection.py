@@ -75,7 +75,7 @@ def test_thumbnails_are_small_webp(collection):
 
 def test_without_labels_content_is_learnt(tmp_path, make_items):
     items = make_items(labelled=False)
-    with pytest.warns(FutureWarning, match="--targets"):
+    with pytest.warns(FutureWarning, match="with targets="):
         made = Collection.build(items, tmp_path / "c.acqh", auto_labels=3, **PLAIN)
     with made as collection:
         stats = collection.stats()

@@ -155,7 +155,7 @@ def test_shards_that_cannot_be_one_are_refused(paths, make_items, tmp_path):
     Collection.build(
         make_items(30), tmp_path / "other.acqh", image_encoder="hog", text_encoder="tfidf"
     ).close()
-    with pytest.raises(CollectionError, match=r"other\.acqh has another model than .*--like"):
+    with pytest.raises(CollectionError, match=r"other\.acqh has another model than .*like="):
         ShardedCollection.open([shards[0], tmp_path / "other.acqh"])
     gc.collect()  # readers that were stopped in the middle end without a complaint
 
@@ -199,6 +199,6 @@ def test_a_collection_built_like_another_needs_no_labels_and_learns_nothing(path
         Collection.build(items, tmp_path / "strict.acqh", like=paths[0], strict=True)
     with pytest.raises(CollectionError, match="no items to build from: item '2'"):
         Collection.build(items[1:], tmp_path / "empty.acqh", like=paths[0])
-    with pytest.raises(CollectionError, match="n_codebooks has nothing to say"):
+    with pytest.raises(CollectionError, match="`n_codebooks` has nothing to say"):
         Collection.build(items, tmp_path / "more2.acqh", like=paths[0], n_codebooks=2)
     assert [each.name for each in tmp_path.iterdir()] == ["more.acqh"]

@@ -156,7 +156,7 @@ def test_an_empty_missing_or_other_folder_removes_nothing(followed, photos, tmp_
     empty.mkdir()
     other = tmp_path / "other"
     save(other / "dog.png", 20)
-    for folder, reason in ((empty, "--allow-empty"), (other, "right folder"),
+    for folder, reason in ((empty, "allow_empty=True"), (other, "right folder"),
                            (tmp_path / "none", "mounted")):  # fmt: skip
         with pytest.raises(CollectionError, match=reason):
             followed.sync(folder)

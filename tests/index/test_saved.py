@@ -120,7 +120,7 @@ def test_loading_as_another_kind_is_refused(tmp_path):
     write_bundle(tmp_path / "other", kind="recipe", arrays={})
     with pytest.raises(InvalidInputError, match="holds a 'recipe', not one of code-index"):
         acqh.load(tmp_path / "other")
-    with pytest.raises(FileNotFoundError, match="no bundle"):
+    with pytest.raises(FileNotFoundError, match="there is nothing at"):
         acqh.load(tmp_path / "nothing")
 
 

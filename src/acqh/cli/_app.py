@@ -1,6 +1,8 @@
 """The program `acqh`: its commands, and how errors reach a person."""
 
 import sys
+import traceback
+import warnings
 from typing import Annotated
 
 import typer
@@ -23,6 +25,8 @@ from acqh.cli import (
     _sync,
     _verify,
 )
+from acqh.cli._command import command
+from acqh.cli._voice import voice
 from acqh.errors import AcqhError
 
 app = typer.Typer(
@@ -31,22 +35,25 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("add")(_add.add)
-app.command("bench")(_bench.bench)
-app.command("build")(_build.build)
-app.command("compress")(_compress.compress)
-app.command("datasets")(_datasets.datasets)
-app.command("demo")(_demo.demo)
-app.command("encode")(_fit.encode)
-app.command("export")(_export.export)
-app.command("fit")(_fit.fit)
-app.command("index")(_index.index)
-app.command("remove")(_remove.remove)
-app.command("report")(_report.report)
-app.command("search")(_search.search)
-app.command("serve")(_serve.serve)
-app.command("sync")(_sync.sync)
-app.command("verify")(_verify.verify)
+for each in (
+    _add.add,
+    _bench.bench,
+    _build.build,
+    _compress.compress,
+    _datasets.datasets,
+    _demo.demo,
+    _fit.encode,
+    _export.export,
+    _fit.fit,
+    _index.index,
+    _remove.remove,
+    _report.report,
+    _search.search,
+    _serve.serve,
+    _sync.sync,
+    _verify.verify,
+):
+    app.command(each.__name__)(command(each))
 
 
 def _print_version(wanted: bool) -> None:
@@ -67,6 +74,7 @@ def _root(
 
 def main() -> None:
     """Run the command line: 0 if all went well, 1 if it failed, 2 for a wrong call."""
+    warnings.showwarning = voice.warn
     try:
         app()
     except SystemExit:
@@ -77,5 +85,13 @@ def main() -> None:
         raise
     except (AcqhError, OSError) as error:
         # A user's mistake or a full disk: the message says it all, a traceback would hide it.
-        print(f"acqh: {error}", file=sys.stderr)
+        if voice.verbose:
+            traceback.print_exc()
+        print(f"acqh: {_sentence(error)}", file=sys.stderr)
         raise SystemExit(1) from None
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from acqh.cli._output import JsonOption, print_json, print_table, progress
+from acqh.cli._output import JsonOption, print_json, print_table
+from acqh.cli._progress import Reporter, reporting
 from acqh.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -100,8 +101,8 @@ def bench(
     if dry_run:
         _print_plan(planned, retry_failed, as_json)
         return
-    with progress() as bar:
-        summary = planned.run(retry_failed=retry_failed, watch=_display(bar))
+    with reporting() as show:
+        summary = planned.run(retry_failed=retry_failed, watch=_display(show))
     if as_json:
         print_json({**asdict(summary), "out": str(summary.out)})
     else:
@@ -157,12 +158,12 @@ def _print_plan(planned: "Plan", retry_failed: bool, as_json: bool) -> None:
     print_table("Cells", columns, texts, caption=caption)
 
 
-def _display(bar: Any) -> Any:
+def _display(show: Reporter) -> Any:
     from acqh.bench import Cell, Estimator, Watch
 
     class Display(Watch):
         def begin(self, cells: Sequence[Cell], records: Sequence[dict[str, Any]]) -> None:
-            self.task = bar.add_task("starting", total=len(cells))
+            self.n_cells = len(cells)
             self.left = {cell.key: cell for cell in cells}
             self.estimator = Estimator(records)
 
@@ -170,15 +171,15 @@ def _display(bar: Any) -> Any:
             time_left = self.estimator.describe(self.estimator.seconds(self.left.values()))
             size = "" if cell.n_components_asked is None else f" {cell.n_components_asked}"
             what = f"{cell.dataset}, {cell.protocol}, {cell.label}{size}, seed {cell.seed}"
-            bar.update(self.task, description=f"{what}; about {time_left} left")
+            done = self.n_cells - len(self.left)
+            show(done, self.n_cells, f"running: {what}; about {time_left} left")
 
         def end(self, record: dict[str, Any]) -> None:
             del self.left[record["key"]]
             self.estimator.learn(record)
-            bar.advance(self.task)
 
         def interrupted(self) -> None:
-            bar.console.print("stopping after this cell; interrupt again to stop at once")
+            show.say("stopping after this cell; interrupt again to stop at once")
 
     return Display()
 

@@ -6,8 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from acqh.cli._collections import print_skipped, reporting
+from acqh.cli._collections import print_skipped
 from acqh.cli._output import JsonOption, print_json
+from acqh.cli._progress import reporting
+from acqh.cli._targets import TargetsOption, parse_targets
 
 # Files that bring features instead of images and texts.
 _FEATURE_FILES = (".npz", ".mat")
@@ -42,13 +44,7 @@ def build(
     ] = None,
     n_components: Annotated[int, typer.Option(min=1, help="Length of query vectors.")] = 64,
     n_codebooks: Annotated[int, typer.Option(min=1, max=16, help="Bytes of a code.")] = 8,
-    targets: Annotated[
-        str | None,
-        typer.Option(
-            help="What counts, such as labels=0.5,text=0.25,image=0.25; by default half for labels "
-            "where items have some, and the rest for the content of images and texts."
-        ),
-    ] = None,
+    targets: TargetsOption = None,
     auto_labels: Annotated[int | None, typer.Option(hidden=True)] = None,
     image_root: Annotated[
         Path | None,
@@ -82,7 +78,7 @@ def build(
             text_encoder=encoder or text_encoder,
             n_components=n_components,
             n_codebooks=n_codebooks,
-            targets=_targets(targets),
+            targets=parse_targets(targets),
             auto_labels=auto_labels,
             strict=strict,
             overwrite=overwrite,
@@ -107,23 +103,6 @@ def build(
         f"{stats.code_bytes} bytes per item, {stats.size_on_disk / 1e6:.1f} MB in all, "
         f"{seconds:.1f} s."
     )
-
-
-def _targets(text: str | None) -> dict[str, float] | None:
-    """Read weights, such as ``labels=0.5,text=0.5``."""
-    if text is None:
-        return None
-    weights = {}
-    for part in text.split(","):
-        name, _, weight = part.partition("=")
-        try:
-            weights[name.strip()] = float(weight)
-        except ValueError:
-            raise typer.BadParameter(
-                f"{part!r} is no name and weight; write labels=0.5,text=0.25,image=0.25",
-                param_hint="--targets",
-            ) from None
-    return weights
 
 
 def _read(source: Path) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 
 from acqh._core.files import written_whole
 from acqh.cli._cluster import cluster
-from acqh.cli._collections import reporting
 from acqh.cli._output import print_json, refuse_existing
+from acqh.cli._progress import reporting
 
 _COLUMNS = ("query", "rank", "id", "score")
 

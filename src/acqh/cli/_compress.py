@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from acqh.cli._cluster import DaskOption, cluster
-from acqh.cli._collections import reporting
 from acqh.cli._output import JsonOption, print_json, print_table, refuse_existing
+from acqh.cli._progress import reporting
 
 
 def compress(

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from acqh.cli._collections import reporting
 from acqh.cli._emoji import cache_folder, emoji_collection
-from acqh.cli._output import JsonOption, print_json, print_table, progress
+from acqh.cli._output import JsonOption, print_json, print_table
+from acqh.cli._progress import reporting
 from acqh.cli._serve import serve as serve_collection
 
 
@@ -58,10 +58,9 @@ def demo(
 def _evaluated(seed: int) -> tuple[Any, list[Any], float]:
     """Return the data, the rows of the table, and the seconds they took."""
     started = time.perf_counter()
-    with progress() as bar:
-        task = bar.add_task("loading images", total=None)
-        data = _emoji_with_features(lambda text: bar.update(task, description=text))
-        rows = list(_evaluate(data, seed, lambda text: bar.update(task, description=text)))
+    with reporting() as show:
+        data = _emoji_with_features(lambda text: show(0, None, text))
+        rows = list(_evaluate(data, seed, lambda text: show(0, None, text)))
     return data, rows, time.perf_counter() - started
 
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from acqh.cli._collections import reporting
 from acqh.cli._output import JsonOption, print_json
+from acqh.cli._progress import reporting
 
 _TOKEN = "ACQH_MILVUS_TOKEN"  # noqa: S105
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from acqh.cli._cluster import DaskOption, cluster
-from acqh.cli._collections import reporting
 from acqh.cli._output import JsonOption, print_json, refuse_existing
+from acqh.cli._progress import reporting
 from acqh.cli._targets import TargetsOption, parse_targets
 
 DataArgument = Annotated[

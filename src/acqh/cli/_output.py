@@ -1,9 +1,7 @@
-"""Results to stdout, progress to stderr, and JSON where it is asked for."""
+"""Results to stdout, as tables or as JSON."""
 
 import json
-import sys
 from collections.abc import Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,41 +50,3 @@ def print_table(
     with console.capture() as shown:
         console.print(table)
     print(shown.get(), end="", flush=True)
-
-
-def progress(*, of_items: bool = False) -> Any:
-    """Return a progress display on stderr that shows only on a terminal.
-
-    That of items, which are many, also says how many a second and how much time is left.
-    """
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-    from rich.text import Text
-
-    class Pace(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            if not task.speed:
-                return Text("")
-            left = (
-                "" if task.time_remaining is None else f", {timedelta(0, task.time_remaining)} left"
-            )
-            return Text(f"{task.speed:,.0f} a second{left}")
-
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        *([Pace()] if of_items else []),
-        console=Console(stderr=True),
-        disable=not sys.stderr.isatty(),
-        transient=True,
-    )

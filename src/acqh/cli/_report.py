@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from acqh.cli._output import JsonOption, print_json, progress
+from acqh.cli._output import JsonOption, print_json
+from acqh.cli._progress import reporting
 
 
 def report(
@@ -19,9 +20,8 @@ def report(
     """Make a page, CSV and LaTeX tables, and figures of what bench stored."""
     from acqh.bench import write_report
 
-    with progress() as bar:
-        task = bar.add_task("", total=None)
-        made = write_report(directory, out, on_step=lambda step: bar.update(task, description=step))
+    with reporting() as show:
+        made = write_report(directory, out, on_step=lambda step: show(0, None, step))
     if as_json:
         facts = asdict(made)
         facts["page"] = str(made.page)

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -34,9 +34,9 @@ def search(
     text_weight: Annotated[float, typer.Option(min=0, help="How much the text counts.")] = 1.0,
     image_weight: Annotated[float, typer.Option(min=0, help="How much the image counts.")] = 1.0,
     mode: Annotated[
-        str,
+        Literal["auto", "words", "meaning"],
         typer.Option(
-            help="auto, words (that stand in captions, names or labels) or meaning (by codes)."
+            help="By words that stand in captions, names or labels, by meaning, or by both."
         ),
     ] = "auto",
     queries: Annotated[
@@ -91,7 +91,7 @@ def search(
             weights=weights,
             k=k,
             where=where,
-            mode=cast(Any, mode),
+            mode=mode,
         )
     if as_json:
         print_json(_as_json(answer))

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from acqh.cli._voice import voice
+
 
 def serve(
     collections: Annotated[
@@ -64,6 +66,8 @@ def serve(
         name = ".".join(str(part) for part in wrong["loc"])
         raise typer.BadParameter(f"ACQH_{name.upper()}: {wrong['msg']}") from None
     names = ", ".join(map(str, collections))
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    logging.basicConfig(
+        format="%(asctime)s %(levelname)s %(message)s", level=voice.level(logging.INFO)
+    )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     run(settings, lambda address: print(f"serving {names} at {address}", file=sys.stderr))

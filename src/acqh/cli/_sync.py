@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from acqh.cli._collections import CollectionArgument, print_skipped, reporting
+from acqh.cli._collections import CollectionArgument, print_skipped
 from acqh.cli._output import JsonOption, print_json
+from acqh.cli._progress import reporting
 
 
 def sync(

@@ -9,7 +9,8 @@ TargetsOption = Annotated[
     typer.Option(
         metavar="NAME=WEIGHT,...",
         help="What to learn: labels and the content of views, such as labels=0.5,text=0.5. "
-        "Default: labels where there are any, otherwise the content of all views.",
+        "Default: labels where there are any, otherwise the content of all views; for a "
+        "collection half of each.",
     ),
 ]
 

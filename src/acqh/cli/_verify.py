@@ -1,6 +1,5 @@
 """``acqh verify``: deep check of anything acqh has written."""
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from acqh.cli._output import JsonOption, print_json
+from acqh.cli._voice import voice
 
 
 def verify(
@@ -23,7 +23,7 @@ def verify(
         from acqh.collection import remove_leftovers
 
         n_bytes = remove_leftovers(path)
-        print(f"{path}: {n_bytes:,} bytes of killed builds removed", file=sys.stderr)
+        voice.note(f"{path}: {n_bytes:,} bytes of killed builds removed")
     report, facts = _check(path)
     if as_json:
         print_json({**asdict(report), "path": str(report.path)})

@@ -96,8 +96,8 @@ def _fill_like(
     for name in _LEARNING:
         if getattr(settings, name) != getattr(usual, name):
             raise CollectionError(
-                f"like brings the encoders and the model, so {name} has nothing to say; leave it "
-                "out"
+                f"`like` brings the encoders and the model, so `{name}` has nothing to say; leave "
+                "it out"
             )
     items = source
     if not isinstance(source, MultiViewData):

@@ -26,7 +26,7 @@ class WordPlace(NamedTuple):
 def check_mode(mode: str) -> None:
     """Refuse a mode that there is not."""
     if mode not in get_args(Mode):
-        raise CollectionError(f"mode must be one of {', '.join(get_args(Mode))}, got {mode!r}")
+        raise CollectionError(f"`mode` must be one of {', '.join(get_args(Mode))}, got {mode!r}")
 
 
 def order_words(found: Sequence[WordPlace]) -> list[WordPlace]:

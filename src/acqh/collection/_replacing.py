@@ -146,7 +146,7 @@ def _check_target(path: Path, overwrite: bool) -> None:
     if not path.exists():
         return
     if not overwrite:
-        raise FileExistsError(f"{path} is there already; give another path, or overwrite it")
+        raise FileExistsError(f"{path} is there already; give another path, or overwrite=True")
     try:
         read_bundle(path, kind=KIND)
     except (AcqhError, OSError) as error:

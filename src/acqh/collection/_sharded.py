@@ -200,12 +200,12 @@ def _check_alike(shards: Sequence[Collection]) -> None:
         if fingerprint(shard._coder.model) != model:
             raise CollectionError(
                 f"{shard.path} has another model than {first.path}, so their scores cannot be "
-                f"compared; build it anew with like={str(first.path)!r} (--like {first.path})"
+                f"compared; build it again with like={str(first.path)!r}"
             )
         if not _same_encoders(shard._facts.encoders, first._facts.encoders):
             raise CollectionError(
-                f"{shard.path} has other encoders than {first.path}; build it anew with "
-                f"like={str(first.path)!r} (--like {first.path})"
+                f"{shard.path} has other encoders than {first.path}; build it again with "
+                f"like={str(first.path)!r}"
             )
 
 
@@ -232,5 +232,5 @@ def _check_ids(shards: Sequence[Collection]) -> None:
         if one == other:
             raise DuplicateIdError(
                 f"{path} and {other_path} both have an item {one!r}; ids must differ: remove it "
-                "from one of them, or build one anew with other ids"
+                "from one of them, or build one again with other ids"
             )

@@ -58,8 +58,7 @@ def warn_of_auto_labels(given: int | None) -> None:
     if given is not None:
         warnings.warn(
             "auto_labels has no effect and will go: without labels the content of items is learnt; "
-            "choose what counts with targets={'image': 0.5, 'text': 0.5}, or on the command line "
-            "with --targets image=0.5,text=0.5",
+            "choose what counts with targets={'image': 0.5, 'text': 0.5}",
             FutureWarning,
             stacklevel=3,
         )

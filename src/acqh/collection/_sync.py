@@ -117,8 +117,7 @@ class FollowsFolder:
             raise CollectionError(
                 f"none of the {len(plan.deleted):,} images that the collection has of a folder is "
                 f"in {fspath(folder)}, and all of them would be removed; see whether it is the "
-                "right folder and mounted, or say that this is meant with allow_empty=True "
-                "(--allow-empty)"
+                "right folder and mounted, or say that this is meant with allow_empty=True"
             )
         return _carry_out(plan, self._store, self._adder, say)
 

@@ -68,13 +68,13 @@ def read_where(where: Any) -> tuple[Condition, ...]:
         pairs = [_split(text) for text in where]
     else:
         raise CollectionError(
-            f"where must be a mapping such as {{'label': 'dog'}} or a text such as 'label=dog', "
+            f"`where` must be a mapping such as {{'label': 'dog'}} or a text such as 'label=dog', "
             f"got {where!r}"
         )
     conditions = []
     for name, value in pairs:
         if not isinstance(name, str) or not name:
-            raise CollectionError(f"where names a label or a column, got {name!r}")
+            raise CollectionError(f"`where` names a label or a column, got {name!r}")
         values = [value] if isinstance(value, str) or not isinstance(value, Iterable) else value
         conditions.append((name, tuple(sorted({_as_text(each) for each in values}))))
     return tuple(sorted(conditions))
@@ -185,4 +185,4 @@ def _as_text(value: Any) -> str:
         return str(int(value))
     if isinstance(value, str | int | float):
         return str(value)
-    raise CollectionError(f"where compares with texts and numbers, got {value!r}")
+    raise CollectionError(f"`where` compares with texts and numbers, got {value!r}")

@@ -124,8 +124,8 @@ class Manifest:
         raise CorruptBundleError(f"{where} has a manifest without kind, name or info")
 
 
-def read_manifest(directory: Path) -> Manifest:
-    """Read and check the manifest of a bundle.
+def read_manifest(directory: Path, kind: str | None = None) -> Manifest:
+    """Read and check the manifest of a bundle, which is expected to be of a kind.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def read_manifest(directory: Path) -> Manifest:
     CorruptBundleError
         The manifest is damaged, of another format, or of a newer version.
     """
-    return Manifest.parse(_read_content(directory), str(directory))
+    return Manifest.parse(_read_content(directory, kind), str(directory))
 
 
 def claimed_format(directory: Path) -> Any:
@@ -145,18 +145,25 @@ def claimed_format(directory: Path) -> Any:
         return None
 
 
-def _read_content(directory: Path) -> bytes:
+def _read_content(directory: Path, kind: str | None = None) -> bytes:
     try:
         file = files.open_regular(directory / MANIFEST_NAME)
     except (FileNotFoundError, NotADirectoryError):
-        raise FileNotFoundError(
-            f"no bundle at {directory}: there is no {MANIFEST_NAME} in it"
-        ) from None
+        raise FileNotFoundError(_missing(directory, kind)) from None
     with file:
         content = file.read(MAX_MANIFEST_BYTES + 1)
     if len(content) > MAX_MANIFEST_BYTES:
         raise CorruptBundleError(f"{directory} has a manifest that is too long")
     return content
+
+
+def _missing(directory: Path, kind: str | None) -> str:
+    """Say in a sentence that there is no bundle."""
+    what = "" if kind is None else kind.replace("-", " ")
+    if not directory.exists():
+        return f"there is {f'no {what}' if what else 'nothing'} at {directory}"
+    lacks = f"no {what}" if what else "nothing that acqh has written"
+    return f"{directory} is {lacks}: it has no {MANIFEST_NAME}"
 
 
 def _canonical(fields: Mapping[str, Any]) -> bytes:

@@ -107,13 +107,15 @@ class BundleReport:
         return not self.problems
 
 
-def kind_of(path: str | os.PathLike[str]) -> str:
+def kind_of(path: str | os.PathLike[str], expected: str | None = None) -> str:
     """Return what a bundle holds, from its manifest alone.
 
     Parameters
     ----------
     path : path-like
         The bundle's directory.
+    expected : str, optional
+        What to say is missing where there is no bundle.
 
     Raises
     ------
@@ -122,7 +124,7 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     CorruptBundleError
         The manifest is damaged, of another format, or of a newer version.
     """
-    return read_manifest(Path(path)).kind
+    return read_manifest(Path(path), expected).kind
 
 
 def read_bundle(
@@ -177,7 +179,7 @@ def read_bundle(
     """
     directory = Path(path)
     with ExitStack() as open_files:
-        manifest, files = _open_files(directory, open_files)
+        manifest, files = _open_files(directory, open_files, kind)
         if kind is not None and manifest.kind != kind:
             raise InvalidInputError(f"{directory} holds a {manifest.kind!r}, not a {kind!r}")
         loaded = {
@@ -242,14 +244,14 @@ def verify_bundle(path: str | os.PathLike[str]) -> BundleReport:
 
 
 def _open_files(
-    directory: Path, open_files: ExitStack
+    directory: Path, open_files: ExitStack, kind: str | None = None
 ) -> tuple[Manifest, dict[str, FileIO | None]]:
     """Open the members of one manifest, all of them before any is read; None where missing.
 
     A save that ends in between removes what the older manifest names, and then the newer one
     counts. Once open, a file stays readable when its name is removed.
     """
-    manifest = read_manifest(directory)
+    manifest = read_manifest(directory, kind)
     for _ in range(_MAX_TRIES):
         files: dict[str, FileIO | None] = {}
         for member in manifest.distinct_members():

@@ -202,7 +202,7 @@ def open_index(index: Index) -> CodeIndex | ShardedIndex:
 
 
 def _open_index(path: str | PathLike[str]) -> CodeIndex | ShardedIndex:
-    kind = kind_of(path)
+    kind = kind_of(path, "index")
     if kind == "code-shards":
         return ShardedIndex.load(path)
     if kind != "code-index":

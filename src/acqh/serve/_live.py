@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
-from acqh.collection import Searchable, open_collections, verify_collection
+from acqh.collection import Searchable, generation_of, open_collections, verify_collection
 from acqh.errors import CorruptBundleError, ReplacedError
 from acqh.serve._connections import room_for_connections
 from acqh.serve._metrics import Metrics
@@ -56,6 +56,8 @@ class Live:
         self._failed: _Stamps | None = None
         # Of the connections that there can be, half are not worked on and can make room.
         self._slots = Slots(min(settings.max_requests, max(1, room_for_connections() // 2)))
+        for path in self._paths:
+            generation_of(path)  # raises an error that says what is wrong, where there is none
         self._stamps = _stamps(self._paths)
         self._crew = Crew(open_collections(self._paths), settings.n_threads)
         metrics.items.set(len(self._crew.collection))

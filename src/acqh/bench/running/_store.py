@@ -201,7 +201,7 @@ class Store:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     raise InvalidInputError(
-                        f"another run is writing to {self.path}; wait for it, or give another --out"
+                        f"another run is writing to {self.path}; wait for it, or give another `out`"
                     ) from None
             yield
 
