@@ -4,6 +4,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+import numpy as np
+
+from acqh._core.arrays import Floats
 from acqh._core.optional import require
 from acqh.errors import DeviceError, InvalidInputError
 
@@ -69,3 +72,98 @@ def row_blocks(n_rows: int, bytes_per_row: int, max_memory: int) -> Iterator[sli
         )
     for start in range(0, n_rows, rows):
         yield slice(start, min(start + rows, n_rows))
+
+
+def to_tensor(values: Any, device: Any, dtype: Any = None) -> Tensor:
+    """Return an array or tensor as a tensor on a device, without a copy where it is there."""
+    torch = require("torch")
+    if not is_tensor(values):
+        values = torch.from_numpy(np.require(values, requirements=["C", "W"]))
+    return values.to(device=device, dtype=dtype or values.dtype)
+
+
+def tensor_dtype(dtype: Any) -> Any:
+    """Return the dtype of torch that a floating dtype of NumPy is.
+
+    Examples
+    --------
+    >>> tensor_dtype(np.float32)
+    torch.float32
+    """
+    return getattr(require("torch"), np.dtype(dtype).name)
+
+
+def unit_rows(matrix: Tensor) -> Tensor:
+    """Return rows scaled to unit length; rows of zeros stay zero."""
+    norms = (matrix * matrix).sum(dim=1, keepdim=True).sqrt()
+    return matrix / norms.masked_fill(norms == 0, 1.0)
+
+
+def first_bad_row(matrix: Tensor) -> int | None:
+    """Return the first row with a value that is not finite, or None."""
+    torch = require("torch")
+    if not matrix.dtype.is_floating_point or bool(
+        torch.isfinite(matrix.sum(dtype=torch.float64))
+    ):
+        return None
+    bad = ~torch.isfinite(matrix).all(dim=1)
+    return int(bad.to(torch.uint8).argmax()) if bool(bad.any()) else None
+
+
+class EigenForm:
+    """A symmetric matrix by its eigenvalues, found on a device: the twin of `linalg.Tridiagonal`.
+
+    A GPU finds all eigenpairs of a matrix of a thousand columns while a CPU is reducing it; what is
+    done with them after that is small, and done on the host.
+
+    Parameters
+    ----------
+    values : (n,)
+        Eigenvalues, rising.
+    vectors : (n, n)
+        Eigenvectors, one a column.
+
+    Examples
+    --------
+    >>> form = EigenForm.of(np.array([[2.0, 1.0], [1.0, 2.0]]), "cpu")
+    >>> form.eigenvalues().round(6)
+    array([1., 3.])
+    >>> form.rotate_back(form.solve(1.0, form.rotate(np.array([[4.0], [4.0]])))).round(6)
+    array([[1.],
+           [1.]])
+    """
+
+    def __init__(self, values: Floats, vectors: Floats) -> None:
+        self._values = values
+        self._vectors = vectors
+
+    @classmethod
+    def of(cls, gram: Floats, device: Any) -> "EigenForm":
+        """Find the eigenpairs of a symmetric matrix, (n, n)."""
+        torch = require("torch")
+        values, vectors = torch.linalg.eigh(to_tensor(gram, device, torch.float64))
+        return cls(values.cpu().numpy(), vectors.cpu().numpy())
+
+    def eigenvalues(self) -> Floats:
+        """Return the eigenvalues, rising: (n,)."""
+        return self._values
+
+    def leading(self, n_vectors: int) -> tuple[Floats, Floats]:
+        """Return the largest eigenvalues, falling, and their eigenvectors."""
+        return (
+            self._values[::-1][:n_vectors],
+            np.ascontiguousarray(self._vectors[:, ::-1][:, :n_vectors]),
+        )
+
+    def rotate(self, right: Floats) -> Floats:
+        """Return ``V^T right``, (n, k)."""
+        return np.asarray(self._vectors.T @ right)
+
+    def rotate_back(self, rotated: Floats) -> Floats:
+        """Return ``V rotated``, (n, k)."""
+        return np.asarray(self._vectors @ rotated)
+
+    def solve(self, shift: float, rotated: Floats) -> Floats:
+        """Return ``(D + shift * I)^-1 rotated``, (n, k)."""
+        # What rounding leaves of an eigenvalue of zero must not outweigh the shift.
+        return np.asarray(rotated / (np.maximum(self._values, 0.0) + shift)[:, None])

@@ -77,7 +77,7 @@ class RowSample:
             For every view.
         """
         packed = pack_rows(labels)
-        keys = _hash(views, packed, present)
+        keys = hash_rows(views, packed, present)
         # Most rows of a long stream are passed over here, before anything is copied.
         kept = np.flatnonzero(keys <= self.bound)
         kept = kept[np.argsort(keys[kept], kind="stable")]
@@ -247,16 +247,21 @@ def _stack(pieces: list[Any]) -> Any:
     return np.concatenate(pieces)
 
 
-def _hash(views: Mapping[str, Matrix], packed: Array, present: Mapping[str, Bools]) -> Ints:
+def hash_rows(views: Mapping[str, Matrix], packed: Array, present: Mapping[str, Bools]) -> Ints:
     """Return a key of every row: of its views, whether it has them, and its labels."""
     keys = np.zeros(len(packed), dtype=np.uint64)
     _add(keys, packed, _salts("labels", packed.shape[1]))
     for name in sorted(views):
-        salts = _salts(f"view {name}", views[name].shape[1] + 1)
+        salts = row_salts(name, views[name].shape[1])
         hashes = np.zeros(len(packed), dtype=np.uint64)
         _add(hashes, views[name], salts[1:])
         keys += np.where(present[name], hashes + salts[0], np.uint64(0))
     return keys
+
+
+def row_salts(view: str, n_columns: int) -> Ints:
+    """Return the salts of a view: one for that it is there, then one per column."""
+    return _salts(f"view {view}", n_columns + 1)
 
 
 def _salts(what: str, n_columns: int) -> Ints:

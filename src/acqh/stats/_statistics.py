@@ -6,6 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix
+from acqh._core.tensors import MAX_MEMORY, is_tensor
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.stats._label_sets import LabelSets
 from acqh.stats._moments import (
@@ -127,6 +128,7 @@ class Statistics:
         present: Mapping[str, Bools] | None = None,
         *,
         rows: Mapping[str, Matrix] | None = None,
+        max_memory: int = MAX_MEMORY,
     ) -> "Statistics":
         """Add items in place.
 
@@ -141,6 +143,9 @@ class Statistics:
         rows : mapping of str to dense or CSR, (n_items, n_features), optional
             What the sample keeps of the items, such as the views before their feature maps; the
             views themselves by default.
+        max_memory : int
+            Bytes of working memory on the device, where views are tensors of torch. Then all are,
+            on one device, every item has every view, and rows stay where they are.
 
         Returns
         -------
@@ -157,14 +162,22 @@ class Statistics:
             n_items = next(iter(views.values())).shape[0] if views else 0
             labels = np.zeros((n_items, self.n_labels), dtype=np.uint8)
         self._check(views, labels)
+        if any(map(is_tensor, views.values())):
+            from acqh.stats._add_tensors import add_tensors
+
+            add_tensors(self, views, labels, rows or views, max_memory)
+            return self
         sets = self.label_sets.number(labels)
-        self._grow()
+        self.grow()
         if self.keep is not None:
             masks = {name: np.ones(len(sets), dtype=bool) for name in views} | dict(present or {})
             for pattern, chosen in _group_by_views(masks):
                 having = {name: _take(views[name], chosen) for name in pattern}
                 self._add_pattern(having, sets[chosen], self.keep)
-            self._add_sample(rows or views, labels, masks, self.keep.sample_size)
+            given = rows or views
+            start = RowSample(self.keep.sample_size, self.n_labels, bound=self.sample_bound())
+            here = {name: masks[name] for name in given}
+            self.add_sample(start.with_rows(given, labels, here))
             return self
         labelled = sets >= 0
         np.add(
@@ -212,18 +225,14 @@ class Statistics:
         )
         self.patterns[pattern] = self.patterns.get(pattern, Moments.of_nothing()).plus(found)
 
-    def _add_sample(
-        self,
-        rows: Mapping[str, Matrix],
-        labels: Matrix,
-        present: Mapping[str, Bools],
-        capacity: int,
-    ) -> None:
-        bound = min((part.bound for part in self._samples), default=EVERY_KEY)
-        start = RowSample(capacity, self.n_labels, bound=bound)
-        here = {name: present[name] for name in rows}
-        self._samples.append(start.with_rows(rows, labels, here))
-        if sum(map(len, self._samples)) > 2 * capacity:
+    def sample_bound(self) -> Any:
+        """Return the largest key of a row that may still come into the sample, uint64."""
+        return min((part.bound for part in self._samples), default=EVERY_KEY)
+
+    def add_sample(self, sample: RowSample) -> None:
+        """Add the sample of more rows."""
+        self._samples.append(sample)
+        if sum(map(len, self._samples)) > 2 * sample.capacity:
             self._samples = [merge_samples(self._samples)]
 
     def _check(self, views: Mapping[str, Matrix], labels: Matrix) -> None:
@@ -240,7 +249,8 @@ class Statistics:
         if labels.shape[1] != self.n_labels:
             raise LabelError(f"labels have {labels.shape[1]} columns, {self.n_labels} before")
 
-    def _grow(self) -> None:
+    def grow(self) -> None:
+        """Make room for label sets that have got a number."""
         n_sets = len(self.label_sets)
         self.counts = np.concatenate([self.counts, np.zeros(n_sets - len(self.counts))])
         self.views = {name: view.grown(n_sets) for name, view in self.views.items()}
