@@ -102,9 +102,7 @@ def unit_rows(matrix: Tensor) -> Tensor:
 def first_bad_row(matrix: Tensor) -> int | None:
     """Return the first row with a value that is not finite, or None."""
     torch = require("torch")
-    if not matrix.dtype.is_floating_point or bool(
-        torch.isfinite(matrix.sum(dtype=torch.float64))
-    ):
+    if not matrix.dtype.is_floating_point or bool(torch.isfinite(matrix.sum(dtype=torch.float64))):
         return None
     bad = ~torch.isfinite(matrix).all(dim=1)
     return int(bad.to(torch.uint8).argmax()) if bool(bad.any()) else None

@@ -164,13 +164,20 @@ class BaseMethod(BaseEstimator, metaclass=ABCMeta):
     def _check_view(self, X: Any, view: str) -> Matrix:
         """Check a matrix against a fitted view."""
         self._check_fitted()
+        self._check_name(view)
+        matrix = as_matrix(X, f"view '{view}'")
+        self._check_shape(matrix, view)
+        return matrix
+
+    def _check_name(self, view: str) -> None:
         if view not in self.n_features_in_:
             raise ViewError(
                 f"no view is called {view!r}; fitted were {sorted(self.n_features_in_)}"
             )
-        matrix = as_matrix(X, f"view '{view}'")
+
+    def _check_shape(self, matrix: Matrix, view: str) -> None:
+        self._check_name(view)
         check_width(matrix, self.n_features_in_[view], f"view '{view}'")
-        return matrix
 
     def _mapped_blocks(self, matrix: Matrix, view: str) -> Iterator[tuple[slice, Matrix]]:
         """Yield rows of a checked view through its feature map, some at a time."""
@@ -264,7 +271,7 @@ def _fit_kernel(
     made = _make_map(kind, rng, None)
     before = [] if not isinstance(made, Pipeline) else [step for _, step in made.steps[:-1]]
     own = made.steps[-1][1] if isinstance(made, Pipeline) else made
-    if not before and (needed := _condition(rows)) is not None:
+    if not before and (needed := find_condition(rows)) is not None:
         before = [needed]
     rows = _widened(rows)
     for step in before:
@@ -280,19 +287,19 @@ def _fit_steps(
     kind: Any, rows: Matrix, rng: np.random.Generator | None, n_anchors: int | None
 ) -> Any:
     """Fit a view's own map, and beside it the conditions that its numbers need."""
-    steps = [_condition(rows)] if kind is None or isinstance(kind, str) else []
+    steps = [find_condition(rows)] if kind is None or isinstance(kind, str) else []
     if kind is not None:
         for step in filter(None, steps):
             rows = step.transform(rows)
         steps.append(_make_map(kind, rng, n_anchors).fit(_widened(rows)))
-        steps.append(_condition(rows, steps[-1]))
+        steps.append(find_condition(rows, steps[-1]))
     needed = [step for step in steps if step is not None]
     if len(needed) <= 1:
         return needed[0] if needed else None
     return Pipeline([(str(number), step) for number, step in enumerate(needed)])
 
 
-def _condition(rows: Matrix, own: Any = None) -> Condition | None:
+def find_condition(rows: Matrix, own: Any = None) -> Condition | None:
     """Return what rows, as mapped, need before their squares are summed."""
     some = _widened(rows[:: max(1, rows.shape[0] // _CONDITION_ROWS)])
     fitted = Condition().fit(some if own is None else own.transform(some))

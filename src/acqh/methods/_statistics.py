@@ -8,7 +8,8 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import normalize
 
-from acqh._core.arrays import Floats, Matrix
+from acqh._core.arrays import Bools, Floats, Matrix, is_sparse
+from acqh._core.tensors import to_tensor
 from acqh.data import MultiViewData
 from acqh.errors import LabelError, ViewError
 from acqh.features import KernelMap, RowSpace
@@ -142,6 +143,7 @@ def collect(
     needs: Callable[[MultiViewData], Needs] = only_labelled,
     *,
     is_whole: bool = False,
+    device: Any = None,
 ) -> MappedStatistics:
     """Sum over all parts of the training data, in one pass.
 
@@ -158,6 +160,8 @@ def collect(
     is_whole : bool
         Whether the first part is all there is. Views with more features than it has items are then
         summed in the space that the items span.
+    device : torch device, optional
+        Where mapped features are summed; on the host by default.
 
     Returns
     -------
@@ -177,7 +181,7 @@ def collect(
             known = describe(part, feature_maps, needs, is_whole=is_whole)
         if statistics is None:
             statistics = known.sums_of_none()
-        add_part(part, known, statistics)
+        add_part(part, known, statistics, device)
         known = replace(known, left_out={})
         # The next part may be as large as memory allows: this one must be gone when it is read.
         del part
@@ -195,7 +199,7 @@ def describe(
 ) -> MappedStatistics:
     """Fit the feature maps to a part; return what all parts must be like, with sums of none."""
     needed = needs(part)
-    _check_labelled(part, needed.keep)
+    check_labelled(part, needed.keep)
     kinds = [matrix.dtype for matrix in part.views.values()]
     is_single = all(kind in (np.float32, np.float16, np.uint8, np.bool_) for kind in kinds)
     left_out: dict[str, Floats] = {}
@@ -234,7 +238,9 @@ def _steps(own: Any) -> list[Any]:
     return [] if own is None else [own]
 
 
-def add_part(part: MultiViewData, known: MappedStatistics, statistics: Statistics) -> None:
+def add_part(
+    part: MultiViewData, known: MappedStatistics, statistics: Statistics, device: Any = None
+) -> None:
     """Add the items of one part to sums, in place.
 
     Parameters
@@ -246,14 +252,16 @@ def add_part(part: MultiViewData, known: MappedStatistics, statistics: Statistic
         were left out, the part is the one that its maps were fitted to.
     statistics : Statistics
         As `MappedStatistics.sums_of_none` gives them, or those of parts before.
+    device : torch device, optional
+        Where to sum.
 
     Raises
     ------
     LabelError, ViewError
         As `collect` does.
     """
-    _check_labelled(part, statistics.keep)
-    _check_same(part, known)
+    check_labelled(part, statistics.keep)
+    check_same(part, known)
     start = 0
     for chunk in part.chunks(CHUNK_ROWS):
         here = slice(start, start + len(chunk))
@@ -263,15 +271,32 @@ def add_part(part: MultiViewData, known: MappedStatistics, statistics: Statistic
         present = dict(chunk.present)
         present |= {unit_name(view): present[view] for view in known.units}
         mapped = known.map_rows(others) | ready
-        statistics.update(mapped, chunk.labels, present, rows=chunk.views)
+        rows: Mapping[str, Matrix] = chunk.views
+        if device is not None:
+            mapped, rows = (_to_device(it, present, device) for it in (mapped, rows))
+        statistics.update(mapped, chunk.labels, present, rows=rows)
 
 
-def _check_labelled(part: MultiViewData, keep: Keep | None) -> None:
+def _to_device(
+    views: Mapping[str, Matrix], present: Mapping[str, Bools], device: Any
+) -> dict[str, Matrix]:
+    for view, matrix in views.items():
+        if is_sparse(matrix) or not present[view].all():
+            raise ViewError(
+                f"view '{view}' is sparse or absent in some items, which sums on a device do not "
+                "take; leave device out, or give dense rows of items that have every view"
+            )
+    return {view: to_tensor(matrix, device) for view, matrix in views.items()}
+
+
+def check_labelled(part: Any, keep: Keep | None) -> None:
+    """Refuse a part without labels where sums are of labelled items alone."""
     if part.labels is None and keep is None:
         raise LabelError("labels are needed to fit; give labels with the views")
 
 
-def _check_same(part: MultiViewData, known: MappedStatistics) -> None:
+def check_same(part: Any, known: MappedStatistics) -> None:
+    """Refuse a part of other views, widths or labels than those before."""
     widths = {view: matrix.shape[1] for view, matrix in part.views.items()}
     if widths != known.widths:
         raise ViewError(f"views and widths were {known.widths} before, now they are {widths}")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from acqh._core.arrays import Array, Ints, Matrix
+from acqh._core.arrays import Array, Floats, Ints, Matrix
 from acqh._core.optional import require
 from acqh._core.tensors import Tensor, is_tensor, to_tensor
 from acqh.errors import ViewError
@@ -68,7 +68,8 @@ def _add_sums(statistics: "Statistics", views: Mapping[str, Tensor], sums: Sorte
     keep, n_labelled = statistics.keep, sums.n_labelled
     counts = sums.counts.cpu().numpy().astype(np.float64)
     statistics.counts = statistics.counts + counts[:-1]
-    everyone, uppers = {}, {}
+    everyone: dict[str, Floats] = {}
+    uppers: dict[str, Floats] = {}
     # Cross products need all views at once; without them one copy at a time is enough.
     sorted_rows: dict[str, Tensor] = {}
     for name in sorted(views):

@@ -8,6 +8,7 @@ import numpy as np
 
 from acqh._core.arrays import Bools, Floats, Matrix, is_sparse
 from acqh._core.linalg import Tridiagonal, mean_diagonal, solve_spd
+from acqh._core.tensors import EigenForm
 from acqh.errors import ViewError
 from acqh.stats._moments import column_sums, cross_product, mirror, upper_gram
 from acqh.stats._view_statistics import ViewStatistics
@@ -21,6 +22,8 @@ _MAX_FREEDOM = 0.9
 HELD_ROWS = 2048
 # Less than this is left of an error only by rounding.
 _LEAST_LEFT = 1e-10
+# Matrices of fewer columns are reduced on the host: the way to a device would take longer.
+_WORTH_A_DEVICE = 256
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ def regress(
     ridge: float | Literal["auto"],
     *,
     fit_intercept: bool = True,
+    device: Any = None,
 ) -> Regression:
     """Predict label embeddings from a view by ridge regression.
 
@@ -67,6 +71,8 @@ def regress(
     ridge : float or "auto"
         rho over the mean diagonal of the (centred) Gram matrix.
     fit_intercept : bool
+    device : torch device, optional
+        Where eigenvalues are computed.
 
     Returns
     -------
@@ -86,7 +92,8 @@ def regress(
     (array([[2.]]), array([3.]))
     """
     n_items = max(view.counts.sum(), 1.0)
-    solver = RidgeSolver(view.gram, view.sums.sum(axis=0), n_items, fit_intercept=fit_intercept)
+    sums = view.sums.sum(axis=0)
+    solver = RidgeSolver(view.gram, sums, n_items, fit_intercept=fit_intercept, device=device)
     return regress_moments(
         solver,
         view.sums.T @ targets,
@@ -113,6 +120,8 @@ class RidgeSolver:
     rows : (n_rows, n_features), dense or CSR, optional
         Some of the rows. A ridge is then chosen by the error that each of them has when it alone
         is left out, instead of by sums.
+    device : torch device, optional
+        Where eigenvalues are computed.
 
     Raises
     ------
@@ -136,6 +145,7 @@ class RidgeSolver:
         *,
         fit_intercept: bool = True,
         rows: Matrix | None = None,
+        device: Any = None,
     ) -> None:
         if not np.isfinite(np.trace(gram)):
             raise ViewError(
@@ -146,12 +156,15 @@ class RidgeSolver:
         self.fit_intercept = fit_intercept
         self.rows = rows
         self._leverages: dict[float, Floats] = {}
+        self.device = device
         self.mean = sums / n_items if fit_intercept else np.zeros(len(sums))
         self.gram = gram - n_items * np.outer(self.mean, self.mean)
 
     @cached_property
-    def form(self) -> Tridiagonal:
+    def form(self) -> Tridiagonal | EigenForm:
         """The centred Gram matrix, reduced."""
+        if self.device is not None and len(self.gram) >= _WORTH_A_DEVICE:
+            return EigenForm.of(self.gram, self.device)
         return Tridiagonal.of(self.gram)
 
     @cached_property

@@ -7,6 +7,7 @@ import scipy.linalg
 
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import RANK_TOLERANCE, Tridiagonal, fix_signs
+from acqh._core.tensors import EigenForm
 from acqh.methods.acqh._targets import Target
 
 # More principal directions than this have never changed a figure.
@@ -64,7 +65,7 @@ def make_block(
     sums: Floats,
     n_items: float,
     *,
-    form: Tridiagonal | None = None,
+    form: Tridiagonal | EigenForm | None = None,
 ) -> Block:
     """Return the vectors of a target: features on their leading principal directions.
 
@@ -77,7 +78,7 @@ def make_block(
     sums : (n_features,)
         Sum of the rows.
     n_items : float
-    form : Tridiagonal, optional
+    form : Tridiagonal or EigenForm, optional
         Of the Gram matrix of centred features, where it is known already.
 
     Notes

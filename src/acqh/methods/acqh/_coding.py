@@ -1,23 +1,26 @@
 """What a fitted model does: queries to vectors, items to codes, codes to vectors."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from sklearn.preprocessing import normalize as unit_rows
 
 from acqh._core.arrays import Array, Floats, Matrix, as_matrix
+from acqh._core.tensors import MAX_MEMORY, is_tensor, to_tensor
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, ViewError
 from acqh.methods._base import BaseMethod, map_features
+from acqh.methods._tensors import TensorData, has_tensors, read_tensors
 from acqh.methods.acqh._items import Items
 from acqh.methods.acqh._label_space import LabelSpace
 from acqh.methods.acqh._predictions import Predictor
 from acqh.methods.acqh._queries import learn_blocks, learn_vectors
 from acqh.methods.acqh._space import TargetSpace
 from acqh.methods.acqh._targets import LABELS, Target
+from acqh.methods.acqh._tensor_coding import TensorCoder, project_tensor
 from acqh.methods.registry import DatabaseMode
-from acqh.quantize import decode, search_codes
+from acqh.quantize import decode, decode_tensor, search_codes
 
 
 class CodingMethod(BaseMethod):
@@ -38,24 +41,43 @@ class CodingMethod(BaseMethod):
     code_metric_: Floats
     refitted_: tuple[str, ...]
 
-    def project(self, X: Matrix, *, view: str) -> Floats:
+    def project(
+        self,
+        X: Matrix,
+        *,
+        view: str,
+        device: str | None = None,
+        max_memory: int = MAX_MEMORY,
+    ) -> Floats:
         """Turn queries of one view into real vectors.
 
         Parameters
         ----------
-        X : (n_queries, n_features), dense or CSR
+        X : (n_queries, n_features), dense or CSR, or tensor
         view : str
+        device : str, optional
+            Where to compute, such as ``"cuda"``; by default where `X` lies.
+        max_memory : int
+            Bytes of working memory on a device.
 
         Returns
         -------
         (n_queries, n_components)
-            float32 where the model was fitted on nothing wider, otherwise float64.
+            float32 where the model was fitted on nothing wider, otherwise float64. A tensor on
+            the same device where `X` is one.
 
         Raises
         ------
+        DeviceError
+            The device is not there.
         ViewError
             An unknown view, another width than fitted, or a value that is not finite.
         """
+        if device is not None or is_tensor(X):
+            data = self._read_tensors({view: X}, None, device)
+            maps = self.projections_[view], self.intercepts_[view], self.unit_projections_.get(view)
+            found: Any = project_tensor(data, view, self.feature_maps_, *maps, max_memory)
+            return cast(Floats, found if is_tensor(X) else found.cpu().numpy())
         matrix = self._check_view(X, view)
         out = np.empty((matrix.shape[0], self.codebooks_.shape[2]), self.codebooks_.dtype)
         for rows, block in self._mapped_blocks(matrix, view):
@@ -65,7 +87,13 @@ class CodingMethod(BaseMethod):
         return out
 
     def encode(
-        self, views: Any = None, *, labels: Any = None, mode: DatabaseMode | None = None
+        self,
+        views: Any = None,
+        *,
+        labels: Any = None,
+        mode: DatabaseMode | None = None,
+        device: str | None = None,
+        max_memory: int = MAX_MEMORY,
     ) -> Array:
         """Turn items into codes, by whatever is known of them.
 
@@ -80,13 +108,21 @@ class CodingMethod(BaseMethod):
         mode : {"learnt", "hashed", "unified"}, optional
             By labels (and views), by one view, or by all views given; as the arguments suggest by
             default.
+        device : str, optional
+            Where to compute, such as ``"cuda"``; by default where tensors lie, and on the host
+            for arrays.
+        max_memory : int
+            Bytes of working memory on a device.
 
         Returns
         -------
         uint8 (n_items, n_codebooks)
+            A tensor on the device where views or labels are tensors.
 
         Raises
         ------
+        DeviceError
+            The device is not there.
         InvalidInputError
             Neither views nor labels are given, or not what the mode needs.
         LabelError
@@ -94,6 +130,10 @@ class CodingMethod(BaseMethod):
         ViewError
             An unknown view, views of different lengths, a width that was not fitted, NaN.
         """
+        if device is not None or has_tensors(views, labels):
+            data = self._check_tensors(views, labels, mode, device)
+            found = self._coder(max_memory).encode(data)
+            return cast(Array, found if has_tensors(views, labels) else found.cpu().numpy())
         items = self._check_items(views, labels, mode)
         codes = np.empty((items.n_items, self.n_codebooks), dtype=np.uint8)
         for rows, found in self.space_.encode(items, self._map_rows, self._search):
@@ -111,30 +151,62 @@ class CodingMethod(BaseMethod):
         -------
         (n_items, n_components)
         """
+        if has_tensors(views, labels):
+            data = self._check_tensors(views, labels, mode, None)
+            return cast(Floats, self._coder(MAX_MEMORY).vectors(data))
         items = self._check_items(views, labels, mode)
         found = np.empty((items.n_items, self.codebooks_.shape[2]), dtype=self.codebooks_.dtype)
         for rows, vectors in self.space_.vectors(items, self._map_rows):
             found[rows] = vectors
         return found
 
+    def _coder(self, max_memory: int) -> TensorCoder:
+        own = self.space_, self.feature_maps_, self.codebooks_, self.code_metric_, self._search
+        return TensorCoder(*own, max_memory)
+
+    def _read_tensors(self, views: Any, labels: Any, device: str | None) -> TensorData:
+        """Check tensors against the fitted views and labels."""
+        self._check_fitted()
+        data = read_tensors(views, labels, device=device, names=self.label_names_)
+        for name, matrix in data.views.items():
+            self._check_shape(matrix, name)
+        return data
+
+    def _check_tensors(
+        self, views: Any, labels: Any, mode: DatabaseMode | None, device: str | None
+    ) -> TensorData:
+        if isinstance(views, MultiViewData):
+            if not all(mask.all() for mask in views.present.values()):
+                raise ViewError(
+                    "some items lack a view, which is not known on a device; leave device out"
+                )
+            views = views.views
+        mode = self._check_given(views, labels, mode)
+        wanted = labels if mode == "learnt" and self.space_.knows_labels else None
+        return self._read_tensors(views or {}, wanted, device)
+
     def _check_items(self, views: Any, labels: Any, mode: DatabaseMode | None) -> Items:
         present: Mapping[str, Array] = {}
         if isinstance(views, MultiViewData):
             views, present = views.views, views.present
+        mode = self._check_given(views, labels, mode)
+        matrices = {name: self._check_view(X, name) for name, X in (views or {}).items()}
+        known = mode == "learnt" and self.space_.knows_labels
+        return Items.of(matrices, present, self._check_labels(labels) if known else None)
+
+    def _check_given(self, views: Any, labels: Any, mode: DatabaseMode | None) -> DatabaseMode:
+        """Check that there is what a mode needs; return the mode."""
         mode = self._check_mode(views, labels, mode)
         if mode == "hashed" and len(views) != 1:
             raise InvalidInputError(f"mode 'hashed' takes one view, got {sorted(views)}")
         if mode == "learnt" and labels is None:
             raise InvalidInputError("give labels, or views as a mapping of names to matrices")
-        knows_labels = self.space_.knows_labels
-        if not views and not knows_labels:
+        if not views and not self.space_.knows_labels:
             raise InvalidInputError(
                 f"labels are no target of this model, but {[*self.targets_]}; give views of the "
                 "items"
             )
-        matrices = {name: self._check_view(X, name) for name, X in (views or {}).items()}
-        matrix = self._check_labels(labels) if mode == "learnt" and knows_labels else None
-        return Items.of(matrices, present, matrix)
+        return mode
 
     def _map_rows(self, views: Mapping[str, Matrix]) -> dict[str, Matrix]:
         return {view: map_features(self.feature_maps_, rows, view) for view, rows in views.items()}
@@ -150,11 +222,12 @@ class CodingMethod(BaseMethod):
 
         Parameters
         ----------
-        codes : uint8 (n_items, n_codebooks)
+        codes : uint8 (n_items, n_codebooks), array or tensor
 
         Returns
         -------
         (n_items, n_components)
+            A tensor on the device of the codes where they are one.
 
         Raises
         ------
@@ -162,19 +235,22 @@ class CodingMethod(BaseMethod):
             Codes of another width, or a word that there is not.
         """
         self._check_fitted()
-        codes = np.asarray(codes)
+        given: Any = codes if is_tensor(codes) else np.asarray(codes)
+        kind = str(given.dtype).removeprefix("torch.")
         if (
-            codes.ndim != 2
-            or codes.shape[1] != len(self.codebooks_)
-            or codes.dtype.kind not in "iu"
+            given.ndim != 2
+            or given.shape[1] != len(self.codebooks_)
+            or not kind.startswith(("int", "uint"))
         ):
             raise InvalidInputError(
                 f"codes must be whole numbers of shape (n_items, {len(self.codebooks_)}), got "
-                f"{codes.dtype} of shape {codes.shape}"
+                f"{kind} of shape {tuple(given.shape)}"
             )
-        if codes.size and not (codes.min() >= 0 and codes.max() < self.codebooks_.shape[1]):
+        if len(given) and not (given.min() >= 0 and given.max() < self.codebooks_.shape[1]):
             raise InvalidInputError(f"codes must be 0 to {self.codebooks_.shape[1] - 1}")
-        return decode(codes, self.codebooks_)
+        if is_tensor(given):
+            return cast(Floats, decode_tensor(given, to_tensor(self.codebooks_, given.device)))
+        return decode(given, self.codebooks_)
 
     def project_codes(self, codes: Array) -> Floats:
         """Turn stored items into query vectors, to find others like them.

@@ -10,12 +10,14 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from acqh._core.random import RandomState, check_rng
+from acqh._core.tensors import MAX_MEMORY, check_device
 from acqh._core.threads import one_blas_thread
 from acqh._core.validation import Interval, StrOptions
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError
 from acqh.methods._base import as_parts, has_kernel
 from acqh.methods._statistics import MappedStatistics, collect, unit_name
+from acqh.methods._tensors import collect_tensors, has_tensors, read_tensors
 from acqh.methods.acqh._coding import CodingMethod
 from acqh.methods.acqh._fitted import Fitted
 from acqh.methods.acqh._queries import check_queries
@@ -217,7 +219,15 @@ class ACQH(CodingMethod):
         self.tol = tol
         self.random_state = random_state
 
-    def fit(self, views: Any, labels: Any = None, *, queries: Any = None) -> Self:
+    def fit(
+        self,
+        views: Any,
+        labels: Any = None,
+        *,
+        queries: Any = None,
+        device: str | None = None,
+        max_memory: int = MAX_MEMORY,
+    ) -> Self:
         """Learn from paired views, with labels or without, in one pass.
 
         Parameters
@@ -228,6 +238,11 @@ class ACQH(CodingMethod):
             With a mapping of views only: a 0/1 matrix, class ids, or sets of names.
         queries : mapping of str to (n_queries, n_features), optional
             A sample of real queries of some views. Codes are then most exact where these look.
+        device : str, optional
+            Where sums and eigenvalues are computed, such as ``"cuda"``; by default where tensors
+            lie, and on the host for arrays. What is learnt are arrays in either case.
+        max_memory : int
+            Bytes of working memory on a device.
 
         Returns
         -------
@@ -235,6 +250,8 @@ class ACQH(CodingMethod):
 
         Raises
         ------
+        DeviceError
+            The device is not there.
         InvalidInputError
             A constructor argument is out of range, or the data are of no accepted form.
         LabelError
@@ -243,13 +260,32 @@ class ACQH(CodingMethod):
             Views are not paired, or hold NaN; a target or queries of an unknown view.
         """
         self._check_parameters()
-        collected = collect(
-            as_parts(views, labels),
-            self.feature_maps,
-            needs=self.wanted(queries is not None),
-            is_whole=isinstance(views, Mapping | MultiViewData),
+        collected, where = self._collect(
+            views, labels, None, device, max_memory, has_queries=queries is not None
         )
-        return self._solve(collected, check_queries(queries, collected.widths))
+        return self._solve(collected, check_queries(queries, collected.widths), where)
+
+    def _collect(
+        self,
+        views: Any,
+        labels: Any,
+        known: MappedStatistics | None,
+        device: str | None = None,
+        max_memory: int = MAX_MEMORY,
+        *,
+        has_queries: bool = False,
+    ) -> tuple[MappedStatistics, Any]:
+        """Sum over items, on the host or a device; return the sums, and the device or None."""
+        maps = self.feature_maps if known is None else None
+        needs = self.wanted(has_queries)
+        if has_tensors(views, labels):
+            names = None if known is None else known.label_names
+            data = read_tensors(views, labels, device=device, names=names)
+            return collect_tensors(data, maps, known, needs, max_memory), data.device
+        where = None if device is None else check_device(device)
+        is_whole = known is None and isinstance(views, Mapping | MultiViewData)
+        parts = as_parts(views, labels)
+        return collect(parts, maps, known, needs, is_whole=is_whole, device=where), where
 
     def wanted(self, has_queries: bool = False) -> Wanted:
         """Return what a fit with these parameters asks to be kept of the data."""
@@ -259,13 +295,21 @@ class ACQH(CodingMethod):
         only_sums = not self.normalize and not has_queries
         return Wanted(self.targets, self.keep, self.sample_size, only_sums, respond)
 
-    def partial_fit(self, views: Any, labels: Any = None, *, queries: Any = None) -> Self:
+    def partial_fit(
+        self,
+        views: Any,
+        labels: Any = None,
+        *,
+        queries: Any = None,
+        device: str | None = None,
+        max_memory: int = MAX_MEMORY,
+    ) -> Self:
         """Learn from more items: the result is that of a fit on all items so far.
 
         Feature maps stay as they were first fitted. Takes and raises what `fit` does.
         """
         if not hasattr(self, "stats_"):
-            return self.fit(views, labels, queries=queries)
+            return self.fit(views, labels, queries=queries, device=device, max_memory=max_memory)
         self._check_parameters()
         known = self._collected()
         if known.spanned:
@@ -274,9 +318,9 @@ class ACQH(CodingMethod):
                 "knows only the space of those items; fit a new model on all items together, or "
                 "give a feature map that makes fewer features"
             )
-        more = collect(as_parts(views, labels), None, known)
+        more, where = self._collect(views, labels, known, device, max_memory)
         asked = check_queries(queries, known.widths, self.queries_)
-        return self._solve(replace(more, statistics=self.stats_ + more.statistics), asked)
+        return self._solve(replace(more, statistics=self.stats_ + more.statistics), asked, where)
 
     def forget(self, views: Any, labels: Any = None) -> Self:
         """Take items back: the result is that of a fit that never saw them.
@@ -297,11 +341,11 @@ class ACQH(CodingMethod):
                 f"the kernel maps of {', '.join(map(repr, known.anchored))} hold training items "
                 "and what was learnt from them; fit a new model without those to be forgotten"
             )
-        gone = collect(as_parts(views, labels), None, known)
+        gone, where = self._collect(views, labels, known)
         left = self.stats_ - gone.statistics
         if left.n_items == 0:
             raise InvalidInputError("no item would be left; fit a new model instead")
-        return self._solve(replace(gone, statistics=left), self.queries_)
+        return self._solve(replace(gone, statistics=left), self.queries_, where)
 
     def fit_stats(self, stats: Statistics | MappedStatistics, label_names: Any = None) -> Self:
         """Learn from sums collected before, such as those of another fit.
@@ -349,7 +393,9 @@ class ACQH(CodingMethod):
             tuple(view for view in self.n_features_in_ if unit_name(view) in self.stats_.views),
         )
 
-    def _solve(self, collected: MappedStatistics, queries: dict[str, RowSample]) -> Self:
+    def _solve(
+        self, collected: MappedStatistics, queries: dict[str, RowSample], device: Any = None
+    ) -> Self:
         """Solve for the sums collected and set every fitted attribute, or none."""
         stats = collected.statistics
         targets = read_targets(self.targets, collected.widths, stats.n_labels > 0)
@@ -358,13 +404,13 @@ class ACQH(CodingMethod):
         widest = max(view.n_features for view in stats.views.values())
         with one_blas_thread() if widest < _WIDE else nullcontext():
             if is_plain:
-                fitted = self._solve_labels(stats)
+                fitted = self._solve_labels(stats, device)
             else:
-                fitted = self._solve_space(collected, targets, queries)
+                fitted = self._solve_space(collected, targets, queries, device)
         self._keep(collected, queries, fitted)
         return self
 
-    def _settings(self) -> Settings:
+    def _settings(self, device: Any) -> Settings:
         max_iter, tol = (4, 1e-3) if self.solver == "spectral" else (40, 1e-5)
         return Settings(
             self.n_components,
@@ -373,9 +419,10 @@ class ACQH(CodingMethod):
             self.codebooks_from,
             max_iter if self.max_iter is None else self.max_iter,
             tol if self.tol is None else self.tol,
+            device,
         )
 
-    def _solve_labels(self, stats: Statistics) -> Fitted:
+    def _solve_labels(self, stats: Statistics, device: Any) -> Fitted:
         return solve_labels(
             stats,
             similarity=self.similarity,
@@ -384,7 +431,7 @@ class ACQH(CodingMethod):
             fit_intercept=self.fit_intercept,
             label_weight=self.label_weight,
             label_ridge=self.label_ridge,
-            settings=self._settings(),
+            settings=self._settings(device),
             rng=check_rng(self.random_state),
         )
 
@@ -393,6 +440,7 @@ class ACQH(CodingMethod):
         collected: MappedStatistics,
         targets: Mapping[str, Target],
         queries: Mapping[str, RowSample],
+        device: Any,
     ) -> Fitted:
         return solve_space(
             collected,
@@ -402,7 +450,7 @@ class ACQH(CodingMethod):
             fit_intercept=self.fit_intercept,
             is_normalized=self.normalize is not False,
             queries=queries,
-            settings=self._settings(),
+            settings=self._settings(device),
             rng=check_rng(self.random_state),
         )
 

@@ -57,7 +57,7 @@ class LabelSpace:
         if rows.size:
             # Of the sets that were fitted, few may be among these items.
             used, places = np.unique(numbers, return_inverse=True)
-            yield rows, self._by_sets(sets[used])[places]
+            yield rows, self.by_sets(sets[used])[places]
 
     def encode(
         self, items: Items, map_rows: MapRows, search: Callable[[Floats], Array]
@@ -69,7 +69,7 @@ class LabelSpace:
         # A set that was fitted has its code; a new one is coded like any vector.
         known = self.label_codes
         if len(sets) > len(known):
-            known = np.concatenate([known, search(self._by_sets(sets[len(known) :]))])
+            known = np.concatenate([known, search(self.by_sets(sets[len(known) :]))])
         yield rows, known[numbers]
 
     def _by_views(self, items: Items, map_rows: MapRows) -> Iterator[tuple[Ints, Floats]]:
@@ -80,7 +80,8 @@ class LabelSpace:
                 found = {name: self.predictors[name].predict(mapped[name]) for name in names}
                 yield part, fuse(found, self.predictors)
 
-    def _by_sets(self, sets: Array) -> Floats:
+    def by_sets(self, sets: Array) -> Floats:
+        """Return the code vectors of label sets, 0/1 (n_sets, n_labels)."""
         return self.embedding.transform(sets) @ self.target_map
 
     def query_targets(self, vectors: Floats) -> Floats:

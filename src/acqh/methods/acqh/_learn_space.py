@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -55,6 +55,8 @@ class SpaceSums:
         Of labels, where they are a target.
     ridge : float or "auto"
     fit_intercept : bool
+    device : torch device, optional
+        Where eigenvalues are computed.
     """
 
     def __init__(
@@ -63,12 +65,14 @@ class SpaceSums:
         embedding: LabelEmbedding | None,
         ridge: float | Literal["auto"],
         fit_intercept: bool,
+        device: Any = None,
     ) -> None:
         self.stats = collected.statistics
         self.views = sorted(collected.widths)
         self._collected = collected
         self.ridge = ridge
         self.fit_intercept = fit_intercept
+        self.device = device
         self._embedding = embedding
         self._solvers: dict[str, list[tuple[Floats, Ints, RidgeSolver]]] = {}
 
@@ -164,7 +168,12 @@ class SpaceSums:
                 return solver
         rows = self._features(source, held) if len(held) else None
         solver = RidgeSolver(
-            gram, sums, max(n_items, 1.0), fit_intercept=self.fit_intercept, rows=rows
+            gram,
+            sums,
+            max(n_items, 1.0),
+            fit_intercept=self.fit_intercept,
+            rows=rows,
+            device=self.device,
         )
         known.append((facts, held.keys, solver))
         return solver

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
@@ -34,6 +34,8 @@ class Settings:
     codebooks_from: Literal["both", "labels", "predictions"]
     max_iter: int
     tol: float
+    # Where eigenvalues are computed; None: on the host.
+    device: Any = None
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def solve_labels(
     embedding = embed(similarity, sets, stats.counts, rng)
     vectors = embedding.transform(sets)
     regressions = {
-        name: regress(view, vectors, ridge, fit_intercept=fit_intercept)
+        name: regress(view, vectors, ridge, fit_intercept=fit_intercept, device=settings.device)
         for name, view in stats.views.items()
     }
     problem = _pose(stats, sets, vectors, regressions, label_weight, label_ridge)

@@ -66,7 +66,7 @@ def solve_space(
     embedding = None
     if LABELS in targets and stats.counts.sum() > 0:
         embedding = embed(similarity, stats.label_sets.matrix(), stats.counts, rng)
-    sums = SpaceSums(collected, embedding, ridge, fit_intercept)
+    sums = SpaceSums(collected, embedding, ridge, fit_intercept, settings.device)
     blocks = sums.make_blocks(targets)
     predictors = sums.make_predictors(blocks)
     nothing = np.zeros((0, 0))

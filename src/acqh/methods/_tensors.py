@@ -1,0 +1,240 @@
+"""Views that are tensors of torch: checked and mapped where they lie."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import as_matrix, is_sparse
+from acqh._core.labels import as_label_matrix
+from acqh._core.optional import require
+from acqh._core.tensors import (
+    Tensor,
+    check_device,
+    first_bad_row,
+    is_tensor,
+    row_blocks,
+    to_tensor,
+    unit_rows,
+)
+from acqh.errors import InvalidInputError, LabelError, ViewError
+from acqh.features import Condition
+from acqh.methods._base import find_condition
+from acqh.methods._statistics import MappedStatistics, Needs, check_labelled, check_same, unit_name
+from acqh.stats import Statistics
+
+# Rows that are looked at on the host, to see how large their numbers are.
+_LOOKED_AT = 4_096
+
+
+def has_tensors(views: Any, labels: Any = None) -> bool:
+    """Say whether labels or any of the views are a tensor."""
+    given = [*views.values()] if isinstance(views, Mapping) else []
+    return any(map(is_tensor, [*given, labels]))
+
+
+@dataclass(frozen=True)
+class TensorData:
+    """Items whose views are looked at on one device; every item has every view.
+
+    Attributes
+    ----------
+    views : dict of str to (n_items, n_features)
+        Tensors on the device, or arrays on the host, which go there block by block.
+    labels : 0/1 (n_items, n_labels) or None
+        A tensor on the same device, or an array or CSR on the host.
+    label_names : tuple of str
+    device : torch device
+    """
+
+    views: dict[str, Tensor]
+    labels: Any
+    label_names: tuple[str, ...]
+    device: Any
+
+    def __len__(self) -> int:
+        return int(next(iter([*self.views.values(), self.labels])).shape[0])
+
+    def blocks(self, bytes_per_row: int, max_memory: int) -> Iterator[tuple[slice, dict[str, Any]]]:
+        """Yield rows of all views, as many at a time as memory allows."""
+        for rows in row_blocks(len(self), max(bytes_per_row, 1), max_memory):
+            yield rows, {name: to_tensor(it[rows], self.device) for name, it in self.views.items()}
+
+
+def read_tensors(
+    views: Mapping[str, Any],
+    labels: Any = None,
+    *,
+    device: str | None = None,
+    names: tuple[str, ...] | None = None,
+) -> TensorData:
+    """Check that views are paired matrices of numbers, and bring tensors to one device.
+
+    Parameters
+    ----------
+    views : mapping of str to (n_items, n_features)
+    labels : optional
+        A 0/1 tensor, or any form that arrays come with.
+    device : str, optional
+        By default that of the first tensor; the others are moved there.
+    names : tuple of str, optional
+        Of the label columns.
+
+    Raises
+    ------
+    DeviceError
+        The device is not there.
+    InvalidInputError, LabelError, ViewError
+        What is given is no matrix of numbers, or rows do not fit.
+    """
+    if device is None:
+        place = next(it.device for it in [*views.values(), labels] if is_tensor(it))
+    else:
+        place = check_device(device)
+    tensors = {name: _as_matrix(it, name, place) for name, it in views.items()}
+    lengths = {f"view '{name}'": it.shape[0] for name, it in tensors.items()}
+    if labels is not None:
+        labels, names = _read_labels(labels, names, place)
+        lengths["the labels"] = labels.shape[0]
+    if len(set(lengths.values())) > 1:
+        rows = ", ".join(f"{name}: {length}" for name, length in lengths.items())
+        raise ViewError(f"views and labels are paired by row, but have different rows ({rows})")
+    if 0 in lengths.values():
+        raise InvalidInputError("there are no items")
+    return TensorData(tensors, labels, names or (), place)
+
+
+def _as_matrix(value: Any, name: str, device: Any) -> Tensor:
+    if not is_tensor(value):
+        matrix = as_matrix(value, f"view '{name}'")
+        if is_sparse(matrix):
+            raise ViewError(f"view '{name}' is sparse, which devices do not take; give dense rows")
+        return matrix
+    tensor = value.detach().to(device)
+    if tensor.ndim != 2 or not tensor.shape[1]:
+        raise ViewError(
+            f"view '{name}' has shape {tuple(tensor.shape)}; give a matrix of shape (items, "
+            "features)"
+        )
+    if tensor.dtype.is_complex or tensor.is_sparse or tensor.layout != require("torch").strided:
+        raise ViewError(f"view '{name}' is sparse or complex; give a dense tensor of real numbers")
+    return tensor
+
+
+def _read_labels(
+    labels: Any, names: tuple[str, ...] | None, device: Any
+) -> tuple[Any, tuple[str, ...]]:
+    if not is_tensor(labels):
+        return as_label_matrix(labels, names)
+    if labels.ndim == 1:  # class ids: one number per item
+        return as_label_matrix(labels.cpu().numpy(), names)
+    if labels.ndim != 2 or not labels.shape[1]:
+        raise LabelError(
+            f"labels have shape {tuple(labels.shape)}; give a 0/1 tensor, or class ids"
+        )
+    if names is not None and len(names) != labels.shape[1]:
+        raise LabelError(f"labels have {labels.shape[1]} columns, but {len(names)} were fitted")
+    return labels.to(device), names or tuple(map(str, range(labels.shape[1])))
+
+
+def collect_tensors(
+    data: TensorData,
+    feature_maps: Any,
+    known: MappedStatistics | None,
+    needs: Callable[[Any], Needs],
+    max_memory: int,
+) -> MappedStatistics:
+    """Sum over tensors in one pass, as `collect` does over arrays; raises what it does."""
+    known = known or _describe(data, feature_maps, needs(data))
+    check_labelled(data, known.statistics.keep)
+    check_same(data, known)
+    statistics = known.sums_of_none()
+    labels = data.labels
+    if labels is None:
+        labels = np.zeros((len(data), len(known.label_names)), dtype=np.uint8)
+    widths = [view.n_features for view in statistics.views.values()]
+    # Mapped rows beside what the sums take, which is bounded there.
+    for rows, block in data.blocks(8 * sum(widths), max_memory // 2):
+        mapped = map_tensors(known.feature_maps, block)
+        mapped |= {unit_name(view): unit_rows(mapped[view]) for view in known.units}
+        statistics.update(mapped, labels[rows], rows=block, max_memory=max_memory // 2)
+    _check_finite(data, statistics)
+    if statistics.n_items == 0:
+        raise LabelError("no item has a label, so there is nothing to learn from")
+    return replace(known, statistics=statistics)
+
+
+def _check_finite(data: TensorData, statistics: Statistics) -> None:
+    """Look for the row that made sums something else than numbers."""
+    if all(np.isfinite(np.trace(view.upper)) for view in statistics.views.values()):
+        return
+    for name, matrix in data.views.items():
+        check_finite(matrix, name)
+
+
+def check_finite(matrix: Tensor, name: str) -> None:
+    """Refuse NaN and infinities in a tensor, and name the row; arrays were looked at before."""
+    row = first_bad_row(matrix) if is_tensor(matrix) else None
+    if row is not None:
+        raise ViewError(
+            f"view '{name}' has a NaN or infinite value in row {row}; remove or impute it"
+        )
+
+
+def _describe(data: TensorData, feature_maps: Any, needed: Needs) -> MappedStatistics:
+    """Return what all parts must be like, with sums of none."""
+    if isinstance(feature_maps, Mapping) and not feature_maps:
+        feature_maps = None
+    if feature_maps is not None:
+        raise InvalidInputError(
+            "feature maps are made of arrays, but the views are tensors; map the features before "
+            "(or give arrays, and device= for the sums)"
+        )
+    torch = require("torch")
+    narrow = (torch.float32, torch.float16, torch.bfloat16, torch.uint8, torch.bool)
+    types = [to_tensor(matrix[:1], data.device).dtype for matrix in data.views.values()]
+    is_single = all(dtype in narrow for dtype in types)
+    maps = {}
+    for name, matrix in data.views.items():
+        some = to_tensor(matrix[:: max(1, len(matrix) // _LOOKED_AT)], data.device)
+        check_finite(some, name)
+        kept = some.to(torch.float32 if some.dtype in narrow else torch.float64)
+        condition = find_condition(kept.cpu().numpy())
+        if condition is not None:
+            maps[name] = condition
+    widths = {name: matrix.shape[1] for name, matrix in data.views.items()}
+    units = {unit_name(view): widths[view] for view in needed.units}
+    return MappedStatistics(
+        statistics=Statistics(widths | units, len(data.label_names), needed.keep),
+        feature_maps=maps,
+        widths=widths,
+        label_names=data.label_names,
+        dtype=np.dtype(np.float32 if is_single else np.float64),
+        units=needed.units,
+    )
+
+
+def map_tensors(feature_maps: Mapping[str, Any], views: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return rows of views through their feature maps.
+
+    Raises
+    ------
+    InvalidInputError
+        A feature map takes arrays only.
+    """
+    torch = require("torch")
+    found = {}
+    for name, rows in views.items():
+        own = feature_maps.get(name)
+        if own is None:
+            found[name] = rows
+        elif isinstance(own, Condition):
+            moved = rows.to(torch.float64) * 2.0**own.exponent_
+            moved -= to_tensor(own.origin_, rows.device)
+            found[name] = moved.to(rows.dtype if rows.is_floating_point() else torch.float64)
+        else:
+            raise InvalidInputError(
+                f"the feature map of view '{name}' takes arrays only, got a tensor; give arrays"
+            )
+    return found

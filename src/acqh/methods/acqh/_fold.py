@@ -1,0 +1,108 @@
+"""Everything between the views of an item and its vector, folded into one map per view."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from acqh._core.arrays import Floats
+from acqh.methods.acqh._blocks import Block, fuse_predictions
+from acqh.methods.acqh._label_space import LabelSpace
+from acqh.methods.acqh._predictions import fuse
+from acqh.methods.acqh._space import TargetSpace
+
+
+@dataclass(frozen=True)
+class ItemMaps:
+    """Vectors of items that are known by certain sources: a sum of linear maps.
+
+    Attributes
+    ----------
+    maps : dict of str to (n_features, n_dimensions)
+        Of every source.
+    units : dict of str to (n_features, n_dimensions)
+        Of rows scaled to unit length, for some sources.
+    offset : (n_dimensions,)
+    target_map : (n_dimensions, n_components) or None
+        Comes after; None where the sum is the code vector.
+    is_normalized : bool
+        Whether the sum is scaled to unit length before that.
+    """
+
+    maps: dict[str, Floats]
+    units: dict[str, Floats]
+    offset: Floats
+    target_map: Floats | None = None
+    is_normalized: bool = False
+
+
+def fold_items(space: LabelSpace | TargetSpace, sources: Sequence[str]) -> ItemMaps:
+    """Return the maps of items that are known by these sources and no others.
+
+    The views' votes are weighted by matrices that do not depend on the item, so what
+    `LabelSpace.vectors` and `TargetSpace.vectors` compute is linear in each source.
+    """
+    if isinstance(space, LabelSpace):
+        return _fold_labels(space, sources)
+    maps: dict[str, list[Floats]] = {name: [] for name in sources}
+    units: dict[str, list[Floats]] = {name: [] for name in sources}
+    offsets = []
+    for name, block in space.blocks.items():
+        scale = np.sqrt(block.target.weight)
+        found, offset = _fold_block(space, name, block, sources)
+        offsets.append(scale * offset)
+        for source in sources:
+            width = _width(space, source)
+            part = scale * found.get(source, np.zeros((width, block.rank)))
+            is_unit = block.is_unit and block.source == source
+            maps[source].append(np.zeros_like(part) if is_unit else part)
+            units[source].append(part if is_unit else np.zeros_like(part))
+    folded = {source: np.concatenate(parts, axis=1) for source, parts in maps.items()}
+    of_units = {source: np.concatenate(parts, axis=1) for source, parts in units.items()}
+    return ItemMaps(
+        folded,
+        {source: it for source, it in of_units.items() if it.any()},
+        np.concatenate(offsets),
+        space.target_map,
+        space.is_normalized,
+    )
+
+
+def _fold_labels(space: LabelSpace, views: Sequence[str]) -> ItemMaps:
+    predictors = {view: space.predictors[view] for view in views}
+    zero = np.zeros((1, space.target_map.shape[1]))
+    maps = {}
+    for view, own in predictors.items():
+        alone = dict.fromkeys(views, zero) | {view: own.coefficients}
+        rows = len(own.coefficients)
+        alone = {other: np.broadcast_to(it, (rows, it.shape[1])) for other, it in alone.items()}
+        maps[view] = fuse(alone, predictors)
+    offset = fuse({view: own.intercept[None] for view, own in predictors.items()}, predictors)[0]
+    return ItemMaps(maps, {}, offset)
+
+
+def _fold_block(
+    space: TargetSpace, name: str, block: Block, sources: Sequence[str]
+) -> tuple[dict[str, Floats], Floats]:
+    """Return the maps of one block, by source, and what is added."""
+    if block.source in sources:
+        return {block.source: block.map}, block.offset
+    own = {it: space.predictors[it][name] for it in sources if name in space.predictors[it]}
+    if not own:
+        return {}, block.mean
+    maps: dict[str, Floats] = {}
+    for source, predictor in own.items():
+        # All others say what is known without them, so that this one's share is left.
+        points = predictor.coefficients + block.mean
+        mean = np.broadcast_to(block.mean, points.shape)
+        votes = [(it, points if it is predictor else mean) for it in own.values()]
+        maps[source] = fuse_predictions(block, votes) - block.mean
+    votes = [(it, it.intercept[None]) for it in own.values()]
+    return maps, fuse_predictions(block, votes)[0]
+
+
+def _width(space: TargetSpace, source: str) -> int:
+    for block in space.blocks.values():
+        if block.source == source:
+            return len(block.map)
+    return len(next(iter(space.predictors[source].values())).coefficients)

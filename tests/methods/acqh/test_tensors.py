@@ -1,0 +1,170 @@
+import numpy as np
+import pytest
+
+import acqh
+from acqh.errors import DeviceError, InvalidInputError, LabelError, ViewError
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda",
+        marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here"),
+    ),
+]
+# What is learnt from: labels alone, content, both, and directions.
+SETTINGS = {
+    "labels": {},
+    "content": {"targets": {"image": 0.5, "text": 0.5}},
+    "both": {"targets": {"labels": 0.5, "text": acqh.Target(0.5, "cosine")}},
+    "fixed ridge": {"ridge": 0.01, "similarity": "jaccard"},
+    "Algorithm 1": {"solver": "alternating", "similarity": "dot", "max_iter": 3, "tol": 0.5},
+}
+
+
+def make_data(seed=0, dtype=np.float32):
+    data = acqh.make_multiview(500, n_labels=5, random_state=seed)
+    views = {name: matrix.astype(dtype) for name, matrix in data.views.items()}
+    labels = np.asarray(data.labels)
+    labels[:40] = 0
+    return views, labels
+
+
+def to_device(views, device):
+    return {name: torch.from_numpy(matrix).to(device) for name, matrix in views.items()}
+
+
+def make_model(**settings):
+    return acqh.ACQH(8, n_codebooks=2, codebook_size=16, random_state=0, **settings)
+
+
+def share_that_differs(found, expected):
+    return np.mean(np.any(found.cpu().numpy() != expected, axis=1))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_models_and_codes_of_tensors_are_those_of_arrays(device, name):
+    views, labels = make_data()
+    tensors, on_device = to_device(views, device), torch.from_numpy(labels).to(device)
+    expected = make_model(**SETTINGS[name]).fit(views, labels)
+    model = make_model(**SETTINGS[name]).fit(tensors, on_device)
+    np.testing.assert_allclose(model.codebooks_, expected.codebooks_, rtol=1e-3, atol=1e-4)
+    assert model.label_names_ == expected.label_names_
+    for view, rows in tensors.items():
+        vectors = model.project(rows, view=view)
+        assert vectors.device == rows.device
+        assert vectors.dtype == torch.float32
+        wanted = expected.project(views[view], view=view)
+        np.testing.assert_allclose(vectors.cpu().numpy(), wanted, rtol=1e-3, atol=1e-4)
+        codes = model.encode({view: rows})
+        assert codes.device == rows.device
+        # Rounding may settle a tie differently.
+        assert share_that_differs(codes, expected.encode({view: views[view]})) <= 0.01
+    assert share_that_differs(model.encode(tensors), expected.encode(views)) <= 0.01
+    codes = model.encode(tensors, labels=on_device)
+    assert share_that_differs(codes, expected.encode(views, labels=labels)) <= 0.01
+    found = model.embed(tensors, labels=on_device).cpu().numpy()
+    np.testing.assert_allclose(found, expected.embed(views, labels=labels), rtol=1e-3, atol=1e-4)
+    decoded = model.decode(codes)
+    assert decoded.device == codes.device
+    np.testing.assert_allclose(decoded.cpu().numpy(), model.decode(codes.cpu().numpy()), atol=1e-6)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_items_are_coded_by_tensors_of_labels_alone(device):
+    views, labels = make_data()
+    for settings in (SETTINGS["labels"], SETTINGS["both"]):
+        model = make_model(**settings).fit(views, labels)
+        known = labels[40:]
+        known[0] = 1  # a set that was not fitted
+        codes = model.encode(labels=torch.from_numpy(known).to(device))
+        assert share_that_differs(codes, model.encode(labels=known)) <= 0.01
+        with pytest.raises(LabelError, match="item 0 has no labels"):
+            model.encode(labels=torch.from_numpy(labels).to(device))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_arrays_are_taken_to_a_device_and_come_back_as_arrays(device):
+    views, labels = make_data()
+    expected = make_model().fit(views, labels)
+    model = make_model().fit(views, labels, device=device)
+    np.testing.assert_allclose(model.codebooks_, expected.codebooks_, rtol=1e-3, atol=1e-4)
+    codes = model.encode(views, device=device, max_memory=1 << 16)
+    assert isinstance(codes, np.ndarray)
+    assert np.mean(np.any(codes != expected.encode(views), axis=1)) <= 0.01
+    vectors = model.project(views["text"], view="text", device=device)
+    np.testing.assert_allclose(vectors, model.project(views["text"], view="text"), atol=1e-4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_tensors_are_added_and_forgotten_in_parts(device):
+    views, labels = make_data()
+    tensors, on_device = to_device(views, device), torch.from_numpy(labels).to(device)
+
+    def part(rows):
+        return {name: it[rows] for name, it in tensors.items()}, on_device[rows]
+
+    whole = make_model().fit(tensors, on_device, max_memory=1 << 17)
+    model = make_model().fit(*part(slice(0, 300))).partial_fit(*part(slice(300, None)))
+    np.testing.assert_allclose(model.codebooks_, whole.codebooks_, rtol=1e-3, atol=1e-4)
+    model.forget(*part(slice(300, None)))
+    before = make_model().fit(*part(slice(0, 300)))
+    np.testing.assert_allclose(model.codebooks_, before.codebooks_, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_numbers_far_from_zero_are_moved_on_the_device_too(device):
+    views, labels = make_data(dtype=np.float64)
+    views["image"] = views["image"] + 1e7
+    tensors = to_device(views, device)
+    model = make_model().fit(tensors, labels)
+    expected = make_model().fit(views, labels)
+    assert set(model.feature_maps_) == {"image"}
+    assert share_that_differs(model.encode(tensors), expected.encode(views)) <= 0.01
+
+
+def test_a_model_of_tensors_is_saved_and_loaded(tmp_path):
+    views, labels = make_data()
+    model = make_model().fit(to_device(views, "cpu"), labels)
+    model.save(tmp_path / "model")
+    assert np.array_equal(acqh.load(tmp_path / "model").encode(views), model.encode(views))
+
+
+def test_wrong_tensors_are_refused():
+    views, labels = make_data()
+    tensors = to_device(views, "cpu")
+    with pytest.raises(ViewError, match="different rows"):
+        make_model().fit(tensors, labels[1:])
+    broken = {**tensors, "text": tensors["text"].clone()}
+    broken["text"][7, 0] = torch.nan
+    with pytest.raises(ViewError, match="'text' has a NaN or infinite value in row 7"):
+        make_model().fit(broken, labels)
+    with pytest.raises(InvalidInputError, match="feature maps are made of arrays"):
+        make_model(feature_maps="standardize").fit(tensors, labels)
+    model = make_model().fit(tensors, labels)
+    with pytest.raises(ViewError, match="row 7"):
+        model.encode(broken)
+    with pytest.raises(ViewError, match="columns"):
+        model.encode({"image": tensors["image"][:, :3]})
+    with pytest.raises(ViewError, match="no view is called"):
+        model.project(tensors["image"], view="sound")
+    with pytest.raises(LabelError, match="were fitted"):
+        model.encode(labels=torch.ones((2, 3)))
+    mapped = make_model(feature_maps="standardize").fit(views, labels)
+    with pytest.raises(InvalidInputError, match="takes arrays only"):
+        mapped.project(tensors["image"], view="image")
+
+
+def test_a_device_that_is_not_there_is_refused():
+    views, labels = make_data()
+    absent = "xpu" if torch.cuda.is_available() else "cuda"
+    model = make_model()
+    with pytest.raises(DeviceError, match="cannot be used here"):
+        model.fit(views, labels, device=absent)
+    model.fit(views, labels)
+    with pytest.raises(DeviceError, match="cannot be used here"):
+        model.encode(views, device=absent)
+    with pytest.raises(DeviceError, match="cannot be used here"):
+        model.project(views["text"], view="text", device=absent)
