@@ -271,7 +271,7 @@ def _fit_kernel(
     made = _make_map(kind, rng, None)
     before = [] if not isinstance(made, Pipeline) else [step for _, step in made.steps[:-1]]
     own = made.steps[-1][1] if isinstance(made, Pipeline) else made
-    if not before and (needed := find_condition(rows)) is not None:
+    if not before and (needed := _condition(rows)) is not None:
         before = [needed]
     rows = _widened(rows)
     for step in before:
@@ -287,19 +287,19 @@ def _fit_steps(
     kind: Any, rows: Matrix, rng: np.random.Generator | None, n_anchors: int | None
 ) -> Any:
     """Fit a view's own map, and beside it the conditions that its numbers need."""
-    steps = [find_condition(rows)] if kind is None or isinstance(kind, str) else []
+    steps = [_condition(rows)] if kind is None or isinstance(kind, str) else []
     if kind is not None:
         for step in filter(None, steps):
             rows = step.transform(rows)
         steps.append(_make_map(kind, rng, n_anchors).fit(_widened(rows)))
-        steps.append(find_condition(rows, steps[-1]))
+        steps.append(_condition(rows, steps[-1]))
     needed = [step for step in steps if step is not None]
     if len(needed) <= 1:
         return needed[0] if needed else None
     return Pipeline([(str(number), step) for number, step in enumerate(needed)])
 
 
-def find_condition(rows: Matrix, own: Any = None) -> Condition | None:
+def _condition(rows: Matrix, own: Any = None) -> Condition | None:
     """Return what rows, as mapped, need before their squares are summed."""
     some = _widened(rows[:: max(1, rows.shape[0] // _CONDITION_ROWS)])
     fitted = Condition().fit(some if own is None else own.transform(some))

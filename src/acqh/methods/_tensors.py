@@ -20,11 +20,10 @@ from acqh._core.tensors import (
 )
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.features import Condition
-from acqh.methods._base import find_condition
 from acqh.methods._statistics import MappedStatistics, Needs, check_labelled, check_same, unit_name
 from acqh.stats import Statistics
 
-# Rows that are looked at on the host, to see how large their numbers are.
+# Rows by which the size of a view's numbers is judged.
 _LOOKED_AT = 4_096
 
 
@@ -199,9 +198,8 @@ def _describe(data: TensorData, feature_maps: Any, needed: Needs) -> MappedStati
     for name, matrix in data.views.items():
         some = to_tensor(matrix[:: max(1, len(matrix) // _LOOKED_AT)], data.device)
         check_finite(some, name)
-        kept = some.to(torch.float32 if some.dtype in narrow else torch.float64)
-        condition = find_condition(kept.cpu().numpy())
-        if condition is not None:
+        condition = Condition().fit_tensor(some)
+        if condition.is_needed:
             maps[name] = condition
     widths = {name: matrix.shape[1] for name, matrix in data.views.items()}
     units = {unit_name(view): widths[view] for view in needed.units}
@@ -223,16 +221,13 @@ def map_tensors(feature_maps: Mapping[str, Any], views: Mapping[str, Tensor]) ->
     InvalidInputError
         A feature map takes arrays only.
     """
-    torch = require("torch")
     found = {}
     for name, rows in views.items():
         own = feature_maps.get(name)
         if own is None:
             found[name] = rows
         elif isinstance(own, Condition):
-            moved = rows.to(torch.float64) * 2.0**own.exponent_
-            moved -= to_tensor(own.origin_, rows.device)
-            found[name] = moved.to(rows.dtype if rows.is_floating_point() else torch.float64)
+            found[name] = own.transform_tensor(rows)
         else:
             raise InvalidInputError(
                 f"the feature map of view '{name}' takes arrays only, got a tensor; give arrays"

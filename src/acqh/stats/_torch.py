@@ -17,8 +17,10 @@ from acqh.stats._label_sets import LabelSets
 
 # Rows that are summed at once when rows are summed by label set.
 _GROUP = 64
-# Labels in one key: an integer of 64 bits, without its sign.
-_LABELS_PER_WORD = 63
+# Labels in one word: what float64 holds exactly, so that a product of matrices packs them.
+_LABELS_PER_WORD = 52
+# Mixes the words of a row into one key; odd, with bits all over.
+_MIXER = 0x9E3779B97F4A7C15 - (1 << 64)
 
 
 def rows_of(n_rows: int, widths: Mapping[str, int], keeps_rows: bool, max_memory: int) -> Any:
@@ -47,21 +49,37 @@ def number_tensor(sets: LabelSets, labels: Any, device: Any) -> Tensor:
     torch = require("torch")
     if not is_tensor(labels):
         return to_tensor(sets.number(labels), device)
-    if bool(((labels != 0) & (labels != 1)).any()):
+    wide = labels.to(torch.float64)
+    if not torch.equal(wide * wide, wide):
         raise LabelError("labels must be 0 or 1, but the tensor has other values")
     n_words = -(-sets.n_labels // _LABELS_PER_WORD)
-    keys = torch.zeros((len(labels), n_words), dtype=torch.int64, device=labels.device)
-    for column in range(sets.n_labels):
-        word, bit = divmod(column, _LABELS_PER_WORD)
-        keys[:, word] |= labels[:, column].to(torch.int64) << bit
-    if n_words == 1:
-        distinct, inverse = torch.unique(keys[:, 0], return_inverse=True)
-        distinct = distinct[:, None]
-    else:
-        distinct, inverse = torch.unique(keys, dim=0, return_inverse=True)
+    columns = np.arange(sets.n_labels)
+    packing = np.zeros((sets.n_labels, n_words))
+    packing[columns, columns // _LABELS_PER_WORD] = 2.0 ** (columns % _LABELS_PER_WORD)
+    words = (wide @ to_tensor(packing, labels.device)).to(torch.int64)
+    distinct, inverse = _distinct(words)
     bits = (distinct.cpu().numpy()[:, :, None] >> np.arange(_LABELS_PER_WORD)) & 1
     rows = bits.reshape(len(distinct), -1)[:, : sets.n_labels]
     return to_tensor(sets.number(rows), device)[inverse.to(device)]
+
+
+def _distinct(words: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the distinct rows, and which of them each row is."""
+    torch = require("torch")
+    keys = words[:, 0]
+    for column in range(1, words.shape[1]):
+        keys = (keys * _MIXER) ^ words[:, column]
+    found, inverse = torch.unique(keys, return_inverse=True)
+    if words.shape[1] == 1:
+        return found[:, None], inverse
+    places = torch.empty_like(found)
+    places[inverse] = torch.arange(len(words), device=words.device)
+    distinct = words[places]
+    if torch.equal(distinct[inverse], words):
+        return distinct, inverse
+    # Two different rows have one key: all but never.
+    distinct, inverse = torch.unique(words, dim=0, return_inverse=True)
+    return distinct, inverse
 
 
 class SortedRows:
