@@ -25,15 +25,15 @@ class ItemMaps:
     offset : (n_dimensions,)
     target_map : (n_dimensions, n_components) or None
         Comes after; None where the sum is the code vector.
-    is_normalized : bool
-        Whether the sum is scaled to unit length before that.
+    usual : ((n_dimensions,), float) or None
+        Mean and mean squared length by which the sum is scaled before that; None: not at all.
     """
 
     maps: dict[str, Floats]
     units: dict[str, Floats]
     offset: Floats
     target_map: Floats | None = None
-    is_normalized: bool = False
+    usual: tuple[Floats, float] | None = None
 
 
 def fold_items(space: LabelSpace | TargetSpace, sources: Sequence[str]) -> ItemMaps:
@@ -64,7 +64,7 @@ def fold_items(space: LabelSpace | TargetSpace, sources: Sequence[str]) -> ItemM
         {source: it for source, it in of_units.items() if it.any()},
         np.concatenate(offsets),
         space.target_map,
-        space.is_normalized,
+        space.usual if space.is_normalized else None,
     )
 
 

@@ -115,7 +115,7 @@ class TargetSpace:
         """
         if not self.is_normalized:
             return described
-        mean, usual = self._usual
+        mean, usual = self.usual
         away = described - mean
         along, lengths = away @ mean, np.einsum("ij,ij->i", away, away)
         room = max(usual - float(mean @ mean), 0.0)
@@ -126,7 +126,7 @@ class TargetSpace:
         return np.asarray(mean + steps[:, None] * away)
 
     @cached_property
-    def _usual(self) -> tuple[Floats, float]:
+    def usual(self) -> tuple[Floats, float]:
         """Mean of all blocks, and their mean squared length."""
         blocks = self.blocks.values()
         mean = np.concatenate([np.sqrt(block.target.weight) * block.mean for block in blocks])

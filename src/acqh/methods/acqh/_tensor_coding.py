@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Floats
+from acqh._core.linalg import RANK_TOLERANCE
 from acqh._core.optional import require
 from acqh._core.tensors import Tensor, tensor_dtype, to_tensor, unit_rows
 from acqh.errors import LabelError
@@ -164,7 +165,7 @@ class _DeviceMaps:
         self.units = {name: to_tensor(it, device) for name, it in own.units.items()}
         self.offset = to_tensor(own.offset, device)
         self.target_map = None if own.target_map is None else to_tensor(own.target_map, device)
-        self.is_normalized = own.is_normalized
+        self.usual = own.usual
 
     def apply(self, known: Mapping[str, Tensor]) -> Tensor:
         """Return the code vectors of rows."""
@@ -174,6 +175,18 @@ class _DeviceMaps:
             total = total + wide @ self.maps[name]
             if name in self.units:
                 total = total + unit_rows(wide) @ self.units[name]
-        if self.is_normalized:
-            total = unit_rows(total)
+        if self.usual is not None:
+            total = _scale(total, *self.usual)
         return total if self.target_map is None else total @ self.target_map
+
+
+def _scale(described: Tensor, mean: Floats, usual: float) -> Tensor:
+    """Return blocks of items of the usual length: the twin of `TargetSpace.scale`."""
+    centre = to_tensor(mean, described.device)
+    away = described - centre
+    along, lengths = away @ centre, (away * away).sum(dim=1)
+    room = max(usual - float(mean @ mean), 0.0)
+    steps = (along**2 + lengths * room).sqrt() - along
+    known = lengths > RANK_TOLERANCE**2 * usual
+    steps = (steps / lengths.masked_fill(~known, 1.0)).masked_fill(~known, 0.0)
+    return centre + steps[:, None] * away
