@@ -285,3 +285,18 @@ def test_targets_that_do_not_fit_are_refused(targets: np.ndarray, message: str) 
 def test_a_ridge_too_small_for_repeated_rows_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="not positive definite; raise ridge"):
         KernelMap("rbf", bandwidth=1.0, ridge=1e-300).fit_to(np.ones((20, 2)), np.eye(20))
+
+
+def test_the_ridge_has_the_least_error_of_rows_left_out() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 2))
+    Y = smooth(np.hstack([X, X])) + rng.normal(0, 0.3, (90, 2))
+    kernel, centred = gaussian("rbf", X, X, X), Y - Y.mean(axis=0)
+
+    def error(ridge: float) -> float:
+        inverse = np.linalg.inv(kernel + ridge * np.eye(90))
+        return float(np.sum((inverse @ centred / np.diag(inverse)[:, None]) ** 2))
+
+    for start in (0.002, 0.03, 0.5):
+        ridge = solving.refine_ridge(kernel, centred, start)
+        assert error(ridge) <= min(error(start), error(2 * ridge), error(ridge / 2))

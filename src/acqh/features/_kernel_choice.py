@@ -79,8 +79,8 @@ class _Trial:
             )
         return self._blocks[name, width]
 
-    def error(self, weights: Mapping[tuple[str, float], float]) -> tuple[float, float]:
-        """Return the least error of a sum of kernels, and the ridge that has it."""
+    def errors(self, weights: Mapping[tuple[str, float], float]) -> Floats:
+        """Return the error of a sum of kernels for every ridge, as a share of the mean's."""
         pairs = [(share, self.blocks(*key)) for key, share in weights.items()]
         inner, outer = (
             np.sum([share * blocks[side] for share, blocks in pairs], axis=0) for side in (0, 1)
@@ -96,8 +96,20 @@ class _Trial:
                 errors.append(np.sum((across @ form.solve(ridge, rotated) - left) ** 2))
             except LinAlgError:  # a ridge so small that rows which repeat others are in the way
                 errors.append(np.inf)
+        return np.asarray(np.asarray(errors) / max(np.sum(left**2), np.finfo(float).tiny))
+
+
+@dataclass(frozen=True)
+class _Trials:
+    """One trial, or two that change places of the rows."""
+
+    parts: Sequence[_Trial]
+
+    def error(self, weights: Mapping[tuple[str, float], float]) -> tuple[float, float]:
+        """Return the least error of a sum of kernels, and the ridge that has it."""
+        errors = np.mean([part.errors(weights) for part in self.parts], axis=0)
         best = int(np.argmin(errors))
-        return float(errors[best] / max(np.sum(left**2), np.finfo(float).tiny)), self.ridges[best]
+        return float(errors[best]), self.parts[0].ridges[best]
 
 
 def choose(
@@ -107,6 +119,7 @@ def choose(
     bandwidth: float | None,
     weights: Floats | None,
     ridge: float | None,
+    is_small: bool = False,
 ) -> Choice:
     """Choose widths, weights and a ridge on training rows, half of which are held out.
 
@@ -120,6 +133,8 @@ def choose(
         Widths over mean squared distances; chosen by default.
     weights : (n_kernels,), optional
     ridge : float, optional
+    is_small : bool
+        Whether there is time to hold out one half after the other.
 
     Returns
     -------
@@ -133,12 +148,18 @@ def choose(
         parts = {(name, factor * means[name] if name in _ROUND else np.inf): 1.0 for name in names}
         return _as_choice(parts, weights, ridge or _PLAIN_RIDGE, float("nan"))
     half = min(n_rows // 2, TRIAL_ROWS)
-    trial = _Trial(
-        {name: side[:half] for name, side in sides.items()},
-        {name: side[half : 2 * half] for name, side in sides.items()},
-        targets[:half],
-        targets[half : 2 * half],
-        [float(it) for it in RIDGES] if ridge is None else [ridge],
+    first, second = slice(half), slice(half, 2 * half)
+    trial = _Trials(
+        [
+            _Trial(
+                {name: side[here] for name, side in sides.items()},
+                {name: side[held] for name, side in sides.items()},
+                targets[here],
+                targets[held],
+                [float(it) for it in RIDGES] if ridge is None else [ridge],
+            )
+            for here, held in [(first, second), (second, first)][: 1 + is_small]
+        ]
     )
     found = {name: _best_width(trial, name, means[name], bandwidth) for name in names}
     if weights is not None:
@@ -153,7 +174,7 @@ _ROUND = ("rbf", "hellinger")
 
 
 def _best_width(
-    trial: _Trial, name: str, mean: float, bandwidth: float | None
+    trial: _Trials, name: str, mean: float, bandwidth: float | None
 ) -> tuple[float, float, float]:
     """Return the least error of one kernel, the width and the ridge that have it."""
     if bandwidth is not None:
@@ -182,7 +203,7 @@ def _best_width(
     return tried[best][0], best, tried[best][1]
 
 
-def _mix(trial: _Trial, found: Mapping[str, tuple[float, float, float]]) -> Choice:
+def _mix(trial: _Trials, found: Mapping[str, tuple[float, float, float]]) -> Choice:
     """Add kernels to the best one while that lowers the error."""
     first, *others = sorted(found, key=lambda name: found[name][0])
     error, width, ridge = found[first]

@@ -1,6 +1,7 @@
 """Kernel ridge regression as a feature map."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -20,7 +21,7 @@ from acqh.features._kernel_functions import (
 )
 from acqh.features._kernel_nystrom import leverage_rows, solve_nystrom
 from acqh.features._kernel_rows import Sides, between, halved, prepare_sides, widened
-from acqh.features._kernel_solve import SMALL, DualSystem, leave_one_out
+from acqh.features._kernel_solve import SMALL, DualSystem, leave_one_out, refine_ridge
 
 # Anchors of a map that knows no targets: what follows squares their number.
 _PLAIN_ANCHORS = 2048
@@ -184,6 +185,8 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         idf = inverse_frequencies(X)
         choice = self._choose(X, targets, names, idf, rng)
         offset = targets.mean(axis=0)
+        if self.ridge is None:
+            choice = self._refined(X, targets - offset, choice, idf, rng)
         n_rows = X.shape[0]
         n_anchors = min(self.n_anchors or self._room(n_rows), n_rows)
         rows = self._anchor_rows(X, choice, idf, n_anchors, rng)
@@ -304,7 +307,17 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
             bandwidth=self.bandwidth,
             weights=weights,
             ridge=self.ridge,
+            is_small=X.shape[0] <= SMALL,
         )
+
+    def _refined(
+        self, X: Matrix, targets: Floats, choice: Choice, idf: Floats, rng: np.random.Generator
+    ) -> Choice:
+        """Return a choice with a ridge for as many rows as can be left out one by one quickly."""
+        rows = np.sort(rng.permutation(X.shape[0])[:SMALL])
+        sides = prepare_sides(X[rows], choice, idf)
+        kernel = choice.block(sides, sides)
+        return replace(choice, ridge=refine_ridge(kernel, targets[rows], choice.ridge))
 
     def _room(self, n_rows: int) -> int:
         """Return how many anchors `max_memory` allows: all, or with all kernels in memory."""

@@ -18,6 +18,9 @@ BLOCK = 1024
 # With this many rows or fewer, everything is computed in float64.
 SMALL = 4096
 _REFINEMENTS = 2
+# Ridges are tried by this factor, no more than so many times in either direction.
+_RIDGE_STEP = 2.0
+_MAX_STEPS = 6
 
 Kernel = Callable[[slice, slice], Array]
 
@@ -164,3 +167,37 @@ def leave_one_out(targets: Floats, solution: Floats, inverse_diagonal: Floats) -
         Of the same inverse.
     """
     return targets - solution / inverse_diagonal[:, np.newaxis]
+
+
+def refine_ridge(kernel: Array, targets: Floats, ridge: float) -> float:
+    """Return a ridge near the one given with a smaller exact leave-one-out error.
+
+    Ridges are tried upwards, then downwards, while the error falls.
+
+    Parameters
+    ----------
+    kernel : (n_rows, n_rows)
+    targets : (n_rows, k)
+    ridge : float
+    """
+
+    def error(strength: float) -> float:
+        try:
+            system = DualSystem.of(lambda i, j: kernel[i, j], len(kernel), strength)
+        except InvalidInputError:  # too small for rows that repeat others
+            return np.inf
+        solution = system.solve(targets)
+        left = solution / system.take_inverse_diagonal()[:, np.newaxis]
+        return float(np.sum(left**2))
+
+    best, least = ridge, error(ridge)
+    for factor in (_RIDGE_STEP, 1.0 / _RIDGE_STEP):
+        start = best
+        for _ in range(_MAX_STEPS):
+            tried = error(best * factor)
+            if tried >= least:
+                break
+            best, least = best * factor, tried
+        if best != start:
+            break
+    return best
