@@ -131,10 +131,10 @@ def words(n, n_words=100):
             say(data="words", how=how, first_hit_has_it=round(float(np.mean(shares)), 3))
 
 
-def learnt(views, labels):
+def learnt(views, labels, encoders=ENCODERS, **settings):
     """Learn as `Collection.build` does, and return a model and the codes of the items."""
     given = FeatureTable(views.views, views.present)
-    found = learn(given, labels, ENCODERS, BuildSettings())
+    found = learn(given, labels, encoders, BuildSettings(**settings))
     model = found.model
     names = set(model.label_names_)
     sets = [set(row) & names for row in labels] if names else None
@@ -240,7 +240,7 @@ def smaller(path):
     return file.getvalue()
 
 
-def coco(n):
+def coco(n, n_captioned=100):
     """Find 1,000 test images by their captions, and the other way round."""
     _, images, texts = read(COCO, 10_000 - n, 10_000)
     say(data="coco", how="chance", own_in_ten=round(10 / n, 3))
@@ -248,13 +248,24 @@ def coco(n):
     none = [() for _ in range(n)]
     for how, present in shown.items():
         data = MultiViewData({"image": images, "text": texts}, present={"text": present})
-        model, vectors, _ = learnt(data, none)
-        found = own(model.project(texts, view="text") @ vectors.T)
-        say(data="coco", how=f"captions {how}", query="text", **found)
-        if how == "hidden":
-            vectors = model.decode(model.encode({"text": texts}))
-            found = own(model.project(images, view="image") @ vectors.T)
-            say(data="coco", how="captions alone stored", query="image", **found)
+        for n_bytes in (8, 16):
+            model, vectors, _ = learnt(data, none, n_codebooks=n_bytes)
+            found = own(model.project(texts, view="text") @ vectors.T)
+            say(data="coco", how=f"captions {how}", query="text", bytes=n_bytes, **found)
+            if how == "hidden":
+                vectors = model.decode(model.encode({"text": texts}))
+                found = own(model.project(images, view="image") @ vectors.T)
+                say(data="coco", how="captions stored", query="image", bytes=n_bytes, **found)
+    some = np.arange(n) < n_captioned
+    for how, present, settings in (
+        ("the general model", shown["hidden"], {}),
+        (f"and {n_captioned} captions", some, {}),
+        (f"{n_captioned} captions alone", some, {"encoders": Encoders({})}),
+    ):
+        data = MultiViewData({"image": images, "text": texts}, present={"text": present})
+        model, vectors, trained_on = learnt(data, none, **settings)
+        scores = model.project(texts[~some], view="text") @ vectors[~some].T
+        say(data="coco", how=how, query="text", bytes=8, **own(scores), trained_on=trained_on)
 
 
 def main():

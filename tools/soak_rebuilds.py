@@ -160,7 +160,7 @@ def server(path: Path, reload_seconds: float, token_file: Path | None) -> Iterat
 
 
 def _port(process: "subprocess.Popen[bytes]", log: Any) -> int:
-    for _ in range(600):
+    for _ in range(3000):
         log.seek(0)
         for line in log.read().decode().splitlines():
             if line.startswith("serving "):

@@ -98,3 +98,18 @@ def test_no_rows_give_no_vectors():
 def test_what_does_not_fit_is_refused(use, message):
     with pytest.raises(InvalidInputError, match=message):
         use(general_model())
+
+
+def test_a_few_pairs_of_the_general_kind_do_not_make_it_forget():
+    model = general_model()
+    rng = np.random.default_rng(0)
+    roots = rng.normal(size=(60, len(model.sums.image))) * np.sqrt(np.diag(model.sums.images))
+    images = np.square(
+        np.maximum(model.arrays["image_mean"] + roots @ model.arrays["image_axes"].T, 0)
+    )
+    weights, intercept = model.sums.regression(model.ridge)
+    meant = model.map_features(images, view="image") @ weights + intercept
+    noise = 2.0 * rng.normal(size=meant.shape) * np.sqrt(np.maximum(model.text_variance, 0))
+    texts = (meant + noise) @ np.linalg.pinv(model.arrays["text_axes"].astype(np.float64))
+    refined = model.refine(images, texts + model.arrays["text_mean"])
+    assert refined.sums.n >= 10_000

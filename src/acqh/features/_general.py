@@ -167,8 +167,9 @@ class GeneralModel:
         """Return the model with pairs of one's own added.
 
         For how many of them the general pairs count is chosen by cross-validation on one's own,
-        from not at all to all: captions of another kind are not drowned, and a few do not spoil
-        what was learnt from many.
+        from not at all to all: captions of another kind are not drowned. What was learnt from
+        many counts as much as it may without being worse than the best choice by more than one
+        standard error, so that a few pairs do not spoil it by chance.
 
         Parameters
         ----------
@@ -187,16 +188,17 @@ class GeneralModel:
         if len(X) < 2 * _FOLDS:
             return self
         fold = np.arange(len(X)) % _FOLDS
-        scores = np.zeros(len(_WORTHS))
+        scores = np.empty((len(_WORTHS), len(X)))
         for held in range(_FOLDS):
             own = PairSums.of(X[fold != held], Y[fold != held])
             for place, worth in enumerate(_WORTHS):
                 weights, intercept = self._with(own, worth).regression(self.ridge)
                 predicted = _unit(X[fold == held] @ weights + intercept)
-                scores[place] += _agreement(_unit(Y[fold == held]), predicted)
-        # Of equal worths the larger: it has seen more.
-        best = len(_WORTHS) - 1 - int(np.argmax(scores[::-1]))
-        sums = self._with(PairSums.of(X, Y), _WORTHS[best])
+                scores[place, fold == held] = _agreement(_unit(Y[fold == held]), predicted)
+        lost = scores[np.argmax(scores.mean(axis=1))] - scores
+        allowed = lost.std(axis=1) / np.sqrt(len(X))
+        largest = np.flatnonzero(lost.mean(axis=1) <= allowed)[-1]
+        sums = self._with(PairSums.of(X, Y), _WORTHS[largest])
         return replace(self, sums=sums, n_own=len(X))
 
     def map_features(self, features: Floats, *, view: str) -> Floats:
@@ -252,11 +254,11 @@ def _unit(rows: Floats) -> Floats:
     return np.asarray(normalize(rows)) if len(rows) else rows
 
 
-def _agreement(texts: Floats, images: Floats) -> float:
-    """Sum over texts of the reciprocal rank of the own image."""
+def _agreement(texts: Floats, images: Floats) -> Floats:
+    """Return of every text the reciprocal rank of the own image."""
     scores = texts @ images.T
     ranks = (scores > np.diag(scores)[:, np.newaxis]).sum(axis=1)
-    return float(np.sum(1 / (1 + ranks)))
+    return np.asarray(1 / (1 + ranks))
 
 
 class GeneralMap(TransformerMixin, BaseEstimator):
