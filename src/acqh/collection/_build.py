@@ -1,7 +1,6 @@
 """Building a collection: items into the store, a model learnt from them, a code for each."""
 
 import secrets
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,18 +25,10 @@ from acqh.errors import CollectionError
 _LEARNING = ("image_encoder", "text_encoder", "n_components", "n_codebooks", "targets")
 
 
-@dataclass
-class Built:
-    """What came of a build, besides the items."""
-
-    learnt: Learnt
-    skipped: Skipped = field(default_factory=list)
-
-
 def build_into(
     folder: Path, name: str, source: Any, settings: BuildSettings, progress: Progress
-) -> Built:
-    """Make a collection of that name in an empty folder."""
+) -> Skipped:
+    """Make a collection of that name in an empty folder; return what was left out, and why."""
     start_folder(folder)
     # Collections that are made to be searched as one must not both have an item 1.
     generation = secrets.token_hex(8)
@@ -46,17 +37,16 @@ def build_into(
     try:
         with TemporaryDirectory(dir=folder, prefix="staging-") as staging:
             if settings.like is not None:
-                built = _fill_like(store, source, settings, settings.like, progress)
+                learnt, skipped = _fill_like(store, source, settings, settings.like, progress)
             else:
-                built = _fill(store, Path(staging), source, settings, progress)
-        learnt = built.learnt
+                learnt, skipped = _fill(store, Path(staging), source, settings, progress)
         facts = Facts(
             name,
             generation,
             learnt.encoders,
             learnt.trained_on,
             learnt.n_trained,
-            len(built.skipped),
+            len(skipped),
             __version__,
         )
         write_facts(folder, facts)
@@ -66,12 +56,12 @@ def build_into(
         store.compact()
     finally:
         store.close()
-    return built
+    return skipped
 
 
 def _fill(
     store: Store, staging: Path, source: Any, settings: BuildSettings, progress: Progress
-) -> Built:
+) -> tuple[Learnt, Skipped]:
     """Store the items of a source, learn from them, and give them their codes."""
     skipped: Skipped = []
     if isinstance(source, MultiViewData):
@@ -85,12 +75,12 @@ def _fill(
     progress(0, None, "learning")
     learnt = learn(table, labels, encoders, settings)
     _code(store, table, Coder(learnt.model), n_items, skipped, settings.strict, progress)
-    return Built(learnt, skipped)
+    return learnt, skipped
 
 
 def _fill_like(
     store: Store, source: Any, settings: BuildSettings, like: Learnt, progress: Progress
-) -> Built:
+) -> tuple[Learnt, Skipped]:
     """Store the items of a source with the codes that another collection would give them."""
     usual = BuildSettings()
     for name in _LEARNING:
@@ -108,7 +98,7 @@ def _fill_like(
     )
     skipped = list(report.skipped)
     _check_filled(store, skipped)
-    return Built(like, skipped)
+    return like, skipped
 
 
 def _check_filled(store: Store, skipped: Skipped) -> int:

@@ -165,9 +165,9 @@ class Collection(Searchable, FollowsFolder):
         target = Path(path)
         with replacing(target, overwrite=overwrite) as folder:
             say = progress or say_nothing
-            built = build_into(folder, target.stem, source, settings, say)
+            skipped = build_into(folder, target.stem, source, settings, say)
         collection = cls.open(target)
-        collection.skipped = tuple(built.skipped)
+        collection.skipped = tuple(skipped)
         return collection
 
     @classmethod
