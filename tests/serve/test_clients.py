@@ -145,7 +145,10 @@ def test_a_client_that_never_reads_is_cut_off(wordy, start):
 
 def test_answers_that_nobody_reads_take_no_more_memory_than_they_may(wordy, start):
     limit = 3_000_000
-    with start(wordy, max_buffered_bytes=limit) as client, ExitStack() as held:
+    with (
+        start(wordy, max_buffered_bytes=limit, max_work_seconds=100) as client,
+        ExitStack() as held,
+    ):
         for _ in range(20):
             held.enter_context(ask_much(client.address))
         assert until(lambda: "acqh_search_seconds_count 20.0" in client.get("/metrics").text)
