@@ -5,6 +5,7 @@ from acqh import errors as errors
 from acqh import export as export
 from acqh import features as features
 from acqh import index as index
+from acqh import integrations as integrations
 from acqh import io as io
 from acqh import methods as methods
 from acqh import metrics as metrics
