@@ -1,5 +1,6 @@
 """What commands say to a person: plain sentences that name options, as much as was asked for."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 import acqh
@@ -88,6 +90,68 @@ def test_advice_names_options(folder, call):
     )  # fmt: skip
 
 
+def test_a_build_says_what_is_missing_before_it_describes_anything(tmp_path, call, monkeypatch):
+    def describe(*_):
+        raise AssertionError("an image was described")
+
+    monkeypatch.setattr("acqh.features.HogColour.transform", describe)
+    for number in range(2):
+        Image.new("RGB", (8, 8), (200 * number, 0, 0)).save(tmp_path / f"{number}.png")
+    manifest = tmp_path / "manifest.csv"
+    out = tmp_path / "c.acqh"
+    build = ("build", manifest, "--out", out, "--image-encoder", "hog", "--text-encoder", "tfidf")
+    for content, options, sentence in (
+        ("file,labels\n0.png,a\n", (), ("manifest.csv, line 2: a manifest needs a column image or "
+         "text, but its columns are file, labels")),
+        ("image\nx/0.png\nx/1.png\n", (), ("none of the 2 images that manifest.csv names is in "
+         f"{tmp_path}; say where they are with --image-root")),
+        ("image\n0.png\n", ("--image-root", tmp_path / "x"), ("the folder of images "
+         f"{tmp_path / 'x'} is not there")),
+        ("image\n0.png\n", ("--targets", "labels=1"), ("--targets has a weight for labels, but no "
+         "item has any; leave it out, or give the manifest a column labels")),
+        ("image\n0.png\n", ("--targets", "words=1"), ("--targets are weights of labels, image and "
+         "text, but one is 'words'")),
+        ('image,labels\n0.png,"sea, sky"\n', (), ("manifest.csv, line 2: the labels 'sea, sky' "
+         "have a comma or semicolon but no '|', which separates labels; say --label-separator , "
+         "if these are several, --label-separator '|' if one")),
+    ):  # fmt: skip
+        manifest.write_text(content)
+        assert call(*build, *options) == (1, "", f"acqh: {sentence}\n")
+    assert not out.exists()
+
+
+def test_headings_in_capitals_separators_and_large_images_can_be_told(tmp_path, call):
+    for number in range(2):
+        Image.new("RGB", (20, 20), (200 * number, 0, 0)).save(tmp_path / f"{number}.png")
+    manifest, out = tmp_path / "manifest.csv", tmp_path / "c.acqh"
+    manifest.write_text("ID;Image;Text;Labels\na;0.png;night;dark, sky\nb;1.png;day;sky\n")
+    build = ("build", manifest, "--out", out, "--label-separator", ",", "--image-encoder", "hog",
+             "--text-encoder", "tfidf", "--max-pixels")  # fmt: skip
+    code, _, told = call(*build, "399")
+    assert code == 1
+    assert "more than the 399 allowed; make it smaller or raise --max-pixels" in told
+    assert call(*build, "400")[0] == 0
+    with acqh.load(out) as built:
+        assert built.labels() == {"dark": 1, "sky": 2}
+        assert sorted(built) == ["a", "b"]
+        assert built.item("a").columns == {"image": "0.png"}
+    search = ("search", out, "--image", tmp_path / "0.png", "--max-pixels")
+    assert "raise --max-pixels" in call(*search, "399")[2]
+    code, shown, _ = call(*search, "400", "--json")
+    assert json.loads(shown)["hits"][0]["id"] == "a"
+
+
+def test_progress_has_a_total_and_shows_learning(folder, tmp_path):
+    seen = []
+    acqh.Collection.build(
+        folder / "manifest.csv", tmp_path / "c.acqh", text_encoder="tfidf",
+        progress=lambda *told: seen.append(told),
+    ).close()  # fmt: skip
+    assert (13, 13, "describing images") in seen
+    assert (12, 12, "learning") in seen
+    assert seen.index((12, 12, "learning")) < seen.index((0, None, "learning codebooks"))
+
+
 def test_quiet_leaves_the_result_and_verbose_shows_the_log_and_the_traceback(folder, tmp_path):
     build = ("build", folder, "--text-encoder", "tfidf", "--out")
     result, rest = run(*build, tmp_path / "quiet.acqh", "--quiet")
@@ -117,7 +181,7 @@ def test_a_reader_that_has_enough_ends_a_search_with_success(folder):
         ("say label_separator=',' if so", "say --label-separator , if so"),
         ("images are with image_root", "images are with image_root"),
         ("search with mode='meaning' until then", "search with --mode meaning until then"),
-        ("again with like='a b.acqh'", "again with acqh build --like a b.acqh"),
+        ("again with like='a b.acqh'", "again with acqh build --like 'a b.acqh'"),
         ("allow_empty=True is meant", "--allow-empty is meant"),
         ("`mode` must be one of these, `x` not", "--mode must be one of these, x not"),
         ("a/max_pixels and 'max_pixels'", "a/max_pixels and 'max_pixels'"),

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from acqh._core.arrays import Matrix, as_rows, is_sparse
-from acqh.errors import LabelError
+from acqh.errors import InvalidInputError, LabelError
 
 # Class ids and label sets become a dense matrix up to this many classes, CSR above.
 MAX_DENSE_CLASSES = 256
@@ -144,3 +144,33 @@ def _one_hot(sets: list[list[str]], names: Sequence[str]) -> tuple[Matrix, tuple
     values = np.ones(len(rows), dtype=np.uint8)
     matrix = sp.csr_array((values, (rows, columns)), shape=(len(sets), len(checked)))
     return (matrix.toarray() if len(checked) <= MAX_DENSE_CLASSES else matrix), checked
+
+
+def split_labels(text: str, separator: str | None = None) -> list[str]:
+    """Return the labels in one text.
+
+    Parameters
+    ----------
+    text : str
+    separator : str, optional
+        What stands between labels; ``|`` by default, but then a comma or semicolon without any
+        ``|`` may mean either and is refused.
+
+    Raises
+    ------
+    InvalidInputError
+        It cannot be told whether the text is one label or several.
+
+    Examples
+    --------
+    >>> split_labels("sea | sky"), split_labels("sea, sky", ",")
+    (['sea', 'sky'], ['sea', 'sky'])
+    """
+    if separator is None:
+        separator = "|"
+        if separator not in text and ("," in text or ";" in text):
+            raise InvalidInputError(
+                f"the labels {text!r:.200} have a comma or semicolon but no '|', which separates "
+                "labels; say label_separator=',' if these are several, label_separator='|' if one"
+            )
+    return [name for part in text.split(separator) if (name := part.strip())]

@@ -5,7 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
-from acqh.cli._collections import CollectionArgument, print_skipped
+from acqh.cli._collections import (
+    MAX_PIXELS,
+    CollectionArgument,
+    LabelSeparatorOption,
+    MaxPixelsOption,
+    print_skipped,
+    reading,
+)
 from acqh.cli._output import JsonOption, print_json
 from acqh.cli._progress import reporting
 
@@ -21,6 +28,8 @@ def add(
     identifier: Annotated[
         str | None, typer.Option("--id", help="Its id; a number by default.")
     ] = None,
+    label_separator: LabelSeparatorOption = None,
+    max_pixels: MaxPixelsOption = MAX_PIXELS,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace items that have the same ids.")
     ] = False,
@@ -30,12 +39,14 @@ def add(
     as_json: JsonOption = False,
 ) -> None:
     """Add the items of a manifest, or one item."""
-    from acqh.collection import Collection, Item
+    from acqh.collection import Collection, Item, read_items
 
     if (manifest is None) == (image is None and not text):
         raise typer.BadParameter("give a manifest, or --image and --text of one item")
-    items: Any = manifest or Item(image, text, label or (), identifier, origin="the item")
-    with Collection.open(path) as collection, reporting() as progress:
+    items: Any = Item(image, text, label or (), identifier, origin="the item")
+    if manifest is not None:
+        items = read_items(manifest, label_separator=label_separator)
+    with Collection.open(path) as collection, reading(max_pixels), reporting() as progress:
         change = collection.upsert if replace else collection.add
         report = change(items, strict=strict, progress=progress)
         n_items = len(collection)

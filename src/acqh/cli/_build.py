@@ -6,7 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from acqh.cli._collections import print_skipped
+from acqh.cli._collections import (
+    MAX_PIXELS,
+    LabelSeparatorOption,
+    MaxPixelsOption,
+    print_skipped,
+    reading,
+)
 from acqh.cli._output import JsonOption, print_json
 from acqh.cli._progress import reporting
 from acqh.cli._targets import TargetsOption, parse_targets
@@ -50,6 +56,8 @@ def build(
         Path | None,
         typer.Option(help="Folder that images are relative to and lie in; the manifest's."),
     ] = None,
+    label_separator: LabelSeparatorOption = None,
+    max_pixels: MaxPixelsOption = MAX_PIXELS,
     like: Annotated[
         Path | None,
         typer.Option(
@@ -70,7 +78,7 @@ def build(
     from acqh.collection import Collection
 
     started = time.perf_counter()
-    with reporting() as progress:
+    with reading(max_pixels), reporting() as progress:
         collection = Collection.build(
             _read(source),
             out,
@@ -83,6 +91,7 @@ def build(
             strict=strict,
             overwrite=overwrite,
             image_root=image_root,
+            label_separator=label_separator,
             random_state=seed,
             like=like,
             progress=progress,

@@ -1,6 +1,7 @@
 """What the commands about collections share: their argument, and what was left out."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,27 @@ from acqh.cli._voice import voice
 CollectionArgument = Annotated[
     Path, typer.Argument(metavar="COLLECTION", help="A folder that acqh build has made.")
 ]
+MaxPixelsOption = Annotated[
+    int,
+    typer.Option(min=1, metavar="N", help="Refuse images of more pixels, before decoding them."),
+]
+LabelSeparatorOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT", help="What stands between a manifest's labels; by default a vertical bar."
+    ),
+]
+MAX_PIXELS = 64_000_000
 _MAX_SKIPPED_LINES = 20
+
+
+def reading(max_pixels: int) -> AbstractContextManager[None]:
+    """Return a block in which images of up to this many pixels are read."""
+    if max_pixels == MAX_PIXELS:  # texts are read without the extra for images
+        return nullcontext()
+    from acqh.features import image_limit
+
+    return image_limit(max_pixels)
 
 
 def print_skipped(skipped: Sequence[tuple[str, str]]) -> None:

@@ -5,7 +5,13 @@ from typing import Annotated
 
 import typer
 
-from acqh.cli._collections import CollectionArgument, print_skipped
+from acqh.cli._collections import (
+    MAX_PIXELS,
+    CollectionArgument,
+    MaxPixelsOption,
+    print_skipped,
+    reading,
+)
 from acqh.cli._output import JsonOption, print_json
 from acqh.cli._progress import reporting
 
@@ -19,6 +25,7 @@ def sync(
         bool,
         typer.Option("--allow-empty", help="Remove items even if none of the images is left."),
     ] = False,
+    max_pixels: MaxPixelsOption = MAX_PIXELS,
     as_json: JsonOption = False,
 ) -> None:
     """Add new images, read changed ones again, follow moved ones, and remove deleted ones.
@@ -27,7 +34,7 @@ def sync(
     """
     from acqh.collection import Collection, SyncReport, folder_items
 
-    with reporting() as progress:
+    with reading(max_pixels), reporting() as progress:
         if path.exists():
             with Collection.open(path) as collection:
                 report = collection.sync(folder, allow_empty=allow_empty, progress=progress)

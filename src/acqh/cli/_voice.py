@@ -3,6 +3,7 @@
 import ast
 import logging
 import re
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -89,7 +90,7 @@ class _Written:
             value = value[1:-1]
         elif value[0] == "{":
             value = ",".join(f"{name}={each}" for name, each in _read(value).items())
-        return f"{self.option} {value}"
+        return f"{self.option} {shlex.quote(value)}"
 
 
 def _read(text: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from acqh.collection._prepare import MAX_NAME_CHARACTERS
 from acqh.collection._replacing import remove_leftovers
 from acqh.collection._searchable import Searchable
 from acqh.collection._sharded import ShardedCollection, open_collections
+from acqh.collection._sources import read_items
 from acqh.collection._sync import SyncReport
 from acqh.collection._types import (
     AddReport,
@@ -39,6 +40,7 @@ __all__ = [
     "folder_items",
     "generation_of",
     "open_collections",
+    "read_items",
     "remove_leftovers",
     "verify_collection",
 ]

@@ -8,7 +8,7 @@ from acqh._core.progress import Progress
 from acqh.collection._coder import Coder, Encoders
 from acqh.collection._feature_table import FeatureTable
 from acqh.collection._prepare import Skipped, batches, prepared
-from acqh.collection._sources import data_items, read_items
+from acqh.collection._sources import Source, data_items, open_source
 from acqh.collection._stage import CHUNK_ROWS, IMAGE_BATCH, left_in
 from acqh.collection._store import Store
 from acqh.collection._types import AddReport, Item, NewItem
@@ -32,6 +32,12 @@ class Adder:
         """Add items, all or nothing or in batches; see `Collection.add`."""
         skipped: Skipped = []
         ids: list[str] = []
+        if isinstance(items, MultiViewData):
+            total: int | None = len(items)
+        else:
+            if not isinstance(items, Source):
+                items = open_source([items] if isinstance(items, Item) else items)
+            total = items.n_items
         parts = self._coded_parts(items, skipped, strict)
         if at_once:
             # No item is stored before the last one is known to be good.
@@ -40,10 +46,12 @@ class Adder:
             stored = self._store.insert(part, replace=replace, strict=strict)
             left_in(part, stored, skipped)
             ids += [identifier for identifier in stored if identifier is not None]
-            progress(len(ids), None, "adding items")
+            progress(len(ids) + len(skipped), total, "adding items")
         return AddReport(tuple(ids), tuple(skipped))
 
-    def _coded_parts(self, items: Any, skipped: Skipped, strict: bool) -> Iterator[list[NewItem]]:
+    def _coded_parts(
+        self, items: MultiViewData | Source, skipped: Skipped, strict: bool
+    ) -> Iterator[list[NewItem]]:
         """Yield items, some at a time, with their codes."""
         if isinstance(items, MultiViewData):
             for part in items.chunks(CHUNK_ROWS):
@@ -55,8 +63,7 @@ class Adder:
                 "this collection was built from features, so it has no encoders for images and "
                 "texts; add MultiViewData with features of the same kind"
             )
-        source = [items] if isinstance(items, Item) else items
-        usable = prepared(read_items(source), skipped, strict=strict)
+        usable = prepared(items.items, skipped, strict=strict)
         for batch in batches(usable, IMAGE_BATCH):
             features = self._encoders.describe(
                 [item.image for item in batch], [item.text for item in batch]

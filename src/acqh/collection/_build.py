@@ -14,7 +14,7 @@ from acqh.collection._feature_table import FeatureTable
 from acqh.collection._folder import INDEX, ITEMS, MODEL, Facts, start_folder, write_facts
 from acqh.collection._learn import learn
 from acqh.collection._prepare import Skipped
-from acqh.collection._sources import read_items
+from acqh.collection._sources import open_source
 from acqh.collection._stage import CHUNK_ROWS, BuildSettings, Learnt, stage_data, stage_items
 from acqh.collection._store import Store
 from acqh.collection._tables import create_store
@@ -68,12 +68,11 @@ def _fill(
         table, encoders = FeatureTable(source.views, source.present), Encoders()
         stage_data(store, source, progress)
     else:
-        items = read_items(source, image_root=settings.image_root)
+        items = open_source(source, settings.image_root, settings.label_separator)
         table, encoders = stage_items(staging, store, items, settings, skipped, progress)
     n_items = _check_filled(store, skipped)
     labels = [names for _, _, names in store.staged(0, n_items)]
-    progress(0, None, "learning")
-    learnt = learn(table, labels, encoders, settings)
+    learnt = learn(table, labels, encoders, settings, progress)
     _code(store, table, Coder(learnt.model), n_items, skipped, settings.strict, progress)
     return learnt, skipped
 
@@ -91,7 +90,7 @@ def _fill_like(
             )
     items = source
     if not isinstance(source, MultiViewData):
-        items = read_items(source, image_root=settings.image_root)
+        items = open_source(source, settings.image_root, settings.label_separator)
     adder = Adder(store, like.encoders, Coder(like.model))
     report = adder.add(
         items, strict=settings.strict, at_once=False, replace=False, progress=progress

@@ -94,6 +94,7 @@ class Collection(Searchable, FollowsFolder):
         strict: bool = False,
         overwrite: bool = False,
         image_root: str | PathLike[str] | None = None,
+        label_separator: str | None = None,
         random_state: RandomState = 0,
         like: "str | PathLike[str] | Collection | None" = None,
         progress: Progress | None = None,
@@ -127,6 +128,8 @@ class Collection(Searchable, FollowsFolder):
             Replace the collection at the path.
         image_root : path, optional
             Folder that a manifest's images are relative to and lie in; its own by default.
+        label_separator : str, optional
+            What stands between a manifest's labels; see `read_items`.
         random_state : int, Generator or None
         like : Collection or path, optional
             Learn nothing: describe and code the items as this collection does its own, so that
@@ -160,6 +163,7 @@ class Collection(Searchable, FollowsFolder):
             strict=strict,
             random_state=random_state,
             image_root=image_root,
+            label_separator=label_separator,
             like=None if like is None else _learnt_by(like),
         )
         target = Path(path)

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
+from acqh._core.progress import Progress
 from acqh.collection._coder import Encoders
 from acqh.collection._feature_table import FeatureTable
 from acqh.collection._stage import CHUNK_ROWS, BuildSettings, Learnt
@@ -73,6 +74,7 @@ def learn(
     labels: Sequence[tuple[str, ...]],
     encoders: Encoders,
     settings: BuildSettings,
+    progress: Progress,
 ) -> Learnt:
     """Learn to code the items of a collection, and queries of each view.
 
@@ -85,6 +87,7 @@ def learn(
     labels : sequence of n_items tuples of str
     encoders : Encoders
     settings : BuildSettings
+    progress : callable
 
     Raises
     ------
@@ -111,7 +114,7 @@ def learn(
         random_state=settings.random_state,
     )
     worth = _worth(table) if is_general else 0.0
-    chunks = _chunks(table, views, labels, names)
+    chunks = _told(_chunks(table, views, labels, names), len(labels), progress)
     if worth:
         general = general_statistics(worth, label_names=names, sample_size=_SAMPLE_ROWS)
         own = collect(chunks, None, general)
@@ -124,6 +127,19 @@ def learn(
     if worth:
         trained_on += f", and the general model, which counts as {worth:,.0f} pairs"
     return Learnt(encoders, model, trained_on, int(table.having(views).sum()))
+
+
+def _told(
+    chunks: Iterator[MultiViewData], n_items: int, progress: Progress
+) -> Iterator[MultiViewData]:
+    """Yield chunks and say how far they are; what is learnt from all of them comes after."""
+    n_done = 0
+    progress(0, n_items, "learning")
+    for chunk in chunks:
+        yield chunk
+        n_done += len(chunk)
+        progress(n_done, n_items, "learning")
+    progress(0, None, "learning codebooks")
 
 
 def _chunks(

@@ -1,25 +1,49 @@
 """Where items come from: manifests, folders with one or of images, data, or any iterable."""
 
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
-from os import PathLike
+from collections.abc import Callable, Iterable, Iterator, Sized
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from acqh.collection._folder_source import find_manifest, folder_items
+from acqh._core.labels import split_labels
+from acqh.collection._folder_source import find_manifest, folder_items, list_images
 from acqh.collection._types import Item, NewItem
 from acqh.data import MultiViewData, read_records
-from acqh.errors import CollectionError
+from acqh.errors import CollectionError, InvalidInputError
 
 _IMAGE, _TEXT, _LABELS, _ID = "image", "text", ("labels", "label"), ("id", "ids")
-_SEPARATOR = "|"
 
 
-def read_items(source: Any, *, image_root: str | PathLike[str] | None = None) -> Iterator[Item]:
-    """Yield the items of a manifest, of a folder that has one or images, or of an iterable.
+@dataclass(frozen=True)
+class Source:
+    """Items to come.
+
+    Attributes
+    ----------
+    items : iterator of Item
+    n_items : int or None
+        How many, where that is known.
+    has : frozenset of str or None
+        Of "image", "text" and "labels", what any item has, where that is known.
+    """
+
+    items: Iterator[Item]
+    n_items: int | None = None
+    has: frozenset[str] | None = None
+
+
+def read_items(
+    source: Any,
+    *,
+    image_root: str | PathLike[str] | None = None,
+    label_separator: str | None = None,
+) -> Iterator[Item]:
+    r"""Return the items of a manifest, of a folder that has one or images, or of an iterable.
 
     Parameters
     ----------
@@ -30,33 +54,78 @@ def read_items(source: Any, *, image_root: str | PathLike[str] | None = None) ->
         or without one but with images.
     image_root : path, optional
         Images are named relative to this folder and must lie in it; by default the manifest's.
+    label_separator : str, optional
+        What stands between labels; ``|`` by default, but then labels with a comma or semicolon
+        and no ``|`` are refused, since they may be one or several.
 
     Raises
     ------
     CollectionError
-        There is no manifest, or none that can be understood, and there are no images.
+        There is no manifest, or none that can be understood, and there are no images; or none of
+        the images that it names is there.
+    InvalidInputError
+        A line that cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "pets.csv").write_text('Text,Labels\nRex,"dog, brown"\n')
+    ...     [item.labels for item in read_items(folder + "/pets.csv", label_separator=",")]
+    [('dog', 'brown')]
     """
+    return open_source(source, image_root, label_separator).items
+
+
+def open_source(
+    source: Any,
+    image_root: str | PathLike[str] | None = None,
+    label_separator: str | None = None,
+) -> Source:
+    """Return the items of a source; a manifest is read through first, to say what is wrong."""
     if not isinstance(source, str | PathLike):
         if not isinstance(source, Iterable):
             raise CollectionError(
                 f"items come from a manifest or an iterable of Item, got {type(source).__name__}"
             )
-        yield from source
-        return
+        return Source(iter(source), len(source) if isinstance(source, Sized) else None)
     path = Path(source)
     if path.is_dir():
         manifest = find_manifest(path)
         if manifest is None:
-            yield from folder_items(path)
-            return
+            return Source(folder_items(path), len(list_images(path).files))
         path = manifest
     elif not path.is_file():
         raise CollectionError(f"there is no manifest {path}")
     root = (path.parent if image_root is None else Path(image_root)).resolve()
     if not root.is_dir():
         raise CollectionError(f"the folder of images {root} is not there")
-    for place, fields in read_records(path):
-        yield _item(fields, place, root)
+
+    def items() -> Iterator[Item]:
+        for place, fields in read_records(path):
+            yield _item(fields, place, root, label_separator)
+
+    return _looked_through(items, path, root)
+
+
+def _looked_through(items: Callable[[], Iterator[Item]], path: Path, root: Path) -> Source:
+    """Return a manifest as a source, or say what is wrong before anything is described."""
+    n_items = n_images = 0
+    has: set[str] = set()
+    any_there = False
+    for item in items():
+        n_items += 1
+        has |= {name for name in ("text", "labels") if getattr(item, name)}
+        if item.image is not None:
+            has.add("image")
+            n_images += 1
+            any_there = any_there or item.image.is_there()
+    if n_images and n_images == n_items and not any_there:
+        raise CollectionError(
+            f"none of the {n_images:,} images that {path.name} names is in {root}; say where they "
+            "are with image_root"
+        )
+    return Source(items(), n_items, frozenset(has))
 
 
 def data_items(data: MultiViewData) -> list[NewItem]:
@@ -87,26 +156,35 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def _item(fields: dict[str, Any], place: str, root: Path) -> Item:
-    if _IMAGE not in fields and _TEXT not in fields:
+def _item(fields: dict[str, Any], place: str, root: Path, separator: str | None) -> Item:
+    rest = dict(fields)
+    if not any(name.lower() in (_IMAGE, _TEXT) for name in rest):
         raise CollectionError(
             f"{place}: a manifest needs a column image or text, but its columns are "
             f"{', '.join(fields)}"
         )
-    rest = dict(fields)
-    image, text = rest.get(_IMAGE), rest.pop(_TEXT, None)
-    labels = next((rest.pop(name) for name in _LABELS if name in rest), None)
-    identifier = next((rest.pop(name) for name in _ID if name in rest), None)
-    if not image:
-        rest.pop(_IMAGE, None)
+    image, text = _take(rest, _IMAGE), _take(rest, _TEXT)
+    labels, identifier = _take(rest, *_LABELS), _take(rest, *_ID)
+    try:
+        names = _label_names(labels, separator)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{place}: {error}") from error
     return Item(
         image=ManifestImage(root, str(image)) if image else None,
         text="" if text is None else str(text),
-        labels=_label_names(labels),
+        labels=names,
         id=None if identifier in (None, "") else str(identifier),
-        columns=rest,
+        columns={**rest, _IMAGE: image} if image else rest,
         origin=place,
     )
+
+
+def _take(fields: dict[str, Any], *usual: str) -> Any:
+    """Take out the column of a usual name; capital letters make no difference."""
+    exact = (name for name in usual if name in fields)
+    alike = (name for name in fields if name.lower() in usual)
+    name = next(chain(exact, alike), None)
+    return None if name is None else fields.pop(name)
 
 
 class ManifestImage:
@@ -133,12 +211,19 @@ class ManifestImage:
             )
         return str(path)
 
+    def is_there(self) -> bool:
+        """Whether there is such a file where it may be."""
+        try:
+            return Path(fspath(self)).is_file()
+        except (CollectionError, OSError):
+            return False
 
-def _label_names(labels: Any) -> tuple[str, ...]:
+
+def _label_names(labels: Any, separator: str | None) -> tuple[str, ...]:
     if labels is None:
         return ()
     if isinstance(labels, str):
-        labels = labels.split(_SEPARATOR)
+        labels = split_labels(labels, separator)
     if not isinstance(labels, list):
         labels = [labels]
     return tuple(name for label in labels if (name := str(label).strip()))

@@ -1,7 +1,7 @@
 """The first half of a build: items into the store, features beside it."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from os import PathLike
@@ -13,10 +13,11 @@ from acqh._core.random import RandomState
 from acqh.collection._coder import Encoders, describe
 from acqh.collection._feature_table import FeatureTable, StagedView
 from acqh.collection._prepare import Skipped, batches, prepared
-from acqh.collection._sources import data_items
+from acqh.collection._sources import Source, data_items
 from acqh.collection._store import Store
 from acqh.collection._types import NewItem
 from acqh.data import MultiViewData
+from acqh.errors import CollectionError
 from acqh.features import describe_feature_map, make_encoder
 from acqh.methods.acqh import ACQH, Target
 
@@ -50,6 +51,7 @@ class BuildSettings:
     strict: bool = False
     random_state: RandomState = 0
     image_root: str | PathLike[str] | None = None
+    label_separator: str | None = None
     like: Learnt | None = None
 
 
@@ -76,7 +78,7 @@ def stage_data(store: Store, data: MultiViewData, progress: Progress) -> None:
 def stage_items(
     staging: Path,
     store: Store,
-    items: Iterable[Any],
+    source: Source,
     settings: BuildSettings,
     skipped: Skipped,
     progress: Progress,
@@ -86,10 +88,13 @@ def stage_items(
     text_encoder = make_encoder(
         settings.text_encoder, view="text", random_state=settings.random_state
     )
+    # What cannot be stored or is not installed is better refused before the work than after it.
     for encoder in (image_encoder, text_encoder):
-        # One that cannot be stored is better refused before the work than after it.
         describe_feature_map(encoder)
-    usable = _fit_on_images(image_encoder, prepared(items, skipped, strict=settings.strict))
+        if hasattr(encoder, "check_installed"):
+            encoder.check_installed()
+    _check_targets(settings.targets, source.has)
+    usable = _fit_on_images(image_encoder, prepared(source.items, skipped, strict=settings.strict))
     images = StagedView(staging / "image")
     n_items = n_images = 0
     for batch in batches(usable, IMAGE_BATCH):
@@ -98,7 +103,7 @@ def stage_items(
             images.append(*describe(image_encoder, "image", [item.image for item in new]))
         n_items += len(new)
         n_images += sum(item.image is not None for item in new)
-        progress(n_items, None, "describing images")
+        progress(n_items + len(skipped), source.n_items, "describing images")
     views, encoders = {}, {}
     if n_images:
         views["image"], encoders["image"] = images, image_encoder
@@ -113,6 +118,21 @@ def stage_items(
         {view: staged.present() for view, staged in views.items()},
     )
     return table, Encoders(encoders)
+
+
+def _check_targets(targets: Mapping[str, Any] | None, has: frozenset[str] | None) -> None:
+    """Refuse targets that no item can have, where it is known what they have."""
+    for name in targets or ():
+        if name not in ("labels", "image", "text"):
+            raise CollectionError(
+                f"`targets` are weights of labels, image and text, but one is {name!r}"
+            )
+        # Images are found by words even where no item has any.
+        if has is not None and name not in has and not (name == "text" and "image" in has):
+            raise CollectionError(
+                f"`targets` has a weight for {name}, but no item has any; leave it out, or give "
+                f"the manifest a column {name}"
+            )
 
 
 def left_in(

@@ -9,7 +9,7 @@ from acqh.features._encoders import Encoder, make_encoder
 from acqh.features._former import former_name
 from acqh.features._general import GeneralMap, GeneralModel, general_model
 from acqh.features._hog import HogColour
-from acqh.features._images import ImageLike, image_date, read_image
+from acqh.features._images import ImageLike, image_date, image_limit, read_image
 from acqh.features._kernel_map import KernelMap
 from acqh.features._linear import Bias, SignedRoot
 from acqh.features._minilm import MiniLM
@@ -55,6 +55,7 @@ __all__ = [
     "fold_text",
     "general_model",
     "image_date",
+    "image_limit",
     "list_feature_maps",
     "make_encoder",
     "make_feature_map",

@@ -1,5 +1,8 @@
 """Reading images that anybody may have made: bounded, upright, opaque."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from functools import cache
 from io import BytesIO
@@ -9,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from acqh._core.arrays import check_positive_int
 from acqh._core.optional import require
 from acqh.errors import ImageError, MissingExtraError
 
@@ -17,6 +21,7 @@ ImageLike: TypeAlias = Any
 
 # Larger images are refused before they are decoded, unless the caller says otherwise.
 MAX_PIXELS = 64_000_000
+_limit = ContextVar("max_pixels", default=MAX_PIXELS)
 # Only formats whose decoders are part of Pillow: others may start outside programs.
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 # How a file in the format of telephones begins, from its fifth byte on.
@@ -35,7 +40,7 @@ _BAND_PIXELS = 1_000_000
 def read_image(
     image: ImageLike,
     position: int = 0,
-    max_pixels: int = MAX_PIXELS,
+    max_pixels: int | None = None,
     *,
     name: str = "",
     side: int | None = None,
@@ -51,8 +56,9 @@ def read_image(
     image : path, bytes or PIL.Image.Image
     position : int
         Its place among the images, for errors.
-    max_pixels : int, default 64,000,000
-        Larger images are refused before they are decoded.
+    max_pixels : int, optional
+        Larger images are refused before they are decoded; 64,000,000 by default, or what
+        `image_limit` says.
     name : str, optional
         What to call it in errors, instead of its place.
     side : int, optional
@@ -76,6 +82,7 @@ def read_image(
     'RGB'
     """
     image_module = require("PIL.Image")
+    max_pixels = _limit.get() if max_pixels is None else max_pixels
     if not name:
         name = f"image {position}"
         if isinstance(image, str | PathLike):
@@ -98,6 +105,36 @@ def read_image(
         raise ImageError(f"{name} cannot be read: {error}{hint * is_foreign(image)}") from error
     except Exception as error:  # damaged bytes make decoders raise anything
         raise ImageError(f"{name} cannot be read: {error}") from error
+
+
+@contextmanager
+def image_limit(max_pixels: int) -> Iterator[None]:
+    """Read images of up to this many pixels in a block, where nothing else is said.
+
+    Of collections too: what is built, added or searched for in the block. Where it is more than
+    Pillow itself allows, other threads may read such images meanwhile as well.
+
+    Parameters
+    ----------
+    max_pixels : int
+
+    Examples
+    --------
+    >>> from PIL import Image
+    >>> with image_limit(4):
+    ...     read_image(Image.new("L", (3, 2)))
+    Traceback (most recent call last):
+    acqh.errors.ImageError: image 0 has 3 x 2 pixels, more than the 4 allowed; ...
+    """
+    pillow = require("PIL.Image")
+    max_pixels = check_positive_int(max_pixels, "max_pixels")
+    before, token = pillow.MAX_IMAGE_PIXELS, _limit.set(max_pixels)
+    pillow.MAX_IMAGE_PIXELS = max(max_pixels, before or max_pixels)
+    try:
+        yield
+    finally:
+        pillow.MAX_IMAGE_PIXELS = before
+        _limit.reset(token)
 
 
 def image_date(path: str | PathLike[str]) -> str | None:

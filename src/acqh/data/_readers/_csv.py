@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats
-from acqh._core.labels import as_label_matrix
+from acqh._core.labels import as_label_matrix, split_labels
 from acqh.data._multiview import MultiViewData
 from acqh.data._readers._csvfile import CsvFile, Mark
 from acqh.data._readers._limits import CHUNK_SIZE, check_names_have_labels
@@ -155,7 +155,7 @@ def find_csv_rows(
                 marks.append((n_rows, mark))
             n_rows += 1
             if plan.labels is not None and options.label_names is None:
-                found.update(_split_labels(fields[plan.labels], options))
+                found.update(split_labels(fields[plan.labels], options.label_separator))
             if n_rows % chunk_size == 0:
                 mark = file.mark()
     if n_rows == 0:
@@ -256,7 +256,7 @@ def _blocks(file: CsvFile, plan: _Plan, size: int, options: CsvOptions) -> Itera
         yield _Block(
             lines=lines,
             items=items,
-            labels=[_split_labels(value, options) for value in labels],
+            labels=[split_labels(value, options.label_separator) for value in labels],
             ids=ids,
             views=views,
             present=present,
@@ -266,19 +266,6 @@ def _blocks(file: CsvFile, plan: _Plan, size: int, options: CsvOptions) -> Itera
 def _resolve(file: Path, value: str) -> str:
     """Return an image's path, given relative to the file that names it; it is not opened."""
     return str(file.absolute().parent / value) if value else ""
-
-
-def _split_labels(value: str, options: CsvOptions) -> list[str]:
-    separator = options.label_separator
-    if separator is None:
-        separator = "|"
-        if separator not in value and ("," in value or ";" in value):
-            raise InvalidInputError(
-                f"the labels {value!r} have a comma or semicolon but no '|', which separates "
-                "labels; say label_separator=',' if these are several, label_separator='|' if one"
-            )
-    names = (name.strip() for name in value.split(separator))
-    return [name for name in names if name]
 
 
 def _check_ids(block: _Block, path: Path) -> None:
