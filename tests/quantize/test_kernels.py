@@ -170,3 +170,25 @@ def test_the_normal_product_is_that_of_the_indicator_matrix(
     chosen = np.concatenate([np.eye(n_words)[column] for column in codes.T], axis=1)
     twin = chosen.T @ (weights[:, None] * (chosen @ words.reshape(-1, n_components)))
     np.testing.assert_allclose(product, twin.reshape(words.shape), atol=1e-12)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n_items=st.integers(0, 20),
+    n_codebooks=st.integers(1, 4),
+    n_words=st.integers(1, 6),
+    n_components=st.integers(1, 5),
+)
+def test_sums_of_rows_are_those_of_their_words_to_the_bit(
+    seed, n_items, n_codebooks, n_words, n_components
+):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, n_words, (n_items, n_codebooks)).astype(np.uint8)
+    rows = rng.normal(size=(n_items, n_components))
+    sums = np.full((n_codebooks, n_words, n_components), np.nan)
+    _kernels.sum_rows(rows, codes, sums)
+    for s, column in enumerate(codes.T):
+        for k in range(n_components):
+            twin = np.bincount(column, rows[:, k], n_words)
+            np.testing.assert_array_equal(sums[s, :, k], twin)

@@ -221,15 +221,13 @@ def _ratio(numerators: Floats, denominators: Floats) -> Floats:
 def _misfit(targets: Floats, weights: Floats, codes: Ints, codebooks: Floats) -> Floats:
     """Return ``A^T W (Z - A C)``, of the shape of the codebooks: half of minus the gradient."""
     residuals = weights[:, np.newaxis] * (targets - decode(codes, codebooks))
-    n_words = codebooks.shape[1]
-    return np.stack([sum_by_word(residuals, column, n_words) for column in codes.T])
+    return sum_by_word(residuals, codes, codebooks.shape[1])
 
 
-def sum_by_word(rows: Floats, words: Ints, n_words: int) -> Floats:
-    """Return the sum of the rows of each word; (n_words, n_components) float64."""
-    sums = np.empty((n_words, rows.shape[1]))
-    for k in range(rows.shape[1]):
-        sums[:, k] = np.bincount(words, rows[:, k], n_words)
+def sum_by_word(rows: Floats, codes: Ints, n_words: int) -> Floats:
+    """Return the sum of the rows of each word; (n_codebooks, n_words, n_components) float64."""
+    sums = np.empty((codes.shape[1], n_words, rows.shape[1]))
+    _kernels.sum_rows(np.ascontiguousarray(rows, np.float64), np.ascontiguousarray(codes), sums)
     return sums
 
 

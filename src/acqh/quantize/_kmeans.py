@@ -209,7 +209,7 @@ def _means(points: Floats, weights: Floats, codes: Ints, words: Floats) -> Float
     n_words = len(words)
     mass = np.bincount(codes, weights, n_words)
     used = mass > 0
-    sums = sum_by_word(points * weights[:, np.newaxis], codes, n_words)
+    sums = sum_by_word(points * weights[:, np.newaxis], codes[:, np.newaxis], n_words)[0]
     words = np.zeros_like(words)
     words[used] = sums[used] / mass[used, np.newaxis]
     empty = np.flatnonzero(~used)
