@@ -11,7 +11,7 @@ from acqh.quantize._search import Search, best_codes, search_codes
 from acqh.quantize._train import QuantizerFit, refill_unused_words
 
 # Codes of each item that a new codebook learns from. With the best alone, words fit the items
-# trained on and few others: of 10,000 items in 8 bytes the error of new ones is a quarter higher.
+# trained on and others less; `benchmarks/quantizer.py` says by how much.
 _N_BEAMS = 8
 # Points for each word of a new codebook; a quarter of them leaves errors a tenth higher.
 POINTS_PER_WORD = 256
