@@ -133,17 +133,15 @@ def upper_gram(matrix: Matrix) -> Floats:
 
 def cross_product(first: Matrix, second: Matrix) -> Floats:
     """Return ``X_a^T X_b`` in float64, of dense or CSR rows."""
-    if is_sparse(first) or is_sparse(second):
-        first, second = (
-            it.astype(np.float64) if is_sparse(it) else np.asarray(it, dtype=np.float64)
+    total = np.zeros((first.shape[1], second.shape[1]))
+    if is_sparse(first) and is_sparse(second):
+        return np.asarray((first.astype(np.float64).T @ second.astype(np.float64)).toarray())
+    for start in range(0, first.shape[0], BLOCK_ROWS):
+        rows = slice(start, start + BLOCK_ROWS)
+        left, right = (
+            it[rows].astype(np.float64) if is_sparse(it) else np.asarray(it[rows], dtype=np.float64)
             for it in (first, second)
         )
-        found = first.T @ second
-        return np.asarray(found.toarray() if is_sparse(found) else found)
-    total = np.zeros((first.shape[1], second.shape[1]))
-    for start in range(0, len(first), BLOCK_ROWS):
-        rows = slice(start, start + BLOCK_ROWS)
-        left, right = (np.asarray(it[rows], dtype=np.float64) for it in (first, second))
         total += left.T @ right
     return total
 

@@ -217,14 +217,21 @@ def merge_samples(samples: Sequence[RowSample]) -> RowSample:
     capacity = parts[0].capacity
     if kept > capacity:
         kept, bound = capacity, keys[capacity - 1]
-    # Rows of each part that are kept, part after part, and then the order of their keys.
-    chosen = np.sort(first[:kept])
-    order = np.argsort(np.argsort(first[:kept]))
+    # Where the rows of each part go, by rising key, and which of its rows these are.
     starts = np.cumsum([0, *map(len, parts)])
-    rows = [chosen[(chosen >= a) & (chosen < b)] - a for a, b in pairwise(starts)]
+    first = first[:kept]
+    places = [np.flatnonzero((first >= a) & (first < b)) for a, b in pairwise(starts)]
+    rows = [first[place] - start for place, start in zip(places, starts[:-1], strict=True)]
 
     def gather(pieces: list[Any]) -> Any:
-        return _stack([piece[own] for piece, own in zip(pieces, rows, strict=True)])[order]
+        if any(map(is_sparse, pieces)):
+            taken = [sp.csr_array(piece)[own] for piece, own in zip(pieces, rows, strict=True)]
+            return sp.csr_array(sp.vstack(taken, format="csr"))[np.argsort(np.concatenate(places))]
+        dtype = np.result_type(*(piece.dtype for piece in pieces))
+        found = np.empty((kept, *pieces[0].shape[1:]), dtype)
+        for piece, own, place in zip(pieces, rows, places, strict=True):
+            found[place] = piece[own]
+        return found
 
     return RowSample(
         capacity,
@@ -239,12 +246,6 @@ def merge_samples(samples: Sequence[RowSample]) -> RowSample:
 
 
 _CSR_PARTS = ("data", "indices", "indptr", "shape")
-
-
-def _stack(pieces: list[Any]) -> Any:
-    if any(map(is_sparse, pieces)):
-        return sp.csr_array(sp.vstack([sp.csr_array(piece) for piece in pieces], format="csr"))
-    return np.concatenate(pieces)
 
 
 def hash_rows(views: Mapping[str, Matrix], packed: Array, present: Mapping[str, Bools]) -> Ints:

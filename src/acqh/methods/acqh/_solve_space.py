@@ -13,7 +13,7 @@ from acqh.methods._statistics import MappedStatistics
 from acqh.methods.acqh._fitted import Fitted
 from acqh.methods.acqh._items import Items
 from acqh.methods.acqh._learn_space import SpaceSums
-from acqh.methods.acqh._metric import blend_metric, second_moment
+from acqh.methods.acqh._metric import blend_metric, second_moment, weighted_gram
 from acqh.methods.acqh._problem import components_of
 from acqh.methods.acqh._similarity import Similarity, embed
 from acqh.methods.acqh._solve import Settings
@@ -25,7 +25,7 @@ from acqh.stats import RowSample, Statistics
 
 # Vectors at most that codebooks are learnt from: rows of the sample in every way they are seen.
 # Four times as many take four times as long, which is longer than all sums of 100,000 items.
-MAX_POINTS = 16_384
+MAX_POINTS = 8_192
 
 
 def solve_space(
@@ -168,7 +168,7 @@ def _quantize(
 ) -> Fitted:
     """Find the maps, and codebooks for what they make of the points."""
     n_components = settings.n_components
-    found = components_of((points.T * weights) @ points, metric)
+    found = components_of(weighted_gram(points, weights), metric)
     maps = spectral_maps(*found, float(weights.sum()), n_components)
     trained = fit_codebooks(
         points @ maps.target_map,
