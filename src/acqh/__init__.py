@@ -31,6 +31,7 @@ _ROOMS = frozenset(
         "bench",
         "collection",
         "data",
+        "deep",
         "errors",
         "export",
         "features",

