@@ -12,14 +12,12 @@ from acqh.quantize._grow import grow_codebooks
 from acqh.quantize._kmeans import residual_kmeans, weighted_kmeans
 from acqh.quantize._quantizer import AdditiveQuantizer
 from acqh.quantize._search import search_codes
-from acqh.quantize._torch import decode_tensor
 from acqh.quantize._train import QuantizerFit, fit_codebooks, refill_unused_words
 
 __all__ = [
     "AdditiveQuantizer",
     "QuantizerFit",
     "decode",
-    "decode_tensor",
     "fit_codebooks",
     "grow_codebooks",
     "improve_codebooks",

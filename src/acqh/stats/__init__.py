@@ -12,7 +12,6 @@ from acqh.stats._regression import (
 )
 from acqh.stats._sample import RowSample
 from acqh.stats._statistics import Statistics
-from acqh.stats._torch import number_tensor
 from acqh.stats._view_statistics import ViewStatistics
 
 __all__ = [
@@ -26,7 +25,6 @@ __all__ = [
     "RowSample",
     "Statistics",
     "ViewStatistics",
-    "number_tensor",
     "pair_of",
     "regress",
     "regress_moments",

@@ -20,7 +20,8 @@ from acqh.methods.acqh._space import TargetSpace
 from acqh.methods.acqh._targets import LABELS, Target
 from acqh.methods.acqh._tensor_coding import TensorCoder, project_tensor
 from acqh.methods.registry import DatabaseMode
-from acqh.quantize import decode, decode_tensor, search_codes
+from acqh.quantize import decode, search_codes
+from acqh.quantize._torch import decode_tensor
 
 
 class CodingMethod(BaseMethod):

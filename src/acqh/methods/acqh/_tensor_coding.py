@@ -16,7 +16,8 @@ from acqh.methods.acqh._label_space import LabelSpace
 from acqh.methods.acqh._space import TargetSpace
 from acqh.methods.acqh._targets import LABELS
 from acqh.quantize import search_codes
-from acqh.stats import LabelSets, number_tensor
+from acqh.stats import LabelSets
+from acqh.stats._torch import number_tensor
 
 
 def project_tensor(
