@@ -65,4 +65,4 @@ locked: | $(BIN)/python  ## install everything from requirements.lock, every fil
 	@touch $(VENV)/.demo $(VENV)/.dev $(VENV)/.bench
 
 clean:
-	rm -rf $(VENV) docs/_build docs/reference/generated
+	rm -rf $(VENV) docs/_build docs/gallery docs/reference/generated
