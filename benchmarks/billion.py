@@ -152,7 +152,7 @@ def scan(codes: np.ndarray, first: int, table: np.ndarray, scores: np.ndarray, r
 
 
 def scan_all(codes: Codes, codebooks: np.ndarray, queries: np.ndarray, k: int) -> tuple[Any, ...]:
-    """Return the best scores and rows of each query, and milliseconds a query."""
+    """Return the best scores and rows of each query, and milliseconds per query."""
     tables = fill_tables(codebooks.transpose(0, 2, 1), queries)
     scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
     rows = np.full((len(queries), k), -1)
@@ -182,7 +182,7 @@ def seconds_of(job: Callable[[], Any]) -> tuple[float, Any]:
 
 def build_and_save(codebooks: np.ndarray, codes: Codes, path: Path) -> Record:
     """Build and save an index; return times and sizes."""
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again
     before = resident("VmRSS")
     build_s, index = seconds_of(lambda: build_index(codebooks, codes))
     peak = resident("VmHWM") - before

@@ -1,7 +1,7 @@
 """What an item costs, stage by stage, and what that says for up to 10^11 of them; one JSON line.
 
-A model of few constants, each measured here on one core and small data: seconds an item for the
-sums, for codes, for an index; milliseconds a query; bytes an item on disk, in memory and on the
+A model of few constants, each measured here on one core and small data: seconds per item for the
+sums, for codes, for an index; milliseconds per query; bytes per item on disk, in memory and on the
 network. ``--check`` takes the JSON lines that ``billion.py``, ``out_of_core.py`` and
 ``dask_scaling.py`` printed and says how far off the model is on longer runs;
 ``--plot`` draws it.
@@ -36,8 +36,8 @@ N_ITEMS = 16_384
 WIDTHS = (256, 1024)
 INDEX_SIZES = (10**6, 10**7, 10**8)
 N_QUERIES, K = 100, 10
-# What is foretold: two views of 512 numbers, as CLIP gives, in partitions of so many items, with so
-# many different label sets.
+# What is estimated: two views of 512 numbers, as CLIP gives, in partitions of this many items, with
+# this many different label sets.
 VIEWS = (512, 512)
 PARTITION, N_SETS = 65_536, 1000
 SIZES = (10**9, 10**10, 10**11)
@@ -55,7 +55,7 @@ class Costs:
     Attributes
     ----------
     sums_square, sums_width : float
-        Seconds an item for the sums of a view, by the square of its width and by its width.
+        Seconds per item for the sums of a view, by the square of its width and by its width.
     code_width, code_rest : float
         Seconds to code an item, by the width of its views and besides.
     build_scale, build_power : float
@@ -64,7 +64,7 @@ class Costs:
     query_scale, query_power : float
         A query of it takes ``query_scale * N ** query_power`` seconds.
     stored_bytes : float
-        Bytes an item of an index, with running numbers as ids.
+        Bytes per item of an index, with running numbers as ids.
     """
 
     sums_square: float
@@ -129,7 +129,7 @@ def power_law(seconds: tuple[float, ...]) -> tuple[float, float]:
 
 
 def item_costs(width: int) -> tuple[float, float]:
-    """Return the seconds an item for sums and for codes, of one view."""
+    """Return the seconds per item for sums and for codes, of one view."""
     items = make_items(width)
     model = acqh.ACQH(N_COMPONENTS, n_codebooks=N_CODEBOOKS, random_state=0).fit(items)
     sums = fastest(lambda: Statistics.of(items.views, items.labels))
@@ -138,7 +138,7 @@ def item_costs(width: int) -> tuple[float, float]:
 
 
 def index_costs(codebooks: Any, codes: Codes, queries: Any) -> tuple[float, float, float]:
-    """Return the seconds to build, the seconds a query, and the bytes an item."""
+    """Return the seconds to build, the seconds per query, and the bytes per item."""
     build_index(codebooks, Codes(codes.paths, 1000))  # compiles
     started = time.process_time()
     index = build_index(codebooks, codes)
@@ -158,8 +158,8 @@ def make_items(width: int) -> acqh.MultiViewData:
     return acqh.MultiViewData({"image": view}, labels)
 
 
-def foretell(costs: Costs, n_items: int) -> Record:
-    """Return what so many items take: hours, machines, memory, network."""
+def estimate(costs: Costs, n_items: int) -> Record:
+    """Return what that many items take: hours, machines, memory, network."""
     index_bytes = costs.stored_bytes * n_items
     n_machines = max(1, math.ceil(index_bytes / (0.75 * MEMORY)))
     hours = {
@@ -210,7 +210,7 @@ def check(costs: Costs, records: list[Record]) -> list[Record]:
 
 
 def draw(costs: Costs, checks: list[Record], path: Path) -> None:
-    """Draw hours of one core and milliseconds a query against the number of items."""
+    """Draw hours of one core and milliseconds per query against the number of items."""
     import matplotlib as mpl
     import matplotlib.pyplot as plt
 
@@ -235,7 +235,7 @@ def draw(costs: Costs, checks: list[Record], path: Path) -> None:
         axes.grid(visible=True, which="major", color="0.9")
         axes.legend(frameon=False, fontsize=8)
     work.set_title("Hours of one core", fontsize=10)
-    query.set_title("Milliseconds a query, one core", fontsize=10)
+    query.set_title("Milliseconds per query, one core", fontsize=10)
     place = {"xycoords": ("data", "axes fraction"), "xytext": (4, 4), "textcoords": "offset points"}
     query.annotate("rows in 32 bits", (MAX_SHARD, 0.0), fontsize=7, color="0.4", **place)
     figure.savefig(path, metadata={"Date": None})
@@ -256,7 +256,7 @@ def main() -> None:
     record: Record = {
         "benchmark": "cost_model",
         "costs": {name: float(f"{value:.3g}") for name, value in asdict(costs).items()},
-        "foretold": [foretell(costs, n_items) for n_items in SIZES],
+        "estimated": [estimate(costs, n_items) for n_items in SIZES],
         "checks": checks,
     }
     print(json.dumps(record))

@@ -1,4 +1,4 @@
-"""Two workers of one thread against one, and one against plain local work, one JSON line a case.
+"""Two workers of one thread against one, and one against plain local work, one JSON line per case.
 
 The items (features of 512 and 256 numbers, about 1.8 GB in .npy files) are made in a temporary
 folder. Each case is run here in one process, on a cluster of one worker process, and on one of two;

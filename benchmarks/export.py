@@ -1,4 +1,4 @@
-"""Bytes an item, items a second and memory of every kind of export, one JSON line each.
+"""Bytes per item, items per second and memory of every kind of export, one JSON line each.
 
 With many items, such as ``--n-items 40000000``, only Parquet files are written.
 """

@@ -1,7 +1,8 @@
 """Save, open and verify an index of ten million items, with each kind of ids.
 
-One JSON line a case. Opening is the median of several, each in a new process and with the pages of
-the files dropped from memory where the system allows; the first search follows the first opening.
+One JSON line per case. Opening is the median of several, each in a new process and with the pages
+of the files dropped from memory where the system allows; the first search follows the first
+opening.
 """
 
 import json

@@ -138,7 +138,7 @@ def time_alternating(
     codewords projected on all items, C^x of eq. 14, and their products with one another and
     with S, which eqs. 15 to 17 need. They are timed on an eighth of the items and multiplied:
     every one of them is linear in the number of items. ``collapsed_sweep_seconds`` is our own
-    algebra and our own code search, with one row an item instead of one a label set.
+    algebra and our own code search, with one row per item instead of one per label set.
     """
     model = acqh.ACQH(32, n_codebooks=4, random_state=0, **acqh.paper_settings())
     needed = model.set_params(max_iter=100).fit_stats(stats).n_iter_

@@ -1,6 +1,6 @@
 """What a GPU gains: sums, code search and bulk scoring on a device against the same on the CPU.
 
-Run where torch finds a CUDA device: ``python benchmarks/gpu.py``. One JSON line a case. Times are
+Run where torch finds a CUDA device: ``python benchmarks/gpu.py``. One JSON line per case. Times are
 medians of several runs between synchronisations, without the copy of the data to the device.
 """
 

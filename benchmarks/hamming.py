@@ -1,8 +1,8 @@
 """Time a Hamming search against Faiss's flat binary index, with the same codes, on one thread.
 
-One JSON line a case: milliseconds a query in a batch of 100, the best of several rounds in which
-both take turns, and the ratio of the two. Answers must have the same distances. Faiss is timed in
-both of its modes, a heap and counting; the quicker one counts.
+One JSON line per case: milliseconds per query in a batch of 100, the best of several rounds in
+which both take turns, and the ratio of the two. Answers must have the same distances. Faiss is
+timed in both of its modes, a heap and counting; the quicker one counts.
 """
 
 import json
@@ -21,7 +21,7 @@ CASES = [(64, 10), (64, 100), (64, 1000), (32, 10), (128, 10), (256, 10)]
 
 
 def best_times(jobs: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """Return milliseconds a query of each job, which take turns so that noise hits all alike."""
+    """Return milliseconds per query of each job, which take turns so that noise hits all alike."""
     best = dict.fromkeys(jobs, float("inf"))
     for _ in range(N_ROUNDS):
         for name, job in jobs.items():

@@ -5,12 +5,12 @@ are made chunk by chunk while they are used; the time for that is told apart and
 cases ``npy``, ``parquet`` and ``zarr`` 2 GB of them come from disk (from what the system keeps of
 it in memory, since they were just written), and reading counts.
 
-Prints one JSON line a case. ``ratio`` is the speed, in rows a second, over that of the same step
-with rows held in memory, goal 0.8; the two take turns and the median counts. ``cpu_ratio`` counts
-seconds of the processor instead, which other processes do not disturb, and which leave out waiting
-for a disk. ``ratio_all_rows`` and ``cpu_ratio_all_rows`` compare with the run over all rows.
-``peak_over_interpreter_gb`` is the most memory a process of its own had in use at any time, less
-what it had after all was imported, goal 2. Everything runs on one thread.
+Prints one JSON line per case. ``ratio`` is the speed, in rows per second, over that of the same
+step with rows held in memory, goal 0.8; the two take turns and the median counts. ``cpu_ratio``
+counts seconds of the processor instead, which other processes do not disturb, and which leave out
+waiting for a disk. ``ratio_all_rows`` and ``cpu_ratio_all_rows`` compare with the run over all
+rows. ``peak_over_interpreter_gb`` is the most memory a process of its own had in use at any time,
+less what it had after all was imported, goal 2. Everything runs on one thread.
 """
 
 import argparse

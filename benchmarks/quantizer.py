@@ -1,4 +1,4 @@
-"""What the steps of training are worth: errors with and without them, one JSON line a case.
+"""What the steps of training are worth: errors with and without them, one JSON line per case.
 
 ``label_sets``: the label sets of MIRFlickr25K (``ACQH_DATA`` names the folder of its file; without
 it the case is left out), projected on their principal directions and weighted by their photographs,

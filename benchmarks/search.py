@@ -1,8 +1,8 @@
-"""Search over codes against Faiss, hnswlib and usearch, one JSON line a case.
+"""Search over codes against Faiss, hnswlib and usearch, one JSON line per case.
 
-Times are milliseconds a query in a batch of 100 on one thread, tables included, the best of several
-rounds in which all take turns. Faiss's additive index has the same codebooks and codes, and its
-answers are checked: the same scores to 1e-5, the same ids but for places closer than that.
+Times are milliseconds per query in a batch of 100 on one thread, tables included, the best of
+several rounds in which all take turns. Faiss's additive index has the same codebooks and codes, and
+its answers are checked: the same scores to 1e-5, the same ids but for places closer than that.
 
 Items are clustered continuous vectors; every one is encoded on its own, greedily, with codebooks
 that Faiss trained by residual k-means on a sample, so nearly all codes differ. ``--full`` adds
@@ -84,7 +84,7 @@ class Vectors:
 
 
 def best_times(jobs: dict[str, Callable[[], Any]], n_rounds: int, n_queries: int) -> Record:
-    """Return milliseconds a query of each job; they take turns so that noise hits all alike."""
+    """Return milliseconds per query of each job; they take turns so that noise hits all alike."""
     best = dict.fromkeys(jobs, float("inf"))
     for _ in range(n_rounds):
         for name, job in jobs.items():
@@ -212,7 +212,7 @@ def recall(found: np.ndarray, truth: np.ndarray) -> float:
 
 
 def same_bytes(vectors: Vectors, n: int = MILLION) -> Iterator[Record]:
-    """Faiss's quickest indexes with the same 4 bytes an item: time and recall of the true ten."""
+    """Faiss's quickest indexes with the same 4 bytes per item: time and recall of the true ten."""
     items, queries = vectors.take(n), vectors.queries
     truth = true_best(items, queries)
     product = faiss.METRIC_INNER_PRODUCT
@@ -233,7 +233,7 @@ def same_bytes(vectors: Vectors, n: int = MILLION) -> Iterator[Record]:
     times = best_times(jobs, 5, N_QUERIES)
     for name in jobs:
         record = {"index": name, "n_items": n, "k": 10, "ms": times[f"{name}_ms"]}
-        yield {"case": "same bytes an item", **record, "recall_of_true_10": recalls[name]}
+        yield {"case": "same bytes per item", **record, "recall_of_true_10": recalls[name]}
 
 
 def graphs(vectors: Vectors, n: int) -> Iterator[Record]:
@@ -331,7 +331,7 @@ def plot(records: list[Record], path: Path) -> None:
     sizes = [record["n_items"] for record in records]
     for k in (1000, 100, 10):
         axes.plot(sizes, [record[f"k_{k}_ms"] for record in records], marker="o", label=f"k = {k}")
-    axes.set(xscale="log", yscale="log", xlabel="items", ylabel="milliseconds a query")
+    axes.set(xscale="log", yscale="log", xlabel="items", ylabel="milliseconds per query")
     axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(path, metadata={"Date": None})

@@ -1,10 +1,10 @@
 """Load the service with a real client on loopback, in another process.
 
-One JSON line a case: requests a second, and milliseconds a request at the median and at the 99th
-percentile, over 1, 16 and 64 connections, each of which sends its next query when it has read the
-last answer. `search_share` is the index's part of a request's time, at the median, and
+One JSON line per case: requests per second, and milliseconds per request at the median and at the
+99th percentile, over 1, 16 and 64 connections, each of which sends its next query when it has read
+the last answer. `search_share` is the index's part of a request's time, at the median, and
 `encode_share` that of turning the query into a vector. The emoji set is searched by text and by
-picture; with ``--full`` also a million made-up texts.
+image; with ``--full`` also a million made-up texts.
 """
 
 import argparse
@@ -161,7 +161,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true", help="also with a million items")
     parser.add_argument(
-        "--n-items", type=int, default=1_000_000, help="so many instead of a million"
+        "--n-items", type=int, default=1_000_000, help="this many instead of a million"
     )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,8 +1,8 @@
 """Data with more features, or more labels, than items: seconds and memory of a whole fit.
 
-``python benchmarks/wide.py`` prints one JSON line a case. Each runs in a process of its own, whose
-peak is compared with that of the interpreter with its imports; the peer is scikit-learn's ridge
-regression from the same features to the same labels.
+``python benchmarks/wide.py`` prints one JSON line per case. Each runs in a process of its own,
+whose peak is compared with that of the interpreter with its imports; the peer is scikit-learn's
+ridge regression from the same features to the same labels.
 """
 
 import argparse

@@ -99,7 +99,7 @@ with tempfile.TemporaryDirectory() as folder:
 # ## Evaluation
 # In the labelled protocol the database is the training set, coded by its labels; in the unlabelled
 # one it is neither trained on nor labelled. Ridge regression to the labels, which stores four
-# bytes a *label*, is the control that a method has to be compared with.
+# bytes per *label*, is the control that a method has to be compared with.
 
 # %%
 for protocol in ("labelled", "unlabelled"):

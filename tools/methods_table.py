@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def renew(page: str) -> str:
-    """Return the page with the table between its markers made anew."""
+    """Return the page with the table between its markers made again."""
     before, _, rest = page.partition(START)
     _, _, after = rest.partition(END)
     if not after:
@@ -36,7 +36,7 @@ def renew(page: str) -> str:
 
 
 def table() -> str:
-    """Return a row a method, from the registry."""
+    """Return a row per method, from the registry."""
     rows = [acqh.methods.get(name).info for name in acqh.methods.list()]
     lines = [
         f"| [{info.name}](../method/{info.name}.md) | {info.title} | {info.year} "

@@ -25,7 +25,7 @@ from acqh.methods import BaseMethod, register
     modes=("hashed",),
 )
 class LabelCentroids(BaseMethod):
-    """Store an item as the label whose mean is nearest; one byte an item.
+    """Store an item as the label whose mean is nearest; one byte per item.
 
     Parameters
     ----------

@@ -98,7 +98,7 @@ def test_auto_stratifies_single_labels_only():
         ({"groups": [1, 2]}, InvalidInputError, r"shape \(2,\)"),
         ({"groups": [1, 1, 1, 1]}, InvalidInputError, "all items are in one group"),
         ({"groups": "kind", "stratify": "auto"}, InvalidInputError, "not both"),
-        ({"stratify": True}, LabelError, "exactly one label a row"),
+        ({"stratify": True}, LabelError, "exactly one label per row"),
         ({"stratify": "yes"}, InvalidInputError, "got 'yes'"),
     ],
 )

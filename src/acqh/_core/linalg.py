@@ -311,7 +311,7 @@ def mean_diagonal(gram: Floats) -> float:
 
 
 def fix_signs(vectors: Floats) -> Floats:
-    """Return eigenvectors, one a column, with the entry of largest size positive.
+    """Return eigenvectors, one per column, with the entry of largest size positive.
 
     The sign of an eigenvector is arbitrary; this makes it depend on the matrix alone, not on
     rounding.

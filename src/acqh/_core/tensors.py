@@ -119,7 +119,7 @@ class EigenForm:
     values : (n,)
         Eigenvalues, rising.
     vectors : (n, n)
-        Eigenvectors, one a column.
+        Eigenvectors, one per column.
 
     Examples
     --------

@@ -32,7 +32,7 @@ def default_threads() -> int:
 
 @contextmanager
 def limit_threads(n_threads: int) -> Iterator[None]:
-    """Have work that is begun in this block use at most so many threads, if it is not told more."""
+    """Have work that is begun in this block use at most this many threads unless told more."""
     token = _limit.set(n_threads)
     try:
         yield

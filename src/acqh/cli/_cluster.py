@@ -11,7 +11,7 @@ DaskOption = Annotated[
     typer.Option(
         "--dask",
         metavar="ADDRESS|local",
-        help="Work on a Dask cluster: its scheduler's address, or local for a process a core.",
+        help="Work on a Dask cluster: its scheduler's address, or local for a process per core.",
     ),
 ]
 

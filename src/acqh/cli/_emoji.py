@@ -49,7 +49,7 @@ def emoji_items() -> Iterator[Any]:
 
     data = load_dataset("emoji")
     items = data.items
-    groups = csr_array(data.labels).indices  # one an item
+    groups = csr_array(data.labels).indices  # one per item
     for row, group in enumerate(groups):
         yield Item(
             image=items["image"][row],

@@ -62,7 +62,7 @@ def fit(
         return
     print(
         f"{out}: learnt from {facts['n_items']:,} items with {facts['n_labels']} labels; views "
-        f"{', '.join(model.n_features_in_)}; {facts['bytes_per_item']} bytes a code; at most "
+        f"{', '.join(model.n_features_in_)}; {facts['bytes_per_item']} bytes per code; at most "
         f"{facts['optimality_gap']:.2%} above the best possible; {facts['seconds']:.1f} s."
     )
 

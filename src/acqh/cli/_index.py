@@ -21,7 +21,7 @@ def index(
     ],
     out: Annotated[Path, typer.Option(help="Folder for the index.")],
     shards: Annotated[
-        int | None, typer.Option(min=1, help="Make so many indexes that are searched as one.")
+        int | None, typer.Option(min=1, help="Make this many indexes that are searched as one.")
     ] = None,
     dask: DaskOption = None,
     as_json: JsonOption = False,

@@ -12,7 +12,7 @@ from acqh.errors import AcqhError, CollectionError, CorruptBundleError
 from acqh.index import CodeIndex
 
 _log = logging.getLogger(__name__)
-# Catching up with so many changes takes about as long as reading the index.
+# Catching up with this many changes takes about as long as reading the index.
 _SAVE_AFTER = 4_096
 
 
@@ -20,7 +20,7 @@ class IndexCache:
     """The index, as up to date as the store whenever it is asked for.
 
     Items are known to it by their numbers. What is saved says which change it holds last; a
-    saved index that is missing, damaged or of other codebooks is made anew from the store.
+    saved index that is missing, damaged or of other codebooks is made again from the store.
 
     Parameters
     ----------
@@ -89,11 +89,11 @@ class IndexCache:
                 and np.array_equal(index.codebooks, self._codebooks)
             ):
                 return index, change
-            _log.warning("%s is of another state; it is made anew", self._path)
+            _log.warning("%s is of another state; it is made again", self._path)
         except FileNotFoundError:
             pass
         except (CorruptBundleError, OSError) as error:
-            _log.warning("%s cannot be used and is made anew: %s", self._path, error)
+            _log.warning("%s cannot be used and is made again: %s", self._path, error)
         return CodeIndex(self._codebooks), 0
 
     def _catch_up(self) -> None:

@@ -184,7 +184,7 @@ class Collection(Searchable, FollowsFolder):
     ) -> Self:
         """Open a collection.
 
-        An index that is behind the items catches up; one that is damaged is made anew.
+        An index that is behind the items catches up; one that is damaged is made again.
 
         Parameters
         ----------

@@ -14,7 +14,7 @@ from acqh.errors import CollectionError, CorruptBundleError, ReplacedError
 
 # How long a writer waits for another one.
 WRITE_TIMEOUT_SECONDS = 30.0
-# Numbers given as one parameter: SQLite takes only so many of them in a statement.
+# Numbers given as one parameter: SQLite takes only this many of them in a statement.
 LISTED = "(SELECT value FROM json_each(?))"
 
 

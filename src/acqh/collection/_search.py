@@ -19,7 +19,7 @@ from acqh.collection._words import KnownWords, WordQuery
 from acqh.index import CodeIndex
 from acqh.index._result import best_columns
 
-# Items that other processes remove while a search runs make it start again, so many times.
+# Items that other processes remove while a search runs make it start again, this many times.
 _MAX_TRIES = 8
 
 # Why items are there, by the position of their shard and their number.

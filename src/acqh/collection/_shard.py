@@ -17,7 +17,7 @@ from acqh.index import CodeIndex
 
 # Selections of items kept, since pages ask for the same few labels again and again.
 _KEPT_SELECTIONS = 32
-# Where at most one item in so many is selected, the selection gets an index of its own.
+# Where at most one item in this many is selected, the selection gets an index of its own.
 _SMALL_PART = 16
 
 

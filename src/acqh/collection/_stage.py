@@ -23,9 +23,9 @@ from acqh.methods.acqh import ACQH, Target
 
 IMAGE_BATCH = 64
 CHUNK_ROWS = 4_096
-# An encoder of images that learns anything learns it from the first so many.
+# An encoder of images that learns anything learns it from this many of the first.
 _FITTED_IMAGES = 256
-# A vocabulary is settled by so many texts.
+# A vocabulary is settled by this many texts.
 _FITTED_TEXTS = 200_000
 
 

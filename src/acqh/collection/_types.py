@@ -204,7 +204,7 @@ class CollectionStats:
     n_skipped : int
         Items that the build left out.
     generation : str
-        Changes when the collection is built anew.
+        Changes when the collection is built again.
     change : int
         Counts up with every item added or removed.
     version : str

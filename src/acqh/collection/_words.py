@@ -197,7 +197,7 @@ def find_words(
     connection : sqlite3.Connection
     known : KnownWords
     k : int
-        At most so many.
+        At most this many.
     numbers : int64 (n_items,), optional
         Only these items.
 

@@ -17,7 +17,7 @@ from acqh.errors import DuplicateIdError, InvalidInputError, LabelError, ViewErr
 def check_views(
     views: Mapping[str, Any], present: Mapping[str, Any], n_items: int | None = None
 ) -> tuple[Mapping[str, Matrix], Mapping[str, Bools]]:
-    """Return the views as matrices with one row an item, and for each the rows that have it."""
+    """Return the views as matrices with one row per item, and for each the rows that have it."""
     if not isinstance(views, Mapping):
         raise ViewError(
             f"views must be a mapping of names to matrices, got {type(views).__name__}; "
@@ -106,7 +106,7 @@ def _zero_absent(matrix: Matrix, present: Bools) -> Matrix:
 def check_labels(
     labels: Any, names: Sequence[str] | None, n_items: int
 ) -> tuple[Matrix | None, tuple[str, ...]]:
-    """Return labels as a 0/1 matrix with one row an item, and the names of its columns."""
+    """Return labels as a 0/1 matrix with one row per item, and the names of its columns."""
     if labels is None:
         if names is not None:
             raise LabelError("label_names were given without labels; give both or neither")
@@ -118,7 +118,7 @@ def check_labels(
 
 
 def check_ids(ids: Any, n_items: int) -> Array:
-    """Return ids as int64 or strings, one an item, all different; 0, 1, 2, ... by default."""
+    """Return ids as int64 or strings, one per item, all different; 0, 1, 2, ... by default."""
     if ids is None:
         return np.arange(n_items, dtype=np.int64)
     array = np.asarray(ids)

@@ -116,7 +116,7 @@ def split_rows(
         raise InvalidInputError("give groups or stratify, not both")
     classes = _single_classes(data.labels) if stratify else None
     if stratify is True and classes is None:
-        raise LabelError("stratify=True needs exactly one label a row; 'auto' does without")
+        raise LabelError("stratify=True needs exactly one label per row; 'auto' does without")
     pool = np.arange(len(data)) if rows is None else np.sort(rows)
     n_test = _count_test_rows(test_size, len(pool))
     rng = check_rng(random_state)

@@ -26,7 +26,7 @@ class _Shape:
     n_items: int
     widths: Mapping[str, int]
     n_labels: int
-    mean_labels: float = 1.0  # exactly one label an item where this is 1
+    mean_labels: float = 1.0  # exactly one label per item where this is 1
     sparse: frozenset[str] = frozenset()
     mean_words: float = 6.0
     double: frozenset[str] = frozenset()
@@ -69,7 +69,7 @@ def make_multiview(
         The views and their numbers of columns.
     n_labels : int
     single_label : bool
-        Exactly one label an item, or one or more with falling frequency (two on average, where
+        Exactly one label per item, or one or more with falling frequency (two on average, where
         there are that many).
     sparse : collection of str
         The views that are bags of words: CSR of uint8. The others are dense float32.

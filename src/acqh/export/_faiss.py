@@ -41,7 +41,7 @@ def export_faiss(
     of a collection are, are numbered from 0, and a file beside the index, called like it with
     ``.items.jsonl`` behind, has on line i (counted from 0) the id and the metadata of item i.
 
-    Faiss keeps its index in memory while it is made: 4 bytes a component, or the bytes of the
+    Faiss keeps its index in memory while it is made: 4 bytes per component, or the bytes of the
     codes, and about 50 bytes for the id of each item.
 
     Parameters

@@ -21,7 +21,7 @@ from acqh.export._source import (
     open_source,
 )
 
-# With the most metadata that Milvus takes, so many items fit a message of 64 MB.
+# With the most metadata that Milvus takes, this many items fit a message of 64 MB.
 _ROWS = 512
 _MAX_ID_BYTES = 65_535
 _MAX_METADATA_BYTES = 65_536

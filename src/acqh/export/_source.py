@@ -71,7 +71,7 @@ class Source:
     kinds : dict of str to {"text", "texts", "integer", "real", "boolean"}
         What each field of the metadata holds; any value may also be None.
     read : callable
-        Gives batches of at most so many items, in order of insertion.
+        Gives batches of at most this many items, in order of insertion.
     """
 
     codebooks: Floats

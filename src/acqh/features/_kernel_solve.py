@@ -18,7 +18,7 @@ BLOCK = 1024
 # With this many rows or fewer, everything is computed in float64.
 SMALL = 4096
 _REFINEMENTS = 2
-# Ridges are tried by this factor, no more than so many times in either direction.
+# Ridges are tried by this factor, no more than this many times in either direction.
 _RIDGE_STEP = 2.0
 _MAX_STEPS = 6
 

@@ -119,7 +119,7 @@ class NetworkEncoder(TransformerMixin, BaseEstimator):
         if self._fingerprint() != self._weights_fingerprint():
             raise InvalidInputError(
                 f"the weights of {self!r} are not those it was fitted with; put those back, or "
-                "build the collection anew"
+                "build the collection again"
             )
         self._network = self._load()
 

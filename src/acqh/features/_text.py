@@ -70,7 +70,7 @@ def word_vectorizer(**params: Any) -> TfidfVectorizer:
 def tfidf_encoder(
     n_components: int | None, *, min_texts: int = 1, random_state: RandomState = None
 ) -> Any:
-    """Return the words' weights, on so many components of their SVD where a number is given."""
+    """Return the words' weights, on this many components of their SVD where a number is given."""
     words = word_vectorizer(min_df=min_texts)
     if n_components is None:
         return words

@@ -55,7 +55,7 @@ class BaseIndex(ABC, Generic[S]):
 
     @abstractmethod
     def _segment_of(self, codes: Array) -> S:
-        """Lay out checked codes, one a row."""
+        """Lay out checked codes, one per row."""
 
     @abstractmethod
     def _settings(self) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -92,7 +92,7 @@ class BaseIndex(ABC, Generic[S]):
 
     @property
     def codes(self) -> Array:
-        """The codes, in order of insertion: (n_items, bytes an item) uint8."""
+        """The codes, in order of insertion: (n_items, bytes per item) uint8."""
         codes = [
             part.segment.codes()[part.live_rows() if part.live.size else slice(None)]
             for part in self._snapshot.parts
@@ -117,7 +117,7 @@ class BaseIndex(ABC, Generic[S]):
 
         Parameters
         ----------
-        codes : (n, bytes an item) integers
+        codes : (n, bytes per item) integers
         ids : iterable of n whole numbers or of n str, optional
             One kind for the whole index; -1 is taken, results carry it where there is no item.
             Running numbers if not given, from one more than the largest number ever used.
@@ -150,7 +150,7 @@ class BaseIndex(ABC, Generic[S]):
 
         Parameters
         ----------
-        codes : (n, bytes an item) integers
+        codes : (n, bytes per item) integers
         ids : iterable of n whole numbers or of n str
 
         Returns

@@ -171,7 +171,7 @@ class CodeIndex(BaseIndex[CodeSegment]):
         n_threads : int, optional
             Threads to share the queries among; as many as there are cores, if not given.
         budget : int, optional
-            Look at no more than so many codes for each query; the most promising come first.
+            Look at no more than this many codes for each query; the most promising come first.
         epsilon : float, optional
             Stop when no item that is missing can score more than this above the k-th best.
         recall : float, optional

@@ -19,7 +19,7 @@ from acqh.index._rests import Rests, same_reaches
 from acqh.index._search._types import Runs
 from acqh.index._stored import check_rising, frozen, read_array, read_count, require
 
-# Items are read so many at a time; a few dozen bytes each are in use meanwhile.
+# Items are read this many at a time; a few dozen bytes each are in use meanwhile.
 _PIECE = 1 << 18
 
 _COUNTS = ("n_codebooks", "codebook_size", "n_rows", "digits_a", "digits_b")
@@ -127,7 +127,7 @@ class CodeSegment:
 
     @classmethod
     def join(cls, segments: Sequence[Self], keep: Sequence[Bools | None]) -> Self:
-        """Make one segment of the rows to keep of several, None for all; numbers them anew."""
+        """Make one segment of the rows to keep of several, None for all; numbers them again."""
         # Where rows are missing, what number each of the others has.
         numbers = [
             None if kept is None else np.cumsum(kept, dtype=np.uint32) - np.uint32(1)

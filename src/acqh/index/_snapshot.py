@@ -1,12 +1,12 @@
 """Immutable states of an index: a chain of parts, each a segment with its ids and what is gone.
 
 A change makes a new snapshot that shares all untouched parts with the one before. Rows are numbered
-through all parts, in order of insertion, removed ones included until their part is written anew.
+through all parts, in order of insertion, removed ones included until their part is written again.
 
 Parts are joined so that each is at least twice as large as the next, and none but the last has
 fewer than 1,024 items. So there are at most about ``log2(n / 1024)`` of them, and an item is moved
 at most that many times after the first joins of small parts, which move fewer than 1,024 items a
-call. A part is also written anew once half of its rows are gone, which costs a constant for each
+call. A part is also written again once half of its rows are gone, which costs a constant for each
 removal.
 
 This is the seam to files: a snapshot is its parts, its kind of ids and its next number, and
@@ -61,7 +61,7 @@ class Segment(Protocol):
 
     @classmethod
     def join(cls, segments: Sequence[Self], keep: Sequence[Bools | None]) -> Self:
-        """Make one segment of the rows to keep of several, None for all; numbers them anew."""
+        """Make one segment of the rows to keep of several, None for all; numbers them again."""
 
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return what a file needs: named arrays, and a dictionary that JSON can hold."""
@@ -277,7 +277,7 @@ class Snapshot(Generic[S]):
 
 
 def _settled(parts: Sequence[Part[S]]) -> tuple[Part[S], ...]:
-    """Drop empty parts, join small ones, write half-empty ones anew."""
+    """Drop empty parts, join small ones, write half-empty ones again."""
     settled: list[Part[S]] = []
     for part in parts:
         if part.n_live == 0:

@@ -85,7 +85,7 @@ class VectorFile:
         ids : iterable of n whole numbers or of n str, optional
             The ids of the items in the index; 0, 1, 2 and so on if not given.
         dtype : {"float16", "int8"}
-            Two bytes a component, or one and a scale for each vector.
+            Two bytes per component, or one and a scale for each vector.
 
         Raises
         ------

@@ -30,7 +30,7 @@ from llama_index.core.vector_stores.utils import (  # noqa: E402
     node_to_metadata_dict,
 )
 
-# Of so many times the nodes asked for, those that differ from one another are chosen.
+# Of this many times the nodes asked for, those that differ from one another are chosen.
 _MMR_FETCH = 5
 
 

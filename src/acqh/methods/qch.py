@@ -79,7 +79,7 @@ class QCH(LinearBinaryMethod):
     Minimises ``Σ_v ||B_v - Z_v W_v||² - 2 λ tr(W_xᵀ G W_y)`` over signs B_v and orthonormal
     W_v, where Z_v is a view centred and whitened, ``G = Z_xᵀ S Z_y / N`` and
     ``S = 2 L̂ L̂ᵀ - 1 1ᵀ`` is the cosine of labels. There are no more bits than directions that
-    G connects, at most one a label: a warning says so where more are asked for.
+    G connects, at most one per label: a warning says so where more are asked for.
 
     The objective is our reconstruction from the paper's description: it jointly minimises the
     quantisation loss of each view and maximises the correlation of the codes across views.

@@ -13,7 +13,7 @@ _TRIALS = 3
 _FEWEST = 8
 # Of many points these are enough to draw seeds from.
 _SEED_POINTS_PER_WORD = 16
-# Distances from all words are kept for so many points at a time.
+# Distances from all words are kept for this many points at a time.
 _BLOCK_ROWS = 4096
 
 

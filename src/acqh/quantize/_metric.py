@@ -11,7 +11,7 @@ from acqh._core.arrays import Floats
 SHRINKAGES = (1.0, 0.6, 0.3, 0.1)
 # Directions that queries see less of than this, relative to what they see most, are left out.
 _UNSEEN = 1e-9
-# Of the queries, one in this many is held out to choose the weight, and not more than so many.
+# Of the queries, one in this many is held out to choose the weight, and not more than this many.
 _HELD_OUT_PART = 4
 MAX_HELD_OUT = 500
 # Neighbours that the choice looks at.

@@ -22,11 +22,11 @@ from acqh.quantize._search import SEARCHES, Search, search_codes
 from acqh.quantize._state import fitted_from_state, fitted_state
 from acqh.quantize._train import QuantizerFit, fit_codebooks
 
-# Up to so many distinct rows for each word, sweeps after every codebook code them better; see the
+# Up to this many distinct rows for each word, sweeps after every codebook code them better; see the
 # guide. More are learnt from along beams, which codes others than those trained on better as well.
 _FEW_ROWS_PER_WORD = 4
-# Of so many rows, points and sweeps the quantizers are made that choose the metric: they have to be
-# alike, not good.
+# Of this many rows, points and sweeps the quantizers are made that choose the metric: they have to
+# be alike, not good.
 _CHOICE_ROWS = 8192
 _CHOICE_POINTS_PER_WORD = 48
 _CHOICE_SWEEPS = 1

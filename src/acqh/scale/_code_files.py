@@ -54,7 +54,7 @@ class CodeFiles:
     def __iter__(self) -> Iterator[tuple[Array, None]]:
         for path, length in zip(self.paths, self._lengths, strict=True):
             for start in range(0, length, _BLOCK):
-                # Mapped anew each time, so that what was read before does not stay in memory.
+                # Mapped again each time, so that what was read before does not stay in memory.
                 yield _open(path)[start : start + _BLOCK], None
 
 

@@ -25,7 +25,7 @@ from acqh.scale._report import (
 )
 from acqh.scale._vectors import Rows, VectorSource, read_queries, vector_source
 
-# Of the queries, one in this many is held out for the report, and not more than so many.
+# Of the queries, one in this many is held out for the report, and not more than this many.
 _HELD_OUT_PART = 5
 _MAX_HELD_OUT = 500
 _MAX_BYTES = 16

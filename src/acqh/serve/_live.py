@@ -28,7 +28,7 @@ _Stamps = tuple[tuple[int, int, int], ...]
 class Live:
     """The collection being served, or several as one.
 
-    A collection that is built anew has another SQLite file in its folder. That is noticed by a
+    A collection that is built again has another SQLite file in its folder. That is noticed by a
     look at the file's number, which stays taken for as long as the old file is open. The new
     collection is opened and verified beside the old one, with threads of its own, then takes its
     place; the old one ends what it has begun, and is closed.
@@ -90,7 +90,7 @@ class Live:
         raise ProblemError(503, detail, {"Retry-After": "1"})
 
     def refresh(self) -> bool:
-        """Reload if the collection was built anew; return whether another one is served now."""
+        """Reload if the collection was built again; return whether another one is served now."""
         try:
             stamps = _stamps(self._paths)
         except OSError:
@@ -124,7 +124,7 @@ class Live:
             return True
 
     async def watch(self) -> None:
-        """Look for ever whether the collection was built anew."""
+        """Look for ever whether the collection was built again."""
         self._wake = asyncio.Event()
         while True:
             look = self.refresh

@@ -13,7 +13,7 @@ _KEPT = 256
 
 
 class RepeatLimit(logging.Filter):
-    """Lets a line into the log a few times a minute, then says how often it was left out.
+    """Lets a line into the log a few times per minute, then says how often it was left out.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ class Metrics:
         )
         self.items = Gauge("acqh_items", "Items in the collection.", registry=self.registry)
         self.reloads = Counter(
-            "acqh_reloads", "Collections built anew, and what became of them.", ["outcome"],
+            "acqh_reloads", "Collections built again, and what became of them.", ["outcome"],
             registry=self.registry,
         )  # fmt: skip
         self.reload_failed = Gauge(

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field
 from acqh.collection import MAX_NAME_CHARACTERS, CollectionStats, Mode
 from acqh.serve._settings import Settings
 
-# More make no sense, and SQLite takes only so many in one statement.
+# More make no sense, and SQLite takes only this many in one statement.
 _MAX_CONDITIONS = 8
 _MAX_VALUES = 32
 _MAX_LABELS = 100

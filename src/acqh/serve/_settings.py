@@ -65,7 +65,7 @@ class Settings(BaseSettings):
     n_threads : int
         Threads that search; the event loop never does. Images have half as many of their own.
     reload_seconds : float
-        How often to look whether the collection was built anew.
+        How often to look whether the collection was built again.
 
     Examples
     --------

@@ -54,7 +54,7 @@ class Crew:
 
     Before there is other work, one search of each kind is made, so that everything is compiled
     and loaded when the first client asks; and every thread reads from the collection once: what
-    threads open, they open by name, and the name may soon lead to a collection built anew.
+    threads open, they open by name, and the name may soon lead to a collection built again.
 
     Parameters
     ----------

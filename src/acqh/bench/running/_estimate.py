@@ -15,7 +15,7 @@ class Estimator:
     """Expects of a cell the mean time of the most alike ones that have been run.
 
     Alike are cells of the same data, label and length; then of the same data and label; then of
-    the same data; then all. Where nothing has been run, three seconds a cell is a guess.
+    the same data; then all. Where nothing has been run, three seconds per cell is a guess.
 
     Parameters
     ----------

@@ -84,7 +84,7 @@ def read_manifest_file(path: Path, options: CsvOptions) -> Manifest:
 
 @dataclass(frozen=True)
 class CsvRows:
-    """The rows of a file: what its columns are, and where every so many rows start."""
+    """The rows of a file: what its columns are, and where every few rows start."""
 
     path: Path
     n_rows: int
@@ -167,7 +167,7 @@ def find_csv_rows(
 def read_manifest_file_chunks(
     path: Path, chunk_size: int, options: CsvOptions
 ) -> Iterator[Manifest]:
-    """Read a manifest so many rows at a time."""
+    """Read a manifest a given number of rows at a time."""
     rows = find_csv_rows(path, chunk_size, options, views=False)
     with rows.open_blocks() as read:
         for start in range(0, rows.n_rows, chunk_size):

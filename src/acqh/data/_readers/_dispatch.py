@@ -48,7 +48,7 @@ class _Format:
     magics: tuple[bytes, ...]
     options: type[Any]
     read: Callable[[Path, Any], MultiViewData]
-    # Of a path, for pieces of so many rows.
+    # Of a path, for pieces of this many rows.
     find_rows: Callable[[Path, int, Any], RowSource]
 
 
@@ -140,7 +140,7 @@ def read(path: str | PathLike[str], **options: Any) -> MultiViewData:
 def read_chunks(
     path: str | PathLike[str], *, chunk_size: int = CHUNK_SIZE, **options: Any
 ) -> Iterator[MultiViewData]:
-    """Read a file, or folder, so many rows at a time.
+    """Read a file, or folder, a given number of rows at a time.
 
     Every chunk has the same views and label columns. Of ``.npz``, ``.npy``, Zarr, Parquet, Arrow
     and CSV files no more than a chunk is in memory; a ``.mat`` file is read whole and then cut.
@@ -277,7 +277,7 @@ def read_manifest(path: str | PathLike[str], **options: Any) -> Manifest:
 def read_manifest_chunks(
     path: str | PathLike[str], *, chunk_size: int = CHUNK_SIZE, **options: Any
 ) -> Iterator[Manifest]:
-    """Read a CSV file of images and texts, so many rows at a time.
+    """Read a CSV file of images and texts, a given number of rows at a time.
 
     Parameters
     ----------

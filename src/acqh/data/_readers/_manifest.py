@@ -51,7 +51,7 @@ class Manifest:
     def with_views(
         self, views: Mapping[str, Any], *, present: Mapping[str, Any] | None = None
     ) -> MultiViewData:
-        """Return the items with views, one row an item.
+        """Return the items with views, one row per item.
 
         Parameters
         ----------

@@ -212,7 +212,7 @@ def _unpack(stored: bytes, limit: int) -> bytes:
 
 
 def _unpack_whole(stored: bytes, n_bytes: int) -> bytes:
-    """Return exactly so many bytes; the checksum behind them is compared."""
+    """Return exactly this many bytes; the checksum behind them is compared."""
     unpacker = zlib.decompressobj()
     try:
         content = unpacker.decompress(stored, n_bytes)

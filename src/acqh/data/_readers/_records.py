@@ -18,7 +18,7 @@ _SUFFIXES = (*_CSV, *_JSON, *_arrowfile.TABLE_SUFFIXES)
 
 
 def read_records(path: str | PathLike[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    r"""Yield the rows of a table with the place of each, so many in memory as a chunk has.
+    r"""Yield the rows of a table with the place of each, as many in memory as a chunk has.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def _json_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             except (ValueError, RecursionError) as error:
                 raise InvalidInputError(f"{place}: not JSON ({error})") from error
             if not isinstance(row, dict):
-                raise InvalidInputError(f"{place}: give a JSON object a line")
+                raise InvalidInputError(f"{place}: give a JSON object per line")
             yield place, row
 
 

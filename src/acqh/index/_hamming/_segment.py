@@ -39,7 +39,7 @@ class HammingSegment:
 
     @classmethod
     def join(cls, segments: Sequence[Self], keep: Sequence[Bools | None]) -> Self:
-        """Make one segment of the rows to keep of several, None for all; numbers them anew."""
+        """Make one segment of the rows to keep of several, None for all; numbers them again."""
         planes = [
             segment.planes if kept is None else segment.planes[:, kept]
             for segment, kept in zip(segments, keep, strict=True)

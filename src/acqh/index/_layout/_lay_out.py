@@ -24,7 +24,7 @@ Blocks: TypeAlias = Callable[[], Iterable[tuple[Array, Array]]]
 _ROW_BYTES = 4
 # Reading lists is worth it where at least this many items share a code, on average.
 _GROUPED_FROM = 2
-# A byte of a gap has so many of its bits.
+# A byte of a gap has this many of its bits.
 _GAP_BITS = 7
 # Lists are pointed into with 32 bits.
 _MAX_GAP_BYTES = 2**32 - 1
@@ -171,7 +171,7 @@ def _gap_size(gap: int) -> int:
 
 
 def choose_digits(n_entries: int, n_codebooks: int, codebook_size: int) -> tuple[int, int]:
-    """Return the number of words in both halves of the head that suits so many entries."""
+    """Return the number of words in both halves of the head that suits that many entries."""
     side = digits_a_side(codebook_size)
     for digits_a, digits_b in ((side, side), (side, 0)):
         n_runs = codebook_size ** (digits_a + digits_b)

@@ -37,7 +37,7 @@ def blend_metric(
     """Return the metric of real queries, blended with the usual one, and their share.
 
     The share is chosen on queries held out: half of them make the metric, the others judge it,
-    and the other way round. What is judged is the error of scores that codes of so many bits must
+    and the other way round. What is judged is the error of scores that codes of that many bits must
     at least make, which has a closed form.
 
     Parameters

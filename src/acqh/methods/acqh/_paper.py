@@ -48,7 +48,7 @@ class ACQHPaper(ACQH):
     n_components : int
         The paper's K.
     n_codebooks : int
-        The paper's m: bytes an item.
+        The paper's m: bytes per item.
     codebook_size : int
         The paper's n.
     label_weight : float

@@ -20,7 +20,7 @@ from acqh.stats import Regression, ViewStatistics
 
 # Predicted code vectors that are drawn for each way of seeing an item.
 _DRAWS = 1024
-# Codebooks are learnt from at most so many label sets, the most frequent; all of them are coded.
+# Codebooks are learnt from at most this many label sets, the most frequent; all of them are coded.
 MAX_TRAINED_SETS = 16_384
 
 

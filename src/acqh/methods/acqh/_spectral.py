@@ -36,7 +36,7 @@ def solve_spectral(problem: Problem, n_components: int) -> SpectralMaps:
     ----------
     problem : Problem
     n_components : int
-        At most so many; components beyond the rank could hold nothing, so there are none.
+        At most this many; components beyond the rank could hold nothing, so there are none.
 
     Returns
     -------

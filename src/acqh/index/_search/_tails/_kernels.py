@@ -7,7 +7,7 @@ from numba import njit
 
 from acqh._core.arrays import Array
 
-# Tails of so many words are looked at by groups: those with the same head and first word.
+# Tails of this many words are looked at by groups: those with the same head and first word.
 MIN_GROUPED = 3
 
 _INLINE: dict[str, Any] = {"inline": "always", "cache": True, "nogil": True}
