@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh.quantize import _kernels
+from acqh.quantize import _kernels, decode
+from acqh.quantize._sums._kernels import subtract_words, sum_rows
 
 
 def linear_twin(target, products, norms, n_codebooks):
@@ -180,15 +181,21 @@ def test_the_normal_product_is_that_of_the_indicator_matrix(
     n_words=st.integers(1, 6),
     n_components=st.integers(1, 5),
 )
-def test_sums_of_rows_are_those_of_their_words_to_the_bit(
+def test_sums_by_word_and_by_row_are_those_of_numpy_to_the_bit(
     seed, n_items, n_codebooks, n_words, n_components
 ):
     rng = np.random.default_rng(seed)
     codes = rng.integers(0, n_words, (n_items, n_codebooks)).astype(np.uint8)
-    rows = rng.normal(size=(n_items, n_components))
-    sums = np.full((n_codebooks, n_words, n_components), np.nan)
-    _kernels.sum_rows(rows, codes, sums)
-    for s, column in enumerate(codes.T):
-        for k in range(n_components):
-            twin = np.bincount(column, rows[:, k], n_words)
-            np.testing.assert_array_equal(sums[s, :, k], twin)
+    weights = rng.random(n_items)
+    for dtype in (np.float32, np.float64):
+        rows = rng.normal(size=(n_items, n_components)).astype(dtype)
+        sums = np.full((n_codebooks, n_words, n_components), np.nan)
+        sum_rows(rows, weights, codes, sums)
+        for s, column in enumerate(codes.T):
+            for k in range(n_components):
+                twin = np.bincount(column, rows[:, k] * weights, n_words)
+                np.testing.assert_array_equal(sums[s, :, k], twin)
+    words = rng.normal(size=(n_codebooks, n_words, n_components))
+    twin = rows - decode(codes, words)
+    subtract_words(rows, codes, words)
+    np.testing.assert_array_equal(rows, twin)

@@ -5,6 +5,7 @@ import numpy as np
 from acqh._core.arrays import Floats, Ints
 from acqh._core.linalg import solve_spd
 from acqh.quantize import _kernels
+from acqh.quantize._sums._kernels import sum_rows
 
 # How firmly least squares holds words where they are, relative to the weight of the items that
 # use them: far above rounding, far below what could be felt in the error.
@@ -220,14 +221,13 @@ def _ratio(numerators: Floats, denominators: Floats) -> Floats:
 
 def _misfit(targets: Floats, weights: Floats, codes: Ints, codebooks: Floats) -> Floats:
     """Return ``A^T W (Z - A C)``, of the shape of the codebooks: half of minus the gradient."""
-    residuals = weights[:, np.newaxis] * (targets - decode(codes, codebooks))
-    return sum_by_word(residuals, codes, codebooks.shape[1])
+    return sum_by_word(targets - decode(codes, codebooks), weights, codes, codebooks.shape[1])
 
 
-def sum_by_word(rows: Floats, codes: Ints, n_words: int) -> Floats:
-    """Return the sum of the rows of each word; (n_codebooks, n_words, n_components) float64."""
+def sum_by_word(rows: Floats, weights: Floats, codes: Ints, n_words: int) -> Floats:
+    """Return the weighted sum of each word's rows; (n_codebooks, n_words, n_components) float64."""
     sums = np.empty((codes.shape[1], n_words, rows.shape[1]))
-    _kernels.sum_rows(np.ascontiguousarray(rows, np.float64), np.ascontiguousarray(codes), sums)
+    sum_rows(np.ascontiguousarray(rows), weights, np.ascontiguousarray(codes), sums)
     return sums
 
 

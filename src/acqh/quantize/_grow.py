@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints
-from acqh.quantize._codebooks import decode, improve_codebooks, quantization_errors
+from acqh.quantize._codebooks import improve_codebooks, quantization_errors
 from acqh.quantize._kmeans import sampled_kmeans
 from acqh.quantize._search import Search, best_codes, search_codes
+from acqh.quantize._sums._kernels import subtract_words
 from acqh.quantize._train import QuantizerFit, refill_unused_words
 
 # Codes of each item that a new codebook learns from. With the best alone, words fit the items
@@ -120,7 +121,7 @@ def _leftovers(
     items = chosen // n_kept
     points = targets[items]
     if n_codebooks:
-        points -= decode(kept.reshape(-1, n_codebooks)[chosen], codebooks)
+        subtract_words(points, kept.reshape(-1, n_codebooks)[chosen], codebooks)
     return points, weights[items]
 
 

@@ -364,23 +364,3 @@ def normal_product(codes: Ints, weights: Floats, words: Floats, product: Floats)
             total = product[s, codes[i, s]]
             for k in range(n_components):
                 total[k] += vector[k]
-
-
-@njit(cache=True, nogil=True)
-def sum_rows(rows: Floats, codes: Ints, sums: Floats) -> None:
-    """Write the sum of the rows that use each word, added from the first row to the last.
-
-    Parameters
-    ----------
-    rows : (n_items, n_components) float64
-    codes : (n_items, n_codebooks)
-    sums : (n_codebooks, codebook_size, n_components) float64
-    """
-    n_items, n_codebooks = codes.shape
-    sums[:] = 0.0
-    for i in range(n_items):
-        row = rows[i]
-        for s in range(n_codebooks):
-            total = sums[s, codes[i, s]]
-            for k in range(len(row)):
-                total[k] += row[k]

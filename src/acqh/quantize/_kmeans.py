@@ -113,7 +113,7 @@ def sampled_kmeans(
     mean = np.average(points, axis=0, weights=weights)
     small = (points - mean).astype(np.float32)
     small /= np.abs(small).max() or 1.0
-    directions = np.linalg.eigh(small.T @ (small * weights[:, np.newaxis]).astype(np.float32))[1]
+    directions = np.linalg.eigh(small.T @ (small * weights[:, np.newaxis].astype(np.float32)))[1]
     small = small @ directions[:, ::-1]
     widths = _widths(small.shape[1], max_iter)
     n_seeds = min(len(points), _SEED_POINTS_PER_WORD * n_words)
@@ -209,7 +209,7 @@ def _means(points: Floats, weights: Floats, codes: Ints, words: Floats) -> Float
     n_words = len(words)
     mass = np.bincount(codes, weights, n_words)
     used = mass > 0
-    sums = sum_by_word(points * weights[:, np.newaxis], codes[:, np.newaxis], n_words)[0]
+    sums = sum_by_word(points, weights, codes[:, np.newaxis], n_words)[0]
     words = np.zeros_like(words)
     words[used] = sums[used] / mass[used, np.newaxis]
     empty = np.flatnonzero(~used)

@@ -1,0 +1,1 @@
+"""Sums of rows by word and of words by row, compiled."""
