@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, nargs="+", default=[4, 8])
     parser.add_argument("--items", type=int, default=5_000, help="of each set, at most")
     parser.add_argument("--words", type=int, default=256, choices=[16, 256])
+    parser.add_argument("--sweeps", type=int, default=10, help="of AdditiveQuantizer, at most")
     parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
     parser.add_argument("--pair", nargs=3, action="append", default=[])
     parser.add_argument("--no-synthetic", action="store_true")
@@ -51,7 +52,8 @@ def main() -> None:
         for n_bytes in arguments.bytes:
             rows = []
             for method in arguments.methods:
-                rows.append({"method": method, **measure(split, method, n_bytes, arguments.words)})
+                settings = {"n_words": arguments.words, "n_sweeps": arguments.sweeps}
+                rows.append({"method": method, **measure(split, method, n_bytes, **settings)})
                 lsq = next((row for row in rows if row["method"] == "lsq"), None)
                 if lsq is not None and "error" in rows[-1]:
                     rows[-1]["error_ratio"] = round(rows[-1]["error"] / lsq["error"], 3)
@@ -108,11 +110,12 @@ def best_of(scores: np.ndarray, k: int = 10) -> np.ndarray:
     return np.argpartition(-scores, k - 1, axis=1)[:, :k]
 
 
-def measure(split: Split, method: str, n_bytes: int, n_words: int) -> dict[str, Any]:
+def measure(split: Split, method: str, n_bytes: int, n_words: int, n_sweeps: int) -> dict[str, Any]:
     begin = time.process_time()
     if method == "rabitq":
         return measure_rabitq(split, begin)
-    decoded = code(split, method, n_bytes * (1 if n_words == 256 else 2), n_words)
+    n_codebooks = n_bytes * (1 if n_words == 256 else 2)
+    decoded = code(split, method, n_codebooks, n_words, n_sweeps)
     seconds = time.process_time() - begin
     spread = np.square(split.base - split.base.mean(axis=0)).sum()
     return {
@@ -132,10 +135,12 @@ def measure_rabitq(split: Split, begin: float) -> dict[str, Any]:
     return facts | split.recall(lambda queries: index.search(queries, 10)[1])
 
 
-def code(split: Split, method: str, n_codebooks: int, n_words: int) -> np.ndarray:
+def code(split: Split, method: str, n_codebooks: int, n_words: int, n_sweeps: int) -> np.ndarray:
     """Return what the codes of the database stand for."""
     if method in ("plain", "told"):
-        quantizer = AdditiveQuantizer(n_codebooks, n_words, n_threads=1, random_state=0)
+        quantizer = AdditiveQuantizer(
+            n_codebooks, n_words, max_iter=n_sweeps, n_threads=1, random_state=0
+        )
         quantizer.fit(split.base, queries=split.learn if method == "told" else None)
         codes = quantizer.encode(split.base, start=quantizer.training_codes_)
         return quantizer.decode(codes)
