@@ -4,10 +4,10 @@ import pytest
 import acqh
 from acqh.collection import Collection, Item, generation_of
 from acqh.errors import (
+    CollectionError,
     InvalidInputError,
     LabelError,
     MissingItemError,
-    ViewError,
 )
 
 PLAIN = {"image_encoder": "hog", "text_encoder": "tfidf"}
@@ -103,7 +103,7 @@ def test_targets_say_what_counts(tmp_path, make_items):
     with Collection.build(items, path, targets=targets, **PLAIN) as collection:
         assert collection.stats().trained_on == "labels 0.2, text 0.8"
         assert collection.views == ("image", "text")
-    for wrong, error in (({"sound": 1.0}, ViewError), ({"text": -1.0}, InvalidInputError)):
+    for wrong, error in (({"sound": 1.0}, CollectionError), ({"text": -1.0}, InvalidInputError)):
         with pytest.raises(error):
             Collection.build(items, tmp_path / "d.acqh", targets=wrong, **PLAIN)
     with pytest.raises(LabelError):

@@ -218,7 +218,7 @@ def test_verify_notices_words_that_are_not_those_of_the_items(things, tmp_path):
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ({"text": "dog", "mode": "sense"}, "mode must be one of"),
+        ({"text": "dog", "mode": "sense"}, "mode. must be one of"),
         ({"item": "rose", "mode": "words"}, "give a text"),
         ({"mode": "words"}, "give a text"),
     ],
