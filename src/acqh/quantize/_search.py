@@ -20,9 +20,8 @@ SEARCHES: tuple[str, ...] = get_args(Search)
 
 # Rounds of the search word by word; two or three are usual, ties in rounding could go on.
 _MAX_SWEEPS = 10
-# Items that a thread takes at a time: few enough that the points codebooks are learnt from, some
-# thousands, keep every core busy.
-_BLOCK_ROWS = 512
+# Items that a thread takes at a time.
+_BLOCK_ROWS = 2048
 
 
 def search_codes(

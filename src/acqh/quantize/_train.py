@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints
+from acqh._core.optional import require
+from acqh._core.tensors import to_tensor
 from acqh.quantize._codebooks import decode, improve_codebooks, quantization_errors
 from acqh.quantize._kmeans import weighted_kmeans
 from acqh.quantize._search import Search, search_codes
@@ -60,6 +62,7 @@ def fit_codebooks(
     rng: np.random.Generator,
     n_threads: int | None = None,
     callback: Callback | None = None,
+    device: Any = None,
 ) -> QuantizerFit:
     """Learn codebooks and codes that make the weighted error of the targets small.
 
@@ -87,6 +90,8 @@ def fit_codebooks(
     callback : callable, optional
         Called with codebooks and codes after each step of the history; those of codebooks not
         yet added are zero. Both arrays change with the next step.
+    device : torch device, optional
+        Where codes are searched, if it is a CUDA device; the rest is quickest on the host.
 
     Returns
     -------
@@ -110,17 +115,21 @@ def fit_codebooks(
     codebooks = np.zeros((n_codebooks, codebook_size, targets.shape[1]))
     codes = np.zeros((len(targets), n_codebooks), dtype=np.uint8)
 
+    is_cuda = getattr(device, "type", "") == "cuda"
+    on_device = to_tensor(targets, device) if is_cuda else None
+
     def sweep(codebooks: Floats, codes: Ints) -> tuple[Floats, Ints]:
         codebooks, codes = refill_unused_words(targets, weights, codes, codebooks)
         codebooks = improve_codebooks(targets, weights, codes, codebooks)
+        # Single precision is quicker; which code is better is judged in float64.
+        how: dict[str, Any] = {"search": search, "beam_width": beam_width}
+        if on_device is not None:
+            words, start = (to_tensor(it, device) for it in (codebooks, codes))
+            single = require("torch").float32
+            found: Any = search_codes(on_device, words, start=start, dtype=single, **how)
+            return codebooks, found.cpu().numpy()
         codes = search_codes(
-            targets,
-            codebooks,
-            search=search,
-            beam_width=beam_width,
-            start=codes,
-            dtype=np.float32,  # quicker; which code is better is judged in float64
-            n_threads=n_threads,
+            targets, codebooks, start=codes, dtype=np.float32, n_threads=n_threads, **how
         )
         return codebooks, codes
 

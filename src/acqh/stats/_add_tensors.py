@@ -7,18 +7,18 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, Matrix
 from acqh._core.optional import require
-from acqh._core.tensors import Tensor, is_tensor, to_tensor
+from acqh._core.tensors import Tensor, is_tensor, row_blocks, to_tensor
 from acqh.errors import ViewError
 from acqh.stats._label_sets import LabelSets
-from acqh.stats._moments import Keep, Moments
+from acqh.stats._moments import Keep, Moments, Pair
 from acqh.stats._sample import RowSample, hash_rows, row_salts
 from acqh.stats._torch import (
     SortedRows,
-    cross_of,
-    gram_of,
+    ViewSums,
     hash_tensor,
     least_keys,
     number_tensor,
+    on_host,
     rows_of,
 )
 
@@ -43,16 +43,39 @@ def add_tensors(
     device = one_device({**rows, **views})
     widths = {name: matrix.shape[1] for name, matrix in views.items()}
     n_items = len(next(iter(views.values())))
-    for block in rows_of(n_items, widths, statistics.keep is not None, max_memory):
-        sets = number_tensor(statistics.label_sets, labels[block], device)
-        statistics.grow()
-        sums = SortedRows(sets, len(statistics.counts))
-        _add_sums(statistics, {name: it[block] for name, it in views.items()}, sums)
-        if statistics.keep is not None:
+    sets = _number(statistics.label_sets, labels, device, max_memory)
+    statistics.grow()
+    n_sets, keep = len(statistics.counts), statistics.keep
+    totals = {name: ViewSums(width, n_sets, device) for name, width in widths.items()}
+    products = {
+        (first, second): 0.0
+        for first in sorted(widths)
+        for second in sorted(widths)
+        if first < second and keep is not None and keep.wants((first, second))
+    }
+    counts = np.zeros(n_sets + 1)
+    for block in rows_of(n_items, widths, keep is not None, max_memory):
+        order = SortedRows(sets[block], n_sets)
+        counts += order.counts
+        wide: dict[str, Tensor] = {}
+        for name in sorted(views):
+            own = order.widen(views[name][block])
+            totals[name].add(own, order)
+            if products:  # which need all views at once
+                wide[name] = own
+        for first, second in products:
+            products[first, second] = products[first, second] + wide[first].T @ wide[second]
+        if keep is not None:
             kept = {name: it[block] for name, it in rows.items()}
             bound = statistics.sample_bound()
-            found = _sample(kept, statistics.label_sets, sets, statistics.keep, bound)
-            statistics.add_sample(found)
+            statistics.add_sample(_sample(kept, statistics.label_sets, sets[block], keep, bound))
+    _add_sums(statistics, totals, products, counts)
+
+
+def _number(sets: LabelSets, labels: Matrix, device: Tensor, max_memory: int) -> Tensor:
+    torch = require("torch")
+    blocks = row_blocks(labels.shape[0], 16 * labels.shape[1] + 64, max_memory)
+    return torch.cat([number_tensor(sets, labels[block], device) for block in blocks])
 
 
 def one_device(views: Mapping[str, Tensor]) -> Tensor:
@@ -64,38 +87,32 @@ def one_device(views: Mapping[str, Tensor]) -> Tensor:
     return next(iter(places.values()))
 
 
-def _add_sums(statistics: "Statistics", views: Mapping[str, Tensor], sums: SortedRows) -> None:
-    keep, n_labelled = statistics.keep, sums.n_labelled
-    counts = sums.counts.cpu().numpy().astype(np.float64)
+def _add_sums(
+    statistics: "Statistics",
+    totals: Mapping[str, ViewSums],
+    products: Mapping[Pair, Tensor],
+    counts: Floats,
+) -> None:
+    """Add what was summed on the device; the last count is that of items without labels."""
     statistics.counts = statistics.counts + counts[:-1]
     everyone: dict[str, Floats] = {}
     uppers: dict[str, Floats] = {}
-    # Cross products need all views at once; without them one copy at a time is enough.
-    sorted_rows: dict[str, Tensor] = {}
-    for name in sorted(views):
-        rows = sums.widen(views[name])
-        by_set = sums.sum(rows)
+    for name in sorted(totals):
+        labelled, others = totals[name].uppers()
+        by_set = totals[name].by_set()
         view = statistics.views[name]
-        upper = gram_of(rows[:n_labelled])
-        view.upper += upper
+        view.upper += labelled
         view.sums += by_set[:-1]
         view.counts += counts[:-1]
-        if keep is not None:
-            everyone[name] = by_set.sum(axis=0)
-            uppers[name] = upper + gram_of(rows[n_labelled:])
-            sorted_rows[name] = rows
-    if keep is None:
+        everyone[name] = by_set.sum(axis=0)
+        uppers[name] = labelled + others
+    if statistics.keep is None:
         return
-    pattern = tuple(sorted_rows)
-    products = {
-        (first, second): cross_of(sorted_rows[first], sorted_rows[second])
-        for first in pattern
-        for second in pattern
-        if first < second and keep.wants((first, second))
-    }
-    found = Moments(float(counts.sum()), everyone, uppers, products)
+    pattern = tuple(uppers)
+    found = {pair: on_host(it) for pair, it in products.items()}
     before = statistics.patterns.get(pattern, Moments.of_nothing())
-    statistics.patterns[pattern] = before.plus(found)
+    more = Moments(float(counts.sum()), everyone, uppers, found)
+    statistics.patterns[pattern] = before.plus(more)
 
 
 def _sample(

@@ -15,8 +15,10 @@ from acqh._core.tensors import Tensor, is_tensor, row_blocks, to_tensor
 from acqh.errors import LabelError
 from acqh.stats._label_sets import LabelSets
 
-# Rows that are summed at once when rows are summed by label set.
-_GROUP = 64
+# Rows that are added up one after the other when rows are summed by label set.
+_GROUP = 256
+# From this width on, half of a Gram matrix is left out that the other half repeats.
+_HALVED = 256
 # Labels in one word: what float64 holds exactly, so that a product of matrices packs them.
 _LABELS_PER_WORD = 52
 # Mixes the words of a row into one key; odd, with bits all over.
@@ -50,7 +52,8 @@ def number_tensor(sets: LabelSets, labels: Any, device: Any) -> Tensor:
     if not is_tensor(labels):
         return to_tensor(sets.number(labels), device)
     wide = labels.to(torch.float64)
-    if not torch.equal(wide * wide, wide):
+    is_binary = int(labels.max()) <= 1 if labels.dtype == torch.uint8 else None
+    if not (torch.equal(wide * wide, wide) if is_binary is None else is_binary):
         raise LabelError("labels must be 0 or 1, but the tensor has other values")
     n_words = -(-sets.n_labels // _LABELS_PER_WORD)
     columns = np.arange(sets.n_labels)
@@ -95,14 +98,15 @@ class SortedRows:
     def __init__(self, sets: Tensor, n_sets: int) -> None:
         torch = require("torch")
         groups, self.order = torch.sort(sets.where(sets >= 0, n_sets), stable=True)
-        self.counts = torch.bincount(groups, minlength=n_sets + 1)
+        # One way to the host, where it is then known how many rows there are to add up.
+        self.counts: Ints = torch.bincount(groups, minlength=n_sets + 1).cpu().numpy()
         self.n_labelled = len(sets) - int(self.counts[-1])
 
     def widen(self, matrix: Tensor) -> Tensor:
         """Return the rows of a view in this order, in float64."""
         return matrix[self.order].to(require("torch").float64)
 
-    def sum(self, rows: Tensor) -> Floats:
+    def sum(self, rows: Tensor) -> Tensor:
         """Add up sorted rows by label set, (n_sets + 1, n_features); last those without labels.
 
         A few rows at a time, then what they sum up to: many at once, and the same on every run,
@@ -110,27 +114,68 @@ class SortedRows:
         """
         torch = require("torch")
         counts = self.counts
-        while int(counts.max()) > _GROUP:
+        while counts.max(initial=0) > _GROUP:
             groups = -(-counts // _GROUP)
-            lengths = torch.full((int(groups.sum()),), _GROUP, device=counts.device)
+            lengths = np.full(groups.sum(), _GROUP)
             last = counts > 0
-            lengths[groups.cumsum(0)[last] - 1] = (counts - (groups - 1) * _GROUP)[last]
-            rows = torch.segment_reduce(rows, "sum", lengths=lengths, unsafe=True)
+            lengths[groups.cumsum()[last] - 1] = (counts - (groups - 1) * _GROUP)[last]
+            place = to_tensor(lengths, rows.device)
+            rows = torch.segment_reduce(rows, "sum", lengths=place, unsafe=True)
             counts = groups
-        return _on_host(torch.segment_reduce(rows, "sum", lengths=counts, unsafe=True))
+        place = to_tensor(counts, rows.device)
+        return torch.segment_reduce(rows, "sum", lengths=place, unsafe=True)
 
 
-def gram_of(rows: Tensor) -> Floats:
-    """Return the upper triangle of ``X^T X``, of rows in float64."""
-    return np.triu(_on_host(rows.T @ rows))
+class ViewSums:
+    """The sums of one view, kept on the device until all blocks are added.
+
+    Parameters
+    ----------
+    n_features, n_sets : int
+    device : torch device
+    """
+
+    def __init__(self, n_features: int, n_sets: int, device: Any) -> None:
+        torch = require("torch")
+        kind = {"dtype": torch.float64, "device": device}
+        self._grams = [torch.zeros((n_features, n_features), **kind) for _ in range(2)]
+        self._by_set = torch.zeros((n_sets + 1, n_features), **kind)
+
+    def add(self, rows: Tensor, order: SortedRows) -> None:
+        """Add sorted rows in float64."""
+        self._by_set += order.sum(rows)
+        for gram, part in zip(
+            self._grams, (rows[: order.n_labelled], rows[order.n_labelled :]), strict=True
+        ):
+            if len(part):
+                _add_lower(gram, part)
+
+    def uppers(self) -> tuple[Floats, Floats]:
+        """Return upper triangles of ``X^T X`` of rows with labels, and of those without."""
+        # In the order of memory that statistics keep, so that nothing is turned around there.
+        labelled, others = (on_host(gram.tril()).T for gram in self._grams)
+        return labelled, others
+
+    def by_set(self) -> Floats:
+        """Return the sums of rows by label set; last those without labels."""
+        return on_host(self._by_set)
 
 
-def cross_of(first: Tensor, second: Tensor) -> Floats:
-    """Return ``X_a^T X_b``, of rows in float64."""
-    return _on_host(first.T @ second)
+def _add_lower(gram: Tensor, rows: Tensor) -> None:
+    """Add ``X^T X`` to the lower triangle; above it, any part of the product may be left out."""
+    width = rows.shape[1]
+    if width < _HALVED:
+        gram.addmm_(rows.T, rows)
+        return
+    half = width // 2
+    first, second = rows[:, :half], rows[:, half:]
+    gram[:half, :half].addmm_(first.T, first)
+    gram[half:, :half].addmm_(second.T, first)
+    gram[half:, half:].addmm_(second.T, second)
 
 
-def _on_host(values: Tensor) -> Floats:
+def on_host(values: Tensor) -> Floats:
+    """Return a tensor as an array."""
     return np.asarray(values.cpu().numpy())
 
 

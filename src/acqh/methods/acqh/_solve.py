@@ -168,6 +168,7 @@ def _solve_spectral(
         tol=settings.tol,
         rng=rng,
         callback=record,
+        device=settings.device,
     )
     codes = trained.codes[: len(trained_on)]
     if len(trained_on) < len(targets):

@@ -178,6 +178,7 @@ def _quantize(
         max_iter=settings.max_iter,
         tol=settings.tol,
         rng=rng,
+        device=settings.device,
     )
     energies = found[0] / weights.sum()
     bound = float(np.sum(energies[n_components:]))
