@@ -34,11 +34,14 @@ class Needs:
         Views whose rows, scaled to unit length, are summed as views of their own.
     responses : (n_items, n_dimensions) or None
         What kernel maps learn to predict; a row of NaN where it is not known.
+    rng : Generator or None
+        Seeds feature maps that draw at random and bring no seed of their own.
     """
 
     keep: Keep | None = None
     units: tuple[str, ...] = ()
     responses: Floats | None = None
+    rng: np.random.Generator | None = None
 
 
 def only_labelled(part: MultiViewData) -> Needs:  # noqa: ARG001
@@ -203,7 +206,9 @@ def describe(
     kinds = [matrix.dtype for matrix in part.views.values()]
     is_single = all(kind in (np.float32, np.float16, np.uint8, np.bool_) for kind in kinds)
     left_out: dict[str, Floats] = {}
-    maps = fit_feature_maps(feature_maps, part, responses=needed.responses, left_out=left_out)
+    maps = fit_feature_maps(
+        feature_maps, part, rng=needed.rng, responses=needed.responses, left_out=left_out
+    )
     known = MappedStatistics(
         statistics=Statistics({}, len(part.label_names)),
         feature_maps=_narrowed(maps, part) if is_whole else maps,

@@ -138,6 +138,22 @@ def test_similarities_can_be_changed_after_the_pass() -> None:
     assert precision(model, query, train) > 0.95
 
 
+@pytest.mark.parametrize("has_labels", [True, False])
+def test_the_seed_of_the_model_is_that_of_its_maps(has_labels: bool) -> None:
+    data = rings(100, 0)
+    labels = data.labels if has_labels else None
+    few = KernelMap(n_anchors=20)
+    models = [
+        acqh.ACQH(8, n_codebooks=2, codebook_size=16, feature_maps=few, random_state=1).fit(
+            dict(data.views), labels
+        )
+        for _ in range(2)
+    ]
+    for view, rows in data.views.items():
+        found = [model.project(rows, view=view) for model in models]
+        np.testing.assert_array_equal(*found)
+
+
 def test_without_labels_features_are_the_kernel_itself() -> None:
     data = rings(150, 0)
     model = acqh.ACQH(

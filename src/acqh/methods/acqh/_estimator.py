@@ -293,7 +293,9 @@ class ACQH(CodingMethod):
         if has_kernel(self.feature_maps):
             respond = partial(embed_items, self.similarity, rng=check_rng(self.random_state))
         only_sums = not self.normalize and not has_queries
-        return Wanted(self.targets, self.keep, self.sample_size, only_sums, respond)
+        return Wanted(
+            self.targets, self.keep, self.sample_size, only_sums, respond, self.random_state
+        )
 
     def partial_fit(
         self,

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Matrix, check_positive_int
+from acqh._core.random import RandomState, check_rng
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.methods._state import storable
@@ -185,6 +186,8 @@ class Wanted:
     respond : callable, optional
         From labels, 0/1 (n_items, n_labels), to what kernel maps learn to predict, with labels
         alone; None where there is no such map.
+    random_state : int, Generator or None
+        Seeds feature maps.
     """
 
     targets: Any
@@ -192,14 +195,16 @@ class Wanted:
     sample_size: int
     only_sums: bool
     respond: Callable[[Matrix], Floats] | None = None
+    random_state: RandomState = None
 
     def __call__(self, part: MultiViewData) -> Needs:
         """Return what to keep of data like this part."""
         targets = read_targets(self.targets, part.views, part.labels is not None)
         if [*targets] == [LABELS] and self.only_sums and self.keep == "needed":
-            if self.respond is None or part.labels is None:
-                return Needs()
-            return Needs(responses=self.respond(part.labels))
+            responses = None
+            if self.respond is not None and part.labels is not None:
+                responses = self.respond(part.labels)
+            return Needs(responses=responses, rng=check_rng(self.random_state))
         blocks = {
             name: unit_name(name) if target.similarity == "cosine" else name
             for name, target in targets.items()
@@ -214,4 +219,5 @@ class Wanted:
         return Needs(
             Keep("all" if self.keep == "all" else frozenset(pairs), self.sample_size),
             tuple(name for name, block in blocks.items() if block != name),
+            rng=check_rng(self.random_state),
         )
