@@ -225,8 +225,8 @@ def methods(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     yield {"method": "acqh", "bytes_per_item": 4, "map": np.round(best, 4).tolist()}
     for name in LABEL_FREE:
         method = acqh.methods.get(name)
-        # One byte of a code of ccq is for its squared norm, so it has a codebook less.
-        sizes = {"ccq": {"n_codebooks": 15}, "stacked": {"n_codebooks": 16}}
+        # One byte of these codes is for the squared norm, so there is a codebook less.
+        sizes = {"ccq": {"n_codebooks": 15}, "stacked": {"n_codebooks": 15}}
         size = sizes.get(name, {"n_bits": 128})
         made = method(**size, feature_maps=unit_maps(), random_state=0)
         found = by_one_view(made.fit(dict(train.views)), query, database)

@@ -78,7 +78,8 @@ class ACQH(CodingMethod):
         The paper's mu: ridge of the label regression.
     ridge : float or "auto"
         Strength of the penalty on the maps from features, relative to the mean diagonal of
-        the Gram matrix; ``"auto"`` chooses one per view by generalised cross-validation.
+        the Gram matrix; ``"auto"`` chooses one per view by generalised cross-validation, with
+        other targets than labels alone by the error on rows of the sample left out in turn.
     fit_intercept : bool
         Whether the maps from features have an intercept, which no ridge touches.
     feature_maps : mapping of str to feature map, one feature map, or None
@@ -98,7 +99,7 @@ class ACQH(CodingMethod):
         labels where they are given, otherwise the content of all views with equal weights. A
         target may be a view that is there for training only: a teacher.
     normalize : bool, optional
-        Whether items are coded by the direction of their vector alone, so that those of which more
+        Whether items are coded with the length that known ones have, so that those of which more
         is known do not lead every list. By default not with labels alone, otherwise yes.
     keep : {"needed", "all"}
         Which products of views the statistics keep: those that the targets need, or all, so that
