@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh.bench import Split, make_split, seeds
+from acqh.bench import Split, make_split, plan, seeds
 from acqh.data import MultiViewData, make_like, make_multiview
 from acqh.errors import CorruptBundleError, InvalidInputError, LabelError
 
@@ -72,6 +72,15 @@ def test_an_official_split_is_chosen_by_name():
     )
     assert make_split(data, official=True).query.tolist() == [3]
     assert make_split(data, official="few").query.tolist() == [6, 7]
+
+
+def test_a_split_that_there_is_not_is_refused_before_anything_runs(tmp_path):
+    few = {"train_few": [0, 1, 2], "test_few": [6, 7]}
+    data = MultiViewData(
+        {"image": np.ones((8, 1)), "text": np.ones((8, 1))}, [0, 1] * 4, splits=few
+    )
+    with pytest.raises(InvalidInputError, match="no split 'many'; its splits are: 'few'"):
+        plan(data, out=tmp_path / "out", methods="acqh", official="many")
 
 
 def test_the_official_queries_are_the_test_part():

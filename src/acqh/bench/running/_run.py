@@ -20,7 +20,7 @@ from acqh.bench.running._split import PROTOCOLS
 from acqh.bench.running._store import Store
 from acqh.bench.running._variants import Variant, list_variants, make_variant
 from acqh.bench.running._worker import WorkerSettings
-from acqh.data import MultiViewData, list_datasets, save_npz
+from acqh.data import MultiViewData, list_datasets, official_rows, save_npz
 from acqh.errors import InvalidInputError
 from acqh.methods import BaseMethod
 
@@ -100,6 +100,9 @@ def plan(
     folder = None if data_dir is None else fspath(data_dir)
     given = _each(data)
     sources = _open_all(given or _found(folder, paper), folder, Path(out))
+    if official:
+        for source in sources.values():
+            official_rows(source.data, official if isinstance(official, str) else "")
     cells = (paper_plan if paper else fair_plan)(list(sources.values()), grid)
     arguments = {source.data.name: argument for argument, source in sources.items()}
     settings = WorkerSettings(n_threads, arguments, folder, method_files)
