@@ -19,7 +19,7 @@ AUTO_RIDGES = np.logspace(-8, 2, 41)
 # is left of the error, over what is left of the freedom, is rounding over rounding.
 _MAX_FREEDOM = 0.9
 # Rows that are left out in turn, where rows are at hand: twice as many change a ridge by a step or
-# two of the grid, and what is found by less than 0.005.
+# two of the grid, and MAP by less than 0.005.
 HELD_ROWS = 1024
 # Random directions in which errors of rows left out are looked at, where there are more.
 _DIRECTIONS = 32
