@@ -139,7 +139,7 @@ def conjugate_gradients(
            [1.]])
     """
     tiny = np.finfo(float).tiny
-    solution, residual = np.zeros_like(right), right.copy()
+    solution, residual = np.zeros_like(right), right
     guess = precondition(residual)
     direction = guess
     energy = np.sum(residual * guess, axis=0)
@@ -149,7 +149,7 @@ def conjugate_gradients(
         curvature = np.sum(direction * product, axis=0)
         step = np.where(curvature > 0, energy / np.maximum(curvature, tiny), 0.0)
         solution += step * direction
-        residual -= step * product
+        residual = residual - step * product  # not in place: a guess may be the residual itself
         guess = precondition(residual)
         before, energy = energy, np.sum(residual * guess, axis=0)
         if np.all(energy <= _TOLERANCE**2 * first):
