@@ -37,6 +37,8 @@ def chromium() -> Iterator[Any]:
 
     with sync_playwright() as playwright:
         # Chromium refuses its sandbox to root, and containers often are; pages are our own.
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox"], timeout=120_000
+        )
         yield browser
         browser.close()

@@ -13,7 +13,7 @@ from acqh.collection import Collection, Item
 pytestmark = pytest.mark.slow
 
 # Milliseconds; far more than anything takes, for machines that do much else.
-PATIENCE = 30_000
+PATIENCE = 120_000
 
 # Makes a DataTransfer with one file, as dragging and pasting do.
 CARRY = """([content, name, type]) => {
