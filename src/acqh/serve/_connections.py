@@ -245,7 +245,8 @@ class _Transport:
         pieces = [piece for piece in (self._header, data) if piece]
         self._header = None
         if pieces:
-            self._raw.writelines(pieces)
+            # Not writelines, which in some Pythons does not say that it has to wait.
+            self._raw.write(b"".join(pieces))
 
     def is_closing(self) -> bool:
         return self._is_lingering or self._raw.is_closing()
