@@ -11,8 +11,8 @@ from acqh.stats import Statistics
 
 DATA = acqh.make_multiview(200, n_labels=5, random_state=0)
 IMAGE = np.asarray(DATA.views["image"], dtype=np.float64)
-# Networks take long, `label-ridge` has no random state, `cre` multiplies raw features.
-OTHERS = sorted(set(acqh.methods.list()) - {"acqh", "cre", "ddcmh", "deep-cmh", "label-ridge"})
+# Networks take long, `label-ridge` has no random state.
+OTHERS = sorted(set(acqh.methods.list()) - {"acqh", "ddcmh", "deep-cmh", "label-ridge"})
 
 
 def fit(image, name="acqh", **parameters):

@@ -36,7 +36,7 @@ class Affinity:
     @classmethod
     def of(cls, views: Mapping[str, Matrix], weights: Mapping[str, float]) -> "Affinity":
         """Return the affinity of items by all their views."""
-        factors = [CentredRows(normalize(matrix.astype(np.float64))) for matrix in views.values()]
+        factors = [CentredRows(normalize(_near_one(matrix))) for matrix in views.values()]
         tiny = np.finfo(float).tiny
         return cls(
             factors,
@@ -53,6 +53,18 @@ class Affinity:
             for factor, scale in zip(self.factors, self.scales, strict=True)
         ]
         return np.asarray(np.sum(products, axis=0))
+
+
+def _near_one(matrix: Matrix) -> Matrix:
+    """Return a matrix by a power of two, so that squares neither overflow nor vanish.
+
+    Rows of unit norm are the same to the last bit.
+    """
+    rows = matrix.astype(np.float64)
+    exponent = int(np.frexp(abs(rows).max())[1])
+    for half in (exponent // 2, exponent - exponent // 2):  # one factor alone could overflow
+        rows = rows * 2.0**-half
+    return rows
 
 
 def balance(M: Floats, spare: Floats) -> Floats:
