@@ -1,12 +1,12 @@
 """Compiled sums of shared counts; `tests/features` holds their NumPy twin."""
 
 import numpy as np
-from numba import njit
 
 from acqh._core.arrays import Array, Ints
+from acqh._core.kernels import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def add_intersections(
     indptr: Ints,
     indices: Ints,

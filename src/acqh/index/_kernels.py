@@ -8,9 +8,9 @@ or many, for one query or a batch.
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from acqh._core.arrays import Array
+from acqh._core.kernels import kernel
 
 # Tables are always this wide, so that any stored byte is a valid index.
 TABLE_WIDTH = 256
@@ -19,10 +19,8 @@ TABLE_WIDTH = 256
 _FEW_KEYS = 64
 _BYTE = np.uint64(255)
 
-_COMPILE: dict[str, Any] = {"cache": True, "nogil": True}
 
-
-@njit(**_COMPILE)
+@kernel()
 def fill_tables(codebooks: Array, queries: Array, tables: Array, tops: Array) -> Any:
     """Compute the score of every codeword for every query.
 
@@ -50,13 +48,13 @@ def fill_tables(codebooks: Array, queries: Array, tables: Array, tops: Array) ->
     return scales
 
 
-@njit(**_COMPILE)
+@kernel()
 def _ordinal(bits: Any) -> Any:
     """Turn the bits of a float32 into an integer of the same order, and back."""
     return np.int32(bits ^ ((bits >> np.int32(31)) & np.int32(0x7FFFFFFF)))
 
 
-@njit(**_COMPILE)
+@kernel()
 def _extent(values: Array) -> Any:
     """Return the largest and the smallest value, NaN being larger or smaller than all others.
 
@@ -70,7 +68,7 @@ def _extent(values: Array) -> Any:
     return np.int32(_ordinal(high)).view(np.float32), np.int32(_ordinal(low)).view(np.float32)
 
 
-@njit(**_COMPILE)
+@kernel()
 def _add_products(words: Array, query: Array, table: Array) -> None:
     """Add the products of a query with the words of a codebook, four components at a time."""
     n_components, size = words.shape
@@ -85,7 +83,7 @@ def _add_products(words: Array, query: Array, table: Array) -> None:
             table[j] += words[d, j] * query[d]
 
 
-@njit(**_COMPILE)
+@kernel()
 def _sort(keys: Array, spare: Array) -> Any:
     """Sort keys: few by insertion, many byte by byte; return which array holds them then."""
     n = keys.shape[0]
@@ -121,7 +119,7 @@ def _sort(keys: Array, spare: Array) -> Any:
     return keys
 
 
-@njit(**_COMPILE)
+@kernel()
 def sort_keys(keys: Array, counts: Array, ordered: Array) -> None:
     """Sort the first keys of each query.
 
@@ -140,7 +138,7 @@ def sort_keys(keys: Array, counts: Array, ordered: Array) -> None:
             ordered[i, j] = mine[j]
 
 
-@njit(**_COMPILE)
+@kernel()
 def find_numbers(values: Array, order: Array, wanted: Array) -> Any:
     """Find where numbers stand in an array of distinct numbers.
 
@@ -175,7 +173,7 @@ def find_numbers(values: Array, order: Array, wanted: Array) -> Any:
     return found
 
 
-@njit(**_COMPILE)
+@kernel()
 def _compare_texts(a: Array, b: Array) -> Any:
     """Return -1, 0 or 1 as the bytes of `a` come before, are, or come after those of `b`."""
     for i in range(min(a.shape[0], b.shape[0])):
@@ -184,7 +182,7 @@ def _compare_texts(a: Array, b: Array) -> Any:
     return (a.shape[0] > b.shape[0]) - (a.shape[0] < b.shape[0])
 
 
-@njit(**_COMPILE)
+@kernel()
 def find_texts(
     text: Array, starts: Array, order: Array, wanted_text: Array, wanted_starts: Array
 ) -> Any:

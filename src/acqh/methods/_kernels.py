@@ -1,12 +1,12 @@
 """Compiled sparse coding; `tests/methods` holds the NumPy twin."""
 
 import numpy as np
-from numba import njit
 
 from acqh._core.arrays import Floats
+from acqh._core.kernels import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def lasso(
     gram: Floats,
     products: Floats,
@@ -53,7 +53,7 @@ def lasso(
                     break
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def _sweep(
     gram: Floats, slopes: Floats, penalty: float, codes: Floats, item: int, active: bool
 ) -> float:

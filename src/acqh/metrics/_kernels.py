@@ -1,15 +1,15 @@
 """Compiled loops over one query's ranking; tests hold a NumPy twin of each."""
 
 import numpy as np
-from numba import njit
 
 from acqh._core.arrays import Array, Floats, Ints
+from acqh._core.kernels import kernel
 
 DIGIT_BITS = 11
 DIVIDE_BY_HITS, DIVIDE_BY_CUTOFF, DIVIDE_BY_ALL = 0, 1, 2
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def fill_keys(bits: Ints, is_signed: bool, is_float: bool, descending: bool, keys: Ints) -> None:
     """Write unsigned keys that are smallest for the item to rank first.
 
@@ -37,7 +37,7 @@ def fill_keys(bits: Ints, is_signed: bool, is_float: bool, descending: bool, key
         keys[i] = ~key if descending else key
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def argsort_keys(keys: Ints, order: Ints, spare_keys: Ints, spare_order: Ints) -> tuple[Ints, Ints]:
     """Sort keys and the item numbers with them, stably, by radix from the lowest digit.
 
@@ -84,7 +84,7 @@ def argsort_keys(keys: Ints, order: Ints, spare_keys: Ints, spare_order: Ints) -
     return keys, order
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def fill_tie_blocks(
     keys: Ints, order: Ints, values: Array, separate: bool, sizes: Ints, totals: Array
 ) -> int:
@@ -122,7 +122,7 @@ def fill_tie_blocks(
     return n_blocks
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def average_precision(
     sizes: Ints, hits: Ints, n_relevant: int, cutoff: int, denominator: int
 ) -> float:
@@ -163,7 +163,7 @@ def average_precision(
     return total / n_relevant
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def _precision_sum(seen: int, found: int, size: int, hit: int, places: int) -> float:
     """Return the expected sum of the precisions at the hits in a block's first places.
 
@@ -177,7 +177,7 @@ def _precision_sum(seen: int, found: int, size: int, hit: int, places: int) -> f
     return total * hit / size
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def _expected_ratio(total: float, seen: int, found: int, size: int, hit: int, places: int) -> float:
     """Return the expected AP where the cut-off splits a block and AP divides by hits above it.
 
@@ -215,7 +215,7 @@ def _expected_ratio(total: float, seen: int, found: int, size: int, hit: int, pl
     return ratio_sum / weight_sum
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def fill_hits_by_rank(sizes: Ints, hits: Ints, expected: Floats) -> None:
     """Fill the expected number of hits in the first 1, 2, ... places.
 
@@ -238,7 +238,7 @@ def fill_hits_by_rank(sizes: Ints, hits: Ints, expected: Floats) -> None:
     expected[place:] = found
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def discounted_gain(sizes: Ints, gains: Floats, discounts: Floats) -> float:
     """Return the expected discounted cumulative gain.
 

@@ -14,15 +14,15 @@ integers, lies above every cost and marks a word as taken; `sign` is the place o
 """
 
 import numpy as np
-from numba import njit
 
 from acqh._core.arrays import Floats, Ints
+from acqh._core.kernels import kernel
 
 # Distances of this many points at a time stay in the nearest cache.
 _DISTANCE_BLOCK = 1024
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def search(
     targets: Floats,
     products: Floats,
@@ -60,8 +60,8 @@ def search(
     n_codebooks, n_words = pairs.shape[:2]
     flat = np.empty(len(norms), dtype=norms.dtype)
     linear = flat.reshape(n_codebooks, n_words)
-    beams = np.zeros((len(costs), n_codebooks), dtype=np.int64)
-    grown = np.zeros((len(costs), n_codebooks), dtype=np.int64)
+    beams: Ints = np.zeros((len(costs), n_codebooks), dtype=np.int64)
+    grown: Ints = np.zeros((len(costs), n_codebooks), dtype=np.int64)
     beam_costs = np.empty(len(costs), dtype=costs.dtype)
     lows = np.empty(len(costs), dtype=keys.dtype)
     for i in range(len(targets)):
@@ -76,7 +76,7 @@ def search(
             _conditional_modes(linear, pairs, codes, i, max_sweeps, costs, keys, top, sign)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def keep_beams(
     targets: Floats,
     products: Floats,
@@ -128,7 +128,7 @@ def keep_beams(
                 kept[i, b, s] = beams[b, s]
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def _fill_linear(
     targets: Floats, item: int, products: Floats, norms: Floats, linear: Floats
 ) -> None:
@@ -153,7 +153,7 @@ def _fill_linear(
             linear[j] += a * products[k, j]
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def _beam(
     linear: Floats,
     pairs: Floats,
@@ -202,7 +202,7 @@ def _beam(
     return beams, grown
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def _conditional_modes(
     linear: Floats,
     pairs: Floats,
@@ -235,13 +235,13 @@ def _conditional_modes(
         step += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def _ordered(bits: int, top: int, sign: int) -> int:
     """Map the bits of a float to an integer of the same order, or back."""
     return bits ^ ((bits >> sign) & top)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def _order_row(keys: Ints, row: int, top: int, sign: int) -> int:
     """Turn a row of costs into ordered keys; return the lowest."""
     low = top
@@ -252,7 +252,7 @@ def _order_row(keys: Ints, row: int, top: int, sign: int) -> int:
     return low
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def _lowest(keys: Ints, row: int, top: int) -> int:
     low = top
     for j in range(keys.shape[1]):
@@ -260,7 +260,7 @@ def _lowest(keys: Ints, row: int, top: int) -> int:
     return low
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def _position(keys: Ints, row: int, key: int) -> int:
     """Return the first place of a key; a minimum of places, so that it too is vectorised."""
     n_words: int = keys.shape[1]
@@ -270,7 +270,7 @@ def _position(keys: Ints, row: int, key: int) -> int:
     return first
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def seed(columns: Floats, weights: Floats, draws: Floats, chosen: Ints) -> int:
     """Choose points to start k-means from, the best of several draws each (greedy k-means++).
 
@@ -313,7 +313,7 @@ def seed(columns: Floats, weights: Floats, draws: Floats, chosen: Ints) -> int:
     return len(chosen)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def _shrink(
     columns: Floats, centre: int, weights: Floats, closest: Floats, shrunk: Floats
 ) -> float:
@@ -337,7 +337,7 @@ def _shrink(
     return error
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def normal_product(codes: Ints, weights: Floats, words: Floats, product: Floats) -> None:
     """Write ``A^T W A`` times words, with A the 0/1 matrix of chosen words.
 

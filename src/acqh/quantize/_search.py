@@ -187,11 +187,11 @@ class _Tables:
         """Overwrite the codes, (n_items, n_kept, n_codebooks), with the best of each item."""
         _kernels.keep_beams(*self._given(targets), kept, beam_width, *self._working(beam_width))
 
-    def _given(self, targets: Floats) -> tuple[Floats, ...]:
+    def _given(self, targets: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         shifted = np.ascontiguousarray(targets - self.offset, dtype=self.norms.dtype)
         return shifted, self.products, self.norms, self.pairs
 
-    def _working(self, beam_width: int) -> tuple[Any, ...]:
+    def _working(self, beam_width: int) -> tuple[Floats, Ints, Any, Any]:
         costs = np.empty((max(beam_width, 1), self.pairs.shape[1]), dtype=self.norms.dtype)
         key = np.dtype(f"i{costs.itemsize}").type
         top, sign = key(np.iinfo(key).max), key(8 * costs.itemsize - 1)

@@ -1,12 +1,12 @@
 """Compiled sums over the rows of a block; `tests/stats` holds their NumPy twins."""
 
 import numpy as np
-from numba import njit
 
 from acqh._core.arrays import Array, Floats, Ints
+from acqh._core.kernels import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def add_rows_by_set(block: Array, sets: Ints, sums: Floats) -> None:
     """Add row i of a dense block to ``sums[sets[i]]``, in float64."""
     for i in range(block.shape[0]):
@@ -15,7 +15,7 @@ def add_rows_by_set(block: Array, sets: Ints, sums: Floats) -> None:
             sums[row, j] += block[i, j]
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def add_sparse_rows_by_set(
     indptr: Ints, indices: Ints, data: Array, sets: Ints, sums: Floats
 ) -> None:
@@ -26,7 +26,7 @@ def add_sparse_rows_by_set(
             sums[row, indices[k]] += data[k]
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def add_sparse_gram(indptr: Ints, indices: Ints, data: Array, upper: Floats) -> None:
     """Add ``X^T X`` of a CSR block to the upper triangle, touching only stored entries."""
     for i in range(len(indptr) - 1):
@@ -39,7 +39,7 @@ def add_sparse_gram(indptr: Ints, indices: Ints, data: Array, upper: Floats) -> 
                     upper[column, indices[other]] += value * np.float64(data[other])
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _mix(word: np.uint64) -> np.uint64:
     """Spread the bits of a 64-bit word over all of it."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -47,7 +47,7 @@ def _mix(word: np.uint64) -> np.uint64:
     return word ^ (word >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def add_row_hashes(words: Ints, salts: Ints, hashes: Ints) -> None:
     """Add to ``hashes[i]`` a number that depends on every value of row i, and on its column.
 
@@ -62,7 +62,7 @@ def add_row_hashes(words: Ints, salts: Ints, hashes: Ints) -> None:
         hashes[i] = total
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def add_sparse_row_hashes(
     indptr: Ints, indices: Ints, words: Ints, salts: Ints, hashes: Ints
 ) -> None:

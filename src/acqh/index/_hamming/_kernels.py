@@ -10,13 +10,12 @@ An item is taken only if it is better than the k-th best so far: of equals the f
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numba.extending import intrinsic
 
 from acqh._core.arrays import Array
+from acqh._core.kernels import kernel
 from acqh.index._keys._kernels import NO_KEY, is_allowed, keep_best, keep_key, key_score, pack_key
 
-_COMPILE: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 # Items compared with all queries before the next; 8 bytes of each fit level-1 cache.
 _BLOCK_ITEMS = 2048
 # Items of which only the nearest is looked at, unless it is near enough to look at each.
@@ -73,7 +72,7 @@ def no_candidates(n_queries: int, k: int, n_bits: int) -> Candidates:
     return Candidates(rows, distances, np.zeros((n_queries, far + 1), dtype=np.int64), states)
 
 
-@njit(**_COMPILE)
+@kernel(error_model="numpy")
 def take_nearest(
     planes: Array, first_row: int, allowed: Array, queries: Array, k: int, candidates: Candidates
 ) -> None:
@@ -112,7 +111,7 @@ def take_nearest(
                     _take(group, row, k, rows[i], near[i], tallies[i], states[i])
 
 
-@njit(**_COMPILE)
+@kernel(error_model="numpy")
 def sort_nearest(candidates: Candidates, rows: Array, distances: Array, counts: Array) -> None:
     """Sort each query's candidates by distance, then by row.
 
@@ -130,7 +129,7 @@ def sort_nearest(candidates: Candidates, rows: Array, distances: Array, counts: 
         counts[i] = min(count, rows.shape[1])
 
 
-@njit(**_COMPILE)
+@kernel(error_model="numpy")
 def take_best(
     planes: Array, first_row: int, allowed: Array, tables: Array, k: int, best: Best
 ) -> None:
@@ -163,7 +162,7 @@ def take_best(
             best.counts[i] = k
 
 
-@njit(**_COMPILE)
+@kernel(error_model="numpy")
 def _push(
     group: Array, first_row: int, first: int, allowed: Array, k: int, i: int, best: Best
 ) -> None:
@@ -179,13 +178,13 @@ def _push(
     best.counts[i], best.thresholds[i] = count, threshold
 
 
-@njit(**_COMPILE)
+@kernel(error_model="numpy")
 def _add_entries(plane: Array, table: Array, scores: Array) -> None:
     for i in range(plane.size):
         scores[i] += table[plane[i]]
 
 
-@njit(**_COMPILE)
+@kernel(error_model="numpy")
 def _maximum(values: Array) -> Any:
     highest = values[0]
     for i in range(values.size):
@@ -201,25 +200,25 @@ def _count_bits(_typing: Any, value: Any) -> Any:
     return value(value), code
 
 
-@njit(**_COMPILE)
+@kernel(error_model="numpy")
 def _add_distances(plane: Array, byte: Any, distances: Array) -> None:
     for i in range(plane.size):
         distances[i] += _count_bits(np.uint8(plane[i] ^ byte))
 
 
-@njit(**_COMPILE)
+@kernel(error_model="numpy")
 def _mark_hidden(allowed: Array, start: int, far: Any, hidden: Array) -> None:
     for i in range(hidden.size):
         hidden[i] = 0 if is_allowed(allowed, start + i) else far
 
 
-@njit(**_COMPILE)
+@kernel(error_model="numpy")
 def _raise_to(floor: Array, values: Array) -> None:
     for i in range(values.size):
         values[i] = max(values[i], floor[i])
 
 
-@njit(**_COMPILE)
+@kernel(error_model="numpy")
 def _minimum(values: Array) -> Any:
     lowest = values[0]
     for i in range(values.size):
@@ -227,7 +226,7 @@ def _minimum(values: Array) -> Any:
     return lowest
 
 
-@njit(**_COMPILE)
+@kernel(error_model="numpy")
 def _take(
     group: Array, first_row: int, k: int, rows: Array, distances: Array, tally: Array, state: Array
 ) -> None:
@@ -249,7 +248,7 @@ def _take(
     state[0], state[1], state[2] = limit, below, count
 
 
-@njit(**_COMPILE)
+@kernel(error_model="numpy")
 def _throw_out(rows: Array, distances: Array, limit: int, n_at_limit: int) -> int:
     """Keep what is below the limit and the first `n_at_limit` at it; return how many are kept."""
     count = 0
@@ -263,7 +262,7 @@ def _throw_out(rows: Array, distances: Array, limit: int, n_at_limit: int) -> in
     return count
 
 
-@njit(**_COMPILE)
+@kernel(error_model="numpy")
 def _sort(near_rows: Array, near: Array, tally: Array, rows: Array, found: Array) -> None:
     """Sort by distance, keeping the order of equals; write as many as there is room for."""
     tally[:] = 0

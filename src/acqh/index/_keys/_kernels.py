@@ -7,21 +7,19 @@ across files, so a change here has to touch those files as well.
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from acqh._core.arrays import Array
+from acqh._core.kernels import kernel
 
 # Larger than the key of any item: that of a score of minus infinity in the last row.
 NO_KEY = np.uint64(0xFF800000FFFFFFFF)
 
-_COMPILE: dict[str, Any] = {"cache": True, "nogil": True}
-_INLINE: dict[str, Any] = {"inline": "always", **_COMPILE}
 _HALF = np.uint64(32)
 _SIGN = np.uint32(31)
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 
 
-@njit(**_INLINE)
+@kernel(inline="always")
 def pack_key(score: Any, row: Any) -> Any:
     """Pack score and row so that smaller keys rank first: higher score, then lower row."""
     bits = np.float32(score).view(np.uint32)
@@ -30,7 +28,7 @@ def pack_key(score: Any, row: Any) -> Any:
     return (np.uint64(bits) << _HALF) | np.uint64(np.uint32(row))
 
 
-@njit(**_INLINE)
+@kernel(inline="always")
 def key_score(key: Any) -> Any:
     """Return the score that was packed into a key."""
     bits = np.uint32(key >> _HALF)
@@ -39,7 +37,7 @@ def key_score(key: Any) -> Any:
     return np.uint32(bits).view(np.float32)
 
 
-@njit(**_COMPILE)
+@kernel()
 def select_smallest(keys: Array, count: int, k: int) -> None:
     """Move the k smallest of the first `count` keys to the front, in any order."""
     low, high = 0, count - 1
@@ -64,7 +62,7 @@ def select_smallest(keys: Array, count: int, k: int) -> None:
             return
 
 
-@njit(**_COMPILE)
+@kernel()
 def keep_best(keys: Array, count: int, k: int) -> Any:
     """Keep the k best keys in front and return the worst of them."""
     if count > k:
@@ -75,7 +73,7 @@ def keep_best(keys: Array, count: int, k: int) -> Any:
     return worst
 
 
-@njit(**_INLINE)
+@kernel(inline="always")
 def is_allowed(allowed: Array, row: Any) -> Any:
     """Whether a row's bit is set; no bits at all allow every row."""
     byte = np.uint64(row) >> np.uint64(3)
@@ -84,7 +82,7 @@ def is_allowed(allowed: Array, row: Any) -> Any:
     return (allowed[byte] >> np.uint8(row & 7)) & 1 != 0
 
 
-@njit(**_INLINE)
+@kernel(inline="always")
 def keep_key(keys: Array, k: int, key: Any, count: Any, worst: Any) -> Any:
     """Add a candidate better than the worst; when there is no room left, keep the best k."""
     if key < worst:

@@ -12,9 +12,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from acqh._core.arrays import Array
+from acqh._core.kernels import kernel
 
 # Runs of fewer items are sorted by moving one after the other.
 _FEW = 24
@@ -25,10 +25,8 @@ _MORE = np.uint64(128)
 # Rows have 32 bits; what a damaged file has beyond these is too large for a row in any case.
 _MAX_SHIFT = np.uint64(35)
 
-_COMPILE: dict[str, Any] = {"cache": True, "nogil": True}
 
-
-@njit(**_COMPILE)
+@kernel()
 def count_heads(codes: Array, n_head: int, size: int, counts: Array) -> None:
     """Add how many items each run has.
 
@@ -48,7 +46,7 @@ def count_heads(codes: Array, n_head: int, size: int, counts: Array) -> None:
         counts[run] += 1
 
 
-@njit(**_COMPILE)
+@kernel()
 def place_items(
     codes: Array,
     rows: Array,
@@ -94,7 +92,7 @@ def place_items(
     return True
 
 
-@njit(**_COMPILE)
+@kernel()
 def _sort_few(tails: Array, rows: Array) -> None:
     """Sort by insertion."""
     n_words = tails.shape[1]
@@ -114,7 +112,7 @@ def _sort_few(tails: Array, rows: Array) -> None:
             rows[place - 1] = row
 
 
-@njit(**_COMPILE)
+@kernel()
 def _sort_by_word(
     tails: Array, rows: Array, column: int, starts: Array, to_tails: Array, to_rows: Array
 ) -> bool:
@@ -141,7 +139,7 @@ def _sort_by_word(
     return True
 
 
-@njit(**_COMPILE)
+@kernel()
 def _sort_many(tails: Array, rows: Array, spare_tails: Array, spare_rows: Array) -> None:
     """Sort word by word, last word first, between the arrays and the spare ones."""
     starts = np.empty(257, dtype=np.int64)
@@ -157,7 +155,7 @@ def _sort_many(tails: Array, rows: Array, spare_tails: Array, spare_rows: Array)
         rows[:] = spare_rows
 
 
-@njit(**_COMPILE)
+@kernel()
 def sort_runs(starts: Array, tails: Array, rows: Array) -> None:
     """Sort the items of each run by their other words; equal ones keep their order.
 
@@ -188,7 +186,7 @@ def sort_runs(starts: Array, tails: Array, rows: Array) -> None:
             _sort_many(tails[start:stop], rows[start:stop], spare_tails[:n], spare_rows[:n])
 
 
-@njit(**_COMPILE)
+@kernel()
 def _is_new(tails: Array, entry: Any, start: Any) -> Any:
     """Whether an item's code differs from that of the item before it in the run."""
     differs = entry == start
@@ -197,7 +195,7 @@ def _is_new(tails: Array, entry: Any, start: Any) -> Any:
     return differs
 
 
-@njit(**_COMPILE)
+@kernel()
 def measure_groups(starts: Array, tails: Array, rows: Array) -> Any:
     """Return how many different codes there are, and how many bytes their lists of rows take.
 
@@ -223,7 +221,7 @@ def measure_groups(starts: Array, tails: Array, rows: Array) -> Any:
     return n_codes, n_bytes
 
 
-@njit(**_COMPILE)
+@kernel()
 def pack_groups(
     starts: Array, tails: Array, rows: Array, size: int, codes: Array, lists: Any
 ) -> None:
@@ -266,7 +264,7 @@ def pack_groups(
     gap_starts[code] = place
 
 
-@njit(**_COMPILE)
+@kernel()
 def measure_reaches(starts: Array, tails: Array, words: Array, step: float) -> Any:
     """Return how long the sums of words of each run's items are, at most, in steps rounded up.
 
@@ -303,7 +301,7 @@ def measure_reaches(starts: Array, tails: Array, words: Array, step: float) -> A
     return reaches
 
 
-@njit(**_COMPILE)
+@kernel()
 def read_codes(starts: Array, tails: Array, size: int, entries: Array, codes: Array) -> Any:
     """Read whole codes.
 
@@ -347,7 +345,7 @@ def read_codes(starts: Array, tails: Array, size: int, entries: Array, codes: Ar
     return highest < size
 
 
-@njit(**_COMPILE)
+@kernel()
 def read_lists(gap_starts: Array, gaps: Array, state: Array, rows: Array, codes: Array) -> Any:
     """Read on in lists of rows, as many rows as there is room for.
 

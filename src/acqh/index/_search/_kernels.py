@@ -15,9 +15,9 @@ over runs and items: numba counts references each time, which costs more than th
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from acqh._core.arrays import Array
+from acqh._core.kernels import kernel
 from acqh.index._keys._kernels import NO_KEY, is_allowed, keep_best, keep_key, key_score, pack_key
 from acqh.index._search._heads._kernels import fill_head, head_score, new_heads, order_heads
 from acqh.index._search._recall._kernels import (
@@ -38,14 +38,13 @@ NO_LIMIT: Any = 2**62
 _PIECE: Any = np.uint64(64)
 _NO_ENTRY: Any = np.uint64(0xFFFFFFFFFFFFFFFF)
 
-_COMPILE: dict[str, Any] = {"cache": True, "nogil": True}
 _LOWEST = np.float32(-np.inf)
 # Relative rounding error of one float32 operation, doubled.
 _ROUNDING = np.float32(2.0**-23)
 _ONE = np.uint64(1)
 
 
-@njit(**_COMPILE)
+@kernel()
 def _forget_rows(query: Query, count: int) -> Any:
     """Drop the keys that came from this segment; return how many are left."""
     left = 0
@@ -57,7 +56,7 @@ def _forget_rows(query: Query, count: int) -> Any:
     return left
 
 
-@njit(**_COMPILE)
+@kernel()
 def _visit_rows(query: Query, entry: Any, score: Any, count: Any, worst: Any) -> Any:
     """Keep the first k allowed rows of one code; the others cannot be among the best."""
     starts, gaps = query.runs.gap_starts, query.runs.gaps
@@ -85,7 +84,7 @@ def _visit_rows(query: Query, entry: Any, score: Any, count: Any, worst: Any) ->
     return count, worst
 
 
-@njit(**_COMPILE)
+@kernel()
 def _best_entry(query: Query, heads: Heads, rest: Any) -> Any:
     """Return an entry of the highest score, that score, and if it is tied."""
     runs, after, tally = query.runs, query.after, query.tally
@@ -126,7 +125,7 @@ def _best_entry(query: Query, heads: Heads, rest: Any) -> Any:
     return best, highest, tied
 
 
-@njit(**_COMPILE)
+@kernel()
 def _visit_above(
     query: Query, heads: Heads, effort: Effort | None, lows: Any, done: Any, count: Any, worst: Any
 ) -> Any:
@@ -219,7 +218,7 @@ def _visit_above(
     return count, worst, ceiling, passed
 
 
-@njit(**_COMPILE)
+@kernel()
 def _left_out(query: Query, heads: Heads, rest: Any, threshold: Any, ceiling: Any) -> Any:
     """Return the highest bound of the runs not visited, or `ceiling` if none reaches as high."""
     starts, reaches = query.runs.starts, query.runs.reaches
@@ -243,7 +242,7 @@ def _left_out(query: Query, heads: Heads, rest: Any, threshold: Any, ceiling: An
     return ceiling
 
 
-@njit(**_COMPILE)
+@kernel()
 def _search_one(
     query: Query, heads: Heads, rest: Any, effort: Effort | None, count: Any, worst: Any
 ) -> Any:
@@ -307,7 +306,7 @@ def _search_one(
     return count, worst, ceiling
 
 
-@njit(**_COMPILE)
+@kernel()
 def search_runs(
     tables: Array, bounds: Any, runs: Runs, rows: Any, k: int, effort: Effort | None, best: Any
 ) -> None:

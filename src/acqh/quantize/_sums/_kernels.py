@@ -3,12 +3,11 @@
 Every sum is added in order, in float64, so that results are those of the twins to the bit.
 """
 
-from numba import njit
-
 from acqh._core.arrays import Floats, Ints
+from acqh._core.kernels import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def sum_rows(rows: Floats, weights: Floats, codes: Ints, sums: Floats) -> None:
     """Write the weighted sum of the rows that use each word, from the first row to the last.
 
@@ -30,7 +29,7 @@ def sum_rows(rows: Floats, weights: Floats, codes: Ints, sums: Floats) -> None:
                 total[k] += row[k] * weight
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def subtract_words(rows: Floats, codes: Ints, codebooks: Floats) -> None:
     """Take what its code stands for off each row.
 

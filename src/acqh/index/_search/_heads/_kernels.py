@@ -3,19 +3,17 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from acqh._core.arrays import Array
+from acqh._core.kernels import kernel
 from acqh.index._search._types import Heads, Runs
 
-_COMPILE: dict[str, Any] = {"cache": True, "nogil": True}
-_INLINE: dict[str, Any] = {"inline": "always", **_COMPILE}
 _LOWEST = np.float32(-np.inf)
 # Values that differ by less are not worth ordering, and would overflow the bucket width.
 _FLAT = np.float32(1e-30)
 
 
-@njit(**_COMPILE)
+@kernel()
 def new_heads(n_a: int, n_b: int) -> Any:
     n = max(n_a, n_b)
     return Heads(
@@ -31,7 +29,7 @@ def new_heads(n_a: int, n_b: int) -> Any:
     )
 
 
-@njit(**_COMPILE)
+@kernel()
 def fill_head(table: Array, first: int, digits: int, size: int, head: Array) -> None:
     """Sum the tables of `digits` codebooks from `first` on, for every combination of words."""
     head[0] = np.float32(0.0)
@@ -45,7 +43,7 @@ def fill_head(table: Array, first: int, digits: int, size: int, head: Array) -> 
         filled *= size
 
 
-@njit(**_COMPILE)
+@kernel()
 def _bucket_sort(values: Array, order: Array, buckets: Array, starts: Array) -> None:
     """Order by falling value up to the width of a bucket."""
     n = values.shape[0]
@@ -67,7 +65,7 @@ def _bucket_sort(values: Array, order: Array, buckets: Array, starts: Array) -> 
         order[place] = i
 
 
-@njit(**_COMPILE)
+@kernel()
 def order_heads(heads: Heads, as_stored: bool) -> None:
     """Order both halves, nearly, and bound the values at each place and later ones.
 
@@ -92,7 +90,7 @@ def order_heads(heads: Heads, as_stored: bool) -> None:
             bounds[i] = bound
 
 
-@njit(**_INLINE)
+@kernel(inline="always")
 def head_score(table: Array, runs: Runs, score: Any, b: Any) -> Any:
     """Add the second half's words one by one, in the order that defines a score."""
     if runs.digits_b == 1:

@@ -4,9 +4,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from acqh._core.arrays import Array
+from acqh._core.kernels import kernel
 from acqh.index._search._types import Heads, Query
 
 # Runs are visited in this many waves of falling bound: more waves order them better but cost more.
@@ -17,10 +17,8 @@ _SAMPLED_RUNS = 4096
 # The words of items are not drawn at random, so the tails of the best spread wider.
 _WIDER = 1.15
 
-_COMPILE: dict[str, Any] = {"cache": True, "nogil": True}
 
-
-@njit(**_COMPILE)
+@kernel()
 def count_heads(query: Query, heads: Heads, best: Any, spread: Any) -> Any:
     """Return how many codes have a head in each part of a wave, estimated from some of the runs."""
     n_bins = N_WAVES * BINS_A_WAVE
@@ -37,7 +35,7 @@ def count_heads(query: Query, heads: Heads, best: Any, spread: Any) -> Any:
     return counts
 
 
-@njit(**_COMPILE)
+@kernel()
 def tail_spread(query: Query) -> Any:
     """Return the mean and the standard deviation of what tails add, words being drawn at random."""
     mean, variance, size = 0.0, 0.0, query.runs.codebook_size
@@ -51,7 +49,7 @@ def tail_spread(query: Query) -> Any:
     return mean, _WIDER * math.sqrt(max(variance, 1e-60))
 
 
-@njit(**_COMPILE)
+@kernel()
 def expected_misses(counts: Array, wave: int, width: Any, need: Any, deviation: Any) -> Any:
     """Return how many items of waves to come reach the k-th best, were tails normal.
 

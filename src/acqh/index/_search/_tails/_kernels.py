@@ -3,18 +3,17 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from acqh._core.arrays import Array
+from acqh._core.kernels import kernel
 
 # Tails of this many words are looked at by groups: those with the same head and first word.
 MIN_GROUPED = 3
 
-_INLINE: dict[str, Any] = {"inline": "always", "cache": True, "nogil": True}
 _LOWEST = np.float32(-np.inf)
 
 
-@njit(**_INLINE)
+@kernel(inline="always")
 def tail_score(
     tables: Array, tails: Array, after: Array, entry: Any, start: Any, score: Any, low: Any
 ) -> Any:
@@ -34,7 +33,7 @@ def tail_score(
     return score if start >= n_tail else _LOWEST
 
 
-@njit(**_INLINE)
+@kernel(inline="always")
 def choose(chosen: Array, table: Array, tails: Array, start: Any, end: Any, need: Any) -> Any:
     """List the entries whose first word adds what is needed; without branches, and so quick."""
     n = np.int64(0)
@@ -44,7 +43,7 @@ def choose(chosen: Array, table: Array, tails: Array, start: Any, end: Any, need
     return n
 
 
-@njit(**_INLINE)
+@kernel(inline="always")
 def run_bound(bounds: Any, reaches: Array, run: Any, head: Any) -> Any:
     """Return what an item of a run can score at most.
 
