@@ -1,6 +1,7 @@
 """Programs that change a collection under hardship, run by the tests in processes of their own.
 
-Usage: ``python changers.py killed|full|together DIRECTORY``; prints one JSON object.
+Usage: ``python changers.py killed|full|together|build_killed|read_only DIRECTORY``; prints one JSON
+object. The last two take the collection ``DIRECTORY/c.acqh`` as they find it.
 """
 
 import errno
@@ -14,7 +15,9 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from acqh._core.progress import Progress
 from acqh.collection import Collection, Item, verify_collection
+from acqh.errors import CollectionError
 
 N_KILLS = 100
 KINDS = {"animal": "dog cat fur", "flower": "rose tulip petal", "vehicle": "car wheel engine"}
@@ -25,7 +28,7 @@ def item(name: str) -> Item:
     return Item(text=KINDS[kind], labels=[kind], id=name)
 
 
-def build(path: Path) -> None:
+def build(path: Path, progress: Progress | None = None) -> None:
     items = [Item(text=text, labels=[kind]) for kind, text in KINDS.items() for _ in range(4)]
     Collection.build(
         items,
@@ -35,6 +38,7 @@ def build(path: Path) -> None:
         overwrite=True,
         image_encoder="hog",
         text_encoder="tfidf",
+        progress=progress,
     ).close()
 
 
@@ -137,6 +141,41 @@ def together(directory: Path) -> dict[str, int]:
     return {"n_items": report.n_items}
 
 
+def build_killed(directory: Path) -> None:
+    """Build in place of what is there until the first batch is stored, then die."""
+
+    def die(done: int, total: int | None, what: str) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    build(directory / "c.acqh", progress=die)
+
+
+def read_only(directory: Path) -> dict[str, object]:
+    """Read without the right to write."""
+    path = directory / "c.acqh"
+    if os.getuid() == 0:
+        os.setuid(65534)
+    else:
+        os.access = lambda *_, **__: False
+    try:
+        with Collection.open(path) as collection:
+            seen = {
+                "hits": len(collection.search(text="dog", k=1000).hits),
+                "n_items": len(collection),
+                "ids": len(list(collection)),
+                "verified": verify_collection(path).n_items,
+                "change": collection.change,
+            }
+            try:
+                collection.remove(next(iter(collection)))
+            except CollectionError as error:
+                return seen | {"removing": str(error)}
+    except CollectionError as error:
+        return {"opening": str(error)}
+    return seen
+
+
 if __name__ == "__main__":
-    program = {"killed": killed, "full": full, "together": together}[sys.argv[1]]
+    programs = (killed, full, together, build_killed, read_only)
+    program = {each.__name__: each for each in programs}[sys.argv[1]]
     print(json.dumps(program(Path(sys.argv[2]))))  # noqa: T201

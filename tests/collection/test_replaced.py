@@ -1,9 +1,11 @@
 """Collections that are rebuilt, moved or removed while others have them open."""
 
-import multiprocessing
+import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from acqh.collection import Collection, Item, generation_of, remove_leftovers, verify_collection
-from acqh.errors import CollectionError, ReplacedError
+from acqh.errors import ReplacedError
 
 KINDS = {"animal": "dog cat fur", "flower": "rose tulip petal", "vehicle": "car wheel engine"}
 POSIX = pytest.mark.skipif(os.name != "posix", reason="needs POSIX processes")
@@ -182,23 +184,18 @@ def test_writers_beside_rebuilds_lose_nothing_that_was_acknowledged_after(path):
     assert verify_collection(path).ok
 
 
-def killed_build(path):
-    """Build until the first batch is stored, then die."""
-
-    def die(done, total, what):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    build(path, 4, "new", progress=die)
+def run_beside(program, path):
+    """Run one of the programs of changers.py, on the collection, in a process of its own."""
+    command = [sys.executable, str(Path(__file__).with_name("changers.py")), program]
+    return subprocess.run(
+        [*command, str(path.parent)], capture_output=True, text=True, timeout=300, check=False
+    )
 
 
 @POSIX
 def test_what_killed_builds_leave_is_removed_by_the_next_or_on_request(path):
-    processes = multiprocessing.get_context("fork")
     for _ in range(2):
-        child = processes.Process(target=killed_build, args=(path,))
-        child.start()
-        child.join()
-        assert child.exitcode == -signal.SIGKILL
+        assert run_beside("build_killed", path).returncode == -signal.SIGKILL
     assert len(list(path.parent.iterdir())) == 2  # the second removed what the first had left
     notes = verify_collection(path).notes
     assert any("killed builds" in note for note in notes)
@@ -226,32 +223,6 @@ def test_builds_at_work_are_left_alone(path):
     assert verify_collection(path).n_items == 6
 
 
-def read_as_another(path, results):
-    """Read without the right to write."""
-    if os.getuid() == 0:
-        os.setuid(65534)
-    else:
-        os.access = lambda *_: False
-    try:
-        with Collection.open(path) as collection:
-            found = ask(collection)[1:]
-            results.put((found, verify_collection(path).n_items, collection.change))
-            with pytest.raises(CollectionError, match="not writable"):
-                collection.remove("old0-animal")
-    except Exception as error:
-        results.put(f"{type(error).__name__}: {error}")
-
-
-def from_outside(path):
-    processes = multiprocessing.get_context("fork")
-    results = processes.SimpleQueue()
-    reader = processes.Process(target=read_as_another, args=(path, results))
-    reader.start()
-    found = results.get()
-    reader.join()
-    return found
-
-
 @pytest.fixture
 def shown(path):
     """Let others look into the folders that tests have made."""
@@ -268,20 +239,18 @@ def test_readers_without_the_right_to_write_see_all_that_was_acknowledged(shown,
     path = shown
     with Collection.open(path) as collection:
         collection.add(items(2, "more"))
-        if state == "killed":
-            copy = shutil.copytree(path, path.with_name("d.acqh"))
-        elif state == "without shm":
-            ignored = shutil.ignore_patterns("*-shm")
-            copy = shutil.copytree(path, path.with_name("d.acqh"), ignore=ignored)
-        else:
-            copy = path
+        if state in ("killed", "without shm"):
+            ignored = shutil.ignore_patterns("*-shm" if state == "without shm" else "")
+            copied = shutil.copytree(path.parent, path.parent / "copied", ignore=ignored)
+            path = copied / "c.acqh"
         if state == "open":
-            found = from_outside(copy)
+            ended = run_beside("read_only", path)
     if state != "open":
-        found = from_outside(copy)
+        ended = run_beside("read_only", path)
+    assert ended.returncode == 0, ended.stderr
+    seen = json.loads(ended.stdout)
     if state == "without shm":
-        assert found.startswith("CollectionError")
-        assert "open the collection once as its owner" in found
+        assert "open the collection once as its owner" in seen["opening"]
         return
-    (n_items, ids), verified, change = found
-    assert n_items == verified == len(ids) == change == 18
+    assert "not writable" in seen.pop("removing")
+    assert set(seen.values()) == {18}, seen
