@@ -10,6 +10,7 @@ import argparse
 import hashlib
 import io
 import json
+import logging
 import re
 import shutil
 import sys
@@ -28,6 +29,7 @@ import scipy.io
 import scipy.sparse as sp
 
 import acqh
+from acqh.collection import Collection, Item, verify_collection
 from acqh.data import read, read_chunks, read_manifest, read_records
 from acqh.errors import AcqhError
 
@@ -84,7 +86,11 @@ def make_files(folder: Path) -> dict[str, tuple[Path, Probe]]:
     files |= {"items.csv": (folder / "items.csv", _read_items)}
     files |= {"items.jsonl": (folder / "items.jsonl", _read_items)}
     return (
-        files | _write_hdf5(folder, matlab) | _write_zarr(folder, arrays) | _bundles(folder, data)
+        files
+        | _write_hdf5(folder, matlab)
+        | _write_zarr(folder, arrays)
+        | _bundles(folder, data)
+        | _write_collection(folder)
     )
 
 
@@ -171,6 +177,18 @@ def _bundles(folder: Path, data: Any) -> dict[str, tuple[Path, Probe]]:
     return {name: (folder / name, _read_bundle) for name in names}
 
 
+def _write_collection(folder: Path) -> dict[str, tuple[Path, Probe]]:
+    items = [
+        Item(text=f"a {word} number {n}", labels=[word], id=f"{word}{n}")
+        for word in ("dog", "rose", "car")
+        for n in range(N_ITEMS // 3)
+    ]
+    path = folder / "things.acqh"
+    with Collection.build(items, path, n_codebooks=2, text_encoder="tfidf") as collection:
+        collection.remove("dog0")
+    return {"things.acqh": (path, _read_collection)}
+
+
 # ------------------------------------------------------------------------------------- reading
 
 
@@ -187,6 +205,23 @@ def _read_items(path: Path) -> object:
 
 def _read_bundle(path: Path) -> object:
     return _all_of(lambda: _use(acqh.load(path)), lambda: acqh.verify(path))
+
+
+def _read_collection(path: Path) -> object:
+    return _all_of(lambda: verify_collection(path), lambda: _use_collection(path))
+
+
+def _use_collection(path: Path) -> object:
+    with Collection.open(path) as collection:
+        return _all_of(
+            collection.stats,
+            lambda: collection.search(text="dog 3", k=50),
+            lambda: collection.search(text="dog -rose", mode="words", where={"label": "dog"}),
+            lambda: [collection.item(identifier) for identifier in collection],
+            lambda: [collection.labels(), collection.columns(), collection.browse()],
+            lambda: collection.add(Item(text="a new car", labels=["car"], id="new")),
+            lambda: collection.remove("new"),
+        )
 
 
 def _use(opened: Any) -> object:
@@ -265,8 +300,8 @@ def mutate(path: Path, rng: np.random.Generator) -> None:
         _damage_member(file, rng)
         return
     file.write_bytes(damage(file.read_bytes(), rng))
-    if reseal and (path / "manifest.json").is_file():
-        _reseal(path)
+    if reseal and (file.parent / "manifest.json").is_file():
+        _reseal(file.parent)
 
 
 def _damage_member(file: Path, rng: np.random.Generator) -> None:
@@ -334,6 +369,7 @@ def rounds(
 
 def run(seed: int, n_rounds: int | None, seconds: float | None) -> dict[str, Any]:
     """Damage files for a number of rounds or seconds; return the counts and the failures."""
+    logging.disable()  # a damaged index is made again, and that is said each time
     counts: Counter[str] = Counter()
     failures: list[dict[str, Any]] = []
     start = time.monotonic()

@@ -80,7 +80,7 @@ def test_changes_of_one_process_are_seen_by_another(path, make_items):
         assert "item0" not in [hit.id for hit in one.search(text="dog cat fur", k=60).hits]
 
 
-@pytest.mark.parametrize("damage", ["missing", "flipped", "emptied", "of another build"])
+@pytest.mark.parametrize("damage", ["missing", "flipped", "emptied", "no JSON", "of another build"])
 def test_a_lost_or_damaged_index_is_made_anew(path, built, damage, caplog, make_items):
     index = path / "index"
     if damage == "missing":
@@ -90,6 +90,8 @@ def test_a_lost_or_damaged_index_is_made_anew(path, built, damage, caplog, make_
         Collection.build(make_items(), path, image_encoder="hog", text_encoder="tfidf").close()
         shutil.rmtree(index)
         shutil.copytree(built / "index", index)
+    elif damage == "no JSON":
+        (index / "manifest.json").write_text("{")
     else:
         for member in index.glob("*.safetensors"):
             content = bytearray(member.read_bytes())
@@ -99,6 +101,18 @@ def test_a_lost_or_damaged_index_is_made_anew(path, built, damage, caplog, make_
         expected = [(hit.id, hit.score) for hit in whole.search(text="dog fur", k=20).hits]
         assert [(hit.id, hit.score) for hit in opened.search(text="dog fur", k=20).hits] == expected
     assert verify_collection(path).ok
+    with Collection.open(path):
+        pass  # what was made is there and fits: this says nothing
+    assert sum("made again" in each.message for each in caplog.records) <= 1
+    assert not any("could not save" in each.message for each in caplog.records)
+
+
+def test_a_schema_that_is_no_text_is_damage(path):
+    content = (path / "items.sqlite").read_bytes()
+    (path / "items.sqlite").write_bytes(content.replace(b"CREATE TABLE", b"\xbcREATE TABLE"))
+    with pytest.raises(CorruptBundleError, match=r"items\.sqlite is damaged"):
+        Collection.open(path)
+    assert "items.sqlite is damaged" in str(verify_collection(path).problems)
 
 
 @pytest.mark.parametrize("part", ["model", "."])

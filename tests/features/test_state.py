@@ -174,6 +174,8 @@ def test_other_classes_and_functions_are_not_stored() -> None:
             "something unknown",
         ),
         ({"class": "TfidfVectorizer", "params": {"input": "filename"}}, "cannot set input"),
+        ({"class": "TfidfVectorizer", "params": {"analyzer": "wore"}}, "that it cannot have"),
+        ({"class": "TfidfVectorizer", "params": {"token_pattern": "(("}}, "that it cannot have"),
         ({"class": "ColumnTransformer", "params": {"n_jobs": 64}}, "cannot set n_jobs"),
         ({"class": "Nystroem", "params": {"kernel": {"function": "eval"}}}, "something unknown"),
     ],

@@ -1,8 +1,10 @@
 """The index of a collection: a cache of the codes in SQLite, never more."""
 
 import logging
+import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -67,7 +69,7 @@ class IndexCache:
                 # Nobody waits for a cache, and nobody may replace the folder while it is written.
                 with connections.holding(timeout=0):
                     connections.check_in_place()
-                    self._index.save(self._path, info=info)
+                    self._write(info)
             except CollectionError as error:
                 _log.info("%s is not saved: %s", self._path, error)
                 return
@@ -77,6 +79,14 @@ class IndexCache:
                 )
                 return
             self._saved = self._change
+
+    def _write(self, info: dict[str, Any]) -> None:
+        try:
+            self._index.save(self._path, info=info)
+        except FileExistsError:
+            # Damaged so that it cannot be told for an index; it bears our name in our folder.
+            shutil.rmtree(self._path)
+            self._index.save(self._path, info=info)
 
     def _load(self) -> tuple[CodeIndex, int]:
         try:

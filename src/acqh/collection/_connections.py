@@ -207,11 +207,11 @@ class Connections:
             connection.execute("PRAGMA cell_size_check = ON")
             # The first read opens the log, also by name; only then all files are known to be ours.
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except sqlite3.Error as error:
+        except _SQLITE_ERRORS as error:
             connection.close()
             if not self.in_place():
                 return None
-            if mode == "mode=ro" and error.sqlite_errorcode & 0xFF in _NO_ACCESS:
+            if mode == "mode=ro" and _code(error) in _NO_ACCESS:
                 raise CollectionError(
                     f"{self.path}-wal holds changes that cannot be read without the right to "
                     f"write in {self.path.parent}; open the collection once as its owner"
@@ -247,6 +247,8 @@ class Connections:
 
 _LOGGED = "logged"
 _NO_ACCESS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+# The latter where the message quotes a damaged schema, which is no text then.
+_SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 
 
 def _identity(found: os.stat_result) -> tuple[int, int]:
@@ -271,13 +273,18 @@ def _plain_file(path: Path) -> tuple[int, int]:
     return _identity(found)
 
 
+def _code(error: Exception) -> int:
+    """Return SQLite's own number for an error, without what it adds in further bits."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into ours, which say what to do."""
     try:
         yield
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    except _SQLITE_ERRORS as error:
+        code = _code(error)
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise CollectionError(
                 f"{path.parent} is being changed by another process; try again when it is done"

@@ -5,6 +5,7 @@ what is read is a table of numbers and a few words, never a program.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -122,6 +123,7 @@ def scikit_arrays(transformer: Any) -> dict[str, Array]:
 def take_scikit_arrays(transformer: Any, arrays: Mapping[str, Array]) -> Any:
     """Make a transformer of `SCIKIT_CLASSES` fitted with what `scikit_arrays` gave."""
     kind, arrays = type(transformer), dict(arrays)
+    _check_params(transformer)
     if kind is TfidfVectorizer:
         words = _read_words(arrays.pop("vocabulary", None))
         transformer.vocabulary_ = {word: column for column, word in enumerate(words)}
@@ -144,6 +146,18 @@ def take_scikit_arrays(transformer: Any, arrays: Mapping[str, Array]) -> Any:
         for attribute in ("mean_", "var_", "scale_"):
             setattr(transformer, attribute, getattr(transformer, attribute, None))
     return transformer
+
+
+def _check_params(transformer: Any) -> None:
+    """Find parameters that scikit-learn would refuse only when it fits, or uses them."""
+    try:
+        transformer._validate_params()
+        if isinstance(transformer, TfidfVectorizer):
+            transformer.build_analyzer()
+    except (ValueError, TypeError, re.error) as error:
+        raise InvalidInputError(
+            f"a stored {type(transformer).__name__} has parameters that it cannot have: {error}"
+        ) from error
 
 
 def _optional(transformer: Any) -> frozenset[str]:
