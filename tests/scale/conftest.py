@@ -64,8 +64,8 @@ def items_file(items, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def client():
-    """Give a client of two worker processes; a killed one is started again."""
+def cluster():
+    """Give two worker processes; a killed one is started again."""
     dask = pytest.importorskip("dask")
     distributed = pytest.importorskip("distributed")
     from distributed.utils import get_mp_context
@@ -73,13 +73,20 @@ def client():
     # Workers come from a process that has imported everything: a new one takes no seconds then.
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
         get_mp_context().set_forkserver_preload(["distributed", "acqh.scale", "worker_pieces"])
-        with (
-            distributed.LocalCluster(
-                processes=True, n_workers=2, threads_per_worker=1, dashboard_address=":0"
-            ) as cluster,
-            distributed.Client(cluster) as client,
-        ):
-            yield client
+        with distributed.LocalCluster(
+            processes=True, n_workers=2, threads_per_worker=1, dashboard_address=":0"
+        ) as cluster:
+            yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    """Give a client of both workers: of those that a test before has had killed, too."""
+    from distributed import Client
+
+    with Client(cluster) as client:
+        client.wait_for_workers(2, timeout=300)
+        yield client
 
 
 @pytest.fixture
