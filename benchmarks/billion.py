@@ -28,7 +28,6 @@ from numba import njit
 from search import MILLION, N_CENTRES, N_CODEBOOKS, N_QUERIES, Record, Vectors, best_times
 
 from acqh import CodeIndex
-from acqh.index._twins import fill_tables
 from acqh.scale import CodeFiles, build_index
 
 SIZES = [MILLION, 10 * MILLION, 100 * MILLION, 1000 * MILLION]
@@ -153,7 +152,9 @@ def scan(codes: np.ndarray, first: int, table: np.ndarray, scores: np.ndarray, r
 
 def scan_all(codes: Codes, codebooks: np.ndarray, queries: np.ndarray, k: int) -> tuple[Any, ...]:
     """Return the best scores and rows of each query, and milliseconds per query."""
-    tables = fill_tables(codebooks.transpose(0, 2, 1), queries)
+    tables = np.zeros((len(queries), *codebooks.shape[:2]), dtype=np.float32)
+    for component in range(codebooks.shape[2]):  # added up in the order of the search
+        tables += codebooks[..., component] * queries[:, component, None, None]
     scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
     rows = np.full((len(queries), k), -1)
     scan(np.zeros((1, N_CODEBOOKS), dtype=np.uint8), 0, tables[0], np.ones(1, np.float32), rows[0])

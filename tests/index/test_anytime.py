@@ -2,26 +2,26 @@
 
 import numpy as np
 import pytest
+import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acqh import CodeIndex
 from acqh.errors import InvalidInputError
-from acqh.index import _twins
 from acqh.scale import ShardedIndex
 
 
 def all_scores(index, queries):
     """Score every item of an index, in the order of its ids."""
     words = np.asarray(index.codebooks).transpose(0, 2, 1)
-    tables = _twins.fill_tables(words, np.asarray(queries, dtype=np.float32))
-    return _twins.score_codes(tables, index.codes)
+    tables = twins.fill_tables(words, np.asarray(queries, dtype=np.float32))
+    return twins.score_codes(tables, index.codes)
 
 
 def assert_certified(result, scores, ids, k):
     """Compare what a result says of itself with the scores of all items that may be found."""
     for row, one in enumerate(scores):
-        best = _twins.best_rows(one, k)
+        best = twins.best_rows(one, k)
         count = result.counts[row]
         found = result.ids[row, :count]
         place = {identifier: number for number, identifier in enumerate(ids)}

@@ -6,6 +6,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import twins
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -17,7 +18,7 @@ from hypothesis.stateful import (
 
 from acqh import CodeIndex
 from acqh.errors import DuplicateIdError, InvalidInputError, UnknownIdError
-from acqh.index import _snapshot, _twins
+from acqh.index import _snapshot
 
 CODEBOOKS = np.round(np.random.default_rng(0).standard_normal((3, 5, 2)) * 2)
 WORDS = CODEBOOKS.astype(np.float32).transpose(0, 2, 1)
@@ -27,9 +28,9 @@ def best_of(items, query, k):
     """Ids and scores of the k best of a dictionary of codes, in its order."""
     ids = list(items)
     codes = np.array(list(items.values()), dtype=np.uint8).reshape(-1, 3)
-    tables = _twins.fill_tables(WORDS, np.asarray(query, dtype=np.float32)[None])
-    scores = _twins.score_codes(tables, codes)[0]
-    rows = _twins.best_rows(scores, k)
+    tables = twins.fill_tables(WORDS, np.asarray(query, dtype=np.float32)[None])
+    scores = twins.score_codes(tables, codes)[0]
+    rows = twins.best_rows(scores, k)
     return [ids[row] for row in rows], scores[rows].tolist()
 
 

@@ -1,10 +1,11 @@
 """Compiled kernels and their NumPy twins give the same bits."""
 
 import numpy as np
+import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh.index import CodeIndex, _kernels, _twins
+from acqh.index import CodeIndex, _kernels
 from acqh.index._ids import NumberIds, TextIds
 from acqh.index._keys import _kernels as keys_kernels
 from acqh.index._layout import measure_reaches
@@ -23,7 +24,7 @@ def test_fill_tables_agrees_with_its_twin(seed, m, n, dim):
     tables = np.zeros((3, m, _kernels.TABLE_WIDTH), dtype=np.float32)
     tops = np.empty((3, m), dtype=np.float32)
     scales = _kernels.fill_tables(words, queries, tables, tops)
-    expected = _twins.fill_tables(words, queries)
+    expected = twins.fill_tables(words, queries)
     np.testing.assert_array_equal(tables[:, :, :n], expected)
     np.testing.assert_array_equal(tops, expected.max(axis=2))
     assert (scales >= np.abs(expected).max(axis=2).sum(axis=1)).all()
@@ -68,7 +69,7 @@ def test_sort_keys_agrees_with_sort(seed, counts):
 def test_find_numbers_agrees_with_its_twin(known, others):
     values = np.array(known, dtype=np.int64)
     wanted = np.array(known + others, dtype=np.int64)
-    np.testing.assert_array_equal(NumberIds.of(values).find(wanted), _twins.find(values, wanted))
+    np.testing.assert_array_equal(NumberIds.of(values).find(wanted), twins.find(values, wanted))
 
 
 @given(
@@ -79,7 +80,7 @@ def test_find_numbers_agrees_with_its_twin(known, others):
 def test_find_texts_agrees_with_its_twin(known, others):
     values = np.array(known, dtype=object)
     wanted = np.array(known + others, dtype=object)
-    np.testing.assert_array_equal(TextIds.of(known).find(wanted), _twins.find(values, wanted))
+    np.testing.assert_array_equal(TextIds.of(known).find(wanted), twins.find(values, wanted))
 
 
 @given(seed=seeds, k=st.integers(1, 40), grouped=st.booleans(), first_row=st.integers(0, 2**31))
@@ -107,9 +108,9 @@ def test_search_runs_agrees_with_scoring_every_allowed_row(seed, k, grouped, fir
     search_kernels.search_runs(tables, bounds, segment.runs, (first_row, bits), k, None, best)
     assert tallies.min() >= 1
     assert (ceilings == -np.inf).all()
-    scores = _twins.score_codes(_twins.fill_tables(words, queries), codes)
+    scores = twins.score_codes(twins.fill_tables(words, queries), codes)
     for found, count, one in zip(keys, counts, scores, strict=True):
-        best = np.flatnonzero(allowed)[_twins.best_rows(one[allowed], k)]
+        best = np.flatnonzero(allowed)[twins.best_rows(one[allowed], k)]
         rows = (np.sort(found[:count]) & np.uint64(2**32 - 1)).astype(np.int64) - first_row
         np.testing.assert_array_equal(rows, best)
 
@@ -122,7 +123,7 @@ def test_measure_reaches_agrees_with_its_twin(seed, m, dim):
     tails = rng.integers(7, size=(50, m), dtype=np.uint8)
     starts = np.concatenate([[0], np.sort(rng.integers(51, size=4)), [50]]).astype(np.uint32)
     step = float(np.linalg.norm(words, axis=2).max(axis=1).sum()) / 250
-    expected = _twins.measure_reaches(starts, tails, words, step)
+    expected = twins.measure_reaches(starts, tails, words, step)
     np.testing.assert_array_equal(measure_reaches(starts, tails, words, step), expected)
 
 

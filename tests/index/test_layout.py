@@ -4,11 +4,11 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acqh.errors import InvalidInputError
-from acqh.index import _twins
 from acqh.index._layout import _kernels, _lay_out
 
 seeds = st.integers(0, 2**32)
@@ -48,7 +48,7 @@ def test_blocks_are_laid_out_as_a_plain_sort_does(case, known):
     rows = np.arange(len(codes), dtype=np.uint32)
     blocks = in_blocks(codes, rows, cuts)
     layout = _lay_out.lay_out(blocks, codes.shape[1], n, len(codes) if known else None)
-    assert_same(layout, _twins.lay_out(codes, rows, n))
+    assert_same(layout, twins.lay_out(codes, rows, n))
 
 
 @pytest.mark.parametrize("n_words", [2, 256])
@@ -60,7 +60,7 @@ def test_many_items_are_laid_out_as_a_plain_sort_does(n_words, n_distinct):
     codes = words[rng.integers(n_distinct, size=60_000)]
     rows = np.arange(len(codes), dtype=np.uint32)
     blocks = in_blocks(codes, rows, [1, 1, 30_000])
-    assert_same(_lay_out.lay_out(blocks, 4, n_words), _twins.lay_out(codes, rows, n_words))
+    assert_same(_lay_out.lay_out(blocks, 4, n_words), twins.lay_out(codes, rows, n_words))
 
 
 def test_rows_may_have_any_32_bits():
@@ -69,10 +69,10 @@ def test_rows_may_have_any_32_bits():
     for grouped in (True, False):
         with (
             mock.patch.object(_lay_out, "grouping_pays", return_value=grouped),
-            mock.patch.object(_twins, "grouping_pays", return_value=grouped),
+            mock.patch.object(twins, "grouping_pays", return_value=grouped),
         ):
             layout = _lay_out.lay_out(in_blocks(codes, rows, []), 2, 2)
-            assert_same(layout, _twins.lay_out(codes, rows.astype(np.int64), 2))
+            assert_same(layout, twins.lay_out(codes, rows.astype(np.int64), 2))
 
 
 def test_lists_too_long_to_point_into_are_not_made():
@@ -112,7 +112,7 @@ def test_other_runs_when_read_again_are_an_error(case, change):
 def test_lists_are_read_in_pieces_as_they_are_at_once(lists):
     rows = np.array([row for one in lists for row in sorted(one)], dtype=np.int64)
     sizes = np.array([len(one) for one in lists], dtype=np.int64)
-    gaps, gap_starts = _twins.pack_lists(rows, np.cumsum(sizes) - sizes)
+    gaps, gap_starts = twins.pack_lists(rows, np.cumsum(sizes) - sizes)
     state = np.zeros(3, dtype=np.int64)
     found, codes = [], []
     n_read = 3

@@ -4,24 +4,24 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acqh import CodeIndex
 from acqh.errors import InvalidInputError
-from acqh.index import _twins
 from acqh.index._layout import _lay_out
 
 
 def brute_force(codebooks, codes, queries, k):
     """Rows and scores of the k best, by scoring every item."""
     words = np.asarray(codebooks, dtype=np.float32).transpose(0, 2, 1)
-    scores = _twins.score_codes(
-        _twins.fill_tables(words, np.asarray(queries, dtype=np.float32)), codes
+    scores = twins.score_codes(
+        twins.fill_tables(words, np.asarray(queries, dtype=np.float32)), codes
     )
     rows = np.empty((len(queries), min(k, len(codes))), dtype=np.int64)
     for found, one in zip(rows, scores, strict=True):
-        found[:] = _twins.best_rows(one, k)
+        found[:] = twins.best_rows(one, k)
     return rows, np.take_along_axis(scores, rows, axis=1)
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from twins import pack_lists, unpack_lists
 
 from acqh.errors import CorruptBundleError
 from acqh.index import _segment
 from acqh.index._segment import CodeSegment
-from acqh.index._twins import pack_lists, unpack_lists
 
 seeds = st.integers(0, 2**32)
 

@@ -2,7 +2,7 @@
 
 An item's score adds its table entries over the codebooks from first to last, in float32. No loop
 may reorder that sum (no ``fastmath``), so every path gives the same bits, on one thread or many,
-and so do the NumPy twins in ``_twins``.
+and so do the NumPy twins in ``tests/index``.
 
 Stored arrays are read without trusting their values: tables have a place for every byte, bounds of
 runs are checked when a segment is made, those of lists and row numbers before they are used. So a
