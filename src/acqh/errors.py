@@ -95,7 +95,7 @@ class ClusterError(AcqhError, RuntimeError):
     """A Dask cluster does not answer, has lost work for good, or cannot do what was asked."""
 
 
-class DeviceError(AcqhError, RuntimeError):
+class DeviceError(InvalidInputError, RuntimeError):
     """A device such as a GPU was asked for and is not there."""
 
 

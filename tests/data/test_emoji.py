@@ -13,11 +13,12 @@ from sklearn.feature_extraction.text import TfidfTransformer
 import acqh
 from acqh._core.linalg import solve_spd
 from acqh.data import MultiViewData
-from acqh.data._emoji import emoji_words, load_emoji
+from acqh.data._emoji import _read_pack, load_emoji
 from acqh.features import word_vectorizer
 
 DATA = load_emoji()
 PACK = files("acqh.data") / "emoji"
+WORDS = tuple(_read_pack()[0]["words"])
 
 
 def test_shapes_and_names() -> None:
@@ -25,7 +26,7 @@ def test_shapes_and_names() -> None:
     assert DATA.views["image"].shape == (1906, 544)
     assert DATA.views["image"].dtype == np.float32
     assert isinstance(DATA.views["text"], sp.csr_array)
-    assert DATA.views["text"].shape == (1906, len(emoji_words()))
+    assert DATA.views["text"].shape == (1906, len(WORDS))
     assert len(DATA.label_names) == 9
     assert len(set(DATA.items["subgroup"])) == 98
     assert len(set(DATA.items["name"])) == len(set(DATA.ids.tolist())) == 1906
@@ -36,7 +37,7 @@ def test_it_is_a_named_data_set_without_files() -> None:
     data = acqh.load_dataset(info.name)
     assert info.found
     assert (info.n_items, info.n_labels) == (len(data), len(data.label_names))
-    assert f"{len(emoji_words()):,} words" in info.views["text"]
+    assert f"{len(WORDS):,} words" in info.views["text"]
 
 
 def test_every_item_has_one_group_and_some_text() -> None:
@@ -90,7 +91,7 @@ def test_a_family_lies_in_one_group() -> None:
 def test_word_counts_are_those_of_the_text_encoder() -> None:
     encoder = word_vectorizer(use_idf=False, norm=None)
     counts = encoder.fit_transform(DATA.items["text"])
-    assert tuple(encoder.get_feature_names_out()) == emoji_words()
+    assert tuple(encoder.get_feature_names_out()) == WORDS
     difference = counts - DATA.views["text"]
     assert abs(difference).max() == 0
 

@@ -42,7 +42,7 @@ def check_device(device: str) -> Any:
     torch = require("torch")
     try:
         wanted = torch.device(device)
-        torch.empty(0, device=wanted)
+        torch.empty(1, device=wanted).cpu()  # what has no memory, such as 'meta', fails here
     except (RuntimeError, AssertionError) as error:
         reason = str(error).strip().splitlines()[0]
         raise DeviceError(

@@ -68,17 +68,6 @@ def load_emoji() -> MultiViewData:
     )
 
 
-def emoji_words() -> tuple[str, ...]:
-    """Return the words that the columns of the text view count.
-
-    Examples
-    --------
-    >>> "rose" in emoji_words()
-    True
-    """
-    return tuple(_read_pack()[0]["words"])
-
-
 def _read_pack() -> tuple[dict[str, Any], dict[str, Array]]:
     folder = files("acqh.data") / "emoji"
     table = json.loads((folder / "items.json").read_text(encoding="utf-8"))

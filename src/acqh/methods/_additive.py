@@ -1,18 +1,21 @@
 """What the methods share whose items are sums of words, ranked by distance from a prediction."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, Matrix
 from acqh._core.linalg import solve_spd
+from acqh._core.random import RandomState
 from acqh.methods._centred import CentredRows
 from acqh.methods._training import TrainedMethod
 from acqh.methods.registry import DatabaseMode
 from acqh.quantize import decode, search_codes, weighted_kmeans
 
 
+@dataclass(eq=False, repr=False)
 class AdditiveMethod(TrainedMethod):
     """A method that predicts an item's vector from a view and ranks sums of words by distance.
 
@@ -20,6 +23,17 @@ class AdditiveMethod(TrainedMethod):
     is what its code stands for. To make that an inner product, queries have one more component,
     of ``-1/2``, and items one more component and byte, for their squared norm: the words of one
     more codebook, zero but for that component.
+
+    Parameters
+    ----------
+    n_codebooks : int
+        From 1 to 15. An item takes as many bytes and one more, for its squared norm.
+    codebook_size : int
+        Words per codebook, from 2 to 256.
+    search : {"greedy", "beam", "icm", "beam+icm"}
+        How codes are searched; the original's way is greedy.
+    feature_ridge : float
+        Penalty of the regressions.
 
     Attributes
     ----------
@@ -35,12 +49,20 @@ class AdditiveMethod(TrainedMethod):
 
     _n_norm_codebooks: ClassVar[int] = 1
 
-    search: Any
-    codebooks_: Floats
-    training_codes_: Array
-    projections_: dict[str, Floats]
-    intercepts_: dict[str, Floats]
-    view_weights_: dict[str, float]
+    n_codebooks: int = 4
+    codebook_size: int = 256
+    _: KW_ONLY
+    feature_maps: Any = None
+    search: Literal["greedy", "beam", "icm", "beam+icm"] = "greedy"
+    feature_ridge: float = 1e-3
+    max_iter: int = 100
+    tol: float = 1e-4
+    random_state: RandomState = None
+    codebooks_: Floats = field(init=False)
+    training_codes_: Array = field(init=False)
+    projections_: dict[str, Floats] = field(init=False)
+    intercepts_: dict[str, Floats] = field(init=False)
+    view_weights_: dict[str, float] = field(init=False)
 
     def _project(self, matrix: Matrix, view: str) -> Floats:
         """Return the predicted vectors of queries, and last ``-1/2``."""

@@ -1,21 +1,28 @@
 """What every method with binary codes shares: packing, signs, database modes."""
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Matrix
+from acqh._core.random import RandomState
 from acqh.methods._centred import CentredRows
 from acqh.methods._training import TrainedMethod
 from acqh.methods.registry import DatabaseMode
 
 
+@dataclass(eq=False, repr=False)
 class BinaryMethod(TrainedMethod):
     """A method whose queries and items are bits, compared by Hamming distance.
 
     A subclass says by `_project` which real numbers' signs are the bits of a view; `_unify` may
     combine several views better than by their mean.
+
+    Parameters
+    ----------
+    n_bits : int
 
     Attributes
     ----------
@@ -23,10 +30,14 @@ class BinaryMethod(TrainedMethod):
         Bits of a code; fewer than asked for where the data do not carry more.
     training_codes_ : uint8 (n_train, ceil(n_bits / 8))
         The codes learnt for the training items, packed; those of a view in a dict where the
-        method learns one code per view.
+        method learns one code per view. Not there where all items are coded alike.
     """
 
-    n_bits_: int
+    n_bits: int = 32
+    _: KW_ONLY
+    feature_maps: Any = None
+    random_state: RandomState = None
+    n_bits_: int = field(init=False)
 
     def hash(self, X: Matrix, *, view: str) -> Array:
         """Return the packed bits of queries or items of one view.

@@ -1,41 +1,15 @@
 """Small networks as hash functions: trained with torch, used with NumPy alone."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix, is_sparse
 from acqh._core.optional import require
-from acqh.errors import InvalidInputError
 from acqh.methods._binary import BinaryMethod
 from acqh.methods._ridge import dense
-
-
-def find_device(name: str) -> Any:
-    """Return the torch device of a name; never another one in its place.
-
-    Raises
-    ------
-    InvalidInputError
-        The name is of no CPU or CUDA device, or there is no such device here.
-    MissingExtraError
-        torch is not installed.
-    """
-    torch = require("torch")
-    try:
-        device = torch.device(name)
-    except (RuntimeError, TypeError):
-        device = None
-    if device is None or device.type not in ("cpu", "cuda"):
-        raise InvalidInputError(f"device must be 'cpu', 'cuda' or 'cuda:<number>', got {name!r}")
-    n_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if device.type == "cuda" and (device.index or 0) >= n_devices:
-        raise InvalidInputError(
-            f"device is {name!r}, but torch finds {n_devices} CUDA devices; give device='cpu' or "
-            "install a build of torch that supports the device"
-        )
-    return device
 
 
 class Network:
@@ -146,24 +120,48 @@ def shuffled_batches(
         yield order[start : start + batch_size]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class NetworkMethod(BinaryMethod):
     """A binary method of two views whose bits are the signs of a network's outputs.
 
     Training needs torch; a fitted method does not.
 
+    Parameters
+    ----------
+    hidden : int
+        Rectified units between features and bits.
+    max_epochs : int
+        Times that each network sees every item.
+    batch_size : int
+    learning_rate, final_learning_rate : float
+        Of the first and of the last epoch; between them it falls by the same factor each time.
+    device : str
+        Where to train: ``"cpu"``, ``"cuda"`` or ``"cuda:1"`` and so on; a device that is not
+        there is an error.
+    random_state : int, Generator, SeedSequence or None
+        Draws first codes and weights, and the batches. One seed gives one fit on a CPU; a GPU
+        sums in an order of its own.
+
     Attributes
     ----------
     hidden_weights_ : dict of str to (n_mapped_features, hidden)
+        For features that are not standardised, like all four.
     hidden_biases_ : dict of str to (hidden,)
     output_weights_ : dict of str to (hidden, n_bits)
     output_biases_ : dict of str to (n_bits,)
     """
 
     view_range: ClassVar[tuple[int, int | None]] = (2, 2)
-    hidden_weights_: dict[str, Floats]
-    hidden_biases_: dict[str, Floats]
-    output_weights_: dict[str, Floats]
-    output_biases_: dict[str, Floats]
+    hidden: int = 512
+    max_epochs: int = 50
+    batch_size: int = 128
+    learning_rate: float = 1e-2
+    final_learning_rate: float = 1e-3
+    device: str = "cpu"
+    hidden_weights_: dict[str, Floats] = field(init=False)
+    hidden_biases_: dict[str, Floats] = field(init=False)
+    output_weights_: dict[str, Floats] = field(init=False)
+    output_biases_: dict[str, Floats] = field(init=False)
 
     def _project(self, matrix: Matrix, view: str) -> Floats:
         """Return the network's outputs, whose signs are the bits."""

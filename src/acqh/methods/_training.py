@@ -55,10 +55,22 @@ class TrainedMethod(BaseMethod):
     `_project` what a view's rows become, and by `_code` how checked views become codes. Views
     are checked once, here.
 
+    Parameters
+    ----------
+    feature_maps : mapping of str to feature map, feature map, or None
+        For some views or, not as a mapping, for all of them.
+    n_anchors : int
+        Anchors of a feature map that is given by the name of an RBF variant.
+    random_state : int, Generator, SeedSequence or None
+        Draws all that is random: where learning starts, anchors, and the seeds of feature maps
+        that have none of their own.
+
     Attributes
     ----------
     training_codes_ : uint8 (n_train, bytes_per_item)
         The codes learnt for the training items; by view where each has its own.
+    n_iter_ : int
+        Sweeps done, of methods that sweep.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = CONSTRAINTS

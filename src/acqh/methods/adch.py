@@ -1,14 +1,13 @@
 """Asymmetric discrete cross-modal hashing: real latent vectors against binary codes."""
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import solve_spd
-from acqh._core.random import RandomState
 from acqh.methods._binary import LinearBinaryMethod, linear_functions, pack_signs
 from acqh.methods._discrete import descend_bits, random_signs
 from acqh.methods._label_products import LabelSimilarity
@@ -82,7 +81,7 @@ def objective(
     reconstruction="The whole objective: from the paper's description alone, collective matrix "
     "factorisation whose latent vectors, with binary codes, reproduce the similarity of labels.",
 )
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class ADCH(LinearBinaryMethod):
     """Latent vectors of all views that, against binary codes, give the similarity of labels.
 
@@ -97,8 +96,6 @@ class ADCH(LinearBinaryMethod):
         K.
     feature_maps : mapping of str to feature map, feature map, or None
         F_v; for some views or, not as a mapping, for all of them.
-    n_anchors : int
-        Anchors of a feature map that is given by the name of an RBF variant.
     similarity_weight : float
         β.
     penalty : float
@@ -112,11 +109,8 @@ class ADCH(LinearBinaryMethod):
 
     Attributes
     ----------
-    training_codes_ : uint8 (n_train, ceil(n_bits / 8))
-    projections_ : dict of str to (n_mapped_features, n_bits)
     objective_ : list of float
         After each sweep; never rises.
-    n_iter_ : int
 
     Examples
     --------
@@ -127,15 +121,12 @@ class ADCH(LinearBinaryMethod):
     (200, 2)
     """
 
-    n_bits: int = 32
-    _: KW_ONLY
     feature_maps: Any = "rbf_mean2"
     n_anchors: int = 500
     similarity_weight: float = 1.0
     penalty: float = 1e-2
     feature_ridge: float = 1e-2
     max_iter: int = 15
-    random_state: RandomState = None
 
     def _learn(self, data: Training) -> dict[str, Any]:
         similarity = LabelSimilarity.signed(data.labels)

@@ -1,14 +1,13 @@
 """Composite correlation quantization: one code for all views, each rotated onto it."""
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
 
 from acqh._core.arrays import Floats, Ints
-from acqh._core.random import RandomState
 from acqh.methods._additive import AdditiveMethod, StandardRows, regress_views, with_norms
 from acqh.methods._training import Training, share_weights
 from acqh.methods.registry import register
@@ -68,7 +67,7 @@ def objective(
     reconstruction="The starting codebooks, the number of components where a view is narrow, and "
     "the byte for an item's squared norm are ours.",
 )
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class CCQ(AdditiveMethod):
     """One additive code for all views of an item, each view rotated onto it.
 
@@ -79,41 +78,22 @@ class CCQ(AdditiveMethod):
 
     Parameters
     ----------
-    n_codebooks : int
-        From 1 to 15. An item takes as many bytes and one more, for its squared norm.
-    codebook_size : int
-        Words per codebook, from 2 to 256.
     n_components : int, optional
         Length of the words, at most the width of the narrowest view; by default 8 per codebook.
-    feature_maps : mapping of str to feature map, feature map, or None
-        For some views or, not as a mapping, for all of them.
     view_weights : mapping of str to float, or None
         λ_v, scaled to sum to one; None: all the same.
-    search : {"greedy", "beam", "icm", "beam+icm"}
-        How codes are searched; the original's way is greedy.
-    feature_ridge : float
-        Penalty of the regressions.
     max_iter : int
         Sweeps over rotations, codebooks and codes.
     tol : float
         Stop when a sweep lowers the objective by no more than this share of it.
-    random_state : int, Generator, SeedSequence or None
-        Draws the first words and seeds feature maps.
 
     Attributes
     ----------
-    codebooks_ : (n_codebooks + 1, codebook_size, n_components + 1) float32
-        The last is that of squared norms.
-    training_codes_ : uint8 (n_train, n_codebooks + 1)
-    projections_ : dict of str to (n_mapped_features, n_components)
-        The regressions.
-    intercepts_ : dict of str to (n_components,)
     view_weights_ : dict of str to float
         λ_v.
     n_components_ : int
     objective_ : list of float
         After each sweep. Greedy codes may raise it, which ends the sweeps.
-    n_iter_ : int
 
     Examples
     --------
@@ -127,17 +107,8 @@ class CCQ(AdditiveMethod):
     """
 
     view_range: ClassVar = (2, None)
-    n_codebooks: int = 4
-    codebook_size: int = 256
-    _: KW_ONLY
     n_components: int | None = None
-    feature_maps: Any = None
     view_weights: Mapping[str, float] | None = None
-    search: Literal["greedy", "beam", "icm", "beam+icm"] = "greedy"
-    feature_ridge: float = 1e-3
-    max_iter: int = 100
-    tol: float = 1e-4
-    random_state: RandomState = None
 
     def _learn(self, data: Training) -> dict[str, Any]:
         weights = share_weights(self.view_weights, data.features)

@@ -1,14 +1,13 @@
 """Collective matrix factorisation hashing: one latent factor that all views share."""
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import factor_spd, solve_spd
-from acqh._core.random import RandomState
 from acqh.methods._binary import LinearBinaryMethod, centred_functions, pack_signs
 from acqh.methods._centred import CentredRows
 from acqh.methods._constraints import POSITIVE
@@ -65,7 +64,7 @@ def mix_views(
     code="binary",
     modes=("unified", "learnt", "hashed"),
 )
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class CMFH(LinearBinaryMethod):
     """One latent factor from which every view is rebuilt, and which every view predicts.
 
@@ -75,9 +74,6 @@ class CMFH(LinearBinaryMethod):
 
     Parameters
     ----------
-    n_bits : int
-    feature_maps : mapping of str to feature map, feature map, or None
-        For some views or, not as a mapping, for all of them.
     view_weights : mapping of str to float, or None
         λ_v, scaled to sum to one; None: all the same.
     projection_weight : float
@@ -87,8 +83,6 @@ class CMFH(LinearBinaryMethod):
         γ.
     max_iter : int
         Sweeps over U, P and V.
-    random_state : int, Generator, SeedSequence or None
-        Draws the first latent factor and seeds feature maps.
 
     Attributes
     ----------
@@ -96,7 +90,6 @@ class CMFH(LinearBinaryMethod):
         Signs of V.
     projections_ : dict of str to (n_mapped_features, n_bits)
         P_v.
-    intercepts_ : dict of str to (n_bits,)
     bases_ : dict of str to (n_bits, n_mapped_features)
         U_v.
     means_ : dict of str to (n_mapped_features,)
@@ -104,7 +97,6 @@ class CMFH(LinearBinaryMethod):
         λ_v.
     objective_ : list of float
         After each sweep; never rises.
-    n_iter_ : int
 
     Examples
     --------
@@ -121,14 +113,10 @@ class CMFH(LinearBinaryMethod):
         "ridge": POSITIVE,
     }
 
-    n_bits: int = 32
-    _: KW_ONLY
-    feature_maps: Any = None
     view_weights: Mapping[str, float] | None = None
     projection_weight: float = 100.0
     ridge: float = 0.01
     max_iter: int = 50
-    random_state: RandomState = None
     means_: dict[str, Floats] = field(init=False)
     bases_: dict[str, Floats] = field(init=False)
     view_weights_: dict[str, float] = field(init=False)

@@ -1,7 +1,7 @@
 """Collective reconstructive embeddings: inner products of codes rebuild those of the views."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +10,6 @@ from sklearn.preprocessing import normalize
 
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import RANK_TOLERANCE
-from acqh._core.random import RandomState
 from acqh.methods._binary import LinearBinaryMethod, linear_functions, pack_signs
 from acqh.methods._centred import CentredRows
 from acqh.methods._discrete import keep_sign, random_signs
@@ -120,7 +119,7 @@ def update_codes(B: Floats, A: Affinity, Z: Floats, balance_weight: float, pull:
     "reconstruction with balanced and uncorrelated bits; its solver and weights are ours. Mode "
     "'unified' is the mean of the views' projections.",
 )
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class CRE(LinearBinaryMethod):
     """Codes whose inner products rebuild those of the views, balanced and uncorrelated.
 
@@ -135,11 +134,8 @@ class CRE(LinearBinaryMethod):
 
     Parameters
     ----------
-    n_bits : int
     feature_maps : mapping of str to feature map, feature map, or None
         F_v; for some views or, not as a mapping, for all of them.
-    n_anchors : int
-        Anchors of a feature map that is given by the name of an RBF variant.
     view_weights : mapping of str to float, or None
         Share of each view in A, scaled to sum to one; None: all the same.
     balance_weight : float
@@ -150,17 +146,13 @@ class CRE(LinearBinaryMethod):
         ε.
     max_iter : int
         Sweeps over W, Z and B; fewer where B stays the same.
-    random_state : int, Generator, SeedSequence or None
-        Draws the first codes and the anchors.
 
     Attributes
     ----------
-    training_codes_ : uint8 (n_train, ceil(n_bits / 8))
     projections_ : dict of str to (n_mapped_features, n_bits)
         W_v.
     objective_ : list of float
         After each sweep; never rises.
-    n_iter_ : int
 
     Examples
     --------
@@ -172,8 +164,6 @@ class CRE(LinearBinaryMethod):
     """
 
     view_range: ClassVar = (2, None)
-    n_bits: int = 32
-    _: KW_ONLY
     feature_maps: Any = "rbf_mean2"
     n_anchors: int = 300
     view_weights: Mapping[str, float] | None = None
@@ -181,7 +171,6 @@ class CRE(LinearBinaryMethod):
     feature_weight: float = 1.0
     feature_ridge: float = 0.01
     max_iter: int = 20
-    random_state: RandomState = None
 
     def _learn(self, data: Training) -> dict[str, Any]:
         A = Affinity.of(data.views, share_weights(self.view_weights, data.views))

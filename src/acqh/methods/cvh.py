@@ -1,13 +1,12 @@
 """Cross-view hashing: the directions in which the views agree best."""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
-from acqh._core.random import RandomState
 from acqh.methods._binary import LinearBinaryMethod, centred_functions
 from acqh.methods._centred import CentredRows
 from acqh.methods._correlation import ZERO_SHARE, joint_directions, limit_bits
@@ -54,7 +53,7 @@ def couple_labels(views: Sequence[CentredRows], labels: Matrix) -> list[list[Flo
     reconstruction="The relaxed problem of the label graph, and leaving out directions that the "
     "features do not span, are ours.",
 )
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class CVH(LinearBinaryMethod):
     """Cross-view hashing: the directions in which the views agree best.
 
@@ -69,24 +68,16 @@ class CVH(LinearBinaryMethod):
 
     Parameters
     ----------
-    n_bits : int
-    feature_maps : mapping of str to feature map, feature map, or None
-        For some views or, not as a mapping, for all of them.
     graph : {"pairs", "labels"}
         Which items are alike: the views of one item, or those that share labels, which then
         are needed to fit.
     ridge : float
         Added to the diagonal of each view's Gram matrix.
-    random_state : int, Generator or None
-        Seeds feature maps that have no seed of their own; nothing else is random.
 
     Attributes
     ----------
-    projections_ : dict of str to (n_mapped_features, n_bits)
-    intercepts_ : dict of str to (n_bits,)
     couplings_ : (n_bits,)
         The eigenvalues; with pairs of two views, the canonical correlations.
-    n_bits_ : int
 
     Examples
     --------
@@ -98,12 +89,8 @@ class CVH(LinearBinaryMethod):
     """
 
     view_range: ClassVar = (2, None)
-    n_bits: int = 32
-    _: KW_ONLY
-    feature_maps: Any = None
     graph: Literal["pairs", "labels"] = "pairs"
     ridge: float = 1e-4
-    random_state: RandomState = None
 
     def _needs_labels(self) -> bool:
         return self.graph == "labels"

@@ -1,12 +1,11 @@
 """Discriminative binary codes: labels regressed on codes, codes found bit by bit."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
-from acqh._core.random import RandomState
 from acqh.methods._binary import LinearBinaryMethod, linear_functions, pack_signs
 from acqh.methods._discrete import descend_bits, random_signs
 from acqh.methods._ridge import ViewRidge, dense, ridge, ridge_loss
@@ -48,7 +47,7 @@ def objective(
     reconstruction="The weight of the views in the codes is that of supervised discrete hashing; "
     "the paper's own was not found. Mode 'unified' is the mean of the views' projections.",
 )
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class DCH(LinearBinaryMethod):
     """Codes from which a linear classifier tells the labels, shared by all views.
 
@@ -57,12 +56,9 @@ class DCH(LinearBinaryMethod):
 
     Parameters
     ----------
-    n_bits : int
     feature_maps : mapping of str to feature map, feature map, or None
         F_v; for some views or, not as a mapping, for all of them. The default scales rows to
         unit norm before the RBF map, which is ours: public code does not.
-    n_anchors : int
-        Anchors of a feature map that is given by the name of an RBF variant.
     label_ridge : float
         λ.
     feature_weight : float
@@ -71,17 +67,13 @@ class DCH(LinearBinaryMethod):
         ρ.
     max_iter : int
         Sweeps over W, P and B; fewer where B stays the same.
-    random_state : int, Generator, SeedSequence or None
-        Draws the first codes and the anchors.
 
     Attributes
     ----------
-    training_codes_ : uint8 (n_train, ceil(n_bits / 8))
     projections_ : dict of str to (n_mapped_features, n_bits)
         P_v.
     objective_ : list of float
         After each sweep; never rises.
-    n_iter_ : int
 
     Examples
     --------
@@ -92,15 +84,12 @@ class DCH(LinearBinaryMethod):
     (200, 2)
     """
 
-    n_bits: int = 32
-    _: KW_ONLY
     feature_maps: Any = "rbf_fixed"
     n_anchors: int = 1000
     label_ridge: float = 1.0
     feature_weight: float = 1e-5
     feature_ridge: float = 1e-2
     max_iter: int = 5
-    random_state: RandomState = None
 
     def _learn(self, data: Training) -> dict[str, Any]:
         hashing = ViewRidge(data.features, self.feature_weight, self.feature_ridge)

@@ -1,12 +1,11 @@
 """Discrete cross-modal hashing: codes of two views that reproduce the similarity of labels."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
-from acqh._core.random import RandomState
 from acqh.methods._binary import LinearBinaryMethod, linear_functions, pack_signs
 from acqh.methods._discrete import descend_bits, random_signs
 from acqh.methods._label_products import LabelSimilarity
@@ -59,7 +58,7 @@ def update_codes(
     reconstruction="The whole objective: from the paper's description alone, similarity of labels "
     "reconstructed by codes, a classification term, bits learnt one by one in each view.",
 )
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class DiscreteCMH(LinearBinaryMethod):
     """Codes of two views whose products are the similarity of labels.
 
@@ -73,8 +72,6 @@ class DiscreteCMH(LinearBinaryMethod):
         K.
     feature_maps : mapping of str to feature map, feature map, or None
         F_v; for some views or, not as a mapping, for all of them.
-    n_anchors : int
-        Anchors of a feature map that is given by the name of an RBF variant.
     label_weight : float
         α.
     label_ridge : float
@@ -96,7 +93,6 @@ class DiscreteCMH(LinearBinaryMethod):
         P_v.
     objective_ : list of float
         After each sweep; never rises.
-    n_iter_ : int
 
     Examples
     --------
@@ -108,8 +104,6 @@ class DiscreteCMH(LinearBinaryMethod):
     """
 
     view_range: ClassVar[tuple[int, int | None]] = (2, 2)
-    n_bits: int = 32
-    _: KW_ONLY
     feature_maps: Any = "rbf_mean2"
     n_anchors: int = 500
     label_weight: float = 1.0
@@ -117,7 +111,6 @@ class DiscreteCMH(LinearBinaryMethod):
     feature_weight: float = 1e-2
     feature_ridge: float = 1e-2
     max_iter: int = 10
-    random_state: RandomState = None
 
     def _learn(self, data: Training) -> dict[str, Any]:
         solvers = {view: RidgeSolver(F, self.feature_ridge) for view, F in data.features.items()}

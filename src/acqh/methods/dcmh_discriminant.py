@@ -1,13 +1,12 @@
 """Discriminant cross-modal hashing: DCH with linear features and rounded codes."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import solve_spd
-from acqh._core.random import RandomState
 from acqh.methods._binary import LinearBinaryMethod, centred_functions, pack_signs
 from acqh.methods._centred import CentredRows
 from acqh.methods._discrete import keep_sign, random_signs
@@ -48,7 +47,7 @@ def update_codes(B: Floats, labels: Matrix, W: Floats, ridge_strength: float) ->
     reconstruction="The step over codes is the rounded closed form of a public script named after "
     "the paper; the paper's own was not found. Mode 'unified' is ours.",
 )
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class DiscriminantCMH(LinearBinaryMethod):
     """Codes from which a linear classifier tells the labels, found by rounding.
 
@@ -57,12 +56,9 @@ class DiscriminantCMH(LinearBinaryMethod):
 
     Parameters
     ----------
-    n_bits : int
     feature_maps : mapping of str to feature map, feature map, or None
         For some views or, not as a mapping, for all of them. Mapped features are centred, as in
         the public code; there is no other intercept.
-    n_anchors : int
-        Anchors of a feature map that is given by the name of an RBF variant.
     label_ridge : float
         λ.
     code_ridge : float
@@ -71,15 +67,6 @@ class DiscriminantCMH(LinearBinaryMethod):
         Of the hash functions.
     max_iter : int
         Sweeps over W and B; fewer where B stays the same.
-    random_state : int, Generator, SeedSequence or None
-        Draws the first codes and the anchors.
-
-    Attributes
-    ----------
-    training_codes_ : uint8 (n_train, ceil(n_bits / 8))
-    projections_ : dict of str to (n_mapped_features, n_bits)
-    intercepts_ : dict of str to (n_bits,)
-    n_iter_ : int
 
     Examples
     --------
@@ -90,15 +77,11 @@ class DiscriminantCMH(LinearBinaryMethod):
     (200, 2)
     """
 
-    n_bits: int = 32
-    _: KW_ONLY
-    feature_maps: Any = None
     n_anchors: int = 1000
     label_ridge: float = 1.0
     code_ridge: float = 1e-2
     feature_ridge: float = 1e-2
     max_iter: int = 5
-    random_state: RandomState = None
 
     def _learn(self, data: Training) -> dict[str, Any]:
         B = random_signs(data.rng, (data.n_items, self.n_bits))

@@ -1,18 +1,17 @@
 """Dual networks: codes of one view teach the other's network, whose codes teach the first's."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Floats
 from acqh._core.optional import require
-from acqh._core.random import RandomState
+from acqh._core.tensors import check_device
 from acqh.methods._binary import pack_signs
 from acqh.methods._network import (
     Network,
     NetworkMethod,
-    find_device,
     shuffled_batches,
     trained_weights,
 )
@@ -63,7 +62,7 @@ def reconstruct_codes(outputs: Floats, codes: Floats) -> Floats:
     "networks see features and are taught by a logistic loss per bit, and the rule that "
     "reconstructs codes is ours, as are all settings and modes 'learnt' and 'unified'.",
 )
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class DDCMH(NetworkMethod):
     """Two networks that teach each other codes in three stages, without pairs of items.
 
@@ -74,32 +73,16 @@ class DDCMH(NetworkMethod):
 
     Parameters
     ----------
-    n_bits : int
     feature_maps : mapping of str to feature map, feature map, or None
         Before the networks, for some views or, not as a mapping, for all of them. Networks
         standardise what they see in any case.
     base_view : str, optional
         The view whose codes come first, text in the paper; by default the last one given.
-    hidden : int
-        Rectified units between features and bits.
-    max_epochs : int
-        Times that each network sees every item.
-    batch_size : int
-    learning_rate, final_learning_rate : float
-        Of the first and of the last epoch; between them it falls by the same factor each time.
-    device : str
-        Where to train: ``"cpu"``, ``"cuda"`` or ``"cuda:1"`` and so on; a device that is not
-        there is an error.
-    random_state : int, Generator, SeedSequence or None
-        Draws the first codes and weights, and the batches. One seed gives one fit on a CPU; a
-        GPU sums in an order of its own.
 
     Attributes
     ----------
     training_codes_ : uint8 (n_train, ceil(n_bits / 8))
         Those of the third stage.
-    hidden_weights_, output_weights_, hidden_biases_, output_biases_ : dict of str to array
-        The networks, for features that are not standardised.
     loss_ : list of float
         The mean of the batches' losses in each epoch, of the one network and then the other.
     base_view_ : str
@@ -113,21 +96,11 @@ class DDCMH(NetworkMethod):
     (200, 2)
     """
 
-    n_bits: int = 32
-    _: KW_ONLY
-    feature_maps: Any = None
     base_view: str | None = None
-    hidden: int = 512
-    max_epochs: int = 50
-    batch_size: int = 128
-    learning_rate: float = 1e-2
-    final_learning_rate: float = 1e-3
-    device: str = "cpu"
-    random_state: RandomState = None
 
     def _learn(self, data: Training) -> dict[str, Any]:
         rng = data.rng
-        device = find_device(self.device)
+        device = check_device(self.device)
         base = choose_view("base_view", self.base_view, data.features, -1)
         (other,) = data.features.keys() - {base}
         first = DCH(self.n_bits, random_state=rng).fit({base: data.views[base]}, data.labels)

@@ -1,18 +1,17 @@
 """Deep cross-modal hashing: two networks whose outputs' products tell shared labels."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Matrix
 from acqh._core.optional import require
-from acqh._core.random import RandomState
+from acqh._core.tensors import check_device
 from acqh.methods._binary import pack_signs
 from acqh.methods._network import (
     Network,
     NetworkMethod,
-    find_device,
     shuffled_batches,
     trained_weights,
 )
@@ -69,7 +68,7 @@ def share_label(labels: Matrix, rows: Any) -> Any:
     "width, the first weights, Adam, the learning rates, the small weight of the balance and the "
     "number of epochs are ours, as are modes 'learnt' and 'unified'.",
 )
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class DeepCMH(NetworkMethod):
     """A network per view; the product of two items' outputs tells whether they share a label.
 
@@ -84,35 +83,19 @@ class DeepCMH(NetworkMethod):
 
     Parameters
     ----------
-    n_bits : int
     feature_maps : mapping of str to feature map, feature map, or None
         For some views or, not as a mapping, for all of them. Networks standardise what they
         see in any case.
-    hidden : int
-        Rectified units between features and bits.
     gamma : float
         γ: how strongly outputs are drawn to the codes.
     eta : float
         η: how strongly each bit is drawn to as many ones as minus ones. The paper has 1, which
         asks for smaller learning rates and many more epochs; see the method's page.
-    max_epochs : int
-        Times that every item is seen.
-    batch_size : int
-    learning_rate, final_learning_rate : float
-        Of the first and of the last epoch; between them it falls by the same factor each time.
-    device : str
-        Where to train: ``"cpu"``, ``"cuda"`` or ``"cuda:1"`` and so on; a device that is not
-        there is an error.
-    random_state : int, Generator, SeedSequence or None
-        Draws the first weights and the batches. One seed gives one fit on a CPU; a GPU sums in
-        an order of its own.
 
     Attributes
     ----------
     training_codes_ : uint8 (n_train, ceil(n_bits / 8))
         B.
-    hidden_weights_, output_weights_, hidden_biases_, output_biases_ : dict of str to array
-        The networks, for features that are not standardised.
     loss_ : list of float
         The mean of the batches' losses in each epoch.
 
@@ -125,21 +108,11 @@ class DeepCMH(NetworkMethod):
     (200, 2)
     """
 
-    n_bits: int = 32
-    _: KW_ONLY
-    feature_maps: Any = None
-    hidden: int = 512
     gamma: float = 1.0
     eta: float = 1e-3
-    max_epochs: int = 50
-    batch_size: int = 128
-    learning_rate: float = 1e-2
-    final_learning_rate: float = 1e-3
-    device: str = "cpu"
-    random_state: RandomState = None
 
     def _learn(self, data: Training) -> dict[str, Any]:
-        device = find_device(self.device)
+        device = check_device(self.device)
         networks = {
             view: Network(features, self.hidden, self.n_bits, data.rng, device)
             for view, features in data.features.items()

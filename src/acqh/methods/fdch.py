@@ -1,12 +1,11 @@
 """Fast discrete hashing: codes regressed on labels, so that all bits are found at once."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
-from acqh._core.random import RandomState
 from acqh.methods._binary import LinearBinaryMethod, linear_functions, pack_signs
 from acqh.methods._discrete import keep_sign, random_signs
 from acqh.methods._ridge import RidgeSolver, ViewRidge, dense, squared_norm
@@ -70,7 +69,7 @@ def objective(
     reconstruction="No code was found: the form of the drift, the weights and the feature map are "
     "ours; without drift the problem is that of public code for subspace relation learning.",
 )
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class FDCH(LinearBinaryMethod):
     """Codes regressed on labels, with a drift.
 
@@ -80,11 +79,8 @@ class FDCH(LinearBinaryMethod):
 
     Parameters
     ----------
-    n_bits : int
     feature_maps : mapping of str to feature map, feature map, or None
         F_v; for some views or, not as a mapping, for all of them.
-    n_anchors : int
-        Anchors of a feature map that is given by the name of an RBF variant.
     drift : {"bias", "sample", None}
         One number per bit, shared by all items; one number per item, shared by all bits; or none.
         ``"sample"`` is the form printed in the ACQH paper, and pushes all bits of an item to one
@@ -97,17 +93,13 @@ class FDCH(LinearBinaryMethod):
         ρ.
     max_iter : int
         Sweeps over P, M, the drift and B; fewer where B stays the same.
-    random_state : int, Generator, SeedSequence or None
-        Draws the first codes and the anchors.
 
     Attributes
     ----------
-    training_codes_ : uint8 (n_train, ceil(n_bits / 8))
     projections_ : dict of str to (n_mapped_features, n_bits)
         P_v.
     objective_ : list of float
         After each sweep; never rises.
-    n_iter_ : int
 
     Examples
     --------
@@ -118,8 +110,6 @@ class FDCH(LinearBinaryMethod):
     (200, 2)
     """
 
-    n_bits: int = 32
-    _: KW_ONLY
     feature_maps: Any = "rbf_mean2"
     n_anchors: int = 500
     drift: Drift = "bias"
@@ -127,7 +117,6 @@ class FDCH(LinearBinaryMethod):
     feature_weight: float = 1e-5
     feature_ridge: float = 1e-2
     max_iter: int = 10
-    random_state: RandomState = None
 
     def _learn(self, data: Training) -> dict[str, Any]:
         hashing = ViewRidge(data.features, self.feature_weight, self.feature_ridge)

@@ -1,7 +1,7 @@
 """Fusion similarity hashing: codes that follow a graph of anchors fused from two views."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +10,6 @@ from sklearn.metrics import pairwise_distances
 
 from acqh._core.arrays import Floats, Ints, Matrix
 from acqh._core.linalg import factor_spd
-from acqh._core.random import RandomState
 from acqh.methods._binary import LinearBinaryMethod, centred_functions, pack_signs
 from acqh.methods._centred import CentredRows
 from acqh.methods._discrete import keep_sign, random_signs
@@ -110,7 +109,7 @@ def objective(
     reconstruction="The released code, by its author's word, is a rewrite; the similarity is its "
     "double loop as a matrix product. Modes 'unified' and 'learnt' are ours.",
 )
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class FSH(LinearBinaryMethod):
     """Codes that follow a graph of anchors fused from two views, and the views' predictions.
 
@@ -125,7 +124,6 @@ class FSH(LinearBinaryMethod):
 
     Parameters
     ----------
-    n_bits : int
     feature_maps : mapping of str to feature map, feature map, or None
         F_v before centring; for some views or, not as a mapping, for all of them.
     n_anchors : int
@@ -141,18 +139,13 @@ class FSH(LinearBinaryMethod):
         ε.
     max_iter : int
         Sweeps over B, B_s and W; fewer where B stays the same.
-    random_state : int, Generator, SeedSequence or None
-        Draws the anchors and the first hash functions.
 
     Attributes
     ----------
-    training_codes_ : uint8 (n_train, ceil(n_bits / 8))
     projections_ : dict of str to (n_mapped_features, n_bits)
         W_v.
-    intercepts_ : dict of str to (n_bits,)
     objective_ : list of float
         The negative of what is maximised, after each sweep; never rises.
-    n_iter_ : int
 
     Examples
     --------
@@ -164,8 +157,6 @@ class FSH(LinearBinaryMethod):
     """
 
     view_range: ClassVar = (2, 2)
-    n_bits: int = 32
-    _: KW_ONLY
     feature_maps: Any = "unit_norm"
     n_anchors: int = 50
     n_neighbours: int = 10
@@ -173,7 +164,6 @@ class FSH(LinearBinaryMethod):
     feature_weight: float = 300.0
     feature_ridge: float = 1e-6
     max_iter: int = 100
-    random_state: RandomState = None
 
     def _learn(self, data: Training) -> dict[str, Any]:
         shares = share_weights(self.view_weights, data.features)

@@ -1,13 +1,12 @@
 """Generalized semantic preserving hashing: relaxed codes of two views, bit by bit."""
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
-from acqh._core.random import RandomState
 from acqh.methods._binary import LinearBinaryMethod, linear_functions, pack_signs
 from acqh.methods._discrete import BLOCK_ROWS, random_signs
 from acqh.methods._label_products import LabelSimilarity
@@ -52,7 +51,7 @@ def update_factor(A: Floats, other: Floats, target: Floats) -> Floats:
     code="binary",
     modes=("unified", "hashed", "learnt"),
 )
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class GSPH(LinearBinaryMethod):
     """Codes of two views whose products are the cosine of labels, and kernel hash functions.
 
@@ -64,10 +63,6 @@ class GSPH(LinearBinaryMethod):
     ----------
     n_bits : int
         K.
-    feature_maps : mapping of str to feature map, feature map, or None
-        For some views or, not as a mapping, for all of them.
-    n_anchors : int
-        Anchors of a feature map that is given by the name of an RBF variant.
     logistic_penalty : float
         Strength of the penalty of the logistic regressions: on the norm in the space of the
         kernel with ``"rbf_mean"``, on that of the weights with any other feature map.
@@ -76,8 +71,6 @@ class GSPH(LinearBinaryMethod):
         labels per item and no cause for a warning: the authors' own limit is part of the method.
     tol : float
         Sweeps end when the objective falls by no more than this share.
-    random_state : int, Generator, SeedSequence or None
-        Draws the first codes and the anchors.
 
     Attributes
     ----------
@@ -87,7 +80,6 @@ class GSPH(LinearBinaryMethod):
         Log odds of a bit are the mapped features times these.
     objective_ : list of float
         After each sweep, before rounding; never rises.
-    n_iter_ : int
 
     Examples
     --------
@@ -99,14 +91,11 @@ class GSPH(LinearBinaryMethod):
     """
 
     view_range: ClassVar[tuple[int, int | None]] = (2, 2)
-    n_bits: int = 32
-    _: KW_ONLY
     feature_maps: Any = "rbf_mean"
     n_anchors: int = 500
     logistic_penalty: float = 1e-2
     max_iter: int = 100
     tol: float = 1e-6
-    random_state: RandomState = None
 
     def _learn(self, data: Training) -> dict[str, Any]:
         A, B, history = self._descend(LabelSimilarity.cosine(data.labels), data.n_items, data.rng)

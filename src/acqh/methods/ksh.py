@@ -1,6 +1,6 @@
 """Kernel-based supervised hashing of one view, its codes predicted from the others."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,6 @@ import scipy.sparse as sp
 
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import whiten
-from acqh._core.random import RandomState
 from acqh.errors import InvalidInputError
 from acqh.methods._binary import LinearBinaryMethod, linear_functions, pack_signs
 from acqh.methods._ridge import dense, gram_matrix, ridge
@@ -118,7 +117,7 @@ def learn_bit(features: Floats, residual: Residual, max_iter: int) -> tuple[Floa
     reconstruction="The method is for one view; predicting its codes from the other views is "
     "ours, as are modes 'learnt' and 'unified'.",
 )
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class KSH(LinearBinaryMethod):
     """Bits of one view whose agreement tells whether items share a label.
 
@@ -129,11 +128,6 @@ class KSH(LinearBinaryMethod):
 
     Parameters
     ----------
-    n_bits : int
-    feature_maps : mapping of str to feature map, feature map, or None
-        For some views or, not as a mapping, for all of them.
-    n_anchors : int
-        Anchors of a feature map that is given by the name of an RBF variant.
     base_view : str, optional
         The view whose bits are learnt; by default the last one given.
     n_labelled : int
@@ -142,14 +136,11 @@ class KSH(LinearBinaryMethod):
         Penalty of the regression from the other views.
     max_iter : int
         Quasi-Newton steps per bit.
-    random_state : int, Generator, SeedSequence or None
-        Draws the anchors and the labelled items.
 
     Attributes
     ----------
     training_codes_ : uint8 (n_train, ceil(n_bits / 8))
         Of the base view.
-    projections_ : dict of str to (n_mapped_features, n_bits)
     base_view_ : str
 
     Examples
@@ -161,15 +152,12 @@ class KSH(LinearBinaryMethod):
     (200, 1)
     """
 
-    n_bits: int = 32
-    _: KW_ONLY
     feature_maps: Any = "rbf_mean2"
     n_anchors: int = 300
     base_view: str | None = None
     n_labelled: int = 1000
     feature_ridge: float = 0.01
     max_iter: int = 500
-    random_state: RandomState = None
 
     def _learn(self, data: Training) -> dict[str, Any]:
         base = choose_view("base_view", self.base_view, data.features, -1)

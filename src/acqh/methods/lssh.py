@@ -1,14 +1,13 @@
 """Latent semantic sparse hashing: sparse codes of one view, latent factors of the other."""
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix, is_sparse
 from acqh._core.linalg import factor_spd, principal_directions
-from acqh._core.random import RandomState
 from acqh.errors import InvalidInputError
 from acqh.methods import _kernels
 from acqh.methods._binary import BinaryMethod
@@ -126,7 +125,7 @@ def unit_rows(rows: Floats) -> Floats:
     modes=("unified", "hashed"),
     reconstruction="The number of principal components and the solver of the bases are ours.",
 )
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class LSSH(BinaryMethod):
     """Sparse codes of one view, linked to latent factors of the other.
 
@@ -138,9 +137,6 @@ class LSSH(BinaryMethod):
 
     Parameters
     ----------
-    n_bits : int
-    feature_maps : mapping of str to feature map, feature map, or None
-        For some views or, not as a mapping, for all of them.
     sparse_view : str, optional
         The view that is coded sparsely, images in the original; by default the first given.
     n_components : int, optional
@@ -157,8 +153,6 @@ class LSSH(BinaryMethod):
         Training items used, drawn at random where there are more.
     max_iter : int
         Sweeps over S, A, U, D and R.
-    random_state : int, Generator, SeedSequence or None
-        Draws the first bases and seeds feature maps.
 
     Attributes
     ----------
@@ -183,9 +177,6 @@ class LSSH(BinaryMethod):
     """
 
     view_range: ClassVar = (2, 2)
-    n_bits: int = 32
-    _: KW_ONLY
-    feature_maps: Any = None
     sparse_view: str | None = None
     n_components: int | None = None
     n_atoms: int = 512
@@ -194,7 +185,6 @@ class LSSH(BinaryMethod):
     link_weight: float = 1.0
     max_train: int = 10_000
     max_iter: int = 20
-    random_state: RandomState = None
     sparse_view_: str = field(init=False)
     means_: dict[str, Floats] = field(init=False)
     components_: Floats = field(init=False)

@@ -1,7 +1,7 @@
 """Quantised correlation hashing: correlated across views, close to binary within each."""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,7 +9,6 @@ import scipy.linalg
 
 from acqh._core.arrays import Floats
 from acqh._core.linalg import mean_diagonal, whiten
-from acqh._core.random import RandomState
 from acqh.methods._binary import LinearBinaryMethod, centred_functions
 from acqh.methods._centred import CentredRows
 from acqh.methods._correlation import limit_bits, paired_directions, semantic_cross
@@ -72,7 +71,7 @@ def objective(
     reconstruction="The objective and its solution follow the paper's description; no public code "
     "was found.",
 )
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class QCH(LinearBinaryMethod):
     """Projections that correlate across views and lie close to their signs within each.
 
@@ -86,26 +85,15 @@ class QCH(LinearBinaryMethod):
 
     Parameters
     ----------
-    n_bits : int
-    feature_maps : mapping of str to feature map, feature map, or None
-        For some views or, not as a mapping, for all of them.
-    n_anchors : int
-        Anchors of a feature map that is given by the name of an RBF variant.
     correlation_weight : float
         λ.
     max_iter : int
         Sweeps over B and W.
-    random_state : int, Generator, SeedSequence or None
-        Draws the anchors; nothing else is random.
 
     Attributes
     ----------
-    projections_ : dict of str to (n_mapped_features, n_bits)
-    intercepts_ : dict of str to (n_bits,)
-    n_bits_ : int
     objective_ : list of float
         After each sweep; never rises.
-    n_iter_ : int
 
     Examples
     --------
@@ -117,13 +105,10 @@ class QCH(LinearBinaryMethod):
     """
 
     view_range: ClassVar = (2, 2)
-    n_bits: int = 32
-    _: KW_ONLY
     feature_maps: Any = "rbf_mean2"
     n_anchors: int = 300
     correlation_weight: float = 10.0
     max_iter: int = 30
-    random_state: RandomState = None
 
     def _learn(self, data: Training) -> dict[str, Any]:
         rows = {view: CentredRows(matrix) for view, matrix in data.features.items()}

@@ -1,10 +1,9 @@
 """Semantic correlation maximisation with all bits at once."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from acqh._core.linalg import whiten
-from acqh._core.random import RandomState
 from acqh.methods._binary import LinearBinaryMethod, centred_functions
 from acqh.methods._centred import CentredRows
 from acqh.methods._correlation import limit_bits, paired_directions, semantic_cross
@@ -22,7 +21,7 @@ from acqh.methods.registry import register
     code="binary",
     modes=("hashed", "unified"),
 )
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class SCMOrth(LinearBinaryMethod):
     """Semantic correlation maximisation with all bits at once.
 
@@ -33,21 +32,13 @@ class SCMOrth(LinearBinaryMethod):
 
     Parameters
     ----------
-    n_bits : int
-    feature_maps : mapping of str to feature map, feature map, or None
-        For some views or, not as a mapping, for all of them.
     ridge : float
         Added to the diagonal of each view's Gram matrix.
-    random_state : int, Generator or None
-        Seeds feature maps that have no seed of their own; nothing else is random.
 
     Attributes
     ----------
-    projections_ : dict of str to (n_mapped_features, n_bits)
-    intercepts_ : dict of str to (n_bits,)
     covariances_ : (n_bits,)
         Of the two views' projections, weighted by label similarity.
-    n_bits_ : int
 
     Examples
     --------
@@ -59,11 +50,7 @@ class SCMOrth(LinearBinaryMethod):
     """
 
     view_range: ClassVar = (2, 2)
-    n_bits: int = 32
-    _: KW_ONLY
-    feature_maps: Any = None
     ridge: float = 1e-6
-    random_state: RandomState = None
 
     def _learn(self, data: Training) -> dict[str, Any]:
         rows = {view: CentredRows(matrix) for view, matrix in data.features.items()}

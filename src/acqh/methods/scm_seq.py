@@ -1,6 +1,6 @@
 """Semantic correlation maximisation bit by bit."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -8,7 +8,6 @@ import scipy.linalg
 
 from acqh._core.arrays import Floats
 from acqh._core.linalg import whiten
-from acqh._core.random import RandomState
 from acqh.methods._binary import LinearBinaryMethod, centred_functions
 from acqh.methods._centred import CentredRows
 from acqh.methods._correlation import limit_bits, paired_directions, semantic_cross
@@ -92,7 +91,7 @@ def learn_bits(
     code="binary",
     modes=("hashed", "unified"),
 )
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class SCMSeq(LinearBinaryMethod):
     """Semantic correlation maximisation bit by bit.
 
@@ -103,9 +102,6 @@ class SCMSeq(LinearBinaryMethod):
 
     Parameters
     ----------
-    n_bits : int
-    feature_maps : mapping of str to feature map, feature map, or None
-        For some views or, not as a mapping, for all of them.
     ridge : float
         Added to the diagonal of each view's Gram matrix.
     stop_at_rise : bool
@@ -113,14 +109,6 @@ class SCMSeq(LinearBinaryMethod):
         the canonical directions of the pairs, without labels, as the public code does. There may
         be fewer of those than bits left to fill: a warning says so. False: no end before the
         last bit, which gives the figures published elsewhere.
-    random_state : int, Generator or None
-        Seeds feature maps that have no seed of their own; nothing else is random.
-
-    Attributes
-    ----------
-    projections_ : dict of str to (n_mapped_features, n_bits)
-    intercepts_ : dict of str to (n_bits,)
-    n_bits_ : int
 
     Examples
     --------
@@ -132,12 +120,8 @@ class SCMSeq(LinearBinaryMethod):
     """
 
     view_range: ClassVar = (2, 2)
-    n_bits: int = 32
-    _: KW_ONLY
-    feature_maps: Any = None
     ridge: float = 1e-6
     stop_at_rise: bool = True
-    random_state: RandomState = None
 
     def _learn(self, data: Training) -> dict[str, Any]:
         rows = {view: CentredRows(matrix) for view, matrix in data.features.items()}

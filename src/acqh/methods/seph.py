@@ -1,14 +1,13 @@
 """Semantics-preserving hashing: codes whose distances follow the distribution of labels."""
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from scipy.special import logit
 
 from acqh._core.arrays import Floats, Matrix
-from acqh._core.random import RandomState
 from acqh.methods._binary import LinearBinaryMethod, linear_functions
 from acqh.methods._label_products import unit_label_rows
 from acqh.methods._logistic import fit_logistic_views
@@ -100,7 +99,7 @@ def update_step(gradient: Floats, step: Floats, gain: Floats) -> tuple[Floats, F
     modes=("unified", "hashed"),
     reconstruction="More than two views are fused as two are, each with its own likelihood.",
 )
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class SePH(LinearBinaryMethod):
     """Codes whose Hamming distances follow the distribution of label similarities.
 
@@ -117,8 +116,6 @@ class SePH(LinearBinaryMethod):
         For some views or, not as a mapping, for all of them. The authors' variant with k-means
         anchors is ``RBFAnchors(500, variant="rbf_mean", anchors="kmeans")``; any map but
         ``"rbf_mean"``, such as ``"bias"``, gives linear logistic regression of its features.
-    n_anchors : int
-        Anchors of a feature map that is given by the name of an RBF variant.
     quantization_weight : float
         α.
     logistic_penalty : float
@@ -128,8 +125,6 @@ class SePH(LinearBinaryMethod):
         quadratic in their number.
     max_iter : int
         Steps of gradient descent with momentum; the best H is kept.
-    random_state : int, Generator, SeedSequence or None
-        Draws the training items, the start of H and the anchors.
 
     Attributes
     ----------
@@ -149,15 +144,12 @@ class SePH(LinearBinaryMethod):
     (200, 2)
     """
 
-    n_bits: int = 32
-    _: KW_ONLY
     feature_maps: Any = "rbf_mean"
     n_anchors: int = 500
     quantization_weight: float = 1e-2
     logistic_penalty: float = 1e-2
     max_train: int = 5000
     max_iter: int = 100
-    random_state: RandomState = None
     prior_log_odds_: Floats = field(init=False)
 
     def _learn(self, data: Training) -> dict[str, Any]:

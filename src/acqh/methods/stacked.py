@@ -1,13 +1,12 @@
 """Stacked quantizers: each codebook refines what the ones before leave over."""
 
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Floats
 from acqh._core.linalg import principal_directions
-from acqh._core.random import RandomState
 from acqh.errors import InvalidInputError
 from acqh.methods._additive import AdditiveMethod, StandardRows, regress_views, with_norms
 from acqh.methods._training import Training, choose_view, share_weights
@@ -28,7 +27,7 @@ from acqh.quantize import decode, fit_codebooks
     "the result from each is ours, as are modes 'unified' and 'hashed'. Codebooks are solved "
     "together rather than one by one.",
 )
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class Stacked(AdditiveMethod):
     """Sums of words of which each refines what the ones before leave over.
 
@@ -40,42 +39,23 @@ class Stacked(AdditiveMethod):
 
     Parameters
     ----------
-    n_codebooks : int
-        From 1 to 15. An item takes as many bytes and one more, for its squared norm.
-    codebook_size : int
-        Words per codebook, from 2 to 256.
     n_components : int, optional
         Principal components that are quantized; None: all.
-    feature_maps : mapping of str to feature map, feature map, or None
-        For some views or, not as a mapping, for all of them.
     base_view : str, optional
         The view that is quantized; by default all of them, side by side.
-    search : {"greedy", "beam", "icm", "beam+icm"}
-        How codes are searched; the original's way is greedy.
-    feature_ridge : float
-        Penalty of the regressions.
     max_iter : int
         Sweeps over codebooks and codes, once all codebooks are there.
     tol : float
         Stop when a sweep lowers the error by no more than this share of it.
-    random_state : int, Generator, SeedSequence or None
-        Draws the seeds of k-means and seeds feature maps.
 
     Attributes
     ----------
-    codebooks_ : (n_codebooks + 1, codebook_size, n_components + 1) float32
-        The last is that of squared norms.
-    training_codes_ : uint8 (n_train, n_codebooks + 1)
-    projections_ : dict of str to (n_mapped_features, n_components)
-        The regressions.
-    intercepts_ : dict of str to (n_components,)
     view_weights_ : dict of str to float
         All the same.
     n_components_ : int
         As many as asked for, or as the features span.
     objective_ : list of float
         The error after each codebook that was added and each sweep; never rises.
-    n_iter_ : int
 
     Examples
     --------
@@ -86,17 +66,8 @@ class Stacked(AdditiveMethod):
     (300, 3)
     """
 
-    n_codebooks: int = 4
-    codebook_size: int = 256
-    _: KW_ONLY
     n_components: int | None = 64
-    feature_maps: Any = None
     base_view: str | None = None
-    search: Literal["greedy", "beam", "icm", "beam+icm"] = "greedy"
-    feature_ridge: float = 1e-3
-    max_iter: int = 100
-    tol: float = 1e-4
-    random_state: RandomState = None
 
     def _learn(self, data: Training) -> dict[str, Any]:
         rng = data.rng
