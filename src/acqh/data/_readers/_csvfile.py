@@ -3,7 +3,6 @@
 import csv
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import IO, NamedTuple, Self
 
 from acqh.errors import InvalidInputError
@@ -48,12 +47,7 @@ class CsvFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._handle.close()
 
     def _make_reader(self) -> Iterator[list[str]]:

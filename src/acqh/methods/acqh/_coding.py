@@ -6,7 +6,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from sklearn.preprocessing import normalize as unit_rows
 
-from acqh._core.arrays import Array, Floats, Matrix, as_matrix
+from acqh._core.arrays import Array, Floats, Matrix
 from acqh._core.tensors import MAX_MEMORY, is_tensor, to_tensor
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, ViewError
@@ -15,9 +15,8 @@ from acqh.methods._tensors import TensorData, has_tensors, read_tensors
 from acqh.methods.acqh._items import Items
 from acqh.methods.acqh._label_space import LabelSpace
 from acqh.methods.acqh._predictions import Predictor
-from acqh.methods.acqh._queries import learn_blocks, learn_vectors
 from acqh.methods.acqh._space import TargetSpace
-from acqh.methods.acqh._targets import LABELS, Target
+from acqh.methods.acqh._targets import Target
 from acqh.methods.acqh._tensor_coding import TensorCoder, project_tensor
 from acqh.methods.registry import DatabaseMode
 from acqh.quantize import decode, search_codes
@@ -274,101 +273,6 @@ class CodingMethod(BaseMethod):
         """
         metric = (self.query_map_.T @ self.query_map_).astype(self.codebooks_.dtype)
         return np.asarray(self.decode(codes) @ metric)
-
-    def refit_queries(self, views: Any, targets_or_codes: Any) -> "CodingMethod":
-        """Take another encoder for the queries of some views; codes stay as they are.
-
-        Only the maps from the new features are learnt, from items of which something else is known:
-        their stored codes, or any of the views and labels that the model knows. Nothing is coded
-        again. Items can be coded by the new features too; what they meant to the codes before is
-        then predicted.
-
-        Parameters
-        ----------
-        views : mapping of str to (n_items, n_features)
-            New features, of a view that there was (which they replace) or of one more. They are
-            used as they are, without a feature map.
-        targets_or_codes : uint8 (n_items, n_codebooks), mapping of str to matrix, or MultiViewData
-            Codes of the same items, or their views as before, ``"labels"`` among them; of a
-            MultiViewData its own labels.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError
-            No mapping of views, or codes that cannot be.
-        ViewError
-            Different numbers of rows, unknown views.
-
-        Examples
-        --------
-        >>> import acqh
-        >>> data = acqh.make_multiview(300, random_state=0)
-        >>> model = acqh.ACQH(8, n_codebooks=2, random_state=0).fit(data.views)
-        >>> codes = model.encode(data.views)
-        >>> newer = data.views["text"] @ np.random.default_rng(0).normal(size=(30, 40))
-        >>> model.refit_queries({"text": newer}, codes).project(newer, view="text").shape
-        (300, 8)
-        """
-        self._check_fitted()
-        if not isinstance(views, Mapping) or not views:
-            raise InvalidInputError(
-                "give the new features as a mapping of views to matrices, such as {'text': X}, got "
-                f"{type(views).__name__}"
-            )
-        if LABELS in views:
-            raise ViewError("a view cannot be called 'labels'; give the view another name")
-        matrices = {name: as_matrix(rows, f"view '{name}'") for name, rows in views.items()}
-        wanted = self._query_targets(targets_or_codes)
-        for name, matrix in matrices.items():
-            if matrix.shape[0] != len(wanted):
-                raise ViewError(
-                    f"view '{name}' has {matrix.shape[0]} rows for {len(wanted)} items; they are "
-                    "paired by row"
-                )
-        for name, matrix in matrices.items():
-            self._take_source(name, matrix, wanted)
-        return self
-
-    def _query_targets(self, given: Any) -> Floats:
-        """Return what the new features are to predict: blocks, or code vectors of labels."""
-        if not isinstance(given, Mapping | MultiViewData):
-            vectors = self.decode(given).astype(np.float64)
-            if isinstance(self.space_, LabelSpace):
-                return vectors
-            return np.asarray(vectors @ self.space_.query_map.T)
-        labels = given.labels if isinstance(given, MultiViewData) else given.get(LABELS)
-        if not isinstance(given, MultiViewData):
-            given = {name: rows for name, rows in given.items() if name != LABELS}
-        items = self._check_items(given, labels if self.space_.knows_labels else None, None)
-        walk = self.space_.vectors if isinstance(self.space_, LabelSpace) else self.space_.blocks_of
-        parts = [*walk(items, self._map_rows)]
-        found = np.empty((items.n_items, parts[0][1].shape[1]))
-        for rows, block in parts:
-            found[rows] = block
-        return found
-
-    def _take_source(self, name: str, features: Matrix, wanted: Floats) -> None:
-        options = {"fit_intercept": self.fit_intercept}
-        if isinstance(self.space_, LabelSpace):
-            predictor = learn_vectors(features, wanted, self.ridge, **options)
-            projection = self.space_.query_targets(predictor.coefficients)
-            intercept = self.space_.query_targets(predictor.intercept)
-            self.space_ = self.space_.with_source(name, predictor)
-        else:
-            predictors = learn_blocks(features, wanted, self.space_, self.ridge, **options)
-            self.space_ = self.space_.with_source(name, predictors)
-            projection, intercept, _ = self.space_.fold(name)
-        dtype = self.codebooks_.dtype
-        self.projections_ = {**self.projections_, name: projection.astype(dtype)}
-        self.intercepts_ = {**self.intercepts_, name: intercept.astype(dtype)}
-        self.unit_projections_ = {k: v for k, v in self.unit_projections_.items() if k != name}
-        self.feature_maps_ = {k: v for k, v in self.feature_maps_.items() if k != name}
-        self.n_features_in_ = {**self.n_features_in_, name: features.shape[1]}
-        self.refitted_ = tuple(sorted({*self.refitted_, name}))
 
     @property
     def bytes_per_item(self) -> int:
