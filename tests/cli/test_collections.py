@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from acqh.cli import app
 from acqh.cli._build import build
-from acqh.collection import Collection
-from acqh.collection._stage import BuildSettings
+from acqh.collection import BuildSettings, Collection
 from acqh.errors import CollectionError, DuplicateIdError
 
 COLOURS = {"flower": (220, 40, 60), "vehicle": (60, 60, 70)}
@@ -36,7 +35,7 @@ def test_the_command_and_python_build_with_the_same_options():
     assert settings.items() <= in_python.items()
     typed["random_state"] = typed.pop("seed")
     assert in_python.keys() - typed.keys() == {"progress"}
-    assert typed.keys() - in_python.keys() == {"encoder", "max_pixels", "as_json"}
+    assert typed.keys() - in_python.keys() == {"encoder", "as_json"}
     assert {name: typed[name] for name in settings} == settings
 
 

@@ -58,9 +58,12 @@ def test_a_column_orders_items_and_those_without_it_come_last(collection):
     assert ids(collection.browse(where=where, order="year", descending=True)) == [
         "cat-0", "cat-2", "cat-1", "cat-3", "none",
     ]  # fmt: skip
-    assert ids(collection.browse(where=where, order='no "such')) == ids(
-        collection.browse(where=where)
-    )
+
+
+@pytest.mark.parametrize("order", ['no "such', "label", ""])
+def test_a_column_that_no_item_has_orders_nothing(collection, order):
+    with pytest.raises(CollectionError, match=r"no item has a column .*there are: year$"):
+        collection.browse(order=order)
 
 
 def test_shards_are_browsed_as_one(collection, tmp_path):

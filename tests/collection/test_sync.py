@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from acqh.collection import Collection
+from acqh.collection import Collection, folder_items
 from acqh.errors import CollectionError
 
 Image = pytest.importorskip("PIL.Image")
@@ -33,10 +33,23 @@ def photos(tmp_path):
 IDS = {"sea.png", "holiday in Rome/colosseum_2.JPG", "holiday in Rome/deep/cat.webp"}
 
 
+SMALL = {"image_encoder": "hog", "text_encoder": "tfidf", "n_components": 2, "n_codebooks": 2}
+
+
 @pytest.fixture
-def followed(photos, built, tmp_path):
-    with Collection.build(photos, tmp_path / "photos.acqh", like=built) as collection:
+def followed(photos, tmp_path):
+    with Collection.build(photos, tmp_path / "photos.acqh", **SMALL) as collection:
         yield collection
+
+
+def test_images_of_a_folder_are_counted_before_they_are_read(photos, tmp_path):
+    told = []
+    images = folder_items(photos)
+    assert len(images) == len(IDS)
+    Collection.build(
+        images, tmp_path / "a.acqh", **SMALL, progress=lambda *each: told.append(each)
+    ).close()
+    assert (3, 3, "describing images") in told
 
 
 def counts(report):
@@ -55,12 +68,12 @@ def test_a_folder_without_a_manifest_is_built_with_names_as_words(followed):
     assert followed.verify().ok
 
 
-def test_dates_and_orientation_of_photographs_are_kept(photos, built, tmp_path):
+def test_dates_and_orientation_of_photographs_are_kept(photos, tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # turned by 90 degrees
     exif.get_ifd(0x8769)[0x9003] = "2014:07:01 12:30:00"
     save(photos / "dated.jpg", 5, size=(64, 32), exif=exif)
-    with Collection.build(photos, tmp_path / "c.acqh", like=built) as collection:
+    with Collection.build(photos, tmp_path / "c.acqh", **SMALL) as collection:
         assert collection.item("dated.jpg").columns["date"] == "2014-07-01T12:30:00"
         assert "date" not in collection.item("sea.png").columns
         thumbnail = tmp_path / "small.webp"

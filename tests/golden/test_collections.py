@@ -37,6 +37,7 @@ def test_an_old_collection_opens_and_finds_what_it_found(old):
     assert layout_of(old) == "1"
     with Collection.open(old) as collection:
         assert list(collection) == EXPECTED["ids"]
+        assert collection.settings is collection.stats().settings is None
         assert collection.labels() == EXPECTED["labels"]
         for text, ids in EXPECTED["text"].items():
             assert ids_of(collection.search(text=text, k=4, mode="meaning")) == ids

@@ -6,12 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from acqh.cli._collections import (
-    MAX_PIXELS,
     CollectionArgument,
     LabelSeparatorOption,
     MaxPixelsOption,
     print_skipped,
-    reading,
 )
 from acqh.cli._output import JsonOption, print_json
 from acqh.cli._progress import reporting
@@ -22,14 +20,14 @@ def add(
     manifest: Annotated[
         Path | None, typer.Argument(help="A manifest as for acqh build; or give one item below.")
     ] = None,
-    image: Annotated[Path | None, typer.Option(help="Picture of one item.")] = None,
+    image: Annotated[Path | None, typer.Option(help="Image of one item.")] = None,
     text: Annotated[str, typer.Option(help="Text of one item.")] = "",
     label: Annotated[list[str] | None, typer.Option(help="A label of it; may be repeated.")] = None,
     identifier: Annotated[
         str | None, typer.Option("--id", help="Its id; a number by default.")
     ] = None,
     label_separator: LabelSeparatorOption = None,
-    max_pixels: MaxPixelsOption = MAX_PIXELS,
+    max_pixels: MaxPixelsOption = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace items that have the same ids.")
     ] = False,
@@ -46,9 +44,9 @@ def add(
     items: Any = Item(image, text, label or (), identifier, origin="the item")
     if manifest is not None:
         items = read_items(manifest, label_separator=label_separator)
-    with Collection.open(path) as collection, reading(max_pixels), reporting() as progress:
+    with Collection.open(path) as collection, reporting() as progress:
         change = collection.upsert if replace else collection.add
-        report = change(items, strict=strict, progress=progress)
+        report = change(items, strict=strict, max_pixels=max_pixels, progress=progress)
         n_items = len(collection)
     print_skipped(report.skipped)
     if as_json:

@@ -7,11 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from acqh.cli._collections import (
-    MAX_PIXELS,
     LabelSeparatorOption,
     MaxPixelsOption,
     print_skipped,
-    reading,
 )
 from acqh.cli._output import JsonOption, print_json
 from acqh.cli._progress import reporting
@@ -57,7 +55,7 @@ def build(
         typer.Option(help="Folder that images are relative to and lie in; the manifest's."),
     ] = None,
     label_separator: LabelSeparatorOption = None,
-    max_pixels: MaxPixelsOption = MAX_PIXELS,
+    max_pixels: MaxPixelsOption = None,
     like: Annotated[
         Path | None,
         typer.Option(
@@ -78,7 +76,7 @@ def build(
     from acqh.collection import Collection
 
     started = time.perf_counter()
-    with reading(max_pixels), reporting() as progress:
+    with reporting() as progress:
         collection = Collection.build(
             _read(source),
             out,
@@ -92,6 +90,7 @@ def build(
             overwrite=overwrite,
             image_root=image_root,
             label_separator=label_separator,
+            max_pixels=max_pixels,
             random_state=seed,
             like=like,
             progress=progress,
@@ -103,6 +102,7 @@ def build(
     if as_json:
         print_json({"path": str(out), "n_items": stats.n_items, "n_labelled": stats.n_labelled,
                     "n_trained": stats.n_trained, "trained_on": stats.trained_on,
+                    "settings": stats.settings,
                     "size_on_disk": stats.size_on_disk, "seconds": round(seconds, 3),
                     "skipped": [list(entry) for entry in skipped]})  # fmt: skip
         return

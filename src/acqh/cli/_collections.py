@@ -1,7 +1,6 @@
 """What the commands about collections share: their argument, and what was left out."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +12,13 @@ CollectionArgument = Annotated[
     Path, typer.Argument(metavar="COLLECTION", help="A folder that acqh build has made.")
 ]
 MaxPixelsOption = Annotated[
-    int,
-    typer.Option(min=1, metavar="N", help="Refuse images of more pixels, before decoding them."),
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Refuse images of more pixels, before decoding them.",
+        show_default="64000000",
+    ),
 ]
 LabelSeparatorOption = Annotated[
     str | None,
@@ -22,17 +26,7 @@ LabelSeparatorOption = Annotated[
         metavar="TEXT", help="What stands between a manifest's labels; by default a vertical bar."
     ),
 ]
-MAX_PIXELS = 64_000_000
 _MAX_SKIPPED_LINES = 20
-
-
-def reading(max_pixels: int) -> AbstractContextManager[None]:
-    """Return a block in which images of up to this many pixels are read."""
-    if max_pixels == MAX_PIXELS:  # texts are read without the extra for images
-        return nullcontext()
-    from acqh.features import image_limit
-
-    return image_limit(max_pixels)
 
 
 def print_skipped(skipped: Sequence[tuple[str, str]]) -> None:

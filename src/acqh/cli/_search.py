@@ -8,7 +8,7 @@ import typer
 
 from acqh.cli._bulk_search import search_all
 from acqh.cli._cluster import DaskOption
-from acqh.cli._collections import MAX_PIXELS, MaxPixelsOption, printable, reading
+from acqh.cli._collections import MaxPixelsOption, printable
 from acqh.cli._output import JsonOption, print_json, print_table
 
 _TEXT_WIDTH = 60
@@ -33,7 +33,7 @@ def search(
     ] = None,
     text_weight: Annotated[float, typer.Option(min=0, help="How much the text counts.")] = 1.0,
     image_weight: Annotated[float, typer.Option(min=0, help="How much the image counts.")] = 1.0,
-    max_pixels: MaxPixelsOption = MAX_PIXELS,
+    max_pixels: MaxPixelsOption = None,
     mode: Annotated[
         Literal["auto", "words", "meaning"],
         typer.Option(
@@ -84,7 +84,7 @@ def search(
         weights["text"] = text_weight
     if image is not None:
         weights["image"] = image_weight
-    with open_collections(paths) as collection, reading(max_pixels):
+    with open_collections(paths) as collection:
         answer = collection.search(
             text=text,
             image=image,
@@ -93,6 +93,7 @@ def search(
             k=k,
             where=where,
             mode=mode,
+            max_pixels=max_pixels,
         )
     if as_json:
         print_json(_as_json(answer))

@@ -6,11 +6,9 @@ from typing import Annotated
 import typer
 
 from acqh.cli._collections import (
-    MAX_PIXELS,
     CollectionArgument,
     MaxPixelsOption,
     print_skipped,
-    reading,
 )
 from acqh.cli._output import JsonOption, print_json
 from acqh.cli._progress import reporting
@@ -25,7 +23,7 @@ def sync(
         bool,
         typer.Option("--allow-empty", help="Remove items even if none of the images is left."),
     ] = False,
-    max_pixels: MaxPixelsOption = MAX_PIXELS,
+    max_pixels: MaxPixelsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Add new images, read changed ones again, follow moved ones, and remove deleted ones.
@@ -34,13 +32,18 @@ def sync(
     """
     from acqh.collection import Collection, SyncReport, folder_items
 
-    with reading(max_pixels), reporting() as progress:
+    with reporting() as progress:
         if path.exists():
             with Collection.open(path) as collection:
-                report = collection.sync(folder, allow_empty=allow_empty, progress=progress)
+                report = collection.sync(
+                    folder, allow_empty=allow_empty, max_pixels=max_pixels, progress=progress
+                )
                 n_items = len(collection)
         else:
-            with Collection.build(folder_items(folder), path, progress=progress) as collection:
+            images = folder_items(folder)
+            with Collection.build(
+                images, path, max_pixels=max_pixels, progress=progress
+            ) as collection:
                 report = SyncReport(new=tuple(collection), unreadable=collection.skipped)
                 n_items = len(collection)
     print_skipped(report.unreadable)

@@ -43,7 +43,12 @@ def _check(path: Path) -> tuple[Any, str]:
     report = check(path)
     if not isinstance(report, BundleReport):
         notes = "".join(f" {note[0].upper()}{note[1:]}." for note in report.notes)
-        return report, f"collection, {report.n_items:,} items, {report.n_bytes:,} bytes.{notes}"
+        built = ", ".join(f"{key} {value}" for key, value in (report.settings or {}).items())
+        return report, (
+            f"collection, {report.n_items:,} items, {report.n_bytes:,} bytes."
+            + (f" Built with {built}." if built else "")
+            + notes
+        )
     if report.kind == "code-parts" and report.ok:
         from acqh.scale import CodeParts
 

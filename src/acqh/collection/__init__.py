@@ -7,6 +7,7 @@ from acqh.collection._fuse import Mode
 from acqh.collection._prepare import MAX_NAME_CHARACTERS
 from acqh.collection._replacing import remove_leftovers
 from acqh.collection._searchable import Searchable
+from acqh.collection._settings import BuildSettings
 from acqh.collection._sharded import ShardedCollection, open_collections
 from acqh.collection._sources import read_items
 from acqh.collection._sync import SyncReport
@@ -26,6 +27,7 @@ __all__ = [
     "MAX_NAME_CHARACTERS",
     "AddReport",
     "Answer",
+    "BuildSettings",
     "Collection",
     "CollectionReport",
     "CollectionStats",

@@ -14,15 +14,14 @@ from acqh.collection._feature_table import FeatureTable
 from acqh.collection._folder import INDEX, ITEMS, MODEL, Facts, start_folder, write_facts
 from acqh.collection._learn import learn
 from acqh.collection._prepare import Skipped
+from acqh.collection._settings import BuildSettings, Learnt
 from acqh.collection._sources import open_source
-from acqh.collection._stage import CHUNK_ROWS, BuildSettings, Learnt, stage_data, stage_items
+from acqh.collection._stage import CHUNK_ROWS, stage_data, stage_items
 from acqh.collection._store import Store
 from acqh.collection._tables import create_store
 from acqh.data import MultiViewData
 from acqh.errors import CollectionError
-
-# What a build may be told about learning.
-_LEARNING = ("image_encoder", "text_encoder", "n_components", "n_codebooks", "targets")
+from acqh.features import image_limit
 
 
 def build_into(
@@ -32,11 +31,15 @@ def build_into(
     start_folder(folder)
     # Collections that are made to be searched as one must not both have an item 1.
     generation = secrets.token_hex(8)
-    create_store(folder / ITEMS, generation, f"{name}-" if settings.like is not None else "")
+    id_prefix = f"{name}-" if settings.like is not None else ""
+    create_store(folder / ITEMS, generation, id_prefix)
     store = Store(folder / ITEMS, durable=False)
     try:
-        with TemporaryDirectory(dir=folder, prefix="staging-") as staging:
-            if settings.like is not None:
+        with (
+            TemporaryDirectory(dir=folder, prefix="staging-") as staging,
+            image_limit(settings.max_pixels),
+        ):
+            if isinstance(settings.like, Learnt):
                 learnt, skipped = _fill_like(store, source, settings, settings.like, progress)
             else:
                 learnt, skipped = _fill(store, Path(staging), source, settings, progress)
@@ -48,6 +51,7 @@ def build_into(
             learnt.n_trained,
             len(skipped),
             __version__,
+            settings,
         )
         write_facts(folder, facts)
         learnt.model.save(folder / MODEL)
@@ -81,16 +85,11 @@ def _fill_like(
     store: Store, source: Any, settings: BuildSettings, like: Learnt, progress: Progress
 ) -> tuple[Learnt, Skipped]:
     """Store the items of a source with the codes that another collection would give them."""
-    usual = BuildSettings()
-    for name in _LEARNING:
-        if getattr(settings, name) != getattr(usual, name):
-            raise CollectionError(
-                f"`like` brings the encoders and the model, so `{name}` has nothing to say; leave "
-                "it out"
-            )
+    settings.check_like()
     items = source
     if not isinstance(source, MultiViewData):
-        items = open_source(source, settings.image_root, settings.label_separator)
+        options = settings.image_root, settings.label_separator
+        items = open_source(source, *options, id_prefix=store.id_prefix)
     adder = Adder(store, like.encoders, Coder(like.model))
     report = adder.add(
         items, strict=settings.strict, at_once=False, replace=False, progress=progress

@@ -1,6 +1,6 @@
 """Collection: items, their model and their index in one folder."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -11,19 +11,19 @@ from acqh._core.random import RandomState
 from acqh.collection._adding import Adder
 from acqh.collection._build import build_into
 from acqh.collection._cache import IndexCache
+from acqh.collection._changes import Changeable
 from acqh.collection._coder import Coder
 from acqh.collection._connections import WRITE_TIMEOUT_SECONDS
 from acqh.collection._folder import INDEX, ITEMS, MODEL, check_parts, read_facts, undisturbed
 from acqh.collection._replacing import replacing
 from acqh.collection._search import Searcher
 from acqh.collection._searchable import Searchable
+from acqh.collection._settings import BuildSettings, Learnt
 from acqh.collection._shard import Shard
-from acqh.collection._stage import BuildSettings, Learnt, warn_of_auto_labels
+from acqh.collection._stage import warn_of_auto_labels
 from acqh.collection._stats import collect_stats
 from acqh.collection._store import Store
-from acqh.collection._sync import FollowsFolder
 from acqh.collection._types import (
-    AddReport,
     CollectionReport,
     CollectionStats,
     StoredItem,
@@ -34,7 +34,7 @@ from acqh.methods import load_method
 from acqh.methods.acqh import ACQH, Target
 
 
-class Collection(Searchable, FollowsFolder):
+class Collection(Searchable, Changeable):
     """Items to be found by text, by image, by both, or by another item.
 
     A collection is a folder: the items in SQLite, the encoders and the model that describe and
@@ -95,6 +95,7 @@ class Collection(Searchable, FollowsFolder):
         overwrite: bool = False,
         image_root: str | PathLike[str] | None = None,
         label_separator: str | None = None,
+        max_pixels: int | None = None,
         random_state: RandomState = 0,
         like: "str | PathLike[str] | Collection | None" = None,
         progress: Progress | None = None,
@@ -130,11 +131,14 @@ class Collection(Searchable, FollowsFolder):
             Folder that a manifest's images are relative to and lie in; its own by default.
         label_separator : str, optional
             What stands between a manifest's labels; see `read_items`.
+        max_pixels : int, optional
+            Larger images are left out; 64,000,000 by default.
         random_state : int, Generator or None
         like : Collection or path, optional
             Learn nothing: describe and code the items as this collection does its own, so that
             both can be searched as one with `ShardedCollection`. Labels are not needed then,
-            and items without ids get the name of the new collection before their number.
+            and items without ids get the name of the new collection before their number, as do
+            images of a folder before the name of their file.
         progress : callable, optional
             Called with how much is done, of how much (or None), and what.
 
@@ -164,6 +168,7 @@ class Collection(Searchable, FollowsFolder):
             random_state=random_state,
             image_root=image_root,
             label_separator=label_separator,
+            max_pixels=max_pixels,
             like=None if like is None else _learnt_by(like),
         )
         target = Path(path)
@@ -253,6 +258,11 @@ class Collection(Searchable, FollowsFolder):
         return self._facts.generation
 
     @property
+    def settings(self) -> BuildSettings | None:
+        """How it was built; None of collections made before this was stored."""
+        return self._facts.settings
+
+    @property
     def bytes_per_item(self) -> float:
         """Of the index, without ids."""
         return self._cache.current().bytes_per_item
@@ -266,65 +276,6 @@ class Collection(Searchable, FollowsFolder):
     def views(self) -> tuple[str, ...]:
         """What queries may be made of: "image", "text", or the views of the data."""
         return tuple(self._coder.model.n_features_in_)
-
-    def add(
-        self, items: Any, *, strict: bool = False, progress: Progress | None = None
-    ) -> AddReport:
-        """Add items; they are coded by their labels and by what they show and say.
-
-        Parameters
-        ----------
-        items : Item, iterable of Item, path of a manifest, or MultiViewData
-            Data that brings its features must have views of those the collection was built with.
-        strict : bool
-            Add all or nothing, and raise if an item cannot be used. Otherwise such items are
-            left out, and the others added in batches, each in one transaction.
-        progress : callable, optional
-            Called with how much is done, of how much (or None), and what, when a batch is stored.
-
-        Returns
-        -------
-        AddReport
-
-        Raises
-        ------
-        CollectionError
-            The collection cannot be changed; with `strict`, an item cannot be used.
-        ReplacedError
-            It was rebuilt, moved or removed since it was opened; open it again, and add all
-            items again, since earlier batches went with the old one.
-        OSError
-            Writing failed, for example because the disk is full; the batch was not added.
-        """
-        say = progress or say_nothing
-        return self._adder.add(items, strict=strict, at_once=strict, replace=False, progress=say)
-
-    def upsert(
-        self, items: Any, *, strict: bool = False, progress: Progress | None = None
-    ) -> AddReport:
-        """Add items, in place of those that have the same ids.
-
-        Takes and raises what `add` does.
-        """
-        say = progress or say_nothing
-        return self._adder.add(items, strict=strict, at_once=strict, replace=True, progress=say)
-
-    def remove(self, ids: str | Iterable[str]) -> int:
-        """Remove items, in one transaction.
-
-        Returns
-        -------
-        int
-            How many.
-
-        Raises
-        ------
-        MissingItemError
-            An id is not there; nothing was removed.
-        ReplacedError
-            The collection was rebuilt, moved or removed since it was opened.
-        """
-        return self._store.remove([ids] if isinstance(ids, str) else ids)
 
     def item(self, identifier: str) -> StoredItem:
         """Return an item; raise MissingItemError where there is none of that id."""
@@ -394,4 +345,5 @@ def _learnt_by(like: str | PathLike[str] | Collection) -> Learnt:
         with Collection.open(like) as opened:
             return _learnt_by(opened)
     facts = like._facts
-    return Learnt(facts.encoders, like._coder.model, facts.trained_on, facts.n_trained)
+    learnt = facts.encoders, like._coder.model, facts.trained_on, facts.n_trained
+    return Learnt(*learnt, facts.name, facts.settings)

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from acqh.collection._coder import Encoders
+from acqh.collection._settings import BuildSettings
 from acqh.errors import CorruptBundleError, InvalidInputError, ReplacedError
 from acqh.features import feature_map_from_state, feature_map_state
 from acqh.io import read_bundle, write_bundle
@@ -32,6 +33,8 @@ class Facts:
     n_trained: int
     n_skipped: int
     version: str
+    # None in collections that were made before settings were stored.
+    settings: BuildSettings | None = None
 
 
 def undisturbed(
@@ -102,6 +105,7 @@ def write_facts(folder: Path, facts: Facts) -> None:
         "n_trained": facts.n_trained,
         "n_skipped": facts.n_skipped,
         "acqh": facts.version,
+        "settings": None if facts.settings is None else facts.settings.stored(),
     }
     arrays = {view: state for view, (_, state) in states.items()}
     write_bundle(folder, kind=KIND, name=facts.name, info=info, arrays=arrays)
@@ -143,9 +147,17 @@ def read_facts(folder: Path) -> Facts:
             f"the encoders of {folder} cannot be read: {error}; where one is your own class, "
             "register it first with acqh.features.register_encoder"
         ) from error
-    return Facts(
-        bundle.name, generation, Encoders(encoders), trained_on, n_trained, n_skipped, version
-    )
+    own = bundle.name, generation, Encoders(encoders), trained_on, n_trained, n_skipped, version
+    return Facts(*own, _settings(bundle.info.get("settings"), folder))
+
+
+def _settings(stored: Any, folder: Path) -> BuildSettings | None:
+    try:
+        return None if stored is None else BuildSettings.from_stored(stored)
+    except (InvalidInputError, AttributeError, TypeError) as error:
+        raise CorruptBundleError(
+            f"{folder} does not say how it was built, but {stored!r}"
+        ) from error
 
 
 def generation_of(path: str | os.PathLike[str]) -> str:

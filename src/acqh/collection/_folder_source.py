@@ -105,8 +105,22 @@ def find_manifest(folder: Path) -> Path | None:
     return next((path for name in _MANIFESTS if (path := folder / name).is_file()), None)
 
 
-def folder_items(folder: str | PathLike[str]) -> Iterator[Item]:
-    """Yield the images of a folder without a manifest as items, each named by its path.
+class FolderItems(Iterator[Item]):
+    """Items of a folder, one after the other, and how many files there were to begin with."""
+
+    def __init__(self, listing: Listing, id_prefix: str) -> None:
+        self._n_files = len(listing.files)
+        self._items = _read_listing(listing, id_prefix)
+
+    def __len__(self) -> int:
+        return self._n_files
+
+    def __next__(self) -> Item:
+        return next(self._items)
+
+
+def folder_items(folder: str | PathLike[str], *, id_prefix: str = "") -> FolderItems:
+    """Return the images of a folder without a manifest as items, each named by its path.
 
     Their columns hold ``file``, ``date`` where the EXIF data has one, ``bytes``, ``modified`` and
     ``sha256``. Names that begin with a dot are passed over, and links are not followed.
@@ -115,6 +129,13 @@ def folder_items(folder: str | PathLike[str]) -> Iterator[Item]:
     ----------
     folder : path-like
         It and the folders in it are searched.
+    id_prefix : str, optional
+        What ids have before the path.
+
+    Returns
+    -------
+    iterator of Item
+        Its ``len`` is the number of image files.
 
     Raises
     ------
@@ -136,13 +157,17 @@ def folder_items(folder: str | PathLike[str]) -> Iterator[Item]:
             f"the folder {os.fspath(folder)} has neither a manifest nor images; give a folder of "
             "images, or write manifest.csv with the columns image, text and labels"
         )
+    return FolderItems(listing, id_prefix)
+
+
+def _read_listing(listing: Listing, id_prefix: str) -> Iterator[Item]:
     for file in listing.files:
         try:
             digest = file.digest()
         except OSError as error:
             listing.unread[file.name] = str(error)
         else:
-            yield file.item(digest, file.usual_id)
+            yield file.item(digest, f"{id_prefix}{file.usual_id}")
     for name, why in listing.unread.items():
         yield Item(_Unread(why), origin=name)
 

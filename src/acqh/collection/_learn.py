@@ -11,7 +11,8 @@ from sklearn.preprocessing import Normalizer
 from acqh._core.progress import Progress
 from acqh.collection._coder import Encoders
 from acqh.collection._feature_table import FeatureTable
-from acqh.collection._stage import CHUNK_ROWS, BuildSettings, Learnt
+from acqh.collection._settings import BuildSettings, Learnt
+from acqh.collection._stage import CHUNK_ROWS
 from acqh.data import MultiViewData
 from acqh.errors import CollectionError
 from acqh.features import EfficientNetLite0, GeneralMap, SignedRoot, general_model

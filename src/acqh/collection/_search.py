@@ -107,6 +107,8 @@ class Searcher:
         """Return items without searching; see `Searchable.browse`."""
         k, offset = check_positive_int(k, "k"), check_positive_int(offset, "offset", minimum=0)
         conditions = read_where(where)
+        if order is not None:
+            check_columns([shard.store for shard in self._shards], [order], also=())
         started = time.perf_counter()
         chosen = [selected.numbers for selected in self._select(conditions)]
         places = _in_order(self._shards, chosen, order, descending)

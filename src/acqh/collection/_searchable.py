@@ -7,7 +7,7 @@ from typing import Any, Self
 from acqh.collection._fuse import Mode
 from acqh.collection._search import Searcher
 from acqh.collection._types import Answer, CollectionStats, StoredItem
-from acqh.features import ImageLike
+from acqh.features import ImageLike, image_limit
 
 
 class Searchable(ABC):
@@ -57,6 +57,7 @@ class Searchable(ABC):
         where: Any = None,
         explain: bool = False,
         mode: Mode = "auto",
+        max_pixels: int | None = None,
     ) -> Answer:
         """Find the items that fit a query best: whose words stand there, and whose meaning is near.
 
@@ -87,6 +88,8 @@ class Searchable(ABC):
             of their reciprocal ranks, and of a text alone first those that have all its words.
             Except by meaning, ``"a phrase"`` in quotes must stand there, and ``-word`` must not; a
             word that stands nowhere is taken for the beginning of one, or for a typo.
+        max_pixels : int, optional
+            A larger image is refused; 64,000,000 by default.
 
         Returns
         -------
@@ -104,7 +107,8 @@ class Searchable(ABC):
         """
         query = {"text": text, "image": image, "item": item, "unlike": unlike, **(features or {})}
         given = {name: value for name, value in query.items() if value is not None}
-        return self._searcher.search(given, weights or {}, k, where, explain, mode)
+        with image_limit(max_pixels):
+            return self._searcher.search(given, weights or {}, k, where, explain, mode)
 
     def browse(
         self,
@@ -134,6 +138,11 @@ class Searchable(ABC):
         -------
         Answer
             Its hits have the score 0.
+
+        Raises
+        ------
+        CollectionError
+            No item has the column of `where` or `order`.
         """
         return self._searcher.browse(where, k, offset, order, descending)
 

@@ -26,9 +26,10 @@ class ShardedCollection(Searchable):
     """Several collections with the same encoders and model, read and searched as one.
 
     A search finds what it would find in one collection to which all items were added, shard after
-    shard: the same items, the same scores to the bit, equal scores in the order of the shards and
-    within a shard of insertion. An item's score depends on its own code alone, so the best of all
-    are among the best of each shard.
+    shard: by meaning the same items, the same scores to the bit, equal scores in the order of the
+    shards and within a shard of insertion. An item's score depends on its own code alone, so the
+    best of all are among the best of each shard. The words of a text are found in every shard, but
+    ranked by how frequent they are in each, so that a word that is rare in one weighs more there.
 
     Shards are changed one by one, each as a `Collection`; the next search sees it. A new shard is
     made with ``Collection.build(..., like=shard)``.

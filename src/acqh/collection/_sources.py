@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from acqh._core.labels import split_labels
-from acqh.collection._folder_source import find_manifest, folder_items, list_images
+from acqh.collection._folder_source import find_manifest, folder_items
 from acqh.collection._types import Item, NewItem
 from acqh.data import MultiViewData, read_records
 from acqh.errors import CollectionError, InvalidInputError
@@ -81,6 +81,8 @@ def open_source(
     source: Any,
     image_root: str | PathLike[str] | None = None,
     label_separator: str | None = None,
+    *,
+    id_prefix: str = "",
 ) -> Source:
     """Return the items of a source; a manifest is read through first, to say what is wrong."""
     if not isinstance(source, str | PathLike):
@@ -93,7 +95,8 @@ def open_source(
     if path.is_dir():
         manifest = find_manifest(path)
         if manifest is None:
-            return Source(folder_items(path), len(list_images(path).files))
+            images = folder_items(path, id_prefix=id_prefix)
+            return Source(images, len(images))
         path = manifest
     elif not path.is_file():
         raise CollectionError(f"there is no manifest {path}")

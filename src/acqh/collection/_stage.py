@@ -2,24 +2,21 @@
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from acqh._core.progress import Progress
-from acqh._core.random import RandomState
 from acqh.collection._coder import Encoders, describe
 from acqh.collection._feature_table import FeatureTable, StagedView
 from acqh.collection._prepare import Skipped, batches, prepared
+from acqh.collection._settings import BuildSettings
 from acqh.collection._sources import Source, data_items
 from acqh.collection._store import Store
 from acqh.collection._types import NewItem
 from acqh.data import MultiViewData
 from acqh.errors import CollectionError
 from acqh.features import describe_feature_map, make_encoder
-from acqh.methods.acqh import ACQH, Target
 
 IMAGE_BATCH = 64
 CHUNK_ROWS = 4_096
@@ -27,32 +24,6 @@ CHUNK_ROWS = 4_096
 _FITTED_IMAGES = 256
 # A vocabulary is settled by this many texts.
 _FITTED_TEXTS = 200_000
-
-
-@dataclass(frozen=True, eq=False)
-class Learnt:
-    """What a collection has learnt: how items are described and coded, and from what."""
-
-    encoders: Encoders
-    model: ACQH
-    trained_on: str
-    n_trained: int
-
-
-@dataclass(frozen=True)
-class BuildSettings:
-    """How a collection is to be built; see `Collection.build`."""
-
-    image_encoder: Any = "auto"
-    text_encoder: Any = "auto"
-    n_components: int = 64
-    n_codebooks: int = 8
-    targets: Mapping[str, float | Target] | None = None
-    strict: bool = False
-    random_state: RandomState = 0
-    image_root: str | PathLike[str] | None = None
-    label_separator: str | None = None
-    like: Learnt | None = None
 
 
 def warn_of_auto_labels(given: int | None) -> None:

@@ -34,4 +34,5 @@ def collect_stats(
         generation=facts.generation,
         change=store.change,
         version=facts.version,
+        settings=None if facts.settings is None else facts.settings.stored(),
     )

@@ -74,6 +74,7 @@ class StoredItems:
             with self.connections.reading() as connection:
                 # Stores were made without it once.
                 self.generation = read_text_fact(connection, "generation")
+                self.id_prefix = read_text_fact(connection, "id_prefix") or ""
         except BaseException:
             self.close()
             raise

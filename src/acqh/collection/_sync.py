@@ -19,6 +19,7 @@ from acqh.collection._folder_source import (
 from acqh.collection._store import Store
 from acqh.collection._types import Item
 from acqh.errors import CollectionError
+from acqh.features import image_limit
 
 _PAGE_ROWS = 4_096
 
@@ -55,6 +56,7 @@ class FollowsFolder:
         folder: str | PathLike[str],
         *,
         allow_empty: bool = False,
+        max_pixels: int | None = None,
         progress: Progress | None = None,
     ) -> SyncReport:
         """Take in what has changed in a folder of images since it was last looked at.
@@ -74,6 +76,8 @@ class FollowsFolder:
             one whose images are to be added.
         allow_empty : bool, default False
             Remove the items of the folder even if not one of its images is left there.
+        max_pixels : int, optional
+            Larger images are not read; 64,000,000 by default.
         progress : callable, optional
             Called with how much is done, of how much (or None), and what.
 
@@ -119,7 +123,8 @@ class FollowsFolder:
                 f"in {fspath(folder)}, and all of them would be removed; see whether it is the "
                 "right folder and mounted, or say that this is meant with allow_empty=True"
             )
-        return _carry_out(plan, self._store, self._adder, say)
+        with image_limit(max_pixels):
+            return _carry_out(plan, self._store, self._adder, say)
 
 
 @dataclass(frozen=True)
@@ -244,9 +249,10 @@ def _items_to_read(plan: _Plan, store: Store) -> Iterator[Item]:
         )
     taken: set[str] = set()
     for file, digest in plan.new:
-        identifier, again = file.usual_id, 1
+        usual, again = f"{store.id_prefix}{file.usual_id}", 1
+        identifier = usual
         while identifier in taken or store.has(identifier):
             again += 1
-            identifier = f"{file.usual_id}#{again}"
+            identifier = f"{usual}#{again}"
         taken.add(identifier)
         yield file.item(digest, identifier)

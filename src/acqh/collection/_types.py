@@ -209,6 +209,9 @@ class CollectionStats:
         Counts up with every item added or removed.
     version : str
         Of acqh, at the build.
+    settings : dict or None
+        How it was built, by the names of `BuildSettings`; None of collections made before this
+        was stored.
     """
 
     n_items: int
@@ -229,6 +232,7 @@ class CollectionStats:
     generation: str
     change: int
     version: str
+    settings: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -245,6 +249,8 @@ class CollectionReport:
         One line for each damaged part; empty if all is well.
     notes : tuple of str
         What is not damage, such as an index that is behind and will catch up.
+    settings : dict or None
+        How it was built, as in `CollectionStats`.
     """
 
     path: Path
@@ -252,6 +258,7 @@ class CollectionReport:
     n_bytes: int
     problems: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    settings: dict[str, Any] | None = None
 
     @property
     def ok(self) -> bool:

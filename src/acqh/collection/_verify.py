@@ -56,10 +56,12 @@ def _verified(folder: Path) -> CollectionReport:
     problems = list(verify_bundle(folder).problems)
     notes: list[str] = []
     n_items = 0
-    generation = shape = None
+    generation = shape = settings = None
     try:
         check_parts(folder)
-        generation = read_facts(folder).generation
+        facts = read_facts(folder)
+        generation = facts.generation
+        settings = None if facts.settings is None else facts.settings.stored()
         shape = load_method(folder / MODEL).codebooks_.shape
     except (AcqhError, OSError) as error:
         problems.append(str(error))
@@ -83,9 +85,8 @@ def _verified(folder: Path) -> CollectionReport:
             f"{len(left)} folders of killed builds lie beside it, {n_bytes:,} bytes; "
             "acqh verify --clean removes them"
         )
-    return CollectionReport(
-        folder, n_items, size_on_disk(folder), tuple(dict.fromkeys(problems)), tuple(notes)
-    )
+    found = tuple(dict.fromkeys(problems)), tuple(notes)
+    return CollectionReport(folder, n_items, size_on_disk(folder), *found, settings)
 
 
 def _check_file(connection: sqlite3.Connection, path: Path) -> Iterator[str]:

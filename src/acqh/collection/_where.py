@@ -94,17 +94,20 @@ def select_numbers(connection: sqlite3.Connection, conditions: Iterable[Conditio
     return reduce(np.intersect1d, found)
 
 
-def check_columns(stores: Iterable["Store"], names: Iterable[str]) -> None:
+def check_columns(
+    stores: Iterable["Store"], names: Iterable[str], also: tuple[str, ...] = (_LABEL,)
+) -> None:
     """Raise CollectionError for a column that no item of any store has, unless there are no items.
 
-    A name that is misspelt would otherwise look like a search that found nothing.
+    A name that is misspelt would otherwise look like a search that found nothing. Those in `also`
+    are no columns, but fine.
     """
     stores = [store for store in stores if len(store)]
     for name in names:
-        if name == _LABEL or not stores or any(store.has_column(name) for store in stores):
+        if name in also or not stores or any(store.has_column(name) for store in stores):
             continue
         known = sorted({column for store in stores for column in store.column_kinds()})
-        shown = ", ".join([_LABEL, *(f"{column:.60}" for column in known[:_MAX_SHOWN])])
+        shown = ", ".join([*also, *(f"{column:.60}" for column in known[:_MAX_SHOWN])])
         more = f" and {len(known) - _MAX_SHOWN} more" if len(known) > _MAX_SHOWN else ""
         raise CollectionError(f"no item has a column {name!r:.200}; there are: {shown}{more}")
 

@@ -108,7 +108,7 @@ def read_image(
 
 
 @contextmanager
-def image_limit(max_pixels: int) -> Iterator[None]:
+def image_limit(max_pixels: int | None) -> Iterator[None]:
     """Read images of up to this many pixels in a block, where nothing else is said.
 
     Of collections too: what is built, added or searched for in the block. Where it is more than
@@ -116,7 +116,8 @@ def image_limit(max_pixels: int) -> Iterator[None]:
 
     Parameters
     ----------
-    max_pixels : int
+    max_pixels : int or None
+        None: as it was.
 
     Examples
     --------
@@ -126,6 +127,9 @@ def image_limit(max_pixels: int) -> Iterator[None]:
     Traceback (most recent call last):
     acqh.errors.ImageError: image 0 has 3 x 2 pixels, more than the 4 allowed; ...
     """
+    if max_pixels is None:
+        yield
+        return
     pillow = require("PIL.Image")
     max_pixels = check_positive_int(max_pixels, "max_pixels")
     before, token = pillow.MAX_IMAGE_PIXELS, _limit.set(max_pixels)
