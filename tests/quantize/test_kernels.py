@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acqh.quantize import _kernels, decode
-from acqh.quantize._sums._kernels import subtract_words, sum_rows
+from acqh.quantize._sums._kernels import leave_over, normal_product, sum_rows
 
 
 def linear_twin(target, products, norms, n_codebooks):
@@ -167,7 +167,7 @@ def test_the_normal_product_is_that_of_the_indicator_matrix(
     weights = rng.random(n_items)
     words = rng.normal(size=(n_codebooks, n_words, n_components))
     product = np.full_like(words, np.nan)
-    _kernels.normal_product(codes, weights, words, product)
+    normal_product(codes, weights, words, product)
     chosen = np.concatenate([np.eye(n_words)[column] for column in codes.T], axis=1)
     twin = chosen.T @ (weights[:, None] * (chosen @ words.reshape(-1, n_components)))
     np.testing.assert_allclose(product, twin.reshape(words.shape), atol=1e-12)
@@ -196,6 +196,7 @@ def test_sums_by_word_and_by_row_are_those_of_numpy_to_the_bit(
                 twin = np.bincount(column, rows[:, k] * weights, n_words)
                 np.testing.assert_array_equal(sums[s, :, k], twin)
     words = rng.normal(size=(n_codebooks, n_words, n_components))
-    twin = rows - decode(codes, words)
-    subtract_words(rows, codes, words)
-    np.testing.assert_array_equal(rows, twin)
+    items = rng.permutation(n_items)
+    points = np.full_like(rows, np.nan)
+    leave_over(rows, items, codes[items], words, points)
+    np.testing.assert_array_equal(points, (rows - decode(codes, words))[items])

@@ -16,7 +16,7 @@ from acqh.quantize import (
 )
 from acqh.quantize._kmeans import sampled_kmeans, weighted_kmeans
 from acqh.quantize._metric import choose_shrinkage, metric_root, recall_of, second_moment
-from acqh.quantize._search import best_codes
+from acqh.quantize._search import Beams, extend_beams
 
 N_COMPONENTS = 12
 
@@ -56,11 +56,20 @@ def beam_twin(target, codebooks, beam_width, n_best):
     return beams
 
 
+def best_codes(items, codebooks, n_best, *, beam_width, dtype=np.float64, n_threads=None):
+    """Codes by beam, codebook after codebook."""
+    beams = Beams.empty(len(items), dtype)
+    for s in range(1, len(codebooks) + 1):
+        n_kept = n_best if s == len(codebooks) else beam_width
+        beams = extend_beams(items, codebooks[:s], beams, n_kept, n_threads=n_threads)
+    return beams.codes
+
+
 @pytest.mark.parametrize(("beam_width", "n_best"), [(1, 1), (4, 2), (5, 5)])
 def test_the_best_codes_are_those_of_the_twin(beam_width, n_best):
     items = make_items(20)
     codebooks = np.random.default_rng(2).normal(size=(3, 6, N_COMPONENTS))
-    found = best_codes(items, codebooks, n_best, beam_width=beam_width, dtype=np.float64)
+    found = best_codes(items, codebooks, n_best, beam_width=beam_width)
     expected = [beam_twin(item, codebooks, beam_width, n_best) for item in items]
     np.testing.assert_array_equal(found, expected)
 
@@ -68,7 +77,7 @@ def test_the_best_codes_are_those_of_the_twin(beam_width, n_best):
 def test_a_beam_as_wide_as_all_codes_finds_the_best_there_are():
     items = make_items(10)
     codebooks = np.random.default_rng(2).normal(size=(2, 3, N_COMPONENTS))
-    found = best_codes(items, codebooks, 99, beam_width=99, dtype=np.float64)
+    found = best_codes(items, codebooks, 99, beam_width=99)
     assert found.shape == (10, 9, 2)
     codes = np.array(list(itertools.product(range(3), repeat=2)))
     for item, best in zip(items, found, strict=True):
@@ -171,6 +180,15 @@ def test_a_shrinkage_of_one_is_the_plain_quantizer():
     np.testing.assert_array_equal(plain.codebooks_, told.codebooks_)
     assert told.metric_ is None
     assert plain.shrinkage_ == 1.0
+
+
+def test_where_the_plain_metric_is_chosen_the_quantizer_is_the_plain_one():
+    items = make_items()
+    plain = make_quantizer().fit(items)
+    told = make_quantizer().fit(items, queries=make_items(400, seed=10))
+    assert told.shrinkage_ == 1.0
+    assert len(told.shrinkage_recalls_) > 1
+    np.testing.assert_array_equal(plain.codebooks_, told.codebooks_)
 
 
 def test_the_plain_metric_is_kept_unless_another_is_better_beyond_noise():

@@ -4,8 +4,7 @@ import numpy as np
 
 from acqh._core.arrays import Floats, Ints
 from acqh._core.linalg import solve_spd
-from acqh.quantize import _kernels
-from acqh.quantize._sums._kernels import sum_rows
+from acqh.quantize._sums._kernels import normal_product, sum_rows
 
 # How firmly least squares holds words where they are, relative to the weight of the items that
 # use them: far above rounding, far below what could be felt in the error.
@@ -200,7 +199,7 @@ def improve_codebooks(
     product = np.empty_like(codebooks)
     for _ in range(n_steps):
         direction[:, :, power <= arrived] = 0.0
-        _kernels.normal_product(codes, weights, direction, product)
+        normal_product(codes, weights, direction, product)
         curvature = np.einsum("sjk,sjk->k", direction, product)
         length = _ratio(power, curvature)
         codebooks += length * direction

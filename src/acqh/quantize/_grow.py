@@ -7,8 +7,8 @@ import numpy as np
 from acqh._core.arrays import Floats, Ints
 from acqh.quantize._codebooks import improve_codebooks, quantization_errors
 from acqh.quantize._kmeans import sampled_kmeans
-from acqh.quantize._search import Search, best_codes, search_codes
-from acqh.quantize._sums._kernels import subtract_words
+from acqh.quantize._search import Beams, Search, extend_beams, search_codes
+from acqh.quantize._sums._kernels import leave_over
 from acqh.quantize._train import QuantizerFit, refill_unused_words
 
 # Codes of each item that a new codebook learns from. With the best alone, words fit the items
@@ -76,24 +76,20 @@ def grow_codebooks(
     targets = np.ascontiguousarray(targets, dtype=np.float64)
     codebooks: Floats = np.zeros((n_codebooks, codebook_size, targets.shape[1]))
     history: list[float] = []
-    kept: Ints = np.zeros((len(targets), 1, 0), dtype=np.uint8)
+    beams = Beams.empty(len(targets))
     for s in range(n_codebooks):
         n_points = points_per_word * codebook_size
+        kept = beams.codes[:, :_N_BEAMS]
         points, masses = _leftovers(targets, weights, kept, codebooks[:s], n_points, rng)
         codebooks[s] = sampled_kmeans(points, masses, codebook_size, rng, max_iter=_LLOYD_STEPS)
-        last = s == n_codebooks - 1
-        kept = best_codes(
-            targets,
-            codebooks[: s + 1],
-            1 if last else _N_BEAMS,
-            beam_width=max(beam_width, _N_BEAMS),
-            n_threads=n_threads,
-        )
-        error = float(weights @ quantization_errors(targets, kept[:, 0], codebooks[: s + 1]))
+        n_best = 1 if s == n_codebooks - 1 else max(beam_width, _N_BEAMS)
+        beams = extend_beams(targets, codebooks[: s + 1], beams, n_best, n_threads=n_threads)
+        codes = beams.codes[:, 0]
+        error = float(weights @ quantization_errors(targets, codes, codebooks[: s + 1]))
         history.append(min([*history[-1:], error]))
-    best = codebooks, kept[:, 0], error
+    best = codebooks, codes, error
     without_gain = 0
-    sweeps = _sweeps(targets, weights, codebooks, kept[:, 0], search, beam_width, n_threads)
+    sweeps = _sweeps(targets, weights, codebooks, codes, search, beam_width, n_threads)
     for _, state in zip(range(max_iter), sweeps, strict=False):
         gain = best[2] - state[2]
         without_gain = 0 if gain > tol * best[2] else without_gain + 1
@@ -119,9 +115,11 @@ def _leftovers(
     if len(chosen) > n_points:
         chosen = np.sort(rng.choice(len(chosen), n_points, replace=False))
     items = chosen // n_kept
-    points = targets[items]
-    if n_codebooks:
-        subtract_words(points, kept.reshape(-1, n_codebooks)[chosen], codebooks)
+    if not n_codebooks:
+        return targets[items], weights[items]
+    # What is left over is small, so single precision keeps it, in half the memory.
+    points = np.empty((len(chosen), targets.shape[1]), dtype=np.float32)
+    leave_over(targets, items, kept.reshape(-1, n_codebooks)[chosen], codebooks, points)
     return points, weights[items]
 
 

@@ -1,6 +1,6 @@
 """Compiled code search and distances; `tests/quantize` holds the NumPy twins.
 
-With ``linear[s, j]`` the cost of word j of codebook s for an item on its own, and
+With ``linear[s, j]`` the cost of word j of codebook s for an item on its linear, and
 ``pairs[s, j, t, k]`` twice the inner product of two words, a code costs
 
     sum_s linear[s, a_s]  +  sum_{s < t} pairs[s, a_s, t, a_t].
@@ -67,9 +67,28 @@ def search(
     for i in range(len(targets)):
         _fill_linear(targets, i, products, norms, flat)
         if beam_width > 0:
-            beams, grown = _beam(
-                linear, pairs, beam_width, 1, beams, grown, beam_costs, lows, costs, keys, top, sign
-            )
+            live = 1
+            beam_costs[0] = 0
+            for s in range(n_codebooks):
+                # Of the last codebook only the best word is wanted.
+                kept = 1 if s == n_codebooks - 1 else beam_width
+                live = _extend(
+                    linear,
+                    pairs,
+                    s,
+                    s,
+                    live,
+                    kept,
+                    beams,
+                    grown,
+                    beam_costs,
+                    lows,
+                    costs,
+                    keys,
+                    top,
+                    sign,
+                )
+                beams, grown = grown, beams
             for s in range(n_codebooks):
                 codes[i, s] = beams[0, s]
         if max_sweeps > 0:
@@ -77,43 +96,61 @@ def search(
 
 
 @kernel()
-def keep_beams(
+def extend_beams(
     targets: Floats,
     products: Floats,
     norms: Floats,
     pairs: Floats,
     kept: Ints,
-    beam_width: int,
+    kept_costs: Floats,
+    longer: Ints,
+    longer_costs: Floats,
     costs: Floats,
     keys: Ints,
     top: int,
     sign: int,
 ) -> None:
-    """Search codes by beam, and keep the best few of each item.
+    """Add a word of one more codebook to the best codes of each item, and keep the best of these.
 
     Parameters
     ----------
-    kept : (n_items, n_kept, n_codebooks) uint8
+    targets : (n_items, n_components)
+    products : (n_components, codebook_size)
+    norms : (codebook_size,)
+        As in `search`, of the codebook added.
+    pairs : (n_before, codebook_size, 1, codebook_size)
+        Of words before with those of the codebook added.
+    kept : (n_items, n_kept, n_before) uint8
+    kept_costs : (n_items, n_kept)
+    longer : (n_items, n_longer, n_before + 1) uint8
         Overwritten with the best codes, best first; there must be as many.
-    targets, products, norms, pairs, beam_width, costs, keys, top, sign
-        As in `search`; `costs` and `keys` have at least `beam_width` rows.
+    longer_costs : (n_items, n_longer)
+        Overwritten.
+    costs, keys, top, sign
+        As in `search`, with a row for each code kept.
     """
-    n_codebooks, n_words = pairs.shape[:2]
-    n_kept = kept.shape[1]
+    n_kept, n_before = kept.shape[1:]
+    n_longer = longer.shape[1]
+    n_beams = max(n_kept, n_longer)
     flat = np.empty(len(norms), dtype=norms.dtype)
-    linear = flat.reshape(n_codebooks, n_words)
-    n_beams = max(len(costs), n_kept)
-    beams = np.zeros((n_beams, n_codebooks), dtype=np.int64)
-    grown = np.zeros((n_beams, n_codebooks), dtype=np.int64)
+    linear = flat.reshape(1, len(norms))
+    beams = np.zeros((n_beams, n_before + 1), dtype=np.int64)
+    grown = np.zeros((n_beams, n_before + 1), dtype=np.int64)
     beam_costs = np.empty(n_beams, dtype=costs.dtype)
     lows = np.empty(n_beams, dtype=keys.dtype)
     for i in range(len(targets)):
         _fill_linear(targets, i, products, norms, flat)
-        beams, grown = _beam(
+        for b in range(n_kept):
+            beam_costs[b] = kept_costs[i, b]
+            for t in range(n_before):
+                beams[b, t] = kept[i, b, t]
+        _extend(
             linear,
             pairs,
-            beam_width,
+            n_before,
+            0,
             n_kept,
+            n_longer,
             beams,
             grown,
             beam_costs,
@@ -123,9 +160,10 @@ def keep_beams(
             top,
             sign,
         )
-        for b in range(n_kept):
-            for s in range(n_codebooks):
-                kept[i, b, s] = beams[b, s]
+        for b in range(n_longer):
+            longer_costs[i, b] = beam_costs[b]
+            for t in range(n_before + 1):
+                longer[i, b, t] = grown[b, t]
 
 
 @kernel()
@@ -154,11 +192,13 @@ def _fill_linear(
 
 
 @kernel()
-def _beam(
+def _extend(
     linear: Floats,
     pairs: Floats,
-    beam_width: int,
-    n_last: int,
+    length: int,
+    column: int,
+    live: int,
+    wanted: int,
     beams: Ints,
     grown: Ints,
     beam_costs: Floats,
@@ -167,39 +207,37 @@ def _beam(
     keys: Ints,
     top: int,
     sign: int,
-) -> tuple[Ints, Ints]:
-    """Return the beams, best first, and the other buffer; ties go to beam, then to word."""
-    n_codebooks, n_words = linear.shape
-    live = 1
-    beam_costs[0] = 0
-    for s in range(n_codebooks):
-        for b in range(live):
-            base = beam_costs[b]
+) -> int:
+    """Write beams longer by a word, best first; ties go to beam, then to word.
+
+    `length` words are there, of `live` beams; `column` is the place of the new codebook in
+    `linear` and `pairs`. Returns how many beams there are, `wanted` at most.
+    """
+    n_words = linear.shape[1]
+    for b in range(live):
+        base = beam_costs[b]
+        for j in range(n_words):
+            costs[b, j] = linear[column, j] + base
+        for t in range(length):
+            word = beams[b, t]
             for j in range(n_words):
-                costs[b, j] = linear[s, j] + base
-            for t in range(s):
-                word = beams[b, t]
-                for j in range(n_words):
-                    costs[b, j] += pairs[t, word, s, j]
-            lows[b] = _order_row(keys, b, top, sign)
-        # Of the last codebook a search wants only the best word.
-        kept = min(n_last if s == n_codebooks - 1 else beam_width, live * n_words)
-        for rank in range(kept):
-            b = 0
-            for other in range(1, live):
-                if lows[other] < lows[b]:
-                    b = other
-            j = _position(keys, b, lows[b])
-            for t in range(s):
-                grown[rank, t] = beams[b, t]
-            grown[rank, s] = j
-            keys[b, j] = _ordered(keys[b, j], top, sign)
-            beam_costs[rank] = costs[b, j]
-            keys[b, j] = top
-            lows[b] = _lowest(keys, b, top)
-        beams, grown = grown, beams
-        live = kept
-    return beams, grown
+                costs[b, j] += pairs[t, word, column, j]
+        lows[b] = _order_row(keys, b, top, sign)
+    kept = min(wanted, live * n_words)
+    for rank in range(kept):
+        b = 0
+        for other in range(1, live):
+            if lows[other] < lows[b]:
+                b = other
+        j = _position(keys, b, lows[b])
+        for t in range(length):
+            grown[rank, t] = beams[b, t]
+        grown[rank, length] = j
+        keys[b, j] = _ordered(keys[b, j], top, sign)
+        beam_costs[rank] = costs[b, j]
+        keys[b, j] = top
+        lows[b] = _lowest(keys, b, top)
+    return kept
 
 
 @kernel()
@@ -335,32 +373,3 @@ def _shrink(
             block[i] = min(block[i], nearest[i])
             error += weight[i] * block[i]
     return error
-
-
-@kernel()
-def normal_product(codes: Ints, weights: Floats, words: Floats, product: Floats) -> None:
-    """Write ``A^T W A`` times words, with A the 0/1 matrix of chosen words.
-
-    Parameters
-    ----------
-    codes : (n_items, n_codebooks)
-    weights : (n_items,)
-    words, product : (n_codebooks, codebook_size, n_components)
-    """
-    n_items, n_codebooks = codes.shape
-    n_components = words.shape[2]
-    vector = np.empty(n_components)
-    product[:] = 0.0
-    for i in range(n_items):
-        vector[:] = 0.0
-        for s in range(n_codebooks):
-            word = words[s, codes[i, s]]
-            for k in range(n_components):
-                vector[k] += word[k]
-        weight = weights[i]
-        for k in range(n_components):
-            vector[k] *= weight
-        for s in range(n_codebooks):
-            total = product[s, codes[i, s]]
-            for k in range(n_components):
-                total[k] += vector[k]

@@ -11,7 +11,7 @@ MAX_LLOYD = 5
 _TRIALS = 3
 # Components that k-means begins with, at least.
 _FEWEST = 8
-# Of many points these are enough to draw seeds from.
+# Of many points these are enough to draw seeds from and to find the principal components.
 _SEED_POINTS_PER_WORD = 16
 # Distances from all words are kept for this many points at a time.
 _BLOCK_ROWS = 4096
@@ -80,9 +80,9 @@ def sampled_kmeans(
 ) -> Floats:
     """Cluster many weighted points: first by their principal components, then by all.
 
-    Seeds come from a sample. Each of Lloyd's steps looks at twice as many components as the one
-    before. Where there are many components, most of the distance between two points is noise that
-    no word can take up; to begin with what matters gives lower errors in the end.
+    Seeds and principal components come from a sample. Each of Lloyd's steps looks at twice as many
+    components as the one before. Where there are many, most of the distance between two points is
+    noise that no word can take up; to begin with what matters gives lower errors in the end.
 
     Parameters
     ----------
@@ -110,16 +110,16 @@ def sampled_kmeans(
     array([0., 1., 9.])
     """
     # Near zero and of size one, so that single precision keeps the distances.
-    mean = np.average(points, axis=0, weights=weights)
-    small = (points - mean).astype(np.float32)
+    mean = weights.astype(points.dtype) @ points / points.dtype.type(weights.sum())
+    small = (points - mean).astype(np.float32, copy=False)
     small /= np.abs(small).max() or 1.0
-    directions = np.linalg.eigh(small.T @ (small * weights[:, np.newaxis].astype(np.float32)))[1]
-    small = small @ directions[:, ::-1]
-    widths = _widths(small.shape[1], max_iter)
     n_seeds = min(len(points), _SEED_POINTS_PER_WORD * n_words)
     sample = np.sort(rng.choice(len(points), n_seeds, replace=False))
     if not weights[sample].any():
         sample = np.arange(len(points))
+    few, masses = small[sample], weights[sample, np.newaxis].astype(np.float32)
+    small = small @ np.linalg.eigh(few.T @ (few * masses))[1][:, ::-1]
+    widths = _widths(small.shape[1], max_iter)
     words = _seed(small[sample, : widths[0]], weights[sample], n_words, rng)
     for width in widths:
         view = np.ascontiguousarray(small[:, :width])

@@ -1,6 +1,7 @@
 """The quantizer as a scikit-learn transformer."""
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -188,7 +189,8 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         used = weights > 0
         rows, places = np.unique(X[used] + 0.0, axis=0, return_inverse=True)
         weights = np.bincount(places, weights[used]).astype(np.float64)
-        shrinkage, recalls = self._choose(rows, weights, queries, rng)
+        # A copy, so that where the plain metric is chosen, the quantizer is the plain one.
+        shrinkage, recalls = self._choose(rows, weights, queries, deepcopy(rng))
         root = None
         if queries is not None and shrinkage < 1:
             root = metric_root(second_moment(queries), shrinkage)

@@ -114,7 +114,8 @@ def search_codes(
     tables = _tables(codebooks, metric, dtype or codebooks.dtype)
 
     def search_block(rows: slice) -> None:
-        tables.search(targets[rows], codes[rows], width, sweeps)
+        given, working = tables.given(targets[rows]), tables.working(width)
+        _kernels.search(*given, codes[rows], width, sweeps, *working)
         if start is not None:
             _keep_unless_better(targets[rows], codebooks, metric, start[rows], codes[rows])
 
@@ -122,51 +123,82 @@ def search_codes(
     return codes
 
 
-def best_codes(
+@dataclass(frozen=True)
+class Beams:
+    """The best codes of each item that a beam search has kept so far.
+
+    Parameters
+    ----------
+    codes : (n_items, n_kept, n_codebooks) uint8
+        Best first; with no codebook, one empty code of each item.
+    costs : (n_items, n_kept)
+    """
+
+    codes: Ints
+    costs: Floats
+
+    @classmethod
+    def empty(cls, n_items: int, dtype: type[np.floating[Any]] = np.float32) -> "Beams":
+        """Return those of no codebook; `dtype` is the precision of the search."""
+        return cls(np.zeros((n_items, 1, 0), dtype=np.uint8), np.zeros((n_items, 1), dtype=dtype))
+
+
+def extend_beams(
     targets: Floats,
     codebooks: Floats,
+    beams: Beams,
     n_best: int,
     *,
-    beam_width: int,
-    dtype: type[np.floating[Any]] = np.float32,
     n_threads: int | None = None,
-) -> Ints:
-    """Return the best few codes of each item, best first, as a beam search finds them.
+) -> Beams:
+    """Return the best few codes of each item with one codebook more.
+
+    Codebooks are thus added one by one at the cost of a single beam search.
 
     Parameters
     ----------
     targets : (n_items, n_components)
         Finite.
     codebooks : (n_codebooks, codebook_size, n_components)
+        The last is new.
+    beams : Beams
+        Of the codebooks before.
     n_best : int
-        As many as there are codes, at most; and as the beam is wide.
-    beam_width : int
-    dtype : float32 or float64
-        Precision of the search.
+        Kept at most.
     n_threads : int, optional
         At most this many; None takes every core there is. The codes do not depend on it.
 
     Returns
     -------
-    (n_items, n_best, n_codebooks) uint8
+    Beams
 
     Examples
     --------
     >>> codebooks = np.array([[[0.0], [4.0]], [[0.0], [1.0]]])
-    >>> best_codes(np.array([[4.2]]), codebooks, 2, beam_width=2)
+    >>> beams = extend_beams(np.array([[4.2]]), codebooks[:1], Beams.empty(1), 2)
+    >>> extend_beams(np.array([[4.2]]), codebooks, beams, 2).codes
     array([[[1, 0],
             [1, 1]]], dtype=uint8)
     """
-    n_codes = codebooks.shape[1] ** len(codebooks)
-    n_best = min(n_best, beam_width, n_codes)
-    kept = np.empty((len(targets), n_best, len(codebooks)), dtype=np.uint8)
-    tables = _tables(codebooks, None, dtype)
+    n_items, n_kept, n_before = beams.codes.shape
+    n_words = codebooks.shape[1]
+    n_best = min(n_best, n_kept * n_words)
+    codes = np.empty((n_items, n_best, n_before + 1), dtype=np.uint8)
+    costs = np.empty((n_items, n_best), dtype=beams.costs.dtype)
+    tables = _tables(codebooks, None, costs.dtype, first=n_before)
 
-    def search_block(rows: slice) -> None:
-        tables.keep_beams(targets[rows], kept[rows], beam_width)
+    def extend_block(rows: slice) -> None:
+        _kernels.extend_beams(
+            *tables.given(targets[rows]),
+            beams.codes[rows],
+            beams.costs[rows],
+            codes[rows],
+            costs[rows],
+            *tables.working(n_kept),
+        )
 
-    _run_blocks(search_block, len(targets), n_threads)
-    return kept
+    _run_blocks(extend_block, n_items, n_threads)
+    return Beams(codes, costs)
 
 
 @dataclass(frozen=True)
@@ -178,27 +210,23 @@ class _Tables:
     norms: Floats  # (n_codebooks * codebook_size,)
     pairs: Floats  # (n_codebooks, codebook_size, n_codebooks, codebook_size)
 
-    def search(self, targets: Floats, codes: Ints, beam_width: int, max_sweeps: int) -> None:
-        """Overwrite the codes with what the kernel finds."""
-        working = self._working(beam_width)
-        _kernels.search(*self._given(targets), codes, beam_width, max_sweeps, *working)
-
-    def keep_beams(self, targets: Floats, kept: Ints, beam_width: int) -> None:
-        """Overwrite the codes, (n_items, n_kept, n_codebooks), with the best of each item."""
-        _kernels.keep_beams(*self._given(targets), kept, beam_width, *self._working(beam_width))
-
-    def _given(self, targets: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    def given(self, targets: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return what kernels begin with: targets and tables."""
         shifted = np.ascontiguousarray(targets - self.offset, dtype=self.norms.dtype)
         return shifted, self.products, self.norms, self.pairs
 
-    def _working(self, beam_width: int) -> tuple[Floats, Ints, Any, Any]:
+    def working(self, beam_width: int) -> tuple[Floats, Ints, Any, Any]:
+        """Return what kernels end with: memory to work in, and what its bits are."""
         costs = np.empty((max(beam_width, 1), self.pairs.shape[1]), dtype=self.norms.dtype)
         key = np.dtype(f"i{costs.itemsize}").type
         top, sign = key(np.iinfo(key).max), key(8 * costs.itemsize - 1)
         return costs, costs.view(key), top, sign
 
 
-def _tables(codebooks: Floats, metric: Floats | None, dtype: DTypeLike) -> _Tables:
+def _tables(
+    codebooks: Floats, metric: Floats | None, dtype: DTypeLike, *, first: int = 0
+) -> _Tables:
+    """Return the tables of the codebooks from the `first` on, paired with all there are."""
     n_codebooks, n_words, n_components = codebooks.shape
     words = codebooks.astype(np.float64)
     # Every code has one word of the first codebook, so its mean can move to the targets. No cost
@@ -206,13 +234,14 @@ def _tables(codebooks: Floats, metric: Floats | None, dtype: DTypeLike) -> _Tabl
     mean = words[0].mean(axis=0)
     words[0] -= mean
     words = words.reshape(n_codebooks * n_words, n_components)
-    images = words if metric is None else words @ metric
+    new = words[first * n_words :]
+    images = new if metric is None else new @ metric
     pairs = words.astype(dtype) @ (2 * images.T).astype(dtype)
     return _Tables(
         offset=mean if metric is None else metric @ mean,
-        products=np.ascontiguousarray(-2 * words.T, dtype=dtype),
-        norms=np.einsum("jk,jk->j", words, images).astype(dtype),
-        pairs=pairs.reshape(n_codebooks, n_words, n_codebooks, n_words),
+        products=np.ascontiguousarray(-2 * new.T, dtype=dtype),
+        norms=np.einsum("jk,jk->j", new, images).astype(dtype),
+        pairs=pairs.reshape(n_codebooks, n_words, n_codebooks - first, n_words),
     )
 
 

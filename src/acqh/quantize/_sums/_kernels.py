@@ -3,6 +3,8 @@
 Every sum is added in order, in float64, so that results are those of the twins to the bit.
 """
 
+import numpy as np
+
 from acqh._core.arrays import Floats, Ints
 from acqh._core.kernels import kernel
 
@@ -30,24 +32,58 @@ def sum_rows(rows: Floats, weights: Floats, codes: Ints, sums: Floats) -> None:
 
 
 @kernel()
-def subtract_words(rows: Floats, codes: Ints, codebooks: Floats) -> None:
-    """Take what its code stands for off each row.
+def leave_over(
+    targets: Floats, items: Ints, codes: Ints, codebooks: Floats, points: Floats
+) -> None:
+    """Write what codes leave over of their items.
 
     Parameters
     ----------
-    rows : (n_items, n_components) float64
-    codes : (n_items, n_codebooks)
+    targets : (n_items, n_components) float64
+    items : (n_points,)
+        Whose code it is.
+    codes : (n_points, n_codebooks)
         Of words that there are; at least one codebook.
     codebooks : (n_codebooks, codebook_size, n_components) float64
+    points : (n_points, n_components)
     """
-    n_items, n_codebooks = codes.shape
+    n_points, n_codebooks = codes.shape
     vector = codebooks[0, 0].copy()
-    for i in range(n_items):
+    for i in range(n_points):
         vector[:] = codebooks[0, codes[i, 0]]
         for s in range(1, n_codebooks):
             word = codebooks[s, codes[i, s]]
             for k in range(len(vector)):
                 vector[k] += word[k]
-        row = rows[i]
+        target, point = targets[items[i]], points[i]
         for k in range(len(vector)):
-            row[k] -= vector[k]
+            point[k] = target[k] - vector[k]
+
+
+@kernel()
+def normal_product(codes: Ints, weights: Floats, words: Floats, product: Floats) -> None:
+    """Write ``A^T W A`` times words, with A the 0/1 matrix of chosen words.
+
+    Parameters
+    ----------
+    codes : (n_items, n_codebooks)
+    weights : (n_items,)
+    words, product : (n_codebooks, codebook_size, n_components)
+    """
+    n_items, n_codebooks = codes.shape
+    n_components = words.shape[2]
+    vector = np.empty(n_components)
+    product[:] = 0.0
+    for i in range(n_items):
+        vector[:] = 0.0
+        for s in range(n_codebooks):
+            word = words[s, codes[i, s]]
+            for k in range(n_components):
+                vector[k] += word[k]
+        weight = weights[i]
+        for k in range(n_components):
+            vector[k] *= weight
+        for s in range(n_codebooks):
+            total = product[s, codes[i, s]]
+            for k in range(n_components):
+                total[k] += vector[k]
