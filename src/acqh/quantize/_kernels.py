@@ -213,7 +213,7 @@ def _extend(
     `length` words are there, of `live` beams; `column` is the place of the new codebook in
     `linear` and `pairs`. Returns how many beams there are, `wanted` at most.
     """
-    n_words = linear.shape[1]
+    n_words: int = linear.shape[1]
     for b in range(live):
         base = beam_costs[b]
         for j in range(n_words):

@@ -13,6 +13,7 @@ _TRIALS = 3
 _FEWEST = 8
 # Of many points these are enough to draw seeds from and to find the principal components.
 _SEED_POINTS_PER_WORD = 16
+_POINTS_PER_COMPONENT = 4
 # Distances from all words are kept for this many points at a time.
 _BLOCK_ROWS = 4096
 
@@ -113,18 +114,21 @@ def sampled_kmeans(
     mean = weights.astype(points.dtype) @ points / points.dtype.type(weights.sum())
     small = (points - mean).astype(np.float32, copy=False)
     small /= np.abs(small).max() or 1.0
-    n_seeds = min(len(points), _SEED_POINTS_PER_WORD * n_words)
-    sample = np.sort(rng.choice(len(points), n_seeds, replace=False))
+    enough = max(_SEED_POINTS_PER_WORD * n_words, _POINTS_PER_COMPONENT * points.shape[1])
+    sample = np.sort(rng.choice(len(points), min(len(points), enough), replace=False))
     if not weights[sample].any():
         sample = np.arange(len(points))
+    *narrow, _ = _widths(small.shape[1], max_iter)
     few, masses = small[sample], weights[sample, np.newaxis].astype(np.float32)
-    small = small @ np.linalg.eigh(few.T @ (few * masses))[1][:, ::-1]
-    widths = _widths(small.shape[1], max_iter)
-    words = _seed(small[sample, : widths[0]], weights[sample], n_words, rng)
-    for width in widths:
-        view = np.ascontiguousarray(small[:, :width])
-        codes = _nearest(view[:, : words.shape[1]], words.astype(np.float32))
-        words = _means(view, weights, codes, np.zeros((n_words, width)))
+    directions = np.linalg.eigh(few.T @ (few * masses))[1][:, ::-1]
+    turned = small @ directions[:, : max(narrow, default=0)]
+    views = [*(np.ascontiguousarray(turned[:, :width]) for width in narrow), small]
+    words = _seed(views[0][sample], weights[sample], n_words, rng)
+    before = views[0]
+    for view in views:
+        codes = _nearest(before, words.astype(np.float32))
+        words = _means(view, weights, codes, np.zeros((n_words, view.shape[1])))
+        before = view
     codes = _nearest(small, words.astype(np.float32))
     return _means(points, weights, codes, np.zeros((n_words, points.shape[1])))
 
