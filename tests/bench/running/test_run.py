@@ -1,8 +1,10 @@
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +27,8 @@ from acqh.metrics import mean_average_precision, relevance
 
 PLUGINS = Path(__file__).with_name("plugin_methods.py")
 needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+# Seconds after which a run that does nothing is given up.
+PATIENCE = 240
 TIMES = {"fit_seconds", "encode_seconds", "query_seconds"}
 
 
@@ -199,6 +203,30 @@ def pipes(tmp_path):
     return tmp_path
 
 
+def said_by(process, pipe):
+    """Return what a process writes to a pipe; fail where it ends before that, or never does."""
+    with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+        for _ in range(PATIENCE):
+            is_over = process.poll() is not None
+            if select.select([reader], [], [], 1)[0] and (said := reader.read()):
+                return said.decode()
+            assert not is_over, process.communicate(timeout=PATIENCE)[1]
+    raise AssertionError("the run has not begun")
+
+
+def let_go(process, pipe):
+    """Open and close a pipe as soon as the process reads it; fail where it ends before that."""
+    for _ in range(PATIENCE):
+        try:
+            os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:  # nobody reads it yet
+            assert process.poll() is None, process.communicate(timeout=PATIENCE)[1]
+            time.sleep(1)
+        else:
+            return
+    raise AssertionError("the run does not wait")
+
+
 @pytest.fixture
 def waiting_run(tmp_path, data_file, pipes):
     """Start a run of three cells, of which the second says that it has begun, and waits."""
@@ -214,9 +242,22 @@ def waiting_run(tmp_path, data_file, pipes):
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        assert (pipes / "begun").read_text() == "fit"
-        yield process
-        process.kill()
+        try:
+            assert said_by(process, pipes / "begun") == "fit"
+            yield process
+        finally:
+            process.kill()
+
+
+@needs_pipes
+@pytest.mark.parametrize("wait", [said_by, let_go])
+def test_a_run_that_fails_early_is_not_waited_for(pipes, wait):
+    command = [sys.executable, "-c", "raise SystemExit('no such data')"]
+    with (
+        subprocess.Popen(command, stdout=-1, stderr=subprocess.PIPE, text=True) as process,
+        pytest.raises(AssertionError, match="no such data"),
+    ):
+        wait(process, pipes / "begun")
 
 
 @needs_pipes
@@ -224,7 +265,7 @@ def test_a_killed_run_resumes_with_the_cell_it_was_at(tmp_path, data_file, waiti
     with pytest.raises(InvalidInputError, match="another run"), Store(tmp_path / "out").locked():
         pass
     waiting_run.kill()
-    waiting_run.communicate()
+    waiting_run.communicate(timeout=PATIENCE)
     store = Store(tmp_path / "out")
     assert [record["setting"]["seed"] for record in store.records()] == [0]
     settings = settings_of(data_file, "Waiting")
@@ -242,8 +283,8 @@ def test_a_killed_run_resumes_with_the_cell_it_was_at(tmp_path, data_file, waiti
 @needs_pipes
 def test_an_interrupt_stops_after_the_current_cell(tmp_path, pipes, waiting_run):
     waiting_run.send_signal(signal.SIGINT)
-    (pipes / "go").write_text("")
-    output, errors = waiting_run.communicate()
+    let_go(waiting_run, pipes / "go")
+    output, errors = waiting_run.communicate(timeout=PATIENCE)
     assert waiting_run.returncode == 1
     summary = json.loads(output)
     assert (summary["n_done"], summary["n_left"]) == (2, 1), errors
