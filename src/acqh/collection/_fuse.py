@@ -52,10 +52,6 @@ def fuse(
         Whether items that have every word of the query come before all others, and those that are
         called exactly so before these; their scores are above one and two.
 
-    Returns
-    -------
-    list of Place
-
     Examples
     --------
     >>> has_all, has_some = WordHit(7, -2.0, True), WordHit(8, -1.0, False)

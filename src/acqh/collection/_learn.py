@@ -82,14 +82,6 @@ def learn(
     Where the encoders are those of the general model and some image has no text, learning begins
     with that model's sums.
 
-    Parameters
-    ----------
-    table : FeatureTable
-    labels : sequence of n_items tuples of str
-    encoders : Encoders
-    settings : BuildSettings
-    progress : callable
-
     Raises
     ------
     CollectionError

@@ -43,14 +43,7 @@ class Question(NamedTuple):
 
 
 class QueryReader:
-    """Reads queries for the shards of a collection; any thread may call it.
-
-    Parameters
-    ----------
-    encoders : Encoders
-    coder : Coder
-    shards : sequence of Shard
-    """
+    """Reads queries for the shards of a collection; any thread may call it."""
 
     def __init__(self, encoders: Encoders, coder: Coder, shards: Sequence[Shard]) -> None:
         self._encoders = encoders

@@ -116,10 +116,6 @@ def read_words(text: str) -> WordQuery:
         Words; ``"in quotes"`` a phrase that must be there; ``-word`` or ``-"a phrase"`` what must
         not be there.
 
-    Returns
-    -------
-    WordQuery
-
     Examples
     --------
     >>> read_words('dog "on a beach" -cat')

@@ -137,10 +137,6 @@ def read_tensors(content: bytes) -> dict[str, Array]:
     order of their storages, whose numbers follow. Any name in them but those of a table, a tensor
     and two kinds of storage is refused, so that nothing is called but the functions here.
 
-    Parameters
-    ----------
-    content : bytes
-
     Returns
     -------
     dict of str to ndarray

@@ -135,10 +135,6 @@ def choose(
     ridge : float, optional
     is_small : bool
         Whether there is time to hold out one half after the other.
-
-    Returns
-    -------
-    Choice
     """
     names = [name for name in KERNELS if name in sides]
     means = {name: mean_squared_distance(sides[name][:TRIAL_ROWS]) for name in names}

@@ -22,10 +22,6 @@ from acqh.index._snapshot import MAX_ROWS, S, Snapshot
 class NewIds:
     """Ids of items that are to follow those of a snapshot, taken part by part.
 
-    Parameters
-    ----------
-    snapshot : Snapshot
-
     Attributes
     ----------
     n : int

@@ -86,11 +86,6 @@ def write_member(path: Path, arrays: Mapping[str, Array]) -> tuple[int, str]:
     path : Path
         A name not taken yet.
     arrays : mapping of str to ndarray
-
-    Returns
-    -------
-    n_bytes : int
-    sha256 : str
     """
     digest = hashlib.sha256()
     n_bytes = 0

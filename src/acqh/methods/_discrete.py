@@ -64,10 +64,6 @@ def _sweep(signs: Floats, others: Floats, Q: Floats) -> Floats:
 def keep_sign(values: Floats, previous: Floats) -> Floats:
     """Return the signs of values, and the previous sign where a value is exactly zero.
 
-    Parameters
-    ----------
-    values, previous : arrays of the same shape
-
     Returns
     -------
     float64 array of -1 and 1

@@ -50,10 +50,6 @@ def argsort_keys(keys: Ints, order: Ints, spare_keys: Ints, spare_order: Ints) -
         Both are overwritten.
     order, spare_order : (n_items,) int32
         Both are overwritten.
-
-    Returns
-    -------
-    sorted_keys, order : two of the arrays given
     """
     n_items = keys.size
     n_buckets = 1 << DIGIT_BITS

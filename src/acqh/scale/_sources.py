@@ -81,12 +81,6 @@ def cut_source(source: Source, chunk_size: int) -> CutSource:
 def cut_on(client: Any, source: Any, chunk_size: int) -> tuple[CutSource, list[Chunk]]:
     """Cut a source that the workers of a cluster read.
 
-    Parameters
-    ----------
-    client : distributed.Client
-    source : path-like, sequence of path-like or Piece, DaskViews, or dask.bag.Bag
-    chunk_size : int
-
     Returns
     -------
     CutSource

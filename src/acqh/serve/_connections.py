@@ -32,10 +32,6 @@ class Connections:
 
     Where one more is too many, or answers that nobody reads take too much memory, the one is cut
     off that has waited longest for its client. One whose request is worked on waits for nobody.
-
-    Parameters
-    ----------
-    settings : Settings
     """
 
     def __init__(self, settings: Settings) -> None:

@@ -19,11 +19,6 @@ class LimitBody:
     A body that is declared too long or compressed is refused at once, unread. One that turns out
     too long, or too slow, makes ``receive`` raise `ProblemError`. A connection is closed when its
     request was answered before all of the body was read.
-
-    Parameters
-    ----------
-    app : ASGI application
-    settings : Settings
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:

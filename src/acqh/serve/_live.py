@@ -33,11 +33,6 @@ class Live:
     collection is opened and verified beside the old one, with threads of its own, then takes its
     place; the old one ends what it has begun, and is closed.
 
-    Parameters
-    ----------
-    settings : Settings
-    metrics : Metrics
-
     Attributes
     ----------
     problem : str or None

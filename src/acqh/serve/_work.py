@@ -20,12 +20,7 @@ _MAP_REQUESTS = 4
 
 
 class Slots:
-    """Requests worked on at once; of those about images at most half as many.
-
-    Parameters
-    ----------
-    max_requests : int
-    """
+    """Requests worked on at once; of those about images at most half as many."""
 
     def __init__(self, max_requests: int) -> None:
         self._most: dict[Lane, int] = {

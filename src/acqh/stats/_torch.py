@@ -127,13 +127,7 @@ class SortedRows:
 
 
 class ViewSums:
-    """The sums of one view, kept on the device until all blocks are added.
-
-    Parameters
-    ----------
-    n_features, n_sets : int
-    device : torch device
-    """
+    """The sums of one view, kept on the device until all blocks are added."""
 
     def __init__(self, n_features: int, n_sets: int, device: Any) -> None:
         torch = require("torch")

@@ -40,16 +40,7 @@ _PAPER_NOTE = "Second line: the paper's printed figure, and ours minus it."
 
 @dataclass(frozen=True)
 class Comparison:
-    """Tables of the same runs, one per quantity.
-
-    Attributes
-    ----------
-    name, title : str
-    description : str
-    dataset : str
-    runs : tuple of Run
-    tables : tuple of Table
-    """
+    """Tables of the same runs, one per quantity."""
 
     name: str
     title: str
@@ -61,10 +52,6 @@ class Comparison:
 
 def fair_comparisons(results: Results) -> list[Comparison]:
     """Return the tables at equal bytes per item: one comparison per data set and database.
-
-    Parameters
-    ----------
-    results : Results
 
     Returns
     -------
@@ -162,10 +149,6 @@ def _by_quality(grid: RunTable) -> Callable[[RowId], tuple[int, float, RowId]]:
 
 def paper_comparisons(results: Results) -> list[Comparison]:
     """Return the paper's Tables 1 to 5 for every data set that was run, beside its figures.
-
-    Parameters
-    ----------
-    results : Results
 
     Returns
     -------
@@ -265,10 +248,6 @@ class CutoffDistance:
 
 def cutoff_distances(results: Results) -> list[CutoffDistance]:
     """Return how close each cut-off comes to the paper's figures: it does not state its own.
-
-    Parameters
-    ----------
-    results : Results
 
     Returns
     -------

@@ -65,10 +65,6 @@ _Style = dict[str, Any]
 def draw(plot: Plot) -> dict[str, bytes]:
     """Draw a figure in all formats.
 
-    Parameters
-    ----------
-    plot : Plot
-
     Returns
     -------
     dict of str to bytes

@@ -86,10 +86,6 @@ def render_page(report: Report, drawn: Mapping[str, bytes], title: str) -> str:
     drawn : mapping of str to bytes
         SVG of every figure, by name.
     title : str
-
-    Returns
-    -------
-    str
     """
     sections = _Sections()
     _add_fair(sections, report, drawn)

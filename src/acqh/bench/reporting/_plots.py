@@ -87,10 +87,6 @@ def fair_plots(results: Results, comparison: Comparison) -> list[Plot]:
     results : Results
     comparison : Comparison
         A fair one.
-
-    Returns
-    -------
-    list of Plot
     """
     runs = comparison.runs
     sizes = sorted({run.n_bytes for run in runs if run.n_bytes is not None})

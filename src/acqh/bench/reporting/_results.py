@@ -196,14 +196,6 @@ class Results:
 def load_results(path: str | PathLike[str]) -> Results:
     """Load what ``acqh bench`` stored in a folder.
 
-    Parameters
-    ----------
-    path : path-like
-
-    Returns
-    -------
-    Results
-
     Raises
     ------
     InvalidInputError

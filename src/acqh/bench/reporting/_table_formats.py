@@ -36,10 +36,6 @@ _COLUMNS = (
 def to_csv(table: Table) -> str:
     """Return a table as CSV with one line per figure.
 
-    Parameters
-    ----------
-    table : Table
-
     Returns
     -------
     str
@@ -79,10 +75,6 @@ def escape_latex(text: str) -> str:
 
 def to_latex(table: Table) -> str:
     """Return a table as a LaTeX float; it needs the packages booktabs and graphicx.
-
-    Parameters
-    ----------
-    table : Table
 
     Returns
     -------

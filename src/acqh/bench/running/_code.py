@@ -36,10 +36,6 @@ def fingerprint_code(cls: type) -> str:
     Covered are the file of the class and every module of the package that it uses for
     computing, followed through their imports, without comments and docstrings.
 
-    Parameters
-    ----------
-    cls : type
-
     Returns
     -------
     str

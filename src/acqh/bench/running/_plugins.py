@@ -18,10 +18,6 @@ def load_method_file(argument: str) -> type[BaseMethod]:
     argument : str
         The class derives from BaseMethod and is entered by `acqh.methods.register`.
 
-    Returns
-    -------
-    type
-
     Raises
     ------
     InvalidInputError

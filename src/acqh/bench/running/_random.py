@@ -19,11 +19,6 @@ class RandomCodes(BaseMethod):
 
     The same item always gets the same code, so results do not depend on the order of calls.
 
-    Parameters
-    ----------
-    n_bits : int
-    random_state : int
-
     Examples
     --------
     >>> control = RandomCodes(16).fit({"image": np.eye(3), "text": np.eye(3)})

@@ -98,10 +98,6 @@ def run_cells(
     retry_failed : bool
         Whether to run cells again that are stored as failed.
     watch : Watch, optional
-
-    Returns
-    -------
-    RunSummary
     """
     started = time.perf_counter()
     watch = watch or Watch()

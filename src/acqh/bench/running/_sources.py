@@ -48,10 +48,6 @@ def open_data(argument: str, data_dir: str | PathLike[str] | None = None) -> Ben
     data_dir : path, optional
         Folder with the files of named data sets; ``ACQH_DATA`` by default.
 
-    Returns
-    -------
-    BenchData
-
     Raises
     ------
     DatasetNotFoundError

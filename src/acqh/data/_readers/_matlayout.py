@@ -211,10 +211,6 @@ def find_axes(
     orientation : {"rows", "columns"}, optional
         Where the items of the views are, where that cannot be told.
 
-    Returns
-    -------
-    view_axis, label_axis : int
-
     Raises
     ------
     ViewError

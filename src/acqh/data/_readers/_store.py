@@ -151,12 +151,7 @@ def file_rows(path: Path, header: Header) -> Rows:
 
 
 class NpyFolder:
-    """The .npy files of a folder, memory-mapped.
-
-    Parameters
-    ----------
-    path : Path
-    """
+    """The .npy files of a folder, memory-mapped."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

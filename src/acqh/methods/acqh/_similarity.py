@@ -136,10 +136,6 @@ def embed(
         How many items carry each.
     rng : Generator
 
-    Returns
-    -------
-    LabelEmbedding
-
     Examples
     --------
     >>> sets = np.array([[1, 0], [0, 1], [1, 1]], dtype=np.uint8)

@@ -120,10 +120,6 @@ def solve(
         Of label embeddings on each view.
     settings : Settings
     rng : Generator
-
-    Returns
-    -------
-    Solution
     """
     if solver == "spectral":
         return _solve_spectral(problem, views, regressions, settings, rng)

@@ -37,10 +37,6 @@ def solve_labels(
     settings : Settings
     rng : Generator
 
-    Returns
-    -------
-    Fitted
-
     Raises
     ------
     ViewError

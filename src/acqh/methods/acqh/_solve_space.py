@@ -56,10 +56,6 @@ def solve_space(
         Real ones.
     settings : Settings
     rng : Generator
-
-    Returns
-    -------
-    Fitted
     """
     collected = replace(collected, statistics=collected.statistics.compact())
     stats = collected.statistics
