@@ -77,14 +77,8 @@ class CollectionError(AcqhError, ValueError):
     """A collection, or what was asked of it, cannot be used."""
 
 
-class MissingItemError(CollectionError, KeyError):
-    """A collection has no item of this id.
-
-    ``KeyError`` shows its argument's repr; this shows the message itself.
-    """
-
-    def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""
+class MissingItemError(CollectionError, UnknownIdError):
+    """A collection has no item of this id."""
 
 
 class ReplacedError(CollectionError):

@@ -128,24 +128,9 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         self.max_memory = max_memory
         self.random_state = random_state
 
-    def fit(self, X: Matrix, y: Any = None) -> Self:  # noqa: ARG002
-        """Learn coordinates in which inner products are kernels.
-
-        Parameters
-        ----------
-        X : (n_items, n_features)
-        y : ignored
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError
-            A parameter is out of its range, or a kernel of counts gets negative numbers.
-        """
-        names, X = self._check(X)
+    def _learn(self, X: Matrix) -> None:
+        """Learn coordinates in which inner products are kernels."""
+        names = self._names(X)
         rng = check_rng(self.random_state)
         idf = inverse_frequencies(X)
         choice = self._choose(X, None, names, idf, rng)
@@ -156,7 +141,6 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         if not coefficients.shape[1]:  # rows without any kernel still get one column
             coefficients = np.zeros((n_anchors, 1))
         self._keep(anchors, coefficients, np.zeros(coefficients.shape[1]), choice, idf)
-        return self
 
     def fit_to(self, X: Matrix, targets: Floats) -> Floats:
         """Learn the kernel ridge regression onto targets; features are its predictions.
@@ -179,7 +163,9 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
             A parameter is out of its range, targets do not fit the rows, a kernel of counts gets
             negative numbers, or the ridge is too small.
         """
-        names, X = self._check(X)
+        self._check_params()
+        X = self._check_fit(X)
+        names = self._names(X)
         targets = _check_targets(targets, X.shape[0])
         rng = check_rng(self.random_state)
         idf = inverse_frequencies(X)
@@ -205,18 +191,8 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         self._keep(anchors, coefficients.astype(np.float32), offset, choice, idf)
         return left_out.astype(X.dtype, copy=False)
 
-    def transform(self, X: Matrix) -> Floats:
-        """Return kernels with the anchors, times the coefficients.
-
-        Parameters
-        ----------
-        X : (n_items, n_features)
-
-        Returns
-        -------
-        (n_items, n_out)
-        """
-        X = self._check_transform(X)
+    def _map(self, X: Matrix) -> Floats:
+        """Return kernels with the anchors, times the coefficients."""
         n_anchors, n_out = self.coefficients_.shape
         out = np.empty((X.shape[0], n_out), X.dtype)
         choice = Choice(self.weights_, self.widths_, self.ridge_)
@@ -254,8 +230,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         self._dtype = anchors.dtype
         self._sides = prepare_sides(anchors, choice, self.idf_, by_column=True)
 
-    def _check(self, X: Any) -> tuple[tuple[str, ...], Matrix]:
-        X = self._check_fit(X)
+    def _check_params(self) -> None:
         for name in ("bandwidth", "ridge"):
             value = getattr(self, name)
             if value is not None and not (np.isfinite(value) and value > 0):
@@ -263,15 +238,6 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         for name in ("n_anchors", "max_memory"):
             if getattr(self, name) is not None:
                 check_positive_int(getattr(self, name), name)
-        names = self._names(X)
-        if self.weights is not None:
-            values = np.asarray(self.weights, dtype=np.float64)
-            if values.shape != (len(names),) or not (np.all(values >= 0) and values.sum() > 0):
-                raise InvalidInputError(
-                    f"weights must be {len(names)} numbers of at least zero, one per kernel and "
-                    f"not all zero, got {self.weights!r}"
-                )
-        return names, X
 
     def _names(self, X: Matrix) -> tuple[str, ...]:
         if isinstance(self.kernels, str):
@@ -284,6 +250,13 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
                 f"kernels must be 'auto' or different ones of {', '.join(KERNELS)}, "
                 f"got {self.kernels!r}"
             )
+        if self.weights is not None:
+            values = np.asarray(self.weights, dtype=np.float64)
+            if values.shape != (len(names),) or not (np.all(values >= 0) and values.sum() > 0):
+                raise InvalidInputError(
+                    f"weights must be {len(names)} numbers of at least zero, one per kernel and "
+                    f"not all zero, got {self.weights!r}"
+                )
         return names
 
     def _choose(
