@@ -8,7 +8,7 @@ import numpy as np
 
 from acqh._core.arrays import Floats
 from acqh._core.optional import require
-from acqh.errors import DeviceError, InvalidInputError
+from acqh.errors import DeviceError, InvalidInputError, ViewError
 
 # torch is optional, so its types are not known here.
 Tensor: TypeAlias = Any
@@ -106,6 +106,31 @@ def first_bad_row(matrix: Tensor) -> int | None:
         return None
     bad = ~torch.isfinite(matrix).all(dim=1)
     return int(bad.to(torch.uint8).argmax()) if bool(bad.any()) else None
+
+
+def check_rows(matrix: Tensor, name: str, width: int | None = None) -> None:
+    """Refuse a tensor that is no matrix of finite real numbers, or of another width.
+
+    Raises
+    ------
+    ViewError
+        It is not; the message names a bad row.
+
+    Examples
+    --------
+    >>> import torch
+    >>> check_rows(torch.ones((2, 3)), "input", 3)
+    """
+    n_rows = len(matrix) if width is None else 1  # a block of no rows is no mistake later on
+    if matrix.ndim != 2 or not matrix.shape[1] or not n_rows:
+        raise ViewError(f"{name} has shape {tuple(matrix.shape)}; give rows of features")
+    if matrix.dtype.is_complex or matrix.layout != require("torch").strided:
+        raise ViewError(f"{name} is sparse or complex; give a dense tensor of real numbers")
+    if width is not None and matrix.shape[1] != width:
+        raise ViewError(f"{name} has {matrix.shape[1]} columns, but {width} were fitted")
+    row = first_bad_row(matrix)
+    if row is not None:
+        raise ViewError(f"{name} has a NaN or infinite value in row {row}; remove or impute it")
 
 
 class EigenForm:

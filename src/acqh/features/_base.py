@@ -88,15 +88,17 @@ class FeatureMap(StateMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
-def row_blocks(n_rows: int, width: int) -> Iterator[slice]:
+def row_blocks(n_rows: int, width: int, n_values: int = _BLOCK_VALUES) -> Iterator[slice]:
     """Yield slices that cover the rows, each small enough for a dense block of `width` columns.
+
+    A block has at most `n_values` numbers, or one row.
 
     Examples
     --------
     >>> list(row_blocks(3, 10))
     [slice(0, 3, None)]
     """
-    step = max(1, _BLOCK_VALUES // max(1, width))
+    step = max(1, n_values // max(1, width))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
 

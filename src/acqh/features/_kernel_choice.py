@@ -2,18 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.linalg import LinAlgError
 
 from acqh._core.arrays import Floats
 from acqh._core.linalg import Tridiagonal
+from acqh._core.tensors import Tensor, is_tensor, row_blocks
+from acqh.features._kernel_arithmetic import Numbers, arithmetic_of
 from acqh.features._kernel_functions import (
     KERNELS,
-    Side,
+    bend_products,
     kernel_block,
     mean_squared_distance,
+    tensor_products,
 )
+from acqh.features._kernel_solve import DualSystem
 
 # Rows that kernels are tried on, and as many that they are judged by.
 TRIAL_ROWS = 1000
@@ -27,6 +32,11 @@ _MAX_STEPS = 5
 _SHARES = (0.25, 0.5, 0.75)
 # One kernel more has to lower the error by this share of it.
 _LEAST_GAIN = 1e-3
+# Rows of a block where many small systems are factored at once.
+_SMALL_BLOCK = 256
+
+# Shares of kernels, each a name and a width.
+Mixture: TypeAlias = Mapping[tuple[str, float], float]
 
 
 @dataclass(frozen=True)
@@ -47,27 +57,39 @@ class Choice:
     ridge: float
     error: float = float("nan")
 
-    def block(self, left: Mapping[str, Side], right: Mapping[str, Side]) -> Floats:
+    def block(self, left: Mapping[str, Any], right: Mapping[str, Any]) -> Any:
         """Return the weighted sum of the kernels of two sets of prepared rows."""
-        total = None
+        total: Any = None
         for name, weight, width in zip(KERNELS, self.weights, self.widths, strict=True):
             if weight:
                 block = kernel_block(left[name], right[name], width)
                 if weight != 1.0:
                     block *= weight
-                total = block if total is None else np.add(total, block, out=total)
-        return np.asarray(total)
+                if total is None:
+                    total = block
+                else:
+                    total += block
+        return total
 
 
 @dataclass
 class _Trial:
     """Kernels between some rows, and between these and others that are held out."""
 
-    train: Mapping[str, Side]
-    held: Mapping[str, Side]
-    targets: Floats
-    expected: Floats
+    train: Mapping[str, Any]
+    held: Mapping[str, Any]
+    targets: Numbers
+    expected: Numbers
     ridges: Sequence[float]
+
+    def expect(self, mixtures: Sequence[Mixture]) -> None:
+        """Be told which sums of kernels may be asked for next."""
+
+
+@dataclass
+class _HostTrial(_Trial):
+    """A trial of arrays: every sum of kernels is reduced once, for all ridges."""
+
     _blocks: dict[tuple[str, float], tuple[Floats, Floats]] = field(default_factory=dict)
 
     def blocks(self, name: str, width: float) -> tuple[Floats, Floats]:
@@ -79,7 +101,7 @@ class _Trial:
             )
         return self._blocks[name, width]
 
-    def errors(self, weights: Mapping[tuple[str, float], float]) -> Floats:
+    def errors(self, weights: Mixture) -> Floats:
         """Return the error of a sum of kernels for every ridge, as a share of the mean's."""
         pairs = [(share, self.blocks(*key)) for key, share in weights.items()]
         inner, outer = (
@@ -99,13 +121,106 @@ class _Trial:
         return np.asarray(np.asarray(errors) / max(np.sum(left**2), np.finfo(float).tiny))
 
 
+@dataclass
+class _TensorTrial(_Trial):
+    """A trial of tensors: on a GPU all sums of kernels that may be asked for, at once.
+
+    A GPU is slow at reducing one matrix, and quick at factoring hundreds.
+    """
+
+    max_memory: int = 0
+    _known: dict[frozenset[Any], Floats] = field(default_factory=dict)
+    _products: dict[str, tuple[Tensor, ...]] = field(default_factory=dict)
+
+    def expect(self, mixtures: Sequence[Mixture]) -> None:
+        """Compute what may be asked for, where many systems take hardly longer than one."""
+        if self.targets.device.type != "cpu":
+            self.try_all(mixtures)
+
+    def try_all(self, mixtures: Sequence[Mixture]) -> None:
+        """Compute the errors of sums of kernels, as many at a time as memory allows."""
+        n_rows, n_ridges = len(self.targets), len(self.ridges)
+        mean = self.targets.mean(0)
+        left = self.expected - mean
+        # The matrix, what its factor takes beside it, and its share of the kernels.
+        bytes_each = 8 * n_rows * (4 * n_rows + 4 * self.targets.shape[1])
+        found = []
+        room = max(self.max_memory, bytes_each)
+        for pairs in row_blocks(len(mixtures) * n_ridges, bytes_each, room):
+            first, last = pairs.start // n_ridges, (pairs.stop - 1) // n_ridges
+            own = np.arange(pairs.start, pairs.stop)
+            ridges = np.asarray(self.ridges)[own % n_ridges]
+            found += self._errors(
+                mixtures[first : last + 1], own // n_ridges - first, ridges, mean, left
+            )
+        errors = np.concatenate([arithmetic_of(left).on_host(it) for it in found])
+        errors = np.where(np.isnan(errors), np.inf, errors)
+        for mixture, own in zip(mixtures, errors.reshape(len(mixtures), n_ridges), strict=True):
+            self._known[frozenset(mixture.items())] = own
+
+    def _errors(
+        self, mixtures: Sequence[Mixture], places: Any, ridges: Floats, mean: Tensor, left: Tensor
+    ) -> list[Tensor]:
+        """Return the errors of mixtures, each with its ridge, as a share of the mean's."""
+        arithmetic, n_rows = arithmetic_of(left), len(self.targets)
+        shape = (len(mixtures), n_rows, n_rows)
+        inner, outer = arithmetic.zeros(shape), arithmetic.zeros((*shape[:2], len(left)))
+        for place, mixture in enumerate(mixtures):
+            for (name, width), share in mixture.items():
+                for total, found in zip((inner, outer), self._blocks(name, width), strict=True):
+                    total[place].add_(found, alpha=share)
+        system = DualSystem(
+            arithmetic.rows(inner, places),
+            arithmetic.here(ridges[:, np.newaxis, np.newaxis]),
+            arithmetic,
+            _SMALL_BLOCK,
+        )
+        system.factor()
+        right = (self.targets - mean).expand(len(ridges), *self.targets.shape)
+        solution = system.solve_once(right)
+        total = (left**2).sum().clip(np.finfo(float).tiny)
+        errors = []
+        for place in range(len(mixtures)):
+            own = np.flatnonzero(places == place)
+            predicted = outer[place].T @ arithmetic.rows(solution, own)
+            found = ((predicted - left) ** 2).sum((1, 2)) / total
+            # A ridge so small that rows which repeat others are in the way has no error.
+            errors.append(found.masked_fill(arithmetic.rows(system.failed, own), np.inf))
+        return errors
+
+    def _blocks(self, name: str, width: float) -> tuple[Tensor, Tensor]:
+        """Return kernels between the rows, and between these and those held out."""
+        if name not in self._products:
+            own, squares = self.train[name].prepared()
+            others, their = self.held[name].prepared()
+            inner, outer = (tensor_products(name, own, it) for it in (own, others))
+            self._products[name] = inner, outer, squares, their
+        inner, outer, squares, their = self._products[name]
+        return (
+            bend_products(inner.clone(), squares, squares, width),
+            bend_products(outer.clone(), squares, their, width),
+        )
+
+    def errors(self, weights: Mixture) -> Floats:
+        """Return the error of a sum of kernels for every ridge, as a share of the mean's."""
+        key = frozenset(weights.items())
+        if key not in self._known:
+            self.try_all([weights])
+        return self._known[key]
+
+
 @dataclass(frozen=True)
 class _Trials:
     """One trial, or two that change places of the rows."""
 
-    parts: Sequence[_Trial]
+    parts: Sequence[Any]
 
-    def error(self, weights: Mapping[tuple[str, float], float]) -> tuple[float, float]:
+    def expect(self, mixtures: Sequence[Mixture]) -> None:
+        """Tell every trial which sums of kernels may be asked for next."""
+        for part in self.parts:
+            part.expect(mixtures)
+
+    def error(self, weights: Mixture) -> tuple[float, float]:
         """Return the least error of a sum of kernels, and the ridge that has it."""
         errors = np.mean([part.errors(weights) for part in self.parts], axis=0)
         best = int(np.argmin(errors))
@@ -113,21 +228,22 @@ class _Trials:
 
 
 def choose(
-    sides: Mapping[str, Side],
-    targets: Floats | None,
+    sides: Mapping[str, Any],
+    targets: Any,
     *,
     bandwidth: float | None,
     weights: Floats | None,
     ridge: float | None,
     is_small: bool = False,
+    max_memory: int = 1 << 30,
 ) -> Choice:
     """Choose widths, weights and a ridge on training rows, half of which are held out.
 
     Parameters
     ----------
-    sides : mapping of str to Side
+    sides : mapping of str to Side or TensorSide
         Some rows in random order, prepared for each kernel that may be used.
-    targets : (n_rows, n_targets) or None
+    targets : (n_rows, n_targets), array or tensor, or None
         None: nothing is chosen but widths, the mean squared distances.
     bandwidth : float, optional
         Widths over mean squared distances; chosen by default.
@@ -135,6 +251,8 @@ def choose(
     ridge : float, optional
     is_small : bool
         Whether there is time to hold out one half after the other.
+    max_memory : int
+        Bytes for kernels that are tried at once, of tensors.
     """
     names = [name for name in KERNELS if name in sides]
     means = {name: mean_squared_distance(sides[name][:TRIAL_ROWS]) for name in names}
@@ -145,18 +263,20 @@ def choose(
         return _as_choice(parts, weights, ridge or _PLAIN_RIDGE, float("nan"))
     half = min(n_rows // 2, TRIAL_ROWS)
     first, second = slice(half), slice(half, 2 * half)
-    trial = _Trials(
-        [
-            _Trial(
-                {name: side[here] for name, side in sides.items()},
-                {name: side[held] for name, side in sides.items()},
-                targets[here],
-                targets[held],
-                [float(it) for it in RIDGES] if ridge is None else [ridge],
-            )
-            for here, held in [(first, second), (second, first)][: 1 + is_small]
-        ]
-    )
+    parts_of = [
+        (
+            {name: side[here] for name, side in sides.items()},
+            {name: side[held] for name, side in sides.items()},
+            targets[here],
+            targets[held],
+            [float(it) for it in RIDGES] if ridge is None else [ridge],
+        )
+        for here, held in [(first, second), (second, first)][: 1 + is_small]
+    ]
+    if is_tensor(targets):
+        trial = _Trials([_TensorTrial(*it, max_memory=max_memory) for it in parts_of])
+    else:
+        trial = _Trials([_HostTrial(*it) for it in parts_of])
     found = {name: _best_width(trial, name, means[name], bandwidth) for name in names}
     if weights is not None:
         parts = {(name, found[name][1]): weights[KERNELS.index(name)] for name in names}
@@ -183,8 +303,11 @@ def _best_width(
         tried[width] = trial.error({(name, width): 1.0})
         return tried[width][0]
 
-    if name != "rbf":
-        attempt(np.inf)
+    steps = range(-_MAX_STEPS, _MAX_STEPS + 1)
+    plain = [] if name == "rbf" else [np.inf]
+    trial.expect([{(name, width): 1.0} for width in [*plain, *(mean * 2.0**it for it in steps)]])
+    for width in plain:
+        attempt(width)
     error = attempt(mean)
     for factor in (0.5, 2.0):
         width, last = mean * factor, error
@@ -205,9 +328,13 @@ def _mix(trial: _Trials, found: Mapping[str, tuple[float, float, float]]) -> Cho
     error, width, ridge = found[first]
     parts = {(first, width): 1.0}
     for name in others:
-        for share in _SHARES:
-            mixed = {key: (1.0 - share) * weight for key, weight in parts.items()}
-            mixed[name, found[name][1]] = share
+        mixtures = [
+            {key: (1.0 - share) * weight for key, weight in parts.items()}
+            | {(name, found[name][1]): share}
+            for share in _SHARES
+        ]
+        trial.expect(mixtures)
+        for share, mixed in zip(_SHARES, mixtures, strict=True):
             tried, strength = trial.error(mixed)
             if tried < (1.0 - _LEAST_GAIN) * error:
                 error, ridge, best = tried, strength, mixed

@@ -1,5 +1,6 @@
 """Kernels of pairs of rows: inner products of prepared rows, or Gaussians of their distances."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,8 @@ from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import row_norms
 
 from acqh._core.arrays import Array, Floats, Matrix, is_sparse
+from acqh._core.optional import require
+from acqh._core.tensors import Tensor, is_tensor, unit_rows
 from acqh.errors import InvalidInputError
 from acqh.features._kernels import add_intersections
 from acqh.features._linear import SignedRoot
@@ -17,6 +20,8 @@ from acqh.features._linear import SignedRoot
 KERNELS = ("rbf", "hellinger", "cosine", "tfidf", "intersection")
 # Of these, counts are compared: nothing may be below zero.
 _COUNTS = ("tfidf", "intersection")
+# Rows of tensors that are prepared at a time, in double precision: on the left, on the right.
+_LEFT_ROWS, _RIGHT_ROWS = 4096, 1024
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,51 @@ class Side:
         return len(self.squares)
 
 
+@dataclass(frozen=True)
+class TensorSide:
+    """Rows of a tensor, prepared for one kernel only when a block is computed: the twin of `Side`.
+
+    So no more than a block of them is ever held in double precision.
+
+    Attributes
+    ----------
+    name : str
+        Of the kernel.
+    raw : (n_rows, n_features)
+    idf : (n_features,)
+        On the same device.
+    """
+
+    name: str
+    raw: Tensor
+    idf: Tensor
+
+    def __getitem__(self, chosen: Any) -> "TensorSide":
+        return TensorSide(self.name, self.raw[chosen], self.idf)
+
+    def __len__(self) -> int:
+        return int(self.raw.shape[0])
+
+    def prepared(self) -> tuple[Tensor, Tensor]:
+        """Return rows as the kernel compares them, and the product of each with itself."""
+        rows = self.raw.double()
+        if self.name == "intersection":
+            return rows, (rows > 0).any(dim=1).double()
+        if self.name == "rbf":
+            return rows, (rows * rows).sum(dim=1)
+        if self.name == "hellinger":
+            rows = rows.sign() * rows.abs().sqrt_()
+        if self.name == "tfidf":
+            rows = rows * self.idf
+        return unit_rows(rows), (rows != 0).any(dim=1).double()
+
+    def parts(self, n_rows: int) -> Iterator[tuple[slice, tuple[Tensor, Tensor]]]:
+        """Yield blocks of prepared rows, with what each is of all."""
+        for start in range(0, len(self), n_rows):
+            here = slice(start, min(start + n_rows, len(self)))
+            yield here, self[here].prepared()
+
+
 def default_kernels(X: Matrix) -> tuple[str, ...]:
     """Return the kernels that are tried for rows like these where none are named."""
     if not is_sparse(X):
@@ -57,8 +107,8 @@ def default_kernels(X: Matrix) -> tuple[str, ...]:
 
 def is_count(X: Matrix) -> bool:
     """Whether no number is below zero."""
-    values = X.data if is_sparse(X) else X
-    return not values.size or bool(values.min() >= 0)
+    values: Any = X.data if is_sparse(X) else X
+    return not values.shape[0] or bool(values.min() >= 0)
 
 
 def inverse_frequencies(X: Matrix) -> Floats:
@@ -66,21 +116,23 @@ def inverse_frequencies(X: Matrix) -> Floats:
     n_rows, width = X.shape
     if is_sparse(X):
         found = np.bincount(X.indices[X.data != 0], minlength=width)
+    elif is_tensor(X):
+        found = (X != 0).sum(0).cpu().numpy()
     else:
         found = np.count_nonzero(X, axis=0)
     return np.asarray(1.0 + np.log((1.0 + n_rows) / (1.0 + found)))
 
 
-def prepare(name: str, X: Matrix, idf: Floats, *, by_column: bool = False) -> Side:
-    """Return rows as a kernel compares them.
+def prepare(name: str, X: Any, idf: Any, *, by_column: bool = False) -> Any:
+    """Return rows as a kernel compares them: a `Side`, or of a tensor a `TensorSide`.
 
     Parameters
     ----------
     name : str
         One of `KERNELS`.
-    X : (n_rows, n_features), dense or CSR
+    X : (n_rows, n_features), dense or CSR, or tensor
     idf : (n_features,)
-        Weights of columns, for ``"tfidf"``.
+        Weights of columns, for ``"tfidf"``; of tensors a tensor.
     by_column : bool
         Whether these rows will stand on the right of `products`.
 
@@ -94,6 +146,8 @@ def prepare(name: str, X: Matrix, idf: Floats, *, by_column: bool = False) -> Si
             f"the kernel {name!r} compares counts, but there are numbers below zero; take "
             "'rbf' or 'cosine'"
         )
+    if is_tensor(X):
+        return TensorSide(name, X, idf)
     if name == "rbf":
         return Side(name, X, row_norms(X, squared=True))
     if name == "intersection":
@@ -136,18 +190,21 @@ def self_products(side: Side) -> Floats:
     return np.asarray(np.diff(side.rows.indptr) > 0, dtype=side.rows.dtype)
 
 
-def kernel_block(left: Side, right: Side, width: float) -> Array:
+def kernel_block(left: Any, right: Any, width: float) -> Any:
     """Return a kernel: ``exp(-distance^2 / width)``, or inner products for an infinite width.
 
     Parameters
     ----------
-    left, right : Side
+    left, right : Side, or both TensorSide
     width : float
 
     Returns
     -------
     (n_left, n_right)
+        Of tensors in double precision.
     """
+    if isinstance(left, TensorSide):
+        return _tensor_block(left, right, width)
     block = products(left, right)
     if not np.isfinite(width):
         return block
@@ -159,7 +216,50 @@ def kernel_block(left: Side, right: Side, width: float) -> Array:
     return np.exp(block, out=block)
 
 
-def mean_squared_distance(side: Side) -> float:
+def _tensor_block(left: TensorSide, right: TensorSide, width: float) -> Tensor:
+    """Return a block of kernels of tensors, some columns at a time."""
+    found = left.idf.new_empty((len(left), len(right)))
+    for here, (own, squares) in left.parts(_LEFT_ROWS):
+        for there, (others, their) in right.parts(_RIGHT_ROWS):
+            block = tensor_products(left.name, own, others)
+            found[here, there] = bend_products(block, squares, their, width)
+    return found
+
+
+def bend_products(block: Tensor, left: Tensor, right: Tensor, width: float) -> Tensor:
+    """Turn products into Gaussians of distances, in place; as they are for an infinite width.
+
+    Parameters
+    ----------
+    block : (n_left, n_right)
+    left : (n_left,)
+        Product of each row on the left with itself.
+    right : (n_right,)
+    width : float
+    """
+    if not np.isfinite(width):
+        return block
+    block.mul_(2.0).sub_(left[:, None]).sub_(right).div_(width)
+    return block.clamp_(max=0.0).exp_()
+
+
+def tensor_products(name: str, left: Tensor, right: Tensor) -> Tensor:
+    """Return what `products` does of prepared rows in double precision."""
+    if name != "intersection":
+        return left @ right.T
+    totals, others = left.sum(dim=1), right.sum(dim=1)
+    # The smaller of two numbers is half of what their sum is above their difference.
+    apart = require("torch").cdist(left, right, p=1.0)
+    shared = (totals[:, None] + others - apart).mul_(0.5)
+    scales = [it.masked_fill(it == 0, 1.0).sqrt() for it in (totals, others)]
+    return shared.div_(scales[0][:, None]).div_(scales[1])
+
+
+def mean_squared_distance(side: Any) -> float:
     """Return the mean squared distance of all pairs of rows, one where there is none."""
+    if isinstance(side, TensorSide):
+        own, squares = side.prepared()
+        mean = 2.0 * float(squares.mean() - tensor_products(side.name, own, own).mean())
+        return mean if mean > 0 else 1.0
     mean = 2.0 * float(np.mean(self_products(side)) - np.mean(products(side, side)))
     return mean if mean > 0 else 1.0

@@ -8,10 +8,12 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 
 from acqh._core.arrays import Array, Floats, Ints, Matrix, check_positive_int, is_sparse
-from acqh._core.linalg import whiten
+from acqh._core.linalg import fix_signs
 from acqh._core.random import RandomState, check_rng
+from acqh._core.tensors import Tensor, check_rows, is_tensor
 from acqh.errors import InvalidInputError
 from acqh.features._base import FeatureMap, row_blocks
+from acqh.features._kernel_arithmetic import Numbers, arithmetic_of
 from acqh.features._kernel_choice import TRIAL_ROWS, Choice, choose
 from acqh.features._kernel_functions import (
     KERNELS,
@@ -19,12 +21,22 @@ from acqh.features._kernel_functions import (
     inverse_frequencies,
     prepare,
 )
-from acqh.features._kernel_nystrom import leverage_rows, solve_nystrom
-from acqh.features._kernel_rows import Sides, between, halved, prepare_sides, widened
+from acqh.features._kernel_nystrom import leverage_rows, solve_some
+from acqh.features._kernel_rows import (
+    between,
+    check_targets,
+    halved,
+    prepare_sides,
+    transform_rows,
+    widened,
+)
 from acqh.features._kernel_solve import SMALL, DualSystem, leave_one_out, refine_ridge
+from acqh.features._state import require_fitted
 
 # Anchors of a map that knows no targets: what follows squares their number.
 _PLAIN_ANCHORS = 2048
+# The name of what is made ready for arrays, beside those of devices.
+_HOST = "arrays"
 
 
 class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
@@ -34,7 +46,8 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     Nyström features), so that a linear method on them is that method with the kernel.
     `fit_to` learns the kernel ridge regression of the rows onto targets, with every row an anchor
     while memory allows; the features are then the predictions. `acqh.ACQH` uses the latter where
-    it learns from labels alone.
+    it learns from labels alone. Rows that are a tensor of torch are computed with on their device,
+    and what comes back is one too; what is learnt are arrays.
 
     Parameters
     ----------
@@ -57,7 +70,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     weights : sequence of float, optional
         One per kernel named; by default chosen, `fit` takes equal ones.
     max_memory : int
-        Bytes that kernel matrices may take.
+        Bytes that kernel matrices may take, on a device too.
     random_state : int, Generator or None
         Draws the rows that choices are made on, and anchors.
 
@@ -108,6 +121,8 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     idf_: Floats
     ridge_: float
     error_: float
+    # Anchors as queries need them, for arrays and for devices.
+    _ready: dict[str, Any]
 
     def __init__(
         self,
@@ -131,31 +146,33 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     def _learn(self, X: Matrix) -> None:
         """Learn coordinates in which inner products are kernels."""
         names = self._names(X)
-        rng = check_rng(self.random_state)
-        idf = inverse_frequencies(X)
+        rng, arithmetic = check_rng(self.random_state), arithmetic_of(X)
+        idf = arithmetic.here(inverse_frequencies(X))
         choice = self._choose(X, None, names, idf, rng)
         n_anchors = min(self.n_anchors or _PLAIN_ANCHORS, X.shape[0])
-        anchors = X[self._anchor_rows(X, choice, idf, n_anchors, rng)].astype(np.float64)
+        rows = self._anchor_rows(X, choice, idf, n_anchors, rng)
+        anchors = arithmetic.widen(arithmetic.rows(X, rows))
         sides = prepare_sides(anchors, choice, idf)
-        coefficients = whiten(choice.block(sides, sides))
+        coefficients = fix_signs(arithmetic.whiten(choice.block(sides, sides)))
         if not coefficients.shape[1]:  # rows without any kernel still get one column
             coefficients = np.zeros((n_anchors, 1))
         self._keep(anchors, coefficients, np.zeros(coefficients.shape[1]), choice, idf)
 
-    def fit_to(self, X: Matrix, targets: Floats) -> Floats:
+    def fit_to(self, X: Matrix, targets: Numbers) -> Numbers:
         """Learn the kernel ridge regression onto targets; features are its predictions.
 
         Parameters
         ----------
-        X : (n_items, n_features)
+        X : (n_items, n_features), array, CSR or tensor
         targets : (n_items, n_targets)
+            A tensor or an array.
 
         Returns
         -------
         (n_items, n_targets)
             What each row is predicted as when it is left out: what a method above can learn from
             as it would from rows never seen. Exact where all rows are anchors; otherwise
-            generalised, with the mean leverage for that of every row.
+            generalised, with the mean leverage for that of every row. A tensor where `X` is one.
 
         Raises
         ------
@@ -165,43 +182,62 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         """
         self._check_params()
         X = self._check_fit(X)
-        names = self._names(X)
-        targets = _check_targets(targets, X.shape[0])
+        names, arithmetic = self._names(X), arithmetic_of(X)
+        targets = check_targets(targets, X.shape[0], arithmetic)
         rng = check_rng(self.random_state)
-        idf = inverse_frequencies(X)
+        idf = arithmetic.here(inverse_frequencies(X))
         choice = self._choose(X, targets, names, idf, rng)
-        offset = targets.mean(axis=0)
+        offset = targets.mean(0)
         if self.ridge is None:
             choice = self._refined(X, targets - offset, choice, idf, rng)
         n_rows = X.shape[0]
         n_anchors = min(self.n_anchors or self._room(n_rows), n_rows)
         rows = self._anchor_rows(X, choice, idf, n_anchors, rng)
-        anchors = halved(X[rows], choice, idf)
+        anchors = halved(arithmetic.rows(X, rows), choice, idf)
+        others = prepare_sides(widened(anchors), choice, idf)
+        inner = between(choice, others, others)
         if n_anchors == n_rows:
-            sides = prepare_sides(widened(anchors), choice, idf)
-            system = DualSystem.of(between(choice, sides, sides), n_rows, choice.ridge)
+            system = DualSystem.of(inner, n_rows, choice.ridge, arithmetic)
             coefficients = system.solve(targets - offset)
-            diagonal = system.take_inverse_diagonal()
-            left_out = leave_one_out(targets, coefficients, diagonal)
+            left_out = leave_one_out(targets, coefficients, system.take_inverse_diagonal())
         else:
-            sides = prepare_sides(X, choice, idf)
-            others = prepare_sides(widened(anchors), choice, idf)
-            found = self._solve_some(choice, sides, others, targets - offset, rng)
+            across = between(choice, prepare_sides(X, choice, idf), others)
+            wanted = n_anchors, targets - offset, choice.ridge
+            found = solve_some(inner, across, *wanted, self.max_memory, rng, arithmetic)
             coefficients, left_out = found[0], found[1] + offset
-        self._keep(anchors, coefficients.astype(np.float32), offset, choice, idf)
-        return left_out.astype(X.dtype, copy=False)
+        coefficients = arithmetic.on_host(coefficients).astype(np.float32)
+        self._keep(anchors, coefficients, arithmetic.on_host(offset), choice, idf)
+        return arithmetic.result(left_out, X)
 
-    def _map(self, X: Matrix) -> Floats:
+    def _map(self, X: Matrix) -> Numbers:
         """Return kernels with the anchors, times the coefficients."""
+        if is_tensor(X):
+            return self._map_tensor(X)
         n_anchors, n_out = self.coefficients_.shape
         out = np.empty((X.shape[0], n_out), X.dtype)
         choice = Choice(self.weights_, self.widths_, self.ridge_)
+        anchors, dtype = self._prepared()
         for block in row_blocks(X.shape[0], max(n_anchors, 0 if is_sparse(X) else X.shape[1])):
             # To widen all anchors for a few rows would take longer than their kernels.
-            rows = X[block].astype(self._dtype, copy=False)
-            kernel = choice.block(prepare_sides(rows, choice, self.idf_), self._sides)
+            rows = X[block].astype(dtype, copy=False)
+            kernel = choice.block(prepare_sides(rows, choice, self.idf_), anchors)
             out[block] = kernel @ self.coefficients_ + self.offset_
         return out
+
+    def _map_tensor(self, X: Tensor) -> Tensor:
+        key = str(X.device)
+        ready = self._ready.get(key)
+        if ready is None:
+            anchors: Any = self.anchors_
+            dense = anchors.toarray() if is_sparse(anchors) else anchors
+            learnt = dense, self.coefficients_, self.offset_, self.idf_
+            ready = self._ready[key] = [arithmetic_of(X).here(it) for it in learnt]
+        choice = Choice(self.weights_, self.widths_, self.ridge_)
+        return transform_rows(X, choice, *ready, max_memory=self.max_memory)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is ready for queries, maybe on a device, is made again where it is needed.
+        return {**super().__getstate__(), "_ready": {}}
 
     def set_state(self, arrays: dict[str, Array]) -> Self:
         """Become fitted with what `get_state` gave; raises as every map's does."""
@@ -210,25 +246,43 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
             raise InvalidInputError(
                 f"'weights' of KernelMap has {len(self.weights_)} entries, not {len(KERNELS)}"
             )
-        self._prepare_anchors()
+        self._ready = {}
         return self
 
     def _keep(
-        self, anchors: Matrix, coefficients: Floats, offset: Floats, choice: Choice, idf: Floats
+        self, anchors: Any, coefficients: Floats, offset: Floats, choice: Choice, idf: Any
     ) -> None:
-        self.idf_, self.weights_, self.widths_ = idf, choice.weights, choice.widths
+        arithmetic = arithmetic_of(anchors)
+        self.weights_, self.widths_ = choice.weights, choice.widths
         self.ridge_, self.error_ = choice.ridge, choice.error
-        self.anchors_ = anchors
+        self.anchors_, self.idf_ = arithmetic.on_host(anchors), arithmetic.on_host(idf)
         self.coefficients_ = coefficients
         self.offset_ = offset
-        self._prepare_anchors()
+        self._ready = {}
 
-    def _prepare_anchors(self) -> None:
+    def _prepared(self) -> Any:
         """Prepare the anchors once: to widen them for every query would take longer than it."""
-        choice = Choice(self.weights_, self.widths_, self.ridge_)
-        anchors = widened(self.anchors_)
-        self._dtype = anchors.dtype
-        self._sides = prepare_sides(anchors, choice, self.idf_, by_column=True)
+        ready = self._ready.get(_HOST)
+        if ready is None:
+            choice = Choice(self.weights_, self.widths_, self.ridge_)
+            anchors = widened(self.anchors_)
+            sides = prepare_sides(anchors, choice, self.idf_, by_column=True)
+            ready = self._ready[_HOST] = (sides, anchors.dtype)
+        return ready
+
+    def _check_fit(self, X: Any) -> Any:
+        if not is_tensor(X):
+            return super()._check_fit(X)
+        check_rows(X, "input")
+        self.n_features_in_ = int(X.shape[1])
+        return X
+
+    def _check_transform(self, X: Any) -> Any:
+        if not is_tensor(X):
+            return super()._check_transform(X)
+        require_fitted(self)
+        check_rows(X, "input", self.n_features_in_)
+        return X
 
     def _check_params(self) -> None:
         for name in ("bandwidth", "ridge"):
@@ -273,24 +327,27 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
             weights = np.zeros(len(KERNELS))
             given = np.ones(len(names)) if self.weights is None else self.weights
             weights[[KERNELS.index(name) for name in names]] = given
-        some = X[rows]
+        arithmetic = arithmetic_of(X)
+        some = arithmetic.rows(X, rows)
         return choose(
             {name: prepare(name, some, idf) for name in names},
-            None if targets is None else targets[rows],
+            None if targets is None else arithmetic.rows(targets, rows),
             bandwidth=self.bandwidth,
             weights=weights,
             ridge=self.ridge,
             is_small=X.shape[0] <= SMALL,
+            max_memory=self.max_memory,
         )
 
     def _refined(
         self, X: Matrix, targets: Floats, choice: Choice, idf: Floats, rng: np.random.Generator
     ) -> Choice:
         """Return a choice with a ridge for as many rows as can be left out one by one quickly."""
-        rows = np.sort(rng.permutation(X.shape[0])[:SMALL])
-        sides = prepare_sides(X[rows], choice, idf)
+        rows, arithmetic = np.sort(rng.permutation(X.shape[0])[:SMALL]), arithmetic_of(X)
+        sides = prepare_sides(arithmetic.rows(X, rows), choice, idf)
         kernel = choice.block(sides, sides)
-        return replace(choice, ridge=refine_ridge(kernel, targets[rows], choice.ridge))
+        ridge = refine_ridge(kernel, arithmetic.rows(targets, rows), choice.ridge)
+        return replace(choice, ridge=ridge)
 
     def _room(self, n_rows: int) -> int:
         """Return how many anchors `max_memory` allows: all, or with all kernels in memory."""
@@ -306,51 +363,14 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         if n_anchors == X.shape[0]:
             return np.arange(n_anchors)
 
-        def block(rows: Ints, columns: Ints) -> Array:
-            return choice.block(
-                prepare_sides(X[rows], choice, idf), prepare_sides(X[columns], choice, idf)
-            )
+        arithmetic = arithmetic_of(X)
 
-        return leverage_rows(block, X.shape[0], n_anchors, rng)
+        def block(*sides: Ints) -> Any:
+            found = (prepare_sides(arithmetic.rows(X, it), choice, idf) for it in sides)
+            return choice.block(*found)
 
-    def _solve_some(
-        self,
-        choice: Choice,
-        sides: Sides,
-        anchors: Sides,
-        targets: Floats,
-        rng: np.random.Generator,
-    ) -> tuple[Floats, Floats]:
-        """Solve for anchors that are some of the rows; keep kernels where memory allows."""
-        n_rows, n_anchors = len(targets), len(next(iter(anchors.values())))
-        share = choice.ridge * n_anchors / n_rows
-        system = DualSystem.of(between(choice, anchors, anchors), n_anchors, share)
-        across = between(choice, sides, anchors)
-        everyone = slice(None)
-        is_kept = 4 * n_anchors * (n_rows + n_anchors) <= self.max_memory
-        kept: dict[int, Array] = {}
-
-        def kernel_rows(part: slice) -> Array:
-            if part.start in kept:
-                return kept[part.start]
-            found: Array = across(part, everyone).astype(system.matrix.dtype, copy=False)
-            if is_kept:
-                kept[part.start] = found
-            return found
-
-        return solve_nystrom(kernel_rows, system, targets, choice.ridge, rng)
+        return leverage_rows(block, X.shape[0], n_anchors, rng, arithmetic)
 
     @property
     def _n_features_out(self) -> int:
         return int(self.coefficients_.shape[1])
-
-
-def _check_targets(targets: Any, n_rows: int) -> Floats:
-    found = np.asarray(targets, dtype=np.float64)
-    if found.ndim != 2 or found.shape[0] != n_rows or not found.shape[1]:
-        raise InvalidInputError(
-            f"targets must be a matrix of {n_rows} rows, one per row of X, got shape {found.shape}"
-        )
-    if not np.all(np.isfinite(found)):
-        raise InvalidInputError("targets have a NaN or infinite value; leave such rows out")
-    return found

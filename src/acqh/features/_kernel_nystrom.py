@@ -5,13 +5,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints
-from acqh._core.linalg import factor_spd
+from acqh._core.arrays import Ints
 from acqh.features._base import row_blocks
-from acqh.features._kernel_solve import DualSystem
+from acqh.features._kernel_arithmetic import HOST, Arithmetic, Numbers
+from acqh.features._kernel_solve import DualSystem, Kernel
 
 # From rows to their kernel with all anchors.
-KernelRows: TypeAlias = Callable[[slice], Array]
+KernelRows: TypeAlias = Callable[[slice], Numbers]
 _MAX_ITERATIONS = 50
 _TOLERANCE = 1e-5
 # Random signs by which the trace of the smoother is estimated.
@@ -19,7 +19,11 @@ _PROBES = 16
 
 
 def leverage_rows(
-    block: Callable[[Ints, Ints], Array], n_rows: int, n_chosen: int, rng: np.random.Generator
+    block: Callable[[Ints, Ints], Numbers],
+    n_rows: int,
+    n_chosen: int,
+    rng: np.random.Generator,
+    arithmetic: Arithmetic = HOST,
 ) -> Ints:
     """Draw rows by their ridge leverage, what other rows do not say of them.
 
@@ -29,6 +33,8 @@ def leverage_rows(
         From two arrays of row numbers to their kernel.
     n_rows, n_chosen : int
     rng : Generator
+    arithmetic : Arithmetic
+        Of what `block` gives.
 
     Returns
     -------
@@ -40,14 +46,13 @@ def leverage_rows(
     all others, next to 0 for one among many like it.
     """
     sample = np.sort(rng.choice(n_rows, min(n_rows, 1000), replace=False))
-    inner = block(sample, sample).astype(np.float64)
-    solve = factor_spd(inner + np.eye(len(sample)))
-    scores = np.empty(n_rows)
-    for part in row_blocks(n_rows, len(sample)):
-        rows = np.arange(part.start, part.stop)
-        across = block(rows, sample).astype(np.float64)
-        scores[rows] = 1.0 - np.einsum("ij,ji->i", across, solve(across.T))
-    scores = np.maximum(scores, 1e-6)
+    inner = arithmetic.widen(block(sample, sample))
+    system = DualSystem.of(lambda i, j: inner[i, j], len(sample), 1.0, arithmetic)
+    found = []
+    for part in row_blocks(n_rows, len(sample), arithmetic.block_values):
+        across = arithmetic.widen(block(np.arange(part.start, part.stop), sample)).T
+        found.append(1.0 - (across * system.solve_once(across)).sum(0))
+    scores = np.maximum(np.concatenate([arithmetic.on_host(it) for it in found]), 1e-6)
     chosen = rng.choice(n_rows, n_chosen, replace=False, p=scores / scores.sum())
     return np.sort(chosen)
 
@@ -55,10 +60,10 @@ def leverage_rows(
 def solve_nystrom(
     kernel_rows: KernelRows,
     system: DualSystem,
-    targets: Floats,
+    targets: Numbers,
     ridge: float,
     rng: np.random.Generator,
-) -> tuple[Floats, Floats]:
+) -> tuple[Numbers, Numbers]:
     """Regress on the kernels with anchors, and predict every row as if it were left out.
 
     Minimises ``||Y - K_nm A||^2 + ridge tr(A^T K_mm A)``.
@@ -89,36 +94,85 @@ def solve_nystrom(
     .. [1] A. Rudi, L. Carratino, L. Rosasco, "FALKON: an optimal large scale kernel method", 2017.
     """
     n_rows, n_targets = targets.shape
-    n_anchors = len(system.matrix)
-    signs = rng.choice([-1.0, 1.0], (n_rows, _PROBES))
-    right = np.concatenate([targets, signs], axis=1)
-    blocks = [*row_blocks(n_rows, n_anchors)]
+    n_anchors, arithmetic = system.n_rows, system.arithmetic
+    signs = arithmetic.here(rng.choice([-1.0, 1.0], (n_rows, _PROBES)))
+    right = arithmetic.zeros((n_rows, n_targets + _PROBES))
+    right[:, :n_targets], right[:, n_targets:] = targets, signs
+    blocks = [*row_blocks(n_rows, n_anchors, arithmetic.block_values)]
 
-    def multiply(points: Floats) -> Floats:
+    def multiply(points: Numbers) -> Numbers:
         total = ridge * system.multiply(points)
+        work = arithmetic.like(points, system.matrix)
         for rows in blocks:
-            block = kernel_rows(rows).astype(system.matrix.dtype, copy=False)
-            total += block.T @ (block @ points.astype(block.dtype))
+            block = kernel_rows(rows)
+            total += block.T @ (block @ work)
         return total
 
-    def precondition(points: Floats) -> Floats:
-        return np.asarray(system.solve_once(system.solve_once(points)) * (n_anchors / n_rows))
+    def precondition(points: Numbers) -> Numbers:
+        return system.solve_once(system.solve_once(points)) * (n_anchors / n_rows)
 
-    start = np.zeros((n_anchors, right.shape[1]))
+    start = arithmetic.zeros((n_anchors, right.shape[1]))
     for rows in blocks:
-        start += kernel_rows(rows).T @ right[rows]
+        start += arithmetic.widen(kernel_rows(rows)).T @ right[rows]
     solution = conjugate_gradients(multiply, precondition, start)
-    fitted = np.concatenate([kernel_rows(rows) @ solution for rows in blocks])
-    freedom = float(np.sum(signs * fitted[:, n_targets:]) / (_PROBES * n_rows))
+    fitted = arithmetic.zeros((n_rows, right.shape[1]))
+    for rows in blocks:
+        fitted[rows] = arithmetic.widen(kernel_rows(rows)) @ solution
+    freedom = float((signs * fitted[:, n_targets:]).sum()) / (_PROBES * n_rows)
     left = max(1.0 - freedom, 1.0 / n_rows)
     return solution[:, :n_targets], targets - (targets - fitted[:, :n_targets]) / left
 
 
+def solve_some(
+    inner: Kernel,
+    across: Kernel,
+    n_anchors: int,
+    targets: Numbers,
+    ridge: float,
+    max_memory: int,
+    rng: np.random.Generator,
+    arithmetic: Arithmetic,
+) -> tuple[Numbers, Numbers]:
+    """Solve for anchors that are some of the rows; keep kernels where memory allows.
+
+    Parameters
+    ----------
+    inner, across : callable
+        From two slices to kernels: of anchors with anchors, of rows with anchors.
+    n_anchors : int
+    targets : (n_rows, n_targets)
+    ridge : float
+    max_memory : int
+        Bytes.
+    rng : Generator
+    arithmetic : Arithmetic
+
+    Returns
+    -------
+    coefficients, left_out
+        As `solve_nystrom` gives them.
+    """
+    n_rows = len(targets)
+    system = DualSystem.of(inner, n_anchors, ridge * n_anchors / n_rows, arithmetic)
+    is_kept = 4 * n_anchors * (n_rows + n_anchors) <= max_memory
+    kept: dict[int, Numbers] = {}
+
+    def kernel_rows(part: slice) -> Numbers:
+        if part.start in kept:
+            return kept[part.start]
+        found: Numbers = arithmetic.like(across(part, slice(0, n_anchors)), system.matrix)
+        if is_kept:
+            kept[part.start] = found
+        return found
+
+    return solve_nystrom(kernel_rows, system, targets, ridge, rng)
+
+
 def conjugate_gradients(
-    multiply: Callable[[Floats], Floats],
-    precondition: Callable[[Floats], Floats],
-    right: Floats,
-) -> Floats:
+    multiply: Callable[[Numbers], Numbers],
+    precondition: Callable[[Numbers], Numbers],
+    right: Numbers,
+) -> Numbers:
     """Solve a positive definite system for many right sides, each with its own step lengths.
 
     Parameters
@@ -139,20 +193,20 @@ def conjugate_gradients(
            [1.]])
     """
     tiny = np.finfo(float).tiny
-    solution, residual = np.zeros_like(right), right
+    solution, residual = 0.0 * right, right
     guess = precondition(residual)
     direction = guess
-    energy = np.sum(residual * guess, axis=0)
-    first = energy.copy()
+    energy = (residual * guess).sum(0)
+    first = energy
     for _ in range(_MAX_ITERATIONS):
         product = multiply(direction)
-        curvature = np.sum(direction * product, axis=0)
-        step = np.where(curvature > 0, energy / np.maximum(curvature, tiny), 0.0)
-        solution += step * direction
-        residual = residual - step * product  # not in place: a guess may be the residual itself
+        curvature = (direction * product).sum(0)
+        step = (curvature > 0) * energy / curvature.clip(tiny)
+        solution = solution + step * direction
+        residual = residual - step * product
         guess = precondition(residual)
-        before, energy = energy, np.sum(residual * guess, axis=0)
-        if np.all(energy <= _TOLERANCE**2 * first):
+        before, energy = energy, (residual * guess).sum(0)
+        if bool((energy <= _TOLERANCE**2 * first).all()):
             break
-        direction = guess + energy / np.maximum(before, tiny) * direction
+        direction = guess + energy / before.clip(tiny) * direction
     return solution

@@ -1,32 +1,36 @@
 """Rows prepared for a choice of kernels, and stored in as few bytes as they need."""
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Matrix, is_sparse
+from acqh._core.arrays import Floats, Matrix, is_sparse
+from acqh._core.tensors import Tensor, is_tensor, row_blocks
+from acqh.errors import InvalidInputError
+from acqh.features._kernel_arithmetic import Arithmetic, Numbers, arithmetic_of
 from acqh.features._kernel_choice import Choice
-from acqh.features._kernel_functions import KERNELS, Side, prepare
+from acqh.features._kernel_functions import KERNELS, prepare
 
 # Half precision serves where it moves no kernel with an anchor by more than this.
 _HALF_ERROR = 1e-3
 
-Sides: TypeAlias = Mapping[str, Side]
+# Of arrays Side, of tensors TensorSide.
+Sides: TypeAlias = Mapping[str, Any]
 
 
 def prepare_sides(
     X: Matrix, choice: Choice, idf: Floats, *, by_column: bool = False
-) -> dict[str, Side]:
+) -> dict[str, Any]:
     """Prepare rows for the kernels that are used."""
     used = [name for name, weight in zip(KERNELS, choice.weights, strict=True) if weight]
     return {name: prepare(name, X, idf, by_column=by_column) for name in used}
 
 
-def between(choice: Choice, left: Sides, right: Sides) -> Callable[[slice, slice], Array]:
+def between(choice: Choice, left: Sides, right: Sides) -> Callable[[slice, slice], Numbers]:
     """Return what gives the kernel of two slices of rows."""
 
-    def block(rows: slice, columns: slice) -> Array:
+    def block(rows: slice, columns: slice) -> Numbers:
         return choice.block(
             {name: side[rows] for name, side in left.items()},
             {name: side[columns] for name, side in right.items()},
@@ -40,17 +44,79 @@ def halved(anchors: Matrix, choice: Choice, idf: Floats) -> Matrix:
 
     Of sparse rows, which SciPy does not have in half precision, in single precision.
     """
-    with np.errstate(over="ignore"):
-        half = anchors.astype(np.float32 if is_sparse(anchors) else np.float16)
-    back = half.astype(anchors.dtype)
-    if not np.all(np.isfinite(back.data if is_sparse(back) else back)):
+    arithmetic = arithmetic_of(anchors)
+    half: Any = anchors.astype(np.float32) if is_sparse(anchors) else arithmetic.half(anchors)
+    back = arithmetic.like(half, anchors)
+    if not arithmetic.is_finite(back.data if is_sparse(back) else back):
         return anchors
     some = slice(None, None, max(1, anchors.shape[0] // 256))
     exact = prepare_sides(anchors[some], choice, idf)
     moved = choice.block(exact, prepare_sides(back[some], choice, idf)) - choice.block(exact, exact)
-    return half if np.max(np.abs(moved), initial=0.0) <= _HALF_ERROR else anchors
+    return half if not moved.shape[0] or float(abs(moved).max()) <= _HALF_ERROR else anchors
 
 
 def widened(anchors: Matrix) -> Matrix:
-    """Return half precision, in which nothing is computed, as single."""
+    """Return half precision, in which nothing is computed, as single; tensors as they are."""
+    if is_tensor(anchors):
+        return anchors
     return anchors.astype(np.float32) if anchors.dtype == np.float16 else anchors
+
+
+def transform_rows(
+    X: Tensor,
+    choice: Choice,
+    anchors: Tensor,
+    coefficients: Tensor,
+    offset: Tensor,
+    idf: Tensor,
+    *,
+    max_memory: int,
+) -> Tensor:
+    """Return the features of rows on a device, as many at a time as memory allows.
+
+    Parameters
+    ----------
+    X : (n_rows, n_features)
+    choice : Choice
+    anchors : (n_anchors, n_features)
+    coefficients : (n_anchors, n_out)
+    offset : (n_out,)
+    idf : (n_features,)
+    max_memory : int
+        Bytes.
+
+    Returns
+    -------
+    (n_rows, n_out)
+    """
+    arithmetic = arithmetic_of(X)
+    left, right = (prepare_sides(it, choice, idf) for it in (X, anchors))
+    wide, start = arithmetic.widen(coefficients), arithmetic.widen(offset)
+    found = arithmetic.empty((X.shape[0], len(offset)), True)
+    # Two kernels of a row with all anchors, and its numbers as they are prepared.
+    bytes_per_row = 8 * (2 * anchors.shape[0] + 3 * X.shape[1])
+    for rows in row_blocks(X.shape[0], bytes_per_row, max_memory):
+        kernel = choice.block({name: it[rows] for name, it in left.items()}, right)
+        found[rows] = kernel @ wide + start
+    return arithmetic.result(found, X)
+
+
+def check_targets(targets: Any, n_rows: int, arithmetic: Arithmetic) -> Numbers:
+    """Return targets in double precision, where the rows lie.
+
+    Raises
+    ------
+    InvalidInputError
+        They do not fit the rows, or are not finite.
+    """
+    if not is_tensor(targets):
+        targets = np.asarray(targets, dtype=np.float64)
+    found = arithmetic.widen(arithmetic.here(targets))
+    if found.ndim != 2 or found.shape[0] != n_rows or not found.shape[1]:
+        raise InvalidInputError(
+            f"targets must be a matrix of {n_rows} rows, one per row of X, got shape "
+            f"{tuple(found.shape)}"
+        )
+    if not arithmetic.is_finite(found):
+        raise InvalidInputError("targets have a NaN or infinite value; leave such rows out")
+    return found

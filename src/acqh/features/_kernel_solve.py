@@ -1,17 +1,17 @@
 """Kernel ridge regression by blocks: Cholesky in place, exact leave-one-out, refined solutions.
 
 The kernel matrix is stored once: its lower blocks become the factor, its upper blocks stay. Heavy
-steps are products of blocks, so that arrays of any library with slices and ``@`` would do.
+steps are products of blocks, of arrays or of tensors; what differs is in `_kernel_arithmetic`.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats
-from acqh._core.linalg import inverse_factor
 from acqh.errors import InvalidInputError
+from acqh.features._kernel_arithmetic import HOST, Arithmetic, Numbers, arithmetic_of
 
 # Rows of a block; its triangles are factored in float64.
 BLOCK = 1024
@@ -22,31 +22,44 @@ _REFINEMENTS = 2
 _RIDGE_STEP = 2.0
 _MAX_STEPS = 6
 
-Kernel = Callable[[slice, slice], Array]
+Kernel = Callable[[slice, slice], Numbers]
 
 
 @dataclass
 class DualSystem:
     """The matrix ``K + ridge I`` of all rows, factored in the place of its lower blocks.
 
+    Of tensors there may be many at once: what follows has axes before the two that are named.
+
     Attributes
     ----------
     matrix : (n_rows, n_rows)
         Below its diagonal blocks the Cholesky factor, above them the kernel.
+    ridge : float
+        Of many, a tensor of shape (n_systems, 1, 1).
+    arithmetic : Arithmetic
+    block : int, optional
+        Rows of a block.
     kernels : list of (block, block)
         Diagonal blocks of the kernel.
     inverses : list of (block, block)
         Inverses of the diagonal blocks of the factor.
-    ridge : float
+    failed : bool
+        Whether the matrix is not positive definite; of many, a tensor.
     """
 
-    matrix: Array
-    ridge: float
-    kernels: list[Array] = field(default_factory=list)
-    inverses: list[Array] = field(default_factory=list)
+    matrix: Numbers
+    ridge: Any
+    arithmetic: Arithmetic = HOST
+    block: int | None = None
+    kernels: list[Numbers] = field(default_factory=list)
+    inverses: list[Numbers] = field(default_factory=list)
+    failed: Any = False
 
     @classmethod
-    def of(cls, kernel: Kernel, n_rows: int, ridge: float) -> "DualSystem":
+    def of(
+        cls, kernel: Kernel, n_rows: int, ridge: float, arithmetic: Arithmetic = HOST
+    ) -> "DualSystem":
         """Compute a kernel and factor it.
 
         Parameters
@@ -56,74 +69,83 @@ class DualSystem:
         n_rows : int
         ridge : float
             Positive.
+        arithmetic : Arithmetic
+            Of what the kernel gives.
 
         Raises
         ------
         InvalidInputError
             The ridge is too small for the precision of the kernel.
         """
-        dtype = np.float64 if n_rows <= SMALL else np.float32
-        system = cls(np.empty((n_rows, n_rows), dtype), ridge)
-        for place, rows in enumerate(system.blocks):
-            for columns in system.blocks[place:]:
-                block = kernel(rows, columns)
-                system.matrix[rows, columns] = block
-                if rows != columns:
-                    system.matrix[columns, rows] = block.T
-        system._factor()
+        system = cls(arithmetic.empty((n_rows, n_rows), n_rows <= SMALL), ridge, arithmetic)
+        for rows in system.blocks:
+            onwards, below = slice(rows.start, n_rows), slice(rows.stop, n_rows)
+            block = kernel(rows, onwards)
+            system.matrix[rows, onwards] = block
+            system.matrix[below, rows] = block[:, rows.stop - rows.start :].T
+        system.factor()
+        if bool(system.failed):
+            raise InvalidInputError(
+                f"the kernel matrix with ridge {ridge:g} is not positive definite; raise ridge"
+            )
         return system
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the matrix."""
+        return int(self.matrix.shape[-1])
 
     @property
     def blocks(self) -> list[slice]:
         """Slices of rows."""
-        n_rows = len(self.matrix)
-        return [slice(i, min(i + BLOCK, n_rows)) for i in range(0, n_rows, BLOCK)]
+        n_rows, step = self.n_rows, self.block or BLOCK
+        return [slice(i, min(i + step, n_rows)) for i in range(0, n_rows, step)]
 
-    def _factor(self) -> None:
+    def factor(self) -> None:
         """Factor column by column of blocks, each corrected by those to its left."""
-        matrix = self.matrix
+        matrix, arithmetic = self.matrix, self.arithmetic
         for rows in self.blocks:
             done, below = slice(0, rows.start), slice(rows.stop, None)
-            own = matrix[rows, done]
-            block = matrix[rows, rows].astype(np.float64)
-            self.kernels.append(matrix[rows, rows].copy())
-            block[np.diag_indices(len(block))] += self.ridge
-            try:
-                inverse = inverse_factor(block - own @ own.T).astype(matrix.dtype)
-            except np.linalg.LinAlgError as error:
-                raise InvalidInputError(
-                    f"the kernel matrix with ridge {self.ridge:g} is not positive definite; "
-                    "raise ridge"
-                ) from error
+            own = matrix[..., rows, done]
+            kernel = arithmetic.copy(matrix[..., rows, rows], None)
+            self.kernels.append(kernel)
+            size = rows.stop - rows.start
+            block = arithmetic.copy(kernel, True) + self.ridge * arithmetic.eye(size)
+            inverse, failed = arithmetic.inverse_factor(block - own @ own.mT)
+            self.failed = self.failed | failed
+            if failed is True:
+                return
+            inverse = arithmetic.like(inverse, matrix)
             self.inverses.append(inverse)
-            panel = matrix[below, rows] - matrix[below, done] @ own.T
-            matrix[below, rows] = panel @ inverse.T
+            panel = matrix[..., below, rows] - matrix[..., below, done] @ own.mT
+            matrix[..., below, rows] = panel @ inverse.mT
 
-    def solve(self, right: Floats) -> Floats:
+    def solve(self, right: Numbers) -> Numbers:
         """Return ``(K + ridge I)^-1 right`` in float64, (n_rows, k)."""
-        right = np.asarray(right, dtype=np.float64)
         solution = self.solve_once(right)
         for _ in range(_REFINEMENTS):
             left = right - self.multiply(solution) - self.ridge * solution
             solution += self.solve_once(left)
         return solution
 
-    def solve_once(self, right: Floats) -> Floats:
+    def solve_once(self, right: Numbers) -> Numbers:
         """Return the solution in the precision of the factor, (n_rows, k) in float64."""
-        work = np.array(right, dtype=self.matrix.dtype)
         matrix, blocks = self.matrix, self.blocks
+        work = self.arithmetic.like(self.arithmetic.copy(right, None), matrix)
         for rows, inverse in zip(blocks, self.inverses, strict=True):
             done = slice(0, rows.start)
-            work[rows] = inverse @ (work[rows] - matrix[rows, done] @ work[done])
+            known = matrix[..., rows, done] @ work[..., done, :]
+            work[..., rows, :] = inverse @ (work[..., rows, :] - known)
         for rows, inverse in zip(blocks[::-1], self.inverses[::-1], strict=True):
             below = slice(rows.stop, None)
-            work[rows] = inverse.T @ (work[rows] - matrix[below, rows].T @ work[below])
-        return work.astype(np.float64)
+            known = matrix[..., below, rows].mT @ work[..., below, :]
+            work[..., rows, :] = inverse.mT @ (work[..., rows, :] - known)
+        return self.arithmetic.widen(work)
 
-    def multiply(self, right: Floats) -> Floats:
+    def multiply(self, right: Numbers) -> Numbers:
         """Return ``K right``, (n_rows, k), summed over blocks in float64."""
-        found = np.zeros((len(self.matrix), right.shape[1]))
-        work = right.astype(self.matrix.dtype)
+        found = self.arithmetic.zeros((self.n_rows, right.shape[1]))
+        work = self.arithmetic.like(right, self.matrix)
         for rows, kernel in zip(self.blocks, self.kernels, strict=True):
             above = slice(rows.stop, None)
             upper = self.matrix[rows, above]
@@ -131,17 +153,18 @@ class DualSystem:
             found[above] += upper.T @ work[rows]
         return found
 
-    def take_inverse_diagonal(self) -> Floats:
+    def take_inverse_diagonal(self) -> Numbers:
         """Return the diagonal of ``(K + ridge I)^-1``, (n_rows,); the factor is used up.
 
         The factor is inverted in place, row by row of blocks; the diagonal is the squared length
         of the columns of its inverse.
         """
         matrix, blocks, inverses = self.matrix, self.blocks, self.inverses
-        total = np.zeros(len(matrix))
+        widen = self.arithmetic.widen
+        total = self.arithmetic.zeros((self.n_rows,))
         for place, rows in enumerate(blocks):
             inverse = inverses[place]
-            total[rows] += np.square(inverse, dtype=np.float64).sum(axis=0)
+            total[rows] += (widen(inverse) ** 2).sum(0)
             found = []
             for column, its in zip(blocks[:place], inverses[:place], strict=True):
                 product = matrix[rows, column] @ its
@@ -150,12 +173,12 @@ class DualSystem:
                 found.append(-(inverse @ product))
             for column, block in zip(blocks[:place], found, strict=True):
                 matrix[rows, column] = block
-                total[column] += np.square(block, dtype=np.float64).sum(axis=0)
+                total[column] += (widen(block) ** 2).sum(0)
         self.inverses = []
         return total
 
 
-def leave_one_out(targets: Floats, solution: Floats, inverse_diagonal: Floats) -> Floats:
+def leave_one_out(targets: Numbers, solution: Numbers, inverse_diagonal: Numbers) -> Numbers:
     """Return what every row is predicted as when it is left out of the regression.
 
     Parameters
@@ -166,10 +189,10 @@ def leave_one_out(targets: Floats, solution: Floats, inverse_diagonal: Floats) -
     inverse_diagonal : (n_rows,)
         Of the same inverse.
     """
-    return targets - solution / inverse_diagonal[:, np.newaxis]
+    return targets - solution / inverse_diagonal[:, None]
 
 
-def refine_ridge(kernel: Array, targets: Floats, ridge: float) -> float:
+def refine_ridge(kernel: Numbers, targets: Numbers, ridge: float) -> float:
     """Return a ridge near the one given with a smaller exact leave-one-out error.
 
     Ridges are tried upwards, then downwards, while the error falls.
@@ -183,12 +206,14 @@ def refine_ridge(kernel: Array, targets: Floats, ridge: float) -> float:
 
     def error(strength: float) -> float:
         try:
-            system = DualSystem.of(lambda i, j: kernel[i, j], len(kernel), strength)
+            system = DualSystem.of(
+                lambda i, j: kernel[i, j], len(kernel), strength, arithmetic_of(kernel)
+            )
         except InvalidInputError:  # too small for rows that repeat others
             return np.inf
         solution = system.solve(targets)
-        left = solution / system.take_inverse_diagonal()[:, np.newaxis]
-        return float(np.sum(left**2))
+        left = solution / system.take_inverse_diagonal()[:, None]
+        return float((left**2).sum())
 
     best, least = ridge, error(ridge)
     for factor in (_RIDGE_STEP, 1.0 / _RIDGE_STEP):

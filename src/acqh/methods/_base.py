@@ -6,14 +6,13 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.pipeline import Pipeline
 
 from acqh._core.arrays import Array, Floats, Matrix, as_matrix, check_width
 from acqh._core.labels import as_label_matrix
 from acqh._core.validation import check_parameters
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, NotFittedError, ViewError
-from acqh.features import Condition, KernelMap, make_feature_map
+from acqh.methods._feature_maps import map_features
 from acqh.methods._scoring import held_out_map
 from acqh.methods._state import save_method
 from acqh.methods.registry import DatabaseMode, MethodInfo
@@ -33,8 +32,6 @@ else:
 
 # Rows that are mapped and summed at a time.
 CHUNK_ROWS = 16_384
-# Rows by which the size of a view's numbers is judged.
-_CONDITION_ROWS = 4_096
 
 
 class BaseMethod(BaseEstimator, metaclass=ABCMeta):
@@ -195,147 +192,6 @@ class BaseMethod(BaseEstimator, metaclass=ABCMeta):
                 raise LabelError(f"labels have {matrix.shape[1]} columns, but {fitted} were fitted")
             return matrix
         return as_label_matrix(labels, self.label_names_)[0]
-
-
-def fit_feature_maps(
-    feature_maps: Any,
-    data: MultiViewData,
-    *,
-    rng: np.random.Generator | None = None,
-    n_anchors: int | None = None,
-    responses: Floats | None = None,
-    left_out: dict[str, Floats] | None = None,
-) -> dict[str, Any]:
-    """Return fitted feature maps by view; each sees only the rows that have the view.
-
-    A view whose numbers, as mapped, are too large, too small or too far from zero for sums of
-    squares also gets an `acqh.features.Condition`.
-
-    Parameters
-    ----------
-    feature_maps : mapping of str to feature map, one feature map for all views, or None
-    data : MultiViewData
-    rng : Generator, optional
-        Seeds every map that draws at random and brings no seed of its own.
-    n_anchors : int, optional
-        Anchors of maps that are given by the name of an RBF variant.
-    responses : (n_items, n_dimensions), optional
-        What kernel maps learn to predict; a row of NaN where it is not known.
-    left_out : dict, optional
-        Gets, for each view with such a map, the features of the items as they are predicted when
-        each is left out; zeros where the view or the response is missing.
-
-    Raises
-    ------
-    ViewError
-        A map is given for a view that there is not.
-    """
-    if not isinstance(feature_maps, Mapping):
-        feature_maps = {} if feature_maps is None else dict.fromkeys(data.views, feature_maps)
-    unknown = set(feature_maps) - set(data.views)
-    if unknown:
-        raise ViewError(
-            f"feature maps are given for {sorted(unknown)}, but the views are {sorted(data.views)}"
-        )
-    found: dict[str, Any] = {}
-    for view, matrix in data.views.items():
-        here, kind = data.present[view], feature_maps.get(view)
-        if not here.any():
-            continue
-        if responses is not None and left_out is not None and _is_kernel(kind):
-            here = here & np.isfinite(responses).all(axis=1)
-            found[view], features = _fit_kernel(kind, matrix[here], responses[here], rng)
-            left_out[view] = np.zeros((len(here), features.shape[1]), features.dtype)
-            left_out[view][here] = features
-        else:
-            found[view] = _fit_steps(kind, matrix[here], rng, n_anchors)
-    return {view: fitted for view, fitted in found.items() if fitted is not None}
-
-
-def has_kernel(feature_maps: Any) -> bool:
-    """Whether the feature map of a view is one that learns from what is to be predicted."""
-    own = feature_maps.values() if isinstance(feature_maps, Mapping) else [feature_maps]
-    return any(map(_is_kernel, own))
-
-
-def _is_kernel(kind: Any) -> bool:
-    if isinstance(kind, Pipeline):
-        return isinstance(kind.steps[-1][1], KernelMap)
-    return kind == "kernel" if isinstance(kind, str) else isinstance(kind, KernelMap)
-
-
-def _fit_kernel(
-    kind: Any, rows: Matrix, responses: Floats, rng: np.random.Generator | None
-) -> tuple[Any, Floats]:
-    """Fit a kernel map, and what comes before it, to responses; return it with its features."""
-    made = _make_map(kind, rng, None)
-    before = [] if not isinstance(made, Pipeline) else [step for _, step in made.steps[:-1]]
-    own = made.steps[-1][1] if isinstance(made, Pipeline) else made
-    if not before and (needed := _condition(rows)) is not None:
-        before = [needed]
-    rows = _widened(rows)
-    for step in before:
-        rows = step.fit(rows).transform(rows)
-    features = own.fit_to(rows, responses)
-    if not before:
-        return own, features
-    steps = [*before, own]
-    return Pipeline([(str(number), step) for number, step in enumerate(steps)]), features
-
-
-def _fit_steps(
-    kind: Any, rows: Matrix, rng: np.random.Generator | None, n_anchors: int | None
-) -> Any:
-    """Fit a view's own map, and beside it the conditions that its numbers need."""
-    steps = [_condition(rows)] if kind is None or isinstance(kind, str) else []
-    if kind is not None:
-        for step in filter(None, steps):
-            rows = step.transform(rows)
-        steps.append(_make_map(kind, rng, n_anchors).fit(_widened(rows)))
-        steps.append(_condition(rows, steps[-1]))
-    needed = [step for step in steps if step is not None]
-    if len(needed) <= 1:
-        return needed[0] if needed else None
-    return Pipeline([(str(number), step) for number, step in enumerate(needed)])
-
-
-def _condition(rows: Matrix, own: Any = None) -> Condition | None:
-    """Return what rows, as mapped, need before their squares are summed."""
-    some = _widened(rows[:: max(1, rows.shape[0] // _CONDITION_ROWS)])
-    fitted = Condition().fit(some if own is None else own.transform(some))
-    return fitted if fitted.is_needed else None
-
-
-def _make_map(kind: Any, rng: np.random.Generator | None, n_anchors: int | None) -> Any:
-    made = make_feature_map(kind)
-    if not hasattr(made, "get_params"):
-        return made
-    params = made.get_params(deep=True)
-    if isinstance(kind, str) and n_anchors is not None and "n_anchors" in params:
-        made.set_params(n_anchors=n_anchors)
-    if rng is not None:
-        unset = [
-            key
-            for key, value in sorted(params.items())
-            if value is None and key.rpartition("__")[2] == "random_state"
-        ]
-        made.set_params(**{key: int(rng.integers(2**31)) for key in unset})
-    return made
-
-
-def map_features(feature_maps: Mapping[str, Any], matrix: Matrix, view: str) -> Matrix:
-    """Return a view's rows through its feature map, if it has one."""
-    matrix = _widened(matrix)
-    if view not in feature_maps:
-        return matrix
-    if not matrix.shape[0]:  # scikit-learn's own maps refuse to say how wide no rows are
-        return feature_maps[view].transform(np.zeros((1, matrix.shape[1])))[:0]
-    return feature_maps[view].transform(matrix)
-
-
-def _widened(matrix: Matrix) -> Matrix:
-    """Return half precision, in which nothing is computed, as single; a block at a time."""
-    return matrix.astype(np.float32) if matrix.dtype == np.float16 else matrix
 
 
 def _is_matrix(labels: Any) -> bool:

@@ -1,6 +1,6 @@
 """From chunks of data, through feature maps, to statistics."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,11 +9,12 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import normalize
 
 from acqh._core.arrays import Bools, Floats, Matrix, is_sparse
-from acqh._core.tensors import to_tensor
+from acqh._core.tensors import MAX_MEMORY, Tensor, to_tensor, unit_rows
 from acqh.data import MultiViewData
-from acqh.errors import LabelError, ViewError
-from acqh.features import KernelMap, RowSpace
-from acqh.methods._base import CHUNK_ROWS, fit_feature_maps, map_features
+from acqh.errors import InvalidInputError, LabelError, ViewError
+from acqh.features import Condition, KernelMap, RowSpace
+from acqh.methods._base import CHUNK_ROWS
+from acqh.methods._feature_maps import fit_feature_maps, map_features
 from acqh.stats import Keep, Statistics
 
 # What follows the name of a view in the name of its rows scaled to unit length.
@@ -36,12 +37,15 @@ class Needs:
         What kernel maps learn to predict; a row of NaN where it is not known.
     rng : Generator or None
         Seeds feature maps that draw at random and bring no seed of their own.
+    max_memory : int
+        Bytes that maps may take on a device.
     """
 
     keep: Keep | None = None
     units: tuple[str, ...] = ()
     responses: Floats | None = None
     rng: np.random.Generator | None = None
+    max_memory: int = MAX_MEMORY
 
 
 def only_labelled(part: MultiViewData) -> Needs:  # noqa: ARG001
@@ -138,6 +142,12 @@ class MappedStatistics:
         units = {unit_name(view): normalize(mapped[view]) for view in self.units if view in mapped}
         return mapped | units
 
+    def map_on_device(self, views: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return what `map_rows` does of tensors; raises what `map_tensors` does."""
+        mapped = map_tensors(self.feature_maps, views)
+        units = {unit_name(view): unit_rows(mapped[view]) for view in self.units if view in mapped}
+        return mapped | units
+
 
 def collect(
     parts: Iterable[MultiViewData],
@@ -164,7 +174,7 @@ def collect(
         Whether the first part is all there is. Views with more features than it has items are then
         summed in the space that the items span.
     device : torch device, optional
-        Where mapped features are summed; on the host by default.
+        Where kernel maps are learnt and mapped features summed; on the host by default.
 
     Returns
     -------
@@ -181,7 +191,7 @@ def collect(
     statistics = None
     for part in parts:
         if known is None:
-            known = describe(part, feature_maps, needs, is_whole=is_whole)
+            known = describe(part, feature_maps, needs, is_whole=is_whole, device=device)
         if statistics is None:
             statistics = known.sums_of_none()
         add_part(part, known, statistics, device)
@@ -199,6 +209,7 @@ def describe(
     needs: Callable[[MultiViewData], Needs] = only_labelled,
     *,
     is_whole: bool = False,
+    device: Any = None,
 ) -> MappedStatistics:
     """Fit the feature maps to a part; return what all parts must be like, with sums of none."""
     needed = needs(part)
@@ -207,26 +218,35 @@ def describe(
     is_single = all(kind in (np.float32, np.float16, np.uint8, np.bool_) for kind in kinds)
     left_out: dict[str, Floats] = {}
     maps = fit_feature_maps(
-        feature_maps, part, rng=needed.rng, responses=needed.responses, left_out=left_out
+        feature_maps,
+        part,
+        rng=needed.rng,
+        responses=needed.responses,
+        left_out=left_out,
+        device=device,
+        max_memory=needed.max_memory,
     )
     known = MappedStatistics(
         statistics=Statistics({}, len(part.label_names)),
-        feature_maps=_narrowed(maps, part) if is_whole else maps,
+        feature_maps=_narrowed(maps, part, left_out) if is_whole else maps,
         widths={view: matrix.shape[1] for view, matrix in part.views.items()},
         label_names=part.label_names,
         dtype=np.dtype(np.float32 if is_single else np.float64),
         units=needed.units,
         left_out=left_out,
     )
-    first = known.map_rows({view: matrix[:1] for view, matrix in part.views.items()})
+    others = {view: matrix[:1] for view, matrix in part.views.items() if view not in left_out}
+    first = known.map_rows(others) | left_out
     widths = {view: matrix.shape[1] for view, matrix in first.items()}
     return replace(known, statistics=Statistics(widths, len(part.label_names), needed.keep))
 
 
-def _narrowed(maps: dict[str, Any], part: MultiViewData) -> dict[str, Any]:
+def _narrowed(maps: dict[str, Any], part: MultiViewData, narrow: Collection[str]) -> dict[str, Any]:
     """Put a `RowSpace` behind the maps of views with more features than items."""
     found = dict(maps)
     for view, matrix in part.views.items():
+        if view in narrow:
+            continue
         rows = np.flatnonzero(part.present[view])
         first = map_features(maps, matrix[rows[:1]], view)
         if first.shape[1] > max(_WIDE, rows.size):
@@ -275,10 +295,15 @@ def add_part(
         others = {view: rows for view, rows in chunk.views.items() if view not in ready}
         present = dict(chunk.present)
         present |= {unit_name(view): present[view] for view in known.units}
-        mapped = known.map_rows(others) | ready
         rows: Mapping[str, Matrix] = chunk.views
-        if device is not None:
-            mapped, rows = (_to_device(it, present, device) for it in (mapped, rows))
+        if device is None:
+            mapped = known.map_rows(others) | ready
+        else:
+            rows = _to_device(rows, present, device)
+            there = {view: rows[view] for view in others if takes_tensors(known.feature_maps, view)}
+            others = {view: own for view, own in others.items() if view not in there}
+            mapped = _to_device(known.map_rows(others) | ready, present, device)
+            mapped |= known.map_on_device(there)
         statistics.update(mapped, chunk.labels, present, rows=rows)
 
 
@@ -292,6 +317,35 @@ def _to_device(
                 "take; leave device out, or give dense rows of items that have every view"
             )
     return {view: to_tensor(matrix, device) for view, matrix in views.items()}
+
+
+def takes_tensors(feature_maps: Mapping[str, Any], view: str) -> bool:
+    """Whether rows of a view have a map, and can go through it as tensors."""
+    steps = _steps(feature_maps.get(view))
+    return bool(steps) and all(isinstance(step, Condition | KernelMap) for step in steps)
+
+
+def map_tensors(feature_maps: Mapping[str, Any], views: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return rows of views through their feature maps.
+
+    Raises
+    ------
+    InvalidInputError
+        A feature map takes arrays only.
+    """
+    found = {}
+    for name, rows in views.items():
+        for step in _steps(feature_maps.get(name)):
+            if isinstance(step, Condition):
+                rows = step.transform_tensor(rows)
+            elif isinstance(step, KernelMap):
+                rows = step.transform(rows)
+            else:
+                raise InvalidInputError(
+                    f"the feature map of view '{name}' takes arrays only, got a tensor; give arrays"
+                )
+        found[name] = rows
+    return found
 
 
 def check_labelled(part: Any, keep: Keep | None) -> None:

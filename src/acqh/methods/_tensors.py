@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 
 from acqh._core.arrays import as_matrix, is_sparse
 from acqh._core.labels import as_label_matrix
@@ -16,10 +17,10 @@ from acqh._core.tensors import (
     is_tensor,
     row_blocks,
     to_tensor,
-    unit_rows,
 )
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.features import Condition
+from acqh.methods._feature_maps import as_step, bounded, is_kernel, make_map, maps_by_view
 from acqh.methods._statistics import MappedStatistics, Needs, check_labelled, check_same, unit_name
 from acqh.stats import Statistics
 
@@ -57,7 +58,8 @@ class TensorData:
 
     def blocks(self, bytes_per_row: int, max_memory: int) -> Iterator[tuple[slice, dict[str, Any]]]:
         """Yield rows of all views, as many at a time as memory allows."""
-        for rows in row_blocks(len(self), max(bytes_per_row, 1), max_memory):
+        brought = sum(8 * it.shape[1] for it in self.views.values() if not is_tensor(it))
+        for rows in row_blocks(len(self), max(bytes_per_row, brought, 1), max_memory):
             yield rows, {name: to_tensor(it[rows], self.device) for name, it in self.views.items()}
 
 
@@ -155,13 +157,14 @@ def collect_tensors(
     widths = [view.n_features for view in statistics.views.values()]
     # Mapped rows beside what the sums take, which is bounded there.
     for rows, block in data.blocks(8 * sum(widths), max_memory // 2):
-        mapped = map_tensors(known.feature_maps, block)
-        mapped |= {unit_name(view): unit_rows(mapped[view]) for view in known.units}
+        ready = {view: to_tensor(it[rows], data.device) for view, it in known.left_out.items()}
+        others = {view: it for view, it in block.items() if view not in ready}
+        mapped = known.map_on_device(others) | ready
         statistics.update(mapped, labels[rows], rows=block, max_memory=max_memory // 2)
     _check_finite(data, statistics)
     if statistics.n_items == 0:
         raise LabelError("no item has a label, so there is nothing to learn from")
-    return replace(known, statistics=statistics)
+    return replace(known, statistics=statistics, left_out={})
 
 
 def _check_finite(data: TensorData, statistics: Statistics) -> None:
@@ -183,53 +186,65 @@ def check_finite(matrix: Tensor, name: str) -> None:
 
 def _describe(data: TensorData, feature_maps: Any, needed: Needs) -> MappedStatistics:
     """Return what all parts must be like, with sums of none."""
-    if isinstance(feature_maps, Mapping) and not feature_maps:
-        feature_maps = None
-    if feature_maps is not None:
+    kinds = maps_by_view(feature_maps, data.views)
+    if not all(kind is None or is_kernel(kind) for kind in kinds.values()):
         raise InvalidInputError(
-            "feature maps are made of arrays, but the views are tensors; map the features before "
-            "(or give arrays, and device= for the sums)"
+            "feature maps are made of arrays, all but kernels, but the views are tensors; map the "
+            "features before (or give arrays, and device= for the sums)"
         )
     torch = require("torch")
     narrow = (torch.float32, torch.float16, torch.bfloat16, torch.uint8, torch.bool)
     types = [to_tensor(matrix[:1], data.device).dtype for matrix in data.views.values()]
     is_single = all(dtype in narrow for dtype in types)
-    maps = {}
+    maps: dict[str, Any] = {}
+    left_out: dict[str, Any] = {}
+    outputs = {}
     for name, matrix in data.views.items():
         some = to_tensor(matrix[:: max(1, len(matrix) // _LOOKED_AT)], data.device)
         check_finite(some, name)
         condition = Condition().fit_tensor(some)
-        if condition.is_needed:
-            maps[name] = condition
+        steps = [condition] if condition.is_needed else []
+        if kinds.get(name) is not None:
+            steps, features = _fit_kernel(steps, matrix, kinds[name], data, needed)
+            outputs[name] = features.shape[1]
+            if needed.responses is not None:
+                left_out[name] = features
+        if steps:
+            maps[name] = as_step(steps)
     widths = {name: matrix.shape[1] for name, matrix in data.views.items()}
-    units = {unit_name(view): widths[view] for view in needed.units}
+    outputs = widths | outputs
+    units = {unit_name(view): outputs[view] for view in needed.units}
     return MappedStatistics(
-        statistics=Statistics(widths | units, len(data.label_names), needed.keep),
+        statistics=Statistics(outputs | units, len(data.label_names), needed.keep),
         feature_maps=maps,
         widths=widths,
         label_names=data.label_names,
         dtype=np.dtype(np.float32 if is_single else np.float64),
         units=needed.units,
+        left_out=left_out,
     )
 
 
-def map_tensors(feature_maps: Mapping[str, Any], views: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return rows of views through their feature maps.
-
-    Raises
-    ------
-    InvalidInputError
-        A feature map takes arrays only.
-    """
-    found = {}
-    for name, rows in views.items():
-        own = feature_maps.get(name)
-        if own is None:
-            found[name] = rows
-        elif isinstance(own, Condition):
-            found[name] = own.transform_tensor(rows)
-        else:
-            raise InvalidInputError(
-                f"the feature map of view '{name}' takes arrays only, got a tensor; give arrays"
-            )
-    return found
+def _fit_kernel(
+    before: list[Any], matrix: Any, kind: Any, data: TensorData, needed: Needs
+) -> tuple[list[Any], Any]:
+    """Fit a kernel map on the device; return all steps, and features of the first rows or all."""
+    rows = to_tensor(matrix, data.device)
+    for step in before:
+        rows = step.transform_tensor(rows)
+    made = make_map(kind, needed.rng)
+    if isinstance(made, Pipeline):
+        raise InvalidInputError(
+            "a kernel map of tensors has no maps before it, got a pipeline; map the features before"
+        )
+    bounded(made, needed.max_memory)
+    if needed.responses is None:
+        return [*before, made.fit(rows)], made.transform(rows[:1])
+    known = np.isfinite(needed.responses).all(axis=1)
+    if known.all():
+        return [*before, made], made.fit_to(rows, needed.responses)
+    here = to_tensor(np.flatnonzero(known), data.device)
+    found = made.fit_to(rows[here], needed.responses[known])
+    features = found.new_zeros((len(rows), found.shape[1]))
+    features[here] = found
+    return [*before, made], features

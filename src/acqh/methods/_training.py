@@ -11,8 +11,9 @@ from acqh._core.arrays import Array, Floats, Matrix
 from acqh._core.random import RandomState, check_rng
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
-from acqh.methods._base import BaseMethod, as_parts, fit_feature_maps, map_features
+from acqh.methods._base import BaseMethod, as_parts
 from acqh.methods._constraints import CONSTRAINTS
+from acqh.methods._feature_maps import fit_feature_maps, map_features
 from acqh.methods.registry import DatabaseMode
 
 

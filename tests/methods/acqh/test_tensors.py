@@ -1,8 +1,11 @@
 import numpy as np
 import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import acqh
 from acqh.errors import DeviceError, InvalidInputError, LabelError, ViewError
+from acqh.features import KernelMap
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -20,6 +23,15 @@ SETTINGS = {
     "both": {"targets": {"labels": 0.5, "text": acqh.Target(0.5, "cosine")}},
     "fixed ridge": {"ridge": 0.01, "similarity": "jaccard"},
     "Algorithm 1": {"solver": "alternating", "similarity": "dot", "max_iter": 3, "tol": 0.5},
+}
+
+# With kernel maps: labels alone, content of one view.
+KERNELS = {
+    "labels": {"feature_maps": KernelMap("rbf", bandwidth=1.0)},
+    "content": {
+        "feature_maps": {"image": KernelMap(n_anchors=100)},
+        "targets": {"image": 0.5, "text": 0.5},
+    },
 }
 
 
@@ -98,6 +110,47 @@ def test_arrays_are_taken_to_a_device_and_come_back_as_arrays(device):
     np.testing.assert_allclose(vectors, model.project(views["text"], view="text"), atol=1e-4)
 
 
+def scores(model, views):
+    """Return scores of image queries before quantization: codebooks may follow from rounding."""
+    found = model.project(views["image"], view="image") @ model.embed(views).T
+    return found if isinstance(found, np.ndarray) else found.cpu().numpy()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernel_maps_of_tensors_are_those_of_arrays(device, name):
+    views, labels = make_data()
+    tensors, on_device = to_device(views, device), torch.from_numpy(labels).to(device)
+    expected = make_model(**KERNELS[name]).fit(views, labels)
+    model = make_model(**KERNELS[name]).fit(tensors, on_device)
+    np.testing.assert_allclose(scores(model, tensors), scores(expected, views), atol=5e-3)
+    for known in ({"image": tensors["image"]}, tensors):
+        codes = model.encode(known)
+        assert codes.device == tensors["image"].device
+        arrays = {view: views[view] for view in known}
+        assert share_that_differs(codes, model.encode(arrays)) <= 0.01
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_kernels_of_arrays_are_learnt_and_used_on_a_device(device):
+    views, labels = make_data()
+    first = {name: matrix[:300] for name, matrix in views.items()}
+    more = {name: matrix[300:] for name, matrix in views.items()}
+    settings = {"feature_maps": {"image": KernelMap("rbf")}}
+    expected = make_model(**settings).fit(first, labels[:300])
+    model = make_model(**settings).fit(first, labels[:300], device=device)
+    np.testing.assert_allclose(scores(model, more), scores(expected, more), atol=5e-3)
+    codes = model.encode(more, device=device, max_memory=1 << 16)
+    assert np.mean(np.any(codes != model.encode(more), axis=1)) <= 0.01
+    expected.partial_fit(more, labels[300:])
+    model.partial_fit(more, labels[300:], device=device)
+    np.testing.assert_allclose(scores(model, more), scores(expected, more), atol=5e-3)
+    tensors = to_device(views, device)
+    model = make_model(**settings).fit(tensors, labels, max_memory=1 << 19)
+    # Half of the memory is not room for 460 anchors and their kernels with all rows.
+    assert model.feature_maps_["image"].anchors_.shape[0] < 100
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_tensors_are_added_and_forgotten_in_parts(device):
     views, labels = make_data()
@@ -143,6 +196,9 @@ def test_wrong_tensors_are_refused():
         make_model().fit(broken, labels)
     with pytest.raises(InvalidInputError, match="feature maps are made of arrays"):
         make_model(feature_maps="standardize").fit(tensors, labels)
+    behind = make_pipeline(StandardScaler(), KernelMap())
+    with pytest.raises(InvalidInputError, match="got a pipeline"):
+        make_model(feature_maps=behind).fit(tensors, labels)
     model = make_model().fit(tensors, labels)
     with pytest.raises(ViewError, match="row 7"):
         model.encode(broken)

@@ -15,7 +15,7 @@ from acqh.bench.running._split import Split
 from acqh.data import MultiViewData, list_datasets, load_dataset, read
 from acqh.errors import DatasetNotFoundError, LabelError
 from acqh.features import feature_map_from_description
-from acqh.methods._base import fit_feature_maps
+from acqh.methods._feature_maps import fit_feature_maps
 
 
 @dataclass(frozen=True, eq=False)

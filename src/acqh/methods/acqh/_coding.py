@@ -10,7 +10,8 @@ from acqh._core.arrays import Array, Floats, Matrix
 from acqh._core.tensors import MAX_MEMORY, is_tensor, to_tensor
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, ViewError
-from acqh.methods._base import BaseMethod, map_features
+from acqh.methods._base import BaseMethod
+from acqh.methods._feature_maps import map_features
 from acqh.methods._tensors import TensorData, has_tensors, read_tensors
 from acqh.methods.acqh._items import Items
 from acqh.methods.acqh._label_space import LabelSpace

@@ -13,7 +13,8 @@ from acqh._core.tensors import MAX_MEMORY, check_device
 from acqh._core.threads import one_blas_thread
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError
-from acqh.methods._base import as_parts, has_kernel
+from acqh.methods._base import as_parts
+from acqh.methods._feature_maps import has_kernel
 from acqh.methods._statistics import MappedStatistics, collect, unit_name
 from acqh.methods._tensors import collect_tensors, has_tensors, read_tensors
 from acqh.methods.acqh._fitted import Fitted
@@ -66,8 +67,8 @@ class LearningMethod(RefittableMethod):
         queries : mapping of str to (n_queries, n_features), optional
             A sample of real queries of some views. Codes are then most exact where these look.
         device : str, optional
-            Where sums and eigenvalues are computed, such as ``"cuda"``; by default where tensors
-            lie, and on the host for arrays. What is learnt are arrays in either case.
+            Where kernel maps, sums and eigenvalues are computed, such as ``"cuda"``; by default
+            where tensors lie, and on the host for arrays. What is learnt are arrays in either case.
         max_memory : int
             Bytes of working memory on a device.
 
@@ -104,7 +105,7 @@ class LearningMethod(RefittableMethod):
     ) -> tuple[MappedStatistics, Any]:
         """Sum over items, on the host or a device; return the sums, and the device or None."""
         maps = self.feature_maps if known is None else None
-        needs = self.wanted(has_queries)
+        needs = replace(self.wanted(has_queries), max_memory=max_memory)
         if has_tensors(views, labels):
             names = None if known is None else known.label_names
             data = read_tensors(views, labels, device=device, names=names)

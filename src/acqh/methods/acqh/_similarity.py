@@ -8,7 +8,9 @@ import numpy as np
 import scipy.linalg
 
 from acqh._core.arrays import Array, Floats, Matrix, is_sparse
+from acqh._core.labels import as_label_matrix
 from acqh._core.linalg import fix_signs
+from acqh._core.tensors import is_tensor
 from acqh.errors import InvalidInputError
 from acqh.stats import LabelSets
 
@@ -165,7 +167,7 @@ def embed_items(similarity: str | Similarity, labels: Matrix, rng: np.random.Gen
     Parameters
     ----------
     similarity : as `embed` takes it
-    labels : 0/1 (n_items, n_labels), dense or CSR
+    labels : 0/1 (n_items, n_labels), dense, CSR or tensor
     rng : Generator
 
     Returns
@@ -173,6 +175,8 @@ def embed_items(similarity: str | Similarity, labels: Matrix, rng: np.random.Gen
     (n_items, n_dimensions)
     """
     found = LabelSets(labels.shape[1])
+    if is_tensor(labels):
+        labels, _ = as_label_matrix(labels.cpu().numpy())
     numbers = found.number(labels)
     sets, counts = found.matrix(), np.bincount(numbers[numbers >= 0], minlength=len(found))
     vectors = embed(similarity, sets, counts.astype(np.float64), rng).transform(sets)

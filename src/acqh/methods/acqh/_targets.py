@@ -8,6 +8,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats, Matrix, check_positive_int
 from acqh._core.random import RandomState, check_rng
+from acqh._core.tensors import MAX_MEMORY
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.methods._state import storable
@@ -188,6 +189,8 @@ class Wanted:
         alone; None where there is no such map.
     random_state : int, Generator or None
         Seeds feature maps.
+    max_memory : int
+        Bytes that feature maps may take on a device.
     """
 
     targets: Any
@@ -196,6 +199,7 @@ class Wanted:
     only_sums: bool
     respond: Callable[[Matrix], Floats] | None = None
     random_state: RandomState = None
+    max_memory: int = MAX_MEMORY
 
     def __call__(self, part: MultiViewData) -> Needs:
         """Return what to keep of data like this part."""
@@ -204,7 +208,11 @@ class Wanted:
             responses = None
             if self.respond is not None and part.labels is not None:
                 responses = self.respond(part.labels)
-            return Needs(responses=responses, rng=check_rng(self.random_state))
+            return Needs(
+                responses=responses,
+                rng=check_rng(self.random_state),
+                max_memory=self.max_memory,
+            )
         blocks = {
             name: unit_name(name) if target.similarity == "cosine" else name
             for name, target in targets.items()
@@ -220,4 +228,5 @@ class Wanted:
             Keep("all" if self.keep == "all" else frozenset(pairs), self.sample_size),
             tuple(name for name, block in blocks.items() if block != name),
             rng=check_rng(self.random_state),
+            max_memory=self.max_memory,
         )

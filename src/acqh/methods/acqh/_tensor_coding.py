@@ -10,7 +10,8 @@ from acqh._core.linalg import RANK_TOLERANCE
 from acqh._core.optional import require
 from acqh._core.tensors import Tensor, tensor_dtype, to_tensor, unit_rows
 from acqh.errors import LabelError
-from acqh.methods._tensors import TensorData, check_finite, map_tensors
+from acqh.methods._statistics import map_tensors
+from acqh.methods._tensors import TensorData, check_finite
 from acqh.methods.acqh._fold import ItemMaps, fold_items
 from acqh.methods.acqh._label_space import LabelSpace
 from acqh.methods.acqh._space import TargetSpace
