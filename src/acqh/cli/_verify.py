@@ -43,7 +43,8 @@ def _check(path: Path) -> tuple[Any, str]:
     report = check(path)
     if not isinstance(report, BundleReport):
         notes = "".join(f" {note[0].upper()}{note[1:]}." for note in report.notes)
-        built = ", ".join(f"{key} {value}" for key, value in (report.settings or {}).items())
+        said = [(key, value) for key, value in (report.settings or {}).items() if value is not None]
+        built = ", ".join(f"{key} {value}" for key, value in said)
         return report, (
             f"collection, {report.n_items:,} items, {report.n_bytes:,} bytes."
             + (f" Built with {built}." if built else "")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,6 +32,14 @@ class BinaryMethod(TrainedMethod):
         The codes learnt for the training items, packed; those of a view in a dict where the
         method learns one code per view. Not there where all items are coded alike.
     """
+
+    # What a method shows of itself, unless its own docstring has something else to show.
+    _example: ClassVar[str] = """\
+>>> import acqh
+>>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
+>>> method = acqh.methods.get("{name}")(3, random_state=0).fit(data.views, data.labels)
+>>> method.hash(data.views["image"], view="image").shape
+(200, 1)"""
 
     n_bits: int = 32
     _: KW_ONLY

@@ -8,10 +8,10 @@ _HEADING = re.compile(r"^(\S.*)\n---+\n", re.MULTILINE)
 _ENTRY = re.compile(r"^(\w+(?:, \w+)*) :.*(?:\n .*)*", re.MULTILINE)
 
 
-def inherit_entries(cls: type[Any]) -> None:
+def inherit_docs(cls: type[Any], example: str = "") -> None:
     """Give a class's docstring the entries of parameters and attributes that its bases have.
 
-    What the class itself says of one goes before what bases say.
+    What the class itself says of one goes before what bases say; so does an example of its own.
     """
     parameters: dict[str, str] = {}
     attributes: dict[str, str] = {}
@@ -20,6 +20,7 @@ def inherit_entries(cls: type[Any]) -> None:
         parameters |= _entries(sections.get("Parameters", ""))
         attributes |= _entries(sections.get("Attributes", ""))
     own = _sections(cls)
+    own.setdefault("Examples", example)
     taken = [parameters[name] for name in signature(cls).parameters if name in parameters]
     merged = {"Parameters": taken, "Attributes": [*attributes.values()]}
     sections = {"": own.pop(""), **{name: "\n".join(each) for name, each in merged.items()}}

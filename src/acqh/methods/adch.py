@@ -111,14 +111,6 @@ class ADCH(LinearBinaryMethod):
     ----------
     objective_ : list of float
         After each sweep; never rises.
-
-    Examples
-    --------
-    >>> import acqh
-    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
-    >>> method = acqh.methods.get("adch")(16, random_state=0).fit(data.views, data.labels)
-    >>> method.hash(data.views["image"], view="image").shape
-    (200, 2)
     """
 
     feature_maps: Any = "rbf_mean2"

@@ -97,14 +97,6 @@ class CMFH(LinearBinaryMethod):
         λ_v.
     objective_ : list of float
         After each sweep; never rises.
-
-    Examples
-    --------
-    >>> import acqh
-    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
-    >>> model = acqh.methods.get("cmfh")(16, random_state=0).fit(data.views)
-    >>> model.encode(data.views, mode="unified").shape
-    (200, 2)
     """
 
     view_range: ClassVar = (2, None)

@@ -153,14 +153,6 @@ class CRE(LinearBinaryMethod):
         W_v.
     objective_ : list of float
         After each sweep; never rises.
-
-    Examples
-    --------
-    >>> import acqh
-    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
-    >>> model = acqh.methods.get("cre")(16, random_state=0).fit(data.views)
-    >>> model.hash(data.views["text"], view="text").shape
-    (200, 2)
     """
 
     view_range: ClassVar = (2, None)

@@ -78,14 +78,6 @@ class CVH(LinearBinaryMethod):
     ----------
     couplings_ : (n_bits,)
         The eigenvalues; with pairs of two views, the canonical correlations.
-
-    Examples
-    --------
-    >>> import acqh
-    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
-    >>> model = acqh.methods.get("cvh")(8).fit(data.views)
-    >>> model.hash(data.views["image"], view="image").shape
-    (200, 1)
     """
 
     view_range: ClassVar = (2, None)

@@ -93,14 +93,6 @@ class DiscreteCMH(LinearBinaryMethod):
         P_v.
     objective_ : list of float
         After each sweep; never rises.
-
-    Examples
-    --------
-    >>> import acqh
-    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
-    >>> method = acqh.methods.get("dcmh-discrete")(16, random_state=0)
-    >>> method.fit(data.views, data.labels).hash(data.views["text"], view="text").shape
-    (200, 2)
     """
 
     view_range: ClassVar[tuple[int, int | None]] = (2, 2)

@@ -67,14 +67,6 @@ class DiscriminantCMH(LinearBinaryMethod):
         Of the hash functions.
     max_iter : int
         Sweeps over W and B; fewer where B stays the same.
-
-    Examples
-    --------
-    >>> import acqh
-    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
-    >>> method = acqh.methods.get("dcmh-discriminant")(16, random_state=0)
-    >>> method.fit(data.views, data.labels).hash(data.views["text"], view="text").shape
-    (200, 2)
     """
 
     n_anchors: int = 1000

@@ -100,14 +100,6 @@ class FDCH(LinearBinaryMethod):
         P_v.
     objective_ : list of float
         After each sweep; never rises.
-
-    Examples
-    --------
-    >>> import acqh
-    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
-    >>> method = acqh.methods.get("fdch")(16, random_state=0).fit(data.views, data.labels)
-    >>> method.hash(data.views["text"], view="text").shape
-    (200, 2)
     """
 
     feature_maps: Any = "rbf_mean2"

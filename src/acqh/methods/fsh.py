@@ -146,14 +146,6 @@ class FSH(LinearBinaryMethod):
         W_v.
     objective_ : list of float
         The negative of what is maximised, after each sweep; never rises.
-
-    Examples
-    --------
-    >>> import acqh
-    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
-    >>> model = acqh.methods.get("fsh")(16, random_state=0).fit(data.views)
-    >>> model.hash(data.views["text"], view="text").shape
-    (200, 2)
     """
 
     view_range: ClassVar = (2, 2)

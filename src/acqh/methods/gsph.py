@@ -80,14 +80,6 @@ class GSPH(LinearBinaryMethod):
         Log odds of a bit are the mapped features times these.
     objective_ : list of float
         After each sweep, before rounding; never rises.
-
-    Examples
-    --------
-    >>> import acqh
-    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
-    >>> method = acqh.methods.get("gsph")(16, random_state=0).fit(data.views, data.labels)
-    >>> method.encode(data.views, mode="unified").shape
-    (200, 2)
     """
 
     view_range: ClassVar[tuple[int, int | None]] = (2, 2)

@@ -94,14 +94,6 @@ class QCH(LinearBinaryMethod):
     ----------
     objective_ : list of float
         After each sweep; never rises.
-
-    Examples
-    --------
-    >>> import acqh
-    >>> data = acqh.make_multiview(200, n_labels=9, random_state=0)
-    >>> model = acqh.methods.get("qch")(8, random_state=0).fit(data.views, data.labels)
-    >>> model.hash(data.views["text"], view="text").shape
-    (200, 1)
     """
 
     view_range: ClassVar = (2, 2)

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from acqh._core.plugins import load_plugins
 from acqh.errors import InvalidInputError
-from acqh.methods._inherited import inherit_entries
+from acqh.methods._inherited import inherit_docs
 
 CodeKind = Literal["additive", "binary", "real"]
 DatabaseMode = Literal["learnt", "hashed", "unified"]
@@ -69,7 +69,7 @@ def register(**facts: Any) -> Callable[[Method], Method]:
         if known is not None and known.__qualname__ != cls.__qualname__:
             raise InvalidInputError(f"two methods are called {info.name!r}: {known} and {cls}")
         cls.info = info  # type: ignore[attr-defined]
-        inherit_entries(cls)
+        inherit_docs(cls, getattr(cls, "_example", "").format(name=info.name))
         _METHODS[info.name] = cls
         return cls
 

@@ -39,14 +39,6 @@ class SCMOrth(LinearBinaryMethod):
     ----------
     covariances_ : (n_bits,)
         Of the two views' projections, weighted by label similarity.
-
-    Examples
-    --------
-    >>> import acqh
-    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
-    >>> model = acqh.methods.get("scm-orth")(3).fit(data.views, data.labels)
-    >>> model.hash(data.views["text"], view="text").shape
-    (200, 1)
     """
 
     view_range: ClassVar = (2, 2)

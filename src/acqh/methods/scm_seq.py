@@ -109,14 +109,6 @@ class SCMSeq(LinearBinaryMethod):
         the canonical directions of the pairs, without labels, as the public code does. There may
         be fewer of those than bits left to fill: a warning says so. False: no end before the
         last bit, which gives the figures published elsewhere.
-
-    Examples
-    --------
-    >>> import acqh
-    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
-    >>> model = acqh.methods.get("scm-seq")(64).fit(data.views, data.labels)
-    >>> model.hash(data.views["text"], view="text").shape
-    (200, 8)
     """
 
     view_range: ClassVar = (2, 2)

@@ -134,14 +134,6 @@ class SePH(LinearBinaryMethod):
         Of each bit among the training codes.
     divergence_ : float
         The lowest value of the objective, less the entropy of P.
-
-    Examples
-    --------
-    >>> import acqh
-    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
-    >>> method = acqh.methods.get("seph")(16, random_state=0).fit(data.views, data.labels)
-    >>> method.encode(data.views, mode="unified").shape
-    (200, 2)
     """
 
     feature_maps: Any = "rbf_mean"
