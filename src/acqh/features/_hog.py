@@ -1,6 +1,7 @@
 """The default encoder of images: gradients and colours, no weights to download."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from acqh.features._images import MAX_PIXELS, ImageLike, read_image
 _BLOCK_CELLS = 2
 
 
+@dataclass(eq=False, repr=False)
 class HogColour(TransformerMixin, BaseEstimator):
     """Describe images by their oriented gradients (HOG) and their colours (HSV histogram).
 
@@ -43,20 +45,12 @@ class HogColour(TransformerMixin, BaseEstimator):
     (1, 544)
     """
 
-    def __init__(
-        self,
-        size: int = 64,
-        *,
-        cells: int = 4,
-        orientations: int = 8,
-        hsv_bins: Sequence[int] = (16, 4, 4),
-        max_pixels: int = MAX_PIXELS,
-    ) -> None:
-        self.size = size
-        self.cells = cells
-        self.orientations = orientations
-        self.hsv_bins = hsv_bins
-        self.max_pixels = max_pixels
+    size: int = 64
+    _: KW_ONLY
+    cells: int = 4
+    orientations: int = 8
+    hsv_bins: Sequence[int] = (16, 4, 4)
+    max_pixels: int = MAX_PIXELS
 
     def fit(self, images: Iterable[ImageLike], y: Any = None) -> Self:  # noqa: ARG002
         """Check the parameters; the images are not looked at.

@@ -1,7 +1,7 @@
 """Kernel ridge regression as a feature map."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -39,6 +39,7 @@ _PLAIN_ANCHORS = 2048
 _HOST = "arrays"
 
 
+@dataclass(eq=False, repr=False)
 class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     """Kernels with anchor rows, times coefficients: every method above becomes a kernel method.
 
@@ -113,35 +114,25 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         "ridge_": (),
         "error_": (),
     }
-    anchors_: Matrix
-    coefficients_: Floats
-    offset_: Floats
-    weights_: Floats
-    widths_: Floats
-    idf_: Floats
-    ridge_: float
-    error_: float
-    # Anchors as queries need them, for arrays and for devices.
-    _ready: dict[str, Any]
 
-    def __init__(
-        self,
-        kernels: Literal["auto"] | str | Sequence[str] = "auto",
-        *,
-        n_anchors: int | None = None,
-        bandwidth: float | None = None,
-        ridge: float | None = None,
-        weights: Sequence[float] | None = None,
-        max_memory: int = 1 << 30,
-        random_state: RandomState = None,
-    ) -> None:
-        self.kernels = kernels
-        self.n_anchors = n_anchors
-        self.bandwidth = bandwidth
-        self.ridge = ridge
-        self.weights = weights
-        self.max_memory = max_memory
-        self.random_state = random_state
+    kernels: Literal["auto"] | str | Sequence[str] = "auto"
+    _: KW_ONLY
+    n_anchors: int | None = None
+    bandwidth: float | None = None
+    ridge: float | None = None
+    weights: Sequence[float] | None = None
+    max_memory: int = 1 << 30
+    random_state: RandomState = None
+    anchors_: Matrix = field(init=False)
+    coefficients_: Floats = field(init=False)
+    offset_: Floats = field(init=False)
+    weights_: Floats = field(init=False)
+    widths_: Floats = field(init=False)
+    idf_: Floats = field(init=False)
+    ridge_: float = field(init=False)
+    error_: float = field(init=False)
+    # Anchors as queries need them, for arrays and for devices.
+    _ready: dict[str, Any] = field(init=False)
 
     def _learn(self, X: Matrix) -> None:
         """Learn coordinates in which inner products are kernels."""

@@ -1,7 +1,7 @@
 """Radial basis functions around anchor rows: the four variants of the field, by name."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,6 +37,7 @@ RBF_VARIANTS = tuple(_VARIANTS)
 _FIXED_SIGMA = 0.4
 
 
+@dataclass(eq=False, repr=False)
 class RBFAnchors(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     """Similarity of a row to anchor rows, ``exp(-||x - a||^2 / width)``.
 
@@ -96,22 +97,13 @@ class RBFAnchors(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         "offset_": ("n_anchors",),
     }
 
-    def __init__(
-        self,
-        n_anchors: int = 1000,
-        *,
-        variant: str = "rbf_mean2",
-        sigma: float | None = None,
-        scale: float = 0.5,
-        anchors: str = "random",
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_anchors = n_anchors
-        self.variant = variant
-        self.sigma = sigma
-        self.scale = scale
-        self.anchors = anchors
-        self.random_state = random_state
+    n_anchors: int = 1000
+    _: KW_ONLY
+    variant: str = "rbf_mean2"
+    sigma: float | None = None
+    scale: float = 0.5
+    anchors: str = "random"
+    random_state: RandomState = None
 
     def _learn(self, X: Matrix) -> None:
         variant = _VARIANTS[self.variant]

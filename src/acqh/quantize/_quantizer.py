@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -37,6 +38,7 @@ class UnfittedQuantizerError(NotFittedError, exceptions.NotFittedError):
     """A quantizer was used before ``fit``; also scikit-learn's own error."""
 
 
+@dataclass(eq=False, repr=False)
 class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Vectors as sums of words, one from each of a few codebooks; stored in a byte a codebook.
 
@@ -117,38 +119,25 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         "n_threads": [Interval(Integral, 1, None, closed="left"), None],
     }
 
-    codebooks_: Floats
-    training_codes_: Ints
-    history_: Floats
-    n_iter_: int
-    n_features_in_: int
-    metric_: Floats | None
-    _forward: Floats | None  # root of the metric
-    shrinkage_: float
-    shrinkage_recalls_: dict[float, float]
-
-    def __init__(
-        self,
-        n_codebooks: int = 4,
-        codebook_size: int = 256,
-        *,
-        search: Search = "beam+icm",
-        beam_width: int = 8,
-        max_iter: int = 10,
-        tol: float = 1e-3,
-        shrinkage: float | None = None,
-        n_threads: int | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_codebooks = n_codebooks
-        self.codebook_size = codebook_size
-        self.search = search
-        self.beam_width = beam_width
-        self.max_iter = max_iter
-        self.tol = tol
-        self.shrinkage = shrinkage
-        self.n_threads = n_threads
-        self.random_state = random_state
+    n_codebooks: int = 4
+    codebook_size: int = 256
+    _: KW_ONLY
+    search: Search = "beam+icm"
+    beam_width: int = 8
+    max_iter: int = 10
+    tol: float = 1e-3
+    shrinkage: float | None = None
+    n_threads: int | None = None
+    random_state: RandomState = None
+    codebooks_: Floats = field(init=False)
+    training_codes_: Ints = field(init=False)
+    history_: Floats = field(init=False)
+    n_iter_: int = field(init=False)
+    n_features_in_: int = field(init=False)
+    metric_: Floats | None = field(init=False)
+    _forward: Floats | None = field(init=False)  # root of the metric
+    shrinkage_: float = field(init=False)
+    shrinkage_recalls_: dict[float, float] = field(init=False)
 
     def fit(
         self,

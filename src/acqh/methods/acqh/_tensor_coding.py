@@ -1,6 +1,7 @@
 """Queries and items that are tensors: vectors and codes on the device they lie on."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ def project_tensor(
     return found
 
 
+@dataclass(frozen=True)
 class TensorCoder:
     """From items that are known by tensors to their code vectors and codes.
 
@@ -58,21 +60,12 @@ class TensorCoder:
     max_memory : int
     """
 
-    def __init__(
-        self,
-        space: LabelSpace | TargetSpace,
-        feature_maps: Mapping[str, Any],
-        codebooks: Floats,
-        metric: Floats,
-        search: Callable[[Floats], Array],
-        max_memory: int,
-    ) -> None:
-        self.space = space
-        self.feature_maps = feature_maps
-        self.codebooks = codebooks
-        self.metric = metric
-        self.search = search
-        self.max_memory = max_memory
+    space: LabelSpace | TargetSpace
+    feature_maps: Mapping[str, Any]
+    codebooks: Floats
+    metric: Floats
+    search: Callable[[Floats], Array]
+    max_memory: int
 
     def encode(self, data: TensorData) -> Tensor:
         """Return codes, uint8 (n_items, n_codebooks)."""
