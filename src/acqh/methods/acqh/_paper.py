@@ -1,9 +1,9 @@
 """ACQH with the paper's own settings."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
-from acqh._core.random import RandomState
 from acqh.methods.acqh._estimator import ACQH, REFERENCE
 from acqh.methods.registry import register
 
@@ -40,6 +40,7 @@ def paper_settings() -> dict[str, Any]:
     code="additive",
     modes=("learnt", "hashed", "unified"),
 )
+@dataclass(eq=False, repr=False, kw_only=True)
 class ACQHPaper(ACQH):
     """ACQH with the paper's own settings: `ACQH` with `paper_settings`.
 
@@ -69,35 +70,14 @@ class ACQHPaper(ACQH):
     'dot'
     """
 
-    similarity = "dot"
-    solver = "alternating"
-    ridge = 0.0
-    fit_intercept = False
-    codebooks_from = "labels"
     targets: ClassVar[Mapping[str, float]] = {"labels": 1.0}  # type: ignore[misc]
-    normalize = False
-    keep = "needed"
-    sample_size = 65_536
-
-    def __init__(
-        self,
-        n_components: int = 32,
-        *,
-        n_codebooks: int = 4,
-        codebook_size: int = 256,
-        label_weight: float = 1e-4,
-        label_ridge: float = 1e-2,
-        feature_maps: Any = None,
-        max_iter: int = 40,
-        tol: float = 1e-5,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_components = n_components
-        self.n_codebooks = n_codebooks
-        self.codebook_size = codebook_size
-        self.label_weight = label_weight
-        self.label_ridge = label_ridge
-        self.feature_maps = feature_maps
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    similarity: str = field(default="dot", init=False)
+    solver: Literal["spectral", "alternating"] = field(default="alternating", init=False)
+    ridge: float = field(default=0.0, init=False)
+    fit_intercept: bool = field(default=False, init=False)
+    codebooks_from: Literal["both", "labels", "predictions"] = field(default="labels", init=False)
+    normalize: bool = field(default=False, init=False)
+    keep: Literal["needed", "all"] = field(default="needed", init=False)
+    sample_size: int = field(default=65_536, init=False)
+    max_iter: int = 40
+    tol: float = 1e-5
