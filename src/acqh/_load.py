@@ -50,6 +50,12 @@ def _open_search_parts(path: Path, verify: bool) -> Any:
     return SearchParts(path, verify=verify)
 
 
+def _open_documents(path: Path, verify: bool) -> Any:  # noqa: ARG001
+    from acqh.integrations import DocumentStore
+
+    return DocumentStore.load(path)  # which always checks all
+
+
 def _open_vectors(path: Path, verify: bool) -> Any:  # noqa: ARG001
     from acqh.index import VectorFile
 
@@ -68,6 +74,7 @@ _READERS: dict[str, Callable[[Path, bool], Any]] = {
     "code-index": _open_code_index,
     "code-parts": _open_code_parts,
     "code-shards": _open_shards,
+    "documents": _open_documents,
     "hamming-index": _open_hamming_index,
     "search-parts": _open_search_parts,
     "vectors": _open_vectors,
@@ -87,7 +94,8 @@ def load(path: Path) -> Any:
 
     Returns
     -------
-    CodeIndex, ShardedIndex, HammingIndex, CodeParts, SearchParts, Collection, or a fitted method
+    CodeIndex, ShardedIndex, HammingIndex, CodeParts, SearchParts, VectorFile, Collection,
+    DocumentStore (of `acqh.integrations`), or a fitted method
 
     Raises
     ------

@@ -73,6 +73,23 @@ def test_an_empty_store_can_be_saved_and_filled_later(tmp_path):
     assert acqh.verify(tmp_path / "store").ok
 
 
+@pytest.mark.parametrize("compressed", [False, True])
+def test_load_and_verify_open_a_store_like_all_else(tmp_path, compressed):
+    store = make_store(bytes_per_item=2)
+    if compressed:
+        store.compress()
+    store.save(tmp_path / "store")
+    again = acqh.load(tmp_path / "store")
+    assert isinstance(again, DocumentStore)
+    query = make_vectors(1, seed=3)[0]
+    assert again.search(query, k=5) == store.search(query, k=5)
+    assert acqh.verify(tmp_path / "store").ok
+    bundle = read_bundle(tmp_path / "store", kind="documents")
+    items = {"lines": bundle.arrays("items")["lines"], "rows": np.zeros((1, 2), np.uint8)}
+    write_bundle(tmp_path / "store", kind="documents", info=bundle.info, arrays={"items": items})
+    assert not acqh.verify(tmp_path / "store").ok
+
+
 def test_what_cannot_be_saved_leaves_the_old_store(tmp_path):
     store = make_store(3)
     store.save(tmp_path / "store")
