@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 import torch
 
-from acqh import CodeIndex
+from acqh import CodeIndex, compress
 from acqh.errors import InvalidInputError
+from acqh.quantize import AdditiveQuantizer
 from acqh.scale import ShardedIndex
 
 
@@ -71,16 +72,77 @@ def test_columns_are_ids(values, column):
     assert len(index.remove(column(values[1:]))) == 1
 
 
+KINDS = {
+    "array": np.asarray,
+    "tensor": torch.tensor,
+    "tensor with gradients": lambda rows: torch.tensor(rows, requires_grad=rows.dtype.kind == "f"),
+    "array API": array_api_strict.asarray,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_quantizer_gives_back_what_kind_it_was_given(kind):
+    rows = np.random.default_rng(0).standard_normal((300, 5)).astype(np.float32)
+    make = KINDS[kind]
+    plain = AdditiveQuantizer(2, 8, random_state=0).fit(rows, queries=rows[:50])
+    quantizer = AdditiveQuantizer(2, 8, random_state=0).fit(
+        make(rows), sample_weight=make(np.ones(300)), queries=make(rows[:50])
+    )
+    np.testing.assert_array_equal(quantizer.codebooks_, plain.codebooks_)
+    codes = quantizer.encode(make(rows), start=make(quantizer.training_codes_))
+    vectors = quantizer.decode(codes)
+    for given in (codes, vectors):
+        assert isinstance(given, type(make(rows)))
+    expected = plain.encode(rows, start=plain.training_codes_)
+    np.testing.assert_array_equal(np.asarray(codes), expected)
+    np.testing.assert_array_equal(np.asarray(vectors), plain.decode(expected))
+
+
+def test_tensors_of_half_precision_are_compressed():
+    rows = torch.tensor(np.random.default_rng(0).standard_normal((300, 5))).bfloat16()
+    small = compress(rows, queries=rows[:50].requires_grad_(), bytes_per_item=1)
+    assert len(small.add(rows[:5]).index) == 305
+    found = small.search(rows[:3], k=2, budget=50)
+    assert isinstance(found.bound, torch.Tensor)
+    expected = compress(rows.float().numpy(), queries=rows[:50].float().numpy(), bytes_per_item=1)
+    np.testing.assert_array_equal(small.codes[:300], expected.codes)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_filters_ids_and_full_vectors_may_be_of_any_kind(items, kind):
+    index, queries = items
+    make, mask = KINDS[kind], np.arange(400) % 3 == 0
+    vectors = np.random.default_rng(1).standard_normal((400, 5)).astype(np.float32)
+    expected = index.search(queries, 5, filter=mask, rerank=vectors)
+    found = index.search(queries, 5, filter=make(mask), rerank=make(vectors))
+    again = index.search(queries, 5, filter=make(np.flatnonzero(mask)), rerank=make(vectors))
+    for given in (found, again):
+        np.testing.assert_array_equal(given.ids, expected.ids)
+    other = CodeIndex(make(index.codebooks)).add(make(index.codes), ids=make(np.arange(400) + 9))
+    np.testing.assert_array_equal(other.ids, np.arange(400) + 9)
+
+
+@pytest.mark.parametrize("shards", [False, True])
+@pytest.mark.parametrize("column", [pd.Series, pl.Series, pa.array])
+def test_columns_of_booleans_are_masks(items, column, shards):
+    index, queries = items
+    searched = ShardedIndex([index]) if shards else index
+    mask = np.arange(400) % 3 == 0
+    found = searched.search(queries, 5, filter=column(mask))
+    np.testing.assert_array_equal(found.ids, index.search(queries, 5, filter=mask).ids)
+
+
 def test_a_column_with_a_gap_is_refused():
     with pytest.raises(InvalidInputError, match="NoneType"):
         CodeIndex(np.eye(2)[np.newaxis]).add([[0], [1]], ids=pa.array(["a", None]))
 
 
-@pytest.mark.parametrize("codebook_size", [5, 16, 256])
-def test_faiss_searches_what_it_is_given_with_the_same_answers(codebook_size):
+@pytest.mark.parametrize(("n_codebooks", "codebook_size"), [(8, 5), (8, 16), (4, 256), (16, 256)])
+def test_faiss_searches_what_it_is_given_with_the_same_answers(n_codebooks, codebook_size):
     rng = np.random.default_rng(codebook_size)
-    codebooks = rng.standard_normal((8, codebook_size, 6)) / 1.5 ** np.arange(8)[:, None, None]
-    index = CodeIndex(codebooks).add(rng.integers(codebook_size, size=(3000, 8)))
+    shrinking = 1.5 ** np.arange(n_codebooks)[:, None, None]
+    codebooks = rng.standard_normal((n_codebooks, codebook_size, 6)) / shrinking
+    index = CodeIndex(codebooks).add(rng.integers(codebook_size, size=(3000, n_codebooks)))
     index.remove(index.ids[::7])
     queries = rng.standard_normal((10, 6)).astype(np.float32)
     theirs = faiss.deserialize_index(faiss.serialize_index(index.to_faiss()))

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from acqh._core.foreign import take_in
 from acqh.errors import AcqhError, InvalidInputError, ViewError
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -74,6 +75,7 @@ def as_rows(value: Any, name: str, error: type[AcqhError] = ViewError) -> Matrix
     Parameters
     ----------
     value : array-like or sparse
+        Or an array of another library, on any device; see `take_in`.
     name : str
         What to call it in an error.
     error : type of AcqhError
@@ -103,7 +105,7 @@ def as_rows(value: Any, name: str, error: type[AcqhError] = ViewError) -> Matrix
             "items lack a view: fill with 0 and say so with present=)"
         )
     try:
-        array = np.asarray(value)
+        array = np.asarray(take_in(value)[0])
     except ValueError as wrong:
         raise error(f"{name} is no array of numbers: {wrong}") from wrong
     with np.errstate(over="ignore"):  # what does not fit becomes infinite, which is refused

@@ -5,11 +5,12 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from acqh._core.arrays import Array
 from acqh._core.optional import require
 from acqh.errors import InvalidInputError
 
+Array: TypeAlias = npt.NDArray[Any]
 # Turns a NumPy array into one of the kind, and on the device, of another.
 GiveBack: TypeAlias = Callable[[Array], Any]
 

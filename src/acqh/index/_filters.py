@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Bools
+from acqh._core.foreign import take_in
 from acqh.errors import InvalidInputError
 from acqh.index._ids import kind_of, read_ids
 from acqh.index._snapshot import S, Snapshot
@@ -37,15 +38,16 @@ def rows_allowed(snapshot: Snapshot[S], filter_: Any) -> list[Bools]:
             "filter; a collection takes conditions, as where"
         )
     if callable(filter_):
-        mask = np.asarray(filter_(snapshot.ids()))
+        mask = np.asarray(take_in(filter_(snapshot.ids()))[0])
         if mask.dtype != bool:
             raise InvalidInputError(
                 f"a filter that is called must return booleans, got dtype {mask.dtype}; it is "
                 "called once, with the array of all ids"
             )
         return _rows_of_mask(snapshot, mask)
-    if _is_mask(filter_):
-        return _rows_of_mask(snapshot, np.asarray(filter_))
+    given = as_mask(filter_)
+    if given is not None:
+        return _rows_of_mask(snapshot, given)
     wanted = read_ids(filter_)
     if len(wanted) and snapshot.kind not in (None, kind_of(wanted)):
         raise InvalidInputError(
@@ -58,12 +60,16 @@ def rows_allowed(snapshot: Snapshot[S], filter_: Any) -> list[Bools]:
     return allowed
 
 
-def _is_mask(filter_: Any) -> bool:
-    if isinstance(filter_, np.ndarray):
-        return bool(filter_.dtype == bool)
-    if not isinstance(filter_, list | tuple) or not filter_:
-        return False
-    return all(isinstance(value, bool | np.bool_) for value in filter_)
+def as_mask(filter_: Any) -> Bools | None:
+    """Return an array or column of booleans, of whatever library, as an array; None of others."""
+    filter_, _ = take_in(filter_)
+    if isinstance(filter_, list | tuple):
+        is_mask = len(filter_) > 0 and all(isinstance(it, bool | np.bool_) for it in filter_)
+        return np.asarray(filter_) if is_mask else None
+    if not hasattr(filter_, "__array__"):
+        return None
+    array = np.asarray(filter_)
+    return array if array.dtype == bool else None
 
 
 def _rows_of_mask(snapshot: Snapshot[S], mask: Bools) -> list[Bools]:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Ints
+from acqh._core.foreign import take_in
 from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh.index._kernels import find_numbers, find_texts
 from acqh.index._stored import check_rising, frozen, read_array, require
@@ -51,6 +52,7 @@ def read_ids(ids: Any) -> Array:
         return np.arange(ids.start, ids.stop, ids.step, dtype=np.int64)
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise InvalidInputError(f"ids must be a sequence of numbers or texts, got {ids!r}")
+    ids, _ = take_in(ids)
     if isinstance(ids, np.ndarray) and ids.dtype.kind in "iu":
         return _as_numbers(ids)
     # Columns of Arrow hold values of their own kind, and tensors numbers of theirs.

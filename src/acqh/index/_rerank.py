@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, as_rows, check_positive_int
+from acqh._core.foreign import take_in
 from acqh.errors import InvalidInputError
 from acqh.index._result import SearchResult
 from acqh.index._snapshot import S, Snapshot
@@ -49,13 +50,14 @@ def rank_again(
     queries : (n_queries, n_components) float32
     k : int
     rerank : VectorReader, or (n_items, n_components) floats
-        An array has the items in the order of ids.
+        An array, of any library, has the items in the order of ids.
 
     Raises
     ------
     InvalidInputError
         An array of another shape, or a reader that gives vectors of another width.
     """
+    rerank, _ = take_in(rerank)
     is_reader = isinstance(rerank, VectorReader) and not isinstance(rerank, np.ndarray)
     vectors = None if is_reader else _as_vectors(rerank, n_items, queries.shape[1])
     best = np.zeros((len(queries), k), dtype=np.int64)

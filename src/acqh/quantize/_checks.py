@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Floats, first_bad_row
+from acqh._core.arrays import Floats, Ints, as_rows, first_bad_row
 from acqh.errors import InvalidInputError
 
 
 def check_queries(queries: Any, n_components: int) -> Floats:
     """Return queries as float64, or raise InvalidInputError."""
-    checked: Floats = np.asarray(queries)
+    checked: Floats = as_rows(queries, "queries", InvalidInputError)
     if checked.dtype.kind not in "buif" or checked.ndim != 2 or len(checked) == 0:
         raise InvalidInputError(
             f"queries must be a matrix of numbers with some rows, got {checked.dtype} of shape "
@@ -31,7 +31,7 @@ def check_weights(weights: Any, n_items: int) -> Floats:
     """Return weights as float64, ones if there are none, or raise InvalidInputError."""
     if weights is None:
         return np.ones(n_items)
-    checked: Floats = np.asarray(weights, dtype=np.float64)
+    checked: Floats = as_rows(weights, "sample_weight", InvalidInputError).astype(np.float64)
     if checked.shape != (n_items,):
         raise InvalidInputError(
             f"sample_weight has shape {checked.shape}; give one weight for each of {n_items} rows"
@@ -41,3 +41,20 @@ def check_weights(weights: Any, n_items: int) -> Floats:
     if not checked.any():
         raise InvalidInputError("sample_weight is zero for every row; some must be positive")
     return checked
+
+
+def check_codes(codes: Any, codebooks: Floats, n_items: int | None = None) -> Ints:
+    """Return codes as uint8, or raise InvalidInputError; `n_items` is how many there must be."""
+    codes = as_rows(codes, "codes", InvalidInputError)
+    n_codebooks, n_words, _ = codebooks.shape
+    expected = (len(codes) if n_items is None else n_items, n_codebooks)
+    if codes.shape != expected or codes.dtype.kind not in "iu":
+        raise InvalidInputError(
+            f"codes must be whole numbers of shape {expected}, "
+            f"got {codes.dtype} of shape {codes.shape}"
+        )
+    if codes.size and not 0 <= codes.min() <= codes.max() < n_words:
+        raise InvalidInputError(
+            f"codes must lie from 0 to {n_words - 1}, got {codes.min()} to {codes.max()}"
+        )
+    return np.asarray(codes, dtype=np.uint8)

@@ -13,10 +13,11 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import validate_data
 
 from acqh._core.arrays import Array, Floats, Ints, as_rows, first_bad_row
+from acqh._core.foreign import take_in
 from acqh._core.random import RandomState, check_rng
 from acqh._core.validation import Interval, StrOptions, check_parameters
 from acqh.errors import InvalidInputError, NotFittedError
-from acqh.quantize._checks import check_queries, check_weights
+from acqh.quantize._checks import check_codes, check_queries, check_weights
 from acqh.quantize._codebooks import decode
 from acqh.quantize._grow import grow_codebooks
 from acqh.quantize._metric import Root, choose_shrinkage, metric_root, second_moment
@@ -263,6 +264,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Returns
         -------
         (n_items, n_codebooks) uint8
+            Of the kind of X: an array, a tensor of torch, an array of JAX.
 
         Raises
         ------
@@ -272,20 +274,22 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             X is no matrix of finite numbers as wide as the one fitted.
         """
         self._check_fitted()
+        X, give_back = take_in(X)
         X = self._check_rows(X, reset=False)
         codebooks = self.codebooks_
         if self._forward is not None:
             # In the coordinates of the root the metric is plain.
             forward = self._forward.astype(codebooks.dtype)
             X, codebooks = X @ forward, codebooks @ forward
-        return search_codes(
+        codes = search_codes(
             X,
             codebooks,
             search=self.search,
             beam_width=self.beam_width,
-            start=None if start is None else self._check_codes(start, len(X)),
+            start=None if start is None else check_codes(start, self.codebooks_, len(X)),
             n_threads=self.n_threads,
         )
+        return codes if give_back is None else give_back(codes)
 
     def decode(self, codes: Any) -> Floats:
         """Return the vectors that codes stand for.
@@ -296,7 +300,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
         Returns
         -------
-        (n_items, n_components) of the dtype of `codebooks_`
+        (n_items, n_components) of the dtype of `codebooks_`, and of the kind of `codes`
 
         Raises
         ------
@@ -306,7 +310,9 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             Codes of another width, or a word that there is not.
         """
         self._check_fitted()
-        return decode(self._check_codes(codes), self.codebooks_)
+        codes, give_back = take_in(codes)
+        vectors = decode(check_codes(codes, self.codebooks_), self.codebooks_)
+        return vectors if give_back is None else give_back(vectors)
 
     def transform(self, X: Any) -> Ints:
         """Return the code of each row; the same as `encode`."""
@@ -363,6 +369,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         dtypes = [np.float64, np.float32]
         if np.ma.isMaskedArray(X):
             X = as_rows(X, "X", InvalidInputError)
+        X, _ = take_in(X)
         try:
             X = validate_data(self, X, reset=reset, dtype=dtypes, ensure_all_finite=False)
         except ValueError as error:
@@ -371,18 +378,3 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if row is not None:
             raise InvalidInputError(f"X has a NaN or infinite value in row {row}; remove it")
         return np.asarray(X)
-
-    def _check_codes(self, codes: Any, n_items: int | None = None) -> Ints:
-        codes = np.asarray(codes)
-        n_codebooks, n_words, _ = self.codebooks_.shape
-        expected = (len(codes) if n_items is None else n_items, n_codebooks)
-        if codes.shape != expected or codes.dtype.kind not in "iu":
-            raise InvalidInputError(
-                f"codes must be whole numbers of shape {expected}, "
-                f"got {codes.dtype} of shape {codes.shape}"
-            )
-        if codes.size and not 0 <= codes.min() <= codes.max() < n_words:
-            raise InvalidInputError(
-                f"codes must lie from 0 to {n_words - 1}, got {codes.min()} to {codes.max()}"
-            )
-        return np.asarray(codes, dtype=np.uint8)

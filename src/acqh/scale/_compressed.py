@@ -68,9 +68,9 @@ class Compressed:
         self.index.add(self.quantizer.encode(items), ids)
         return self
 
-    def search(self, queries: Any, k: int = 10) -> SearchResult:
-        """Find the best items of each query; see `CodeIndex.search`."""
-        return self.index.search(queries, k)
+    def search(self, queries: Any, k: int = 10, **settings: Any) -> SearchResult:
+        """Find the best items of each query; `settings` are those of `CodeIndex.search`."""
+        return self.index.search(queries, k, **settings)
 
     def save(self, path: str | PathLike[str], *, name: str = "") -> None:
         """Save all of it; `acqh.load` opens the index, with the report as its `info`."""

@@ -9,11 +9,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Bools, Floats, Ints, check_positive_int
+from acqh._core.arrays import Array, Floats, Ints, check_positive_int
 from acqh._core.foreign import take_in
 from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh.index import CodeIndex, SearchResult
 from acqh.index._checks import as_queries
+from acqh.index._filters import as_mask
 from acqh.index._rerank import candidate_count, rank_again
 from acqh.io import read_bundle, write_bundle
 
@@ -233,7 +234,7 @@ class ShardedIndex:
         """Return what each shard's search needs of a filter."""
         if filter_ is None:
             return [None] * len(shards)
-        mask = np.asarray(filter_(self.ids)) if callable(filter_) else _as_mask(filter_)
+        mask = np.asarray(filter_(self.ids)) if callable(filter_) else as_mask(filter_)
         if mask is None:
             # An iterator can be read only once, and every shard needs it.
             wanted = list(filter_) if isinstance(filter_, Iterator) else filter_
@@ -286,15 +287,6 @@ class ShardFolder:
                     return cls(path, n_shards, n_items)
                 raise InvalidInputError(f"the shards of {path} were not finished; build them again")
         raise CorruptBundleError(f"{path} does not describe shards")
-
-
-def _as_mask(filter_: Any) -> Bools | None:
-    """Return a filter as a mask if it is one."""
-    if isinstance(filter_, np.ndarray):
-        return filter_ if filter_.dtype == bool else None
-    if not isinstance(filter_, list | tuple) or not filter_:
-        return None
-    return np.array(filter_) if all(isinstance(each, bool | np.bool_) for each in filter_) else None
 
 
 def _share(budget: int | None, sizes: Sequence[int]) -> list[int | None]:
