@@ -145,3 +145,14 @@ def test_codes_that_cannot_be_decoded_are_refused(codes, message):
 def test_an_unfitted_quantizer_says_so():
     with pytest.raises(NotFittedError, match="call fit first"):
         make_quantizer().decode([[0, 0, 0]])
+
+
+@pytest.mark.parametrize("exponent", [-90, 90])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_power_of_two_in_all_rows_changes_no_code(exponent, dtype):
+    rows = np.random.default_rng(0).normal(size=(400, 4)).astype(dtype)
+    scaled = np.ldexp(rows, exponent)
+    plain = AdditiveQuantizer(2, 16, random_state=0).fit(rows)
+    quantizer = AdditiveQuantizer(2, 16, random_state=0).fit(scaled)
+    np.testing.assert_array_equal(quantizer.encode(scaled), plain.encode(rows))
+    np.testing.assert_array_equal(quantizer.codebooks_, np.ldexp(plain.codebooks_, exponent))

@@ -263,6 +263,7 @@ def with_nan():
     ("arguments", "error", "message"),
     [
         ({"items": with_nan()}, ViewError, "items has a NaN or infinite value in row 12"),
+        ({"items": np.full((5, 6), 1e200)}, ViewError, "scale all vectors down"),
         ({"queries": with_nan()}, ViewError, "queries has a NaN or infinite value in row 12"),
         ({"queries": np.ones((5, 3))}, InvalidInputError, "must come from one space"),
         ({"queries": np.ones((0, 8))}, InvalidInputError, "must be some"),

@@ -206,13 +206,15 @@ class _Tables:
     """What a search needs to know of the codebooks, in the precision of the search."""
 
     offset: Floats  # (n_components,)
+    scale: float  # a power of two, by which words and targets are multiplied
     products: Floats  # (n_components, n_codebooks * codebook_size)
     norms: Floats  # (n_codebooks * codebook_size,)
     pairs: Floats  # (n_codebooks, codebook_size, n_codebooks, codebook_size)
 
     def given(self, targets: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """Return what kernels begin with: targets and tables."""
-        shifted = np.ascontiguousarray(targets - self.offset, dtype=self.norms.dtype)
+        scaled = (targets - self.offset) * self.scale
+        shifted = np.ascontiguousarray(scaled, dtype=self.norms.dtype)
         return shifted, self.products, self.norms, self.pairs
 
     def working(self, beam_width: int) -> tuple[Floats, Ints, Any, Any]:
@@ -233,12 +235,16 @@ def _tables(
     # changes but by a constant, and data far from the origin keep their digits in float32.
     mean = words[0].mean(axis=0)
     words[0] -= mean
+    # Of size one, so that squares neither overflow nor vanish; a power of two leaves all digits.
+    scale = float(np.ldexp(1.0, -int(np.frexp(np.abs(words[0]).max())[1])))
+    words *= scale
     words = words.reshape(n_codebooks * n_words, n_components)
     new = words[first * n_words :]
     images = new if metric is None else new @ metric
     pairs = words.astype(dtype) @ (2 * images.T).astype(dtype)
     return _Tables(
         offset=mean if metric is None else metric @ mean,
+        scale=scale,
         products=np.ascontiguousarray(-2 * new.T, dtype=dtype),
         norms=np.einsum("jk,jk->j", new, images).astype(dtype),
         pairs=pairs.reshape(n_codebooks, n_words, n_codebooks - first, n_words),

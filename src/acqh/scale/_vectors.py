@@ -167,7 +167,13 @@ def only_view(data: MultiViewData, view: str | None, what: str) -> Rows:
 
 def _dense(matrix: Any) -> Floats:
     whole = matrix.toarray() if is_sparse(matrix) else matrix
-    return np.ascontiguousarray(whole, dtype=np.float32)
+    try:
+        with np.errstate(over="raise"):
+            return np.ascontiguousarray(whole, dtype=np.float32)
+    except FloatingPointError as error:
+        raise ViewError(
+            "a value is beyond 3.4e38, the largest in single precision; scale all vectors down"
+        ) from error
 
 
 @dataclass(frozen=True)
