@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acqh.data import MultiViewData, Piece, list_pieces, read, read_chunks, read_pieces, save_npz
+from acqh.errors import ViewError
 
 arrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -331,3 +332,14 @@ def test_a_fingerprint_tells_whether_files_have_changed(tmp_path: Path, write: W
 def test_a_chunk_size_that_is_no_positive_whole_number_is_refused(tmp_path, size) -> None:
     with pytest.raises(ValueError, match="chunk_size"):
         list_pieces(write_npy(make(4), tmp_path), chunk_size=size)
+
+
+def test_a_value_that_is_no_number_is_found_by_file_and_row(tmp_path: Path) -> None:
+    rows = np.ones((9, 2))
+    rows[7, 1] = np.nan
+    np.save(tmp_path / "rows.npy", rows)
+    pieces = list_pieces(tmp_path / "rows.npy", chunk_size=4)
+    with pytest.raises(ViewError, match=r"rows.npy: view .* has a NaN .* in row 7;") as caught:
+        list(read_pieces(pieces))
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
+    assert str(again) == str(caught.value)

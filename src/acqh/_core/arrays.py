@@ -21,6 +21,18 @@ _NAN_CHECK_ROWS = 65_536
 _SUMS = {np.dtype(np.float16): np.dtype(np.float32)}
 
 
+class NotFiniteError(ViewError):
+    """A value is NaN or infinite; `args` are what it is part of, its row, and its file or ""."""
+
+    def __init__(self, name: str, row: int, file: str = "") -> None:
+        super().__init__(name, row, file)
+
+    def __str__(self) -> str:
+        name, row, file = self.args
+        where = f"{file}: " if file else ""
+        return f"{where}{name} has a NaN or infinite value in row {row}; remove or impute it"
+
+
 def is_sparse(matrix: Any) -> bool:
     """Whether the argument is any SciPy sparse matrix or array."""
     return bool(sp.issparse(matrix))
@@ -65,7 +77,7 @@ def as_matrix(value: Any, name: str) -> Matrix:
     if values.dtype.kind == "f":
         row = first_bad_row(matrix)
         if row is not None:
-            raise ViewError(f"{name} has a NaN or infinite value in row {row}; remove or impute it")
+            raise NotFiniteError(name, row)
     return matrix
 
 

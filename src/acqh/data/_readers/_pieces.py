@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, overload
 
+from acqh._core.arrays import NotFiniteError
 from acqh.data._multiview import MultiViewData
 from acqh.errors import CorruptBundleError
 
@@ -233,7 +234,11 @@ def _read_ahead(chunks: Iterator[MultiViewData]) -> Generator[MultiViewData, Non
 
 
 def _read_checked(read: ReadRows, piece: Piece) -> MultiViewData:
-    rows = read(piece.start, piece.stop)
+    try:
+        rows = read(piece.start, piece.stop)
+    except NotFiniteError as error:
+        name, row, _ = error.args
+        raise NotFiniteError(name, piece.start + row, piece.path.name) from error
     if len(rows) != len(piece):
         raise CorruptBundleError(
             f"{piece.path} has {len(rows)} of the rows {piece.start} to {piece.stop - 1}; it has "
