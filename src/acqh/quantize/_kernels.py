@@ -1,6 +1,6 @@
 """Compiled code search and distances; `tests/quantize` holds the NumPy twins.
 
-With ``linear[s, j]`` the cost of word j of codebook s for an item on its linear, and
+With ``linear[s, j]`` the cost of word j of codebook s for an item on its own, and
 ``pairs[s, j, t, k]`` twice the inner product of two words, a code costs
 
     sum_s linear[s, a_s]  +  sum_{s < t} pairs[s, a_s, t, a_t].
