@@ -5,45 +5,24 @@ import itertools
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints
+from acqh.index._few import best_rows, fill_tables, score_codes
 from acqh.index._layout import Layout, choose_digits, grouping_pays
+
+__all__ = [
+    "best_rows",
+    "fill_tables",
+    "find",
+    "lay_out",
+    "measure_reaches",
+    "pack_lists",
+    "score_codes",
+    "unpack_lists",
+]
 
 _BITS = 7
 _MORE = 1 << _BITS
 # Enough for gaps below 2 ** 35; rows are below 2 ** 32.
 _MAX_BYTES = 5
-
-
-def fill_tables(codebooks: Floats, queries: Floats) -> Floats:
-    """Return (n_queries, n_codebooks, codebook_size), summed over components from first to last.
-
-    Parameters
-    ----------
-    codebooks : (n_codebooks, n_components, codebook_size) float32
-    queries : (n_queries, n_components) float32
-    """
-    tables = np.zeros((len(queries), len(codebooks), codebooks.shape[2]), dtype=np.float32)
-    for component in range(codebooks.shape[1]):
-        tables += codebooks[:, component] * queries[:, component, None, None]
-    return tables
-
-
-def score_codes(tables: Floats, codes: Array) -> Floats:
-    """Return (n_queries, n_items) scores, summed over codebooks from first to last.
-
-    Parameters
-    ----------
-    tables : (n_queries, n_codebooks, codebook_size) float32
-    codes : (n_items, n_codebooks)
-    """
-    scores = np.zeros((len(tables), len(codes)), dtype=np.float32)
-    for column in range(codes.shape[1]):
-        scores += tables[:, column][:, codes[:, column]]
-    return scores
-
-
-def best_rows(scores: Floats, k: int) -> Ints:
-    """Return the k best rows of one query: higher score first, then lower row."""
-    return np.lexsort([np.arange(len(scores)), -scores])[:k]
 
 
 def find(known: Array, wanted: Array) -> Ints:

@@ -1,10 +1,10 @@
 """Array types and the checks every room makes on matrices that users hand in."""
 
+import sys
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from acqh._core.foreign import take_in
 from acqh.errors import AcqhError, InvalidInputError, ViewError
@@ -35,7 +35,9 @@ class NotFiniteError(ViewError):
 
 def is_sparse(matrix: Any) -> bool:
     """Whether the argument is any SciPy sparse matrix or array."""
-    return bool(sp.issparse(matrix))
+    # Nobody can have made one without the module, which takes longer to import than a query takes.
+    look = getattr(sys.modules.get("scipy.sparse"), "issparse", None)
+    return look is not None and bool(look(matrix))
 
 
 def as_matrix(value: Any, name: str) -> Matrix:
@@ -133,6 +135,8 @@ def _plain_dtype(dtype: "np.dtype[Any]") -> "np.dtype[Any]":
 
 def _as_csr(value: Any, name: str, error: type[AcqhError]) -> Matrix:
     """Return CSR whose every index lies inside it: compiled loops rely on that."""
+    import scipy.sparse as sp
+
     try:
         # SciPy checks nothing of this by itself, and reads or writes outside where it is wrong.
         if value.format in ("csr", "csc", "bsr"):
@@ -166,6 +170,22 @@ def first_bad_row(matrix: Matrix) -> int | None:
         if not finite.all():
             return start + int(np.argmin(finite))
     return None
+
+
+def unit_rows(rows: Floats) -> Floats:
+    """Return dense rows scaled to length one; rows of zeros stay as they are.
+
+    To the bit what scikit-learn's ``normalize`` gives.
+
+    Examples
+    --------
+    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    lengths[lengths < 10 * np.finfo(lengths.dtype).eps] = 1.0
+    return np.asarray(rows / lengths[:, np.newaxis])
 
 
 def check_width(matrix: Matrix, expected: int, name: str) -> None:

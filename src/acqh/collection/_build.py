@@ -77,7 +77,7 @@ def _fill(
     n_items = _check_filled(store, skipped)
     labels = [names for _, _, names in store.staged(0, n_items)]
     learnt = learn(table, labels, encoders, settings, progress)
-    _code(store, table, Coder(learnt.model), n_items, skipped, settings.strict, progress)
+    _code(store, table, Coder.of(learnt.model), n_items, skipped, settings.strict, progress)
     return learnt, skipped
 
 
@@ -90,7 +90,7 @@ def _fill_like(
     if not isinstance(source, MultiViewData):
         options = settings.image_root, settings.label_separator
         items = open_source(source, *options, id_prefix=store.id_prefix)
-    adder = Adder(store, like.encoders, Coder(like.model))
+    adder = Adder(store, like.encoders, Coder.of(like.model))
     report = adder.add(
         items, strict=settings.strict, at_once=False, replace=False, progress=progress
     )

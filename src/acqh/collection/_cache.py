@@ -3,19 +3,28 @@
 import logging
 import shutil
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from acqh._core.arrays import Floats
 from acqh.collection._store import Store
 from acqh.errors import AcqhError, CollectionError, CorruptBundleError
-from acqh.index import CodeIndex
+from acqh.index._few import FewCodes
+from acqh.io import read_bundle
+
+if TYPE_CHECKING:
+    from acqh.index import CodeIndex
 
 _log = logging.getLogger(__name__)
 # Catching up with this many changes takes about as long as reading the index.
 _SAVE_AFTER = 4_096
+# Up to this many items are searched as they are, as quickly as by the index and without the half
+# second that its compiled code takes to load.
+MAX_FEW = 16_384
 
 
 class IndexCache:
@@ -36,30 +45,72 @@ class IndexCache:
 
     def __init__(self, store: Store, codebooks: Floats, path: Path, generation: str) -> None:
         self._store = store
-        self._codebooks = np.ascontiguousarray(codebooks, dtype=np.float32)
+        self.codebooks = np.ascontiguousarray(codebooks, dtype=np.float32)
         self._path = path
         self._generation = generation
         self._lock = threading.Lock()
-        self._index, self._change = self._load()
-        self._saved = self._change
-        self.current()
+        self._index: CodeIndex | None = None
+        self._change = self._saved = 0
+        self._few: tuple[int, FewCodes] | None = None
+        self._is_large = False
 
-    @property
-    def change(self) -> int:
-        """The last change that the index holds."""
-        return self._change
+    def __len__(self) -> int:
+        few = self.few()
+        if few is not None:
+            return len(few)
+        return len(self._store if self._index is None else self.current())
 
-    def current(self) -> CodeIndex:
+    def few(self) -> FewCodes | None:
+        """Return the codes of all items as the store has them now, where there are few."""
+        if self._is_large:
+            return None
+        change, few = self._few or (0, FewCodes.none(self.codebooks.transpose(0, 2, 1)))
+        if self._few is None or self._store.change != change:
+            if len(few) == 0 and self._store.has_more_than(MAX_FEW):
+                self._is_large = True
+                return None
+            with self._readable():
+                change, numbers, codes, gone = self._store.changes_since(
+                    change, len(self.codebooks)
+                )
+                few = few.changed(numbers, codes, gone)
+            self._is_large = len(few) > MAX_FEW
+            self._few = None if self._is_large else (change, few)
+        return None if self._is_large else few
+
+    def current(self) -> "CodeIndex":
         """Return the index with every change that the store has."""
-        if self._store.change != self._change:
-            with self._lock:
-                self._catch_up()
-            if self._change - self._saved >= max(_SAVE_AFTER, len(self._index) // 4):
-                self.save()
-        return self._index
+        index = self._index
+        if index is not None and self._store.change == self._change:
+            return index
+        with self._lock:
+            if self._index is None:
+                found, self._change = self._load()
+                self._saved = self._change
+            else:
+                found = self._index
+            self._catch_up(found)
+            index = self._index = found
+        if self._change - self._saved >= max(_SAVE_AFTER, len(index) // 4):
+            self._save(index)
+        return index
 
     def save(self) -> None:
         """Save the index unless it is saved already, or cannot be; it is only a cache."""
+        if not self._store.connections.read_only and self._is_behind():
+            self._save(self.current())
+
+    def _is_behind(self) -> bool:
+        """Whether what is saved lacks a change."""
+        saved = {"change": self._saved, "generation": self._generation}
+        if self._index is None:
+            try:
+                saved = read_bundle(self._path).info["caller"]
+            except (AcqhError, OSError, LookupError):
+                return True
+        return bool(saved != {"change": self._store.change, "generation": self._generation})
+
+    def _save(self, index: "CodeIndex") -> None:
         if self._change == self._saved or self._store.connections.read_only:
             return
         connections = self._store.connections
@@ -69,7 +120,7 @@ class IndexCache:
                 # Nobody waits for a cache, and nobody may replace the folder while it is written.
                 with connections.holding(timeout=0):
                     connections.check_in_place()
-                    self._write(info)
+                    self._write(index, info)
             except CollectionError as error:
                 _log.info("%s is not saved: %s", self._path, error)
                 return
@@ -80,15 +131,17 @@ class IndexCache:
                 return
             self._saved = self._change
 
-    def _write(self, info: dict[str, Any]) -> None:
+    def _write(self, index: "CodeIndex", info: dict[str, Any]) -> None:
         try:
-            self._index.save(self._path, info=info)
+            index.save(self._path, info=info)
         except FileExistsError:
             # Damaged so that it cannot be told for an index; it bears our name in our folder.
             shutil.rmtree(self._path)
-            self._index.save(self._path, info=info)
+            index.save(self._path, info=info)
 
-    def _load(self) -> tuple[CodeIndex, int]:
+    def _load(self) -> "tuple[CodeIndex, int]":
+        from acqh.index import CodeIndex
+
         try:
             index = CodeIndex.load(self._path)
             change, generation = index.info.get("change"), index.info.get("generation")
@@ -96,7 +149,7 @@ class IndexCache:
                 generation == self._generation
                 and isinstance(change, int)
                 and 0 <= change <= self._store.change
-                and np.array_equal(index.codebooks, self._codebooks)
+                and np.array_equal(index.codebooks, self.codebooks)
             ):
                 return index, change
             _log.warning("%s is of another state; it is made again", self._path)
@@ -104,16 +157,23 @@ class IndexCache:
             pass
         except (CorruptBundleError, OSError) as error:
             _log.warning("%s cannot be used and is made again: %s", self._path, error)
-        return CodeIndex(self._codebooks), 0
+        return CodeIndex(self.codebooks), 0
 
-    def _catch_up(self) -> None:
-        try:
+    def _catch_up(self, index: "CodeIndex") -> None:
+        with self._readable():
             change, numbers, codes, removed = self._store.changes_since(
-                self._change, len(self._codebooks)
+                self._change, len(self.codebooks)
             )
             # New ones first, so that an item being replaced is never missing to other threads.
-            self._index.add(codes, ids=numbers)
-            self._index.remove(removed)
+            index.add(codes, ids=numbers)
+            index.remove(removed)
+        self._change = change
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Say what to do where the store does not fit the codebooks or the saved index."""
+        try:
+            yield
         except CollectionError:
             raise
         except AcqhError as error:
@@ -121,4 +181,3 @@ class IndexCache:
                 f"{self._path} does not fit {self._store.path}: {error}; remove {self._path.name} "
                 "and open the collection again"
             ) from error
-        self._change = change

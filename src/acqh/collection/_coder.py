@@ -1,18 +1,24 @@
 """From prepared items to features and codes, and from queries to vectors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Bools, Floats, Matrix, is_sparse
 from acqh._core.optional import require
-from acqh.collection._feature_table import FeatureTable
-from acqh.data import MultiViewData
-from acqh.features import EfficientNetLite0, MiniLM
-from acqh.methods.acqh import ACQH
+from acqh.features._efficientnet import EfficientNetNetwork
+from acqh.features._minilm import MiniLMNetwork
+from acqh.io import Bundle
+from acqh.methods._entries import read_method
+from acqh.methods._maps import QueryMaps, query_maps_of
+
+if TYPE_CHECKING:
+    from acqh.data import MultiViewData
+    from acqh.methods.acqh import ACQH
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,18 +39,20 @@ class Encoders:
     def fit_general_model(self) -> bool:
         """Whether they make the features that the general model was learnt from."""
         image, text = self.by_view.get("image"), self.by_view.get("text")
-        usual = EfficientNetLite0()
+        usual = EfficientNetNetwork()
         return (
-            isinstance(image, EfficientNetLite0)
+            isinstance(image, EfficientNetNetwork)
             and image.size == usual.size
-            and isinstance(text, MiniLM)
+            and isinstance(text, MiniLMNetwork)
         )
 
-    def describe(self, pictures: Sequence[Any], texts: Sequence[str]) -> MultiViewData | None:
+    def describe(self, pictures: Sequence[Any], texts: Sequence[str]) -> "MultiViewData | None":
         """Return the features of those items that the encoders know anything of.
 
         Its ids say which they are, from 0; None where there is none.
         """
+        from acqh.collection._feature_table import FeatureTable
+
         raw = {"image": pictures, "text": texts}
         found = {view: describe(each, view, raw[view]) for view, each in self.by_view.items()}
         return FeatureTable(
@@ -70,6 +78,8 @@ def describe(encoder: Any, view: str, raw: Sequence[Any]) -> tuple[Matrix, Bools
     else:
         found = encoder.transform([raw[row] for row in rows.tolist()])
     if is_sparse(found):
+        import scipy.sparse as sp
+
         ones = np.ones(len(rows), found.dtype)
         places = sp.csr_array((ones, (rows, np.arange(len(rows)))), shape=(len(raw), len(rows)))
         matrix = sp.csr_array(places @ found)
@@ -83,19 +93,51 @@ def _blank(view: str) -> Any:
     return "a" if view == "text" else require("PIL.Image").new("RGB", (8, 8))
 
 
-@dataclass(frozen=True, eq=False)
 class Coder:
-    """A fitted model: gives items their codes and queries their vectors."""
+    """A fitted model: gives items their codes and queries their vectors.
 
-    model: ACQH
+    Parameters
+    ----------
+    maps : QueryMaps
+        Of the model, which is all that queries need.
+    load : callable
+        Returns the model; called when it is first needed.
+    """
+
+    def __init__(self, maps: QueryMaps, load: Callable[[], "ACQH"]) -> None:
+        self.maps = maps
+        self._load = load
+
+    @classmethod
+    def of(cls, model: "ACQH") -> Self:
+        """Return the coder of a model that is there."""
+        return cls(model.query_maps(), lambda: model)
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Return the coder of a model that was saved.
+
+        Raises
+        ------
+        CorruptBundleError
+            It is damaged, or no `ACQH`.
+        """
+        # Read now: by the time that the model is needed, the path may hold another collection's.
+        bundle = read_method(path)
+        return cls(query_maps_of(bundle), partial(_model_of, bundle))
+
+    @cached_property
+    def model(self) -> "ACQH":
+        """The whole model, which takes longer to load than a query to answer."""
+        return self._load()
 
     @property
     def code_bytes(self) -> int:
         """Bytes of a code."""
-        return self.model.bytes_per_item
+        return len(self.maps.codebooks)
 
     def encode(
-        self, features: MultiViewData | None, labels: Sequence[Sequence[str]]
+        self, features: "MultiViewData | None", labels: Sequence[Sequence[str]]
     ) -> tuple[Array, list[str]]:
         """Code items by whatever the model knows of them: labels and views.
 
@@ -130,22 +172,31 @@ class Coder:
         return codes, ["+".join(each) for each in coded_by]
 
     def _known_views(
-        self, features: MultiViewData | None
-    ) -> tuple[list[int], MultiViewData | None]:
+        self, features: "MultiViewData | None"
+    ) -> "tuple[list[int], MultiViewData | None]":
         """Return the items that have views which the model knows, with these alone."""
         if features is None:
             return [], None
         views = [name for name in self.model.n_features_in_ if name in features.views]
         if len(views) == len(features.views):
             return features.ids.tolist(), features
+        from acqh.collection._feature_table import FeatureTable
+
         known = FeatureTable(features.views, features.present).chunk(names=views)
         return ([], None) if known is None else (features.ids[known.ids].tolist(), known)
 
     def query(self, view: str, features: Matrix) -> Floats:
         """Return the query vector of one row of features; (n_components,) float32."""
-        return np.asarray(self.model.project(features, view=view)[0], dtype=np.float32)
+        return np.asarray(self.maps.project(features, view=view)[0], dtype=np.float32)
 
     def query_of(self, code: bytes) -> Floats:
         """Return the query vector that stands for a stored item; (n_components,) float32."""
         codes = np.frombuffer(code, dtype=np.uint8)[np.newaxis]
         return np.asarray(self.model.project_codes(codes)[0], dtype=np.float32)
+
+
+def _model_of(bundle: Bundle) -> "ACQH":
+    from acqh.methods._state import method_of
+
+    model: ACQH = method_of(bundle)
+    return model

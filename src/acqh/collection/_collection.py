@@ -1,15 +1,14 @@
 """Collection: items, their model and their index in one folder."""
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from acqh._core.arrays import Floats, check_positive_int
 from acqh._core.progress import Progress, say_nothing
 from acqh._core.random import RandomState
-from acqh.collection._adding import Adder
-from acqh.collection._build import build_into
 from acqh.collection._cache import IndexCache
 from acqh.collection._changes import Changeable
 from acqh.collection._coder import Coder
@@ -20,7 +19,6 @@ from acqh.collection._search import Searcher
 from acqh.collection._searchable import Searchable
 from acqh.collection._settings import BuildSettings, Learnt
 from acqh.collection._shard import Shard
-from acqh.collection._stage import warn_of_auto_labels
 from acqh.collection._stats import collect_stats
 from acqh.collection._store import Store
 from acqh.collection._types import (
@@ -28,10 +26,11 @@ from acqh.collection._types import (
     CollectionStats,
     StoredItem,
 )
-from acqh.collection._verify import verify_collection
 from acqh.errors import CorruptBundleError
-from acqh.methods import load_method
-from acqh.methods.acqh import ACQH, Target
+
+if TYPE_CHECKING:
+    from acqh.collection._adding import Adder
+    from acqh.methods.acqh import Target
 
 
 class Collection(Searchable, Changeable):
@@ -70,12 +69,9 @@ class Collection(Searchable, Changeable):
         self._facts = read_facts(path)
         if store.generation not in (None, self._facts.generation):
             raise CorruptBundleError(f"{store.path} belongs to another collection than {path}")
-        model = load_method(path / MODEL)
-        if not isinstance(model, ACQH):
-            raise CorruptBundleError(f"{path / MODEL} holds a {model.info.name!r}, not an ACQH")
-        self._coder = Coder(model)
-        self._cache = IndexCache(store, model.codebooks_, path / INDEX, self._facts.generation)
-        self._adder = Adder(store, self._facts.encoders, self._coder)
+        self._coder = Coder.open(path / MODEL)
+        codebooks = self._coder.maps.codebooks
+        self._cache = IndexCache(store, codebooks, path / INDEX, self._facts.generation)
         self._shard = Shard(store, self._coder, self._cache)
         self._searcher = Searcher(self._facts.encoders, self._coder, [self._shard])
 
@@ -89,7 +85,7 @@ class Collection(Searchable, Changeable):
         text_encoder: Any = "auto",
         n_components: int = 64,
         n_codebooks: int = 8,
-        targets: Mapping[str, float | Target] | None = None,
+        targets: "Mapping[str, float | Target] | None" = None,
         auto_labels: int | None = None,
         strict: bool = False,
         overwrite: bool = False,
@@ -157,6 +153,9 @@ class Collection(Searchable, Changeable):
         OSError
             Reading or writing failed; the path is as it was.
         """
+        from acqh.collection._build import build_into
+        from acqh.collection._stage import warn_of_auto_labels
+
         warn_of_auto_labels(auto_labels)
         settings = BuildSettings(
             image_encoder=image_encoder,
@@ -207,7 +206,7 @@ class Collection(Searchable, Changeable):
             The collection is damaged.
         """
         folder = Path(path)
-        if verify and (problems := verify_collection(folder).problems):
+        if verify and (problems := _report_on(folder).problems):
             raise CorruptBundleError("; ".join(problems))
         return undisturbed(folder, lambda: cls._opened(folder, timeout), cls.close)
 
@@ -229,7 +228,6 @@ class Collection(Searchable, Changeable):
         """Save the index and close all files; safe to call twice."""
         if not self._store.connections.closed:
             try:
-                self._cache.current()
                 self._cache.save()
             finally:
                 self._store.close()
@@ -239,13 +237,19 @@ class Collection(Searchable, Changeable):
         return f"<Collection {self._path.name!r}: {state}>"
 
     def __len__(self) -> int:
-        return len(self._cache.current())
+        return len(self._cache)
 
     def __iter__(self) -> Iterator[str]:
         return self._store.ids()
 
     def __contains__(self, identifier: object) -> bool:
         return isinstance(identifier, str) and self._store.has(identifier)
+
+    @cached_property
+    def _adder(self) -> "Adder":
+        from acqh.collection._adding import Adder
+
+        return Adder(self._store, self._facts.encoders, self._coder)
 
     @property
     def path(self) -> Path:
@@ -275,7 +279,7 @@ class Collection(Searchable, Changeable):
     @property
     def views(self) -> tuple[str, ...]:
         """What queries may be made of: "image", "text", or the views of the data."""
-        return tuple(self._coder.model.n_features_in_)
+        return tuple(self._coder.maps.widths)
 
     def item(self, identifier: str) -> StoredItem:
         """Return an item; raise MissingItemError where there is none of that id."""
@@ -318,7 +322,7 @@ class Collection(Searchable, Changeable):
     @property
     def codebooks(self) -> Floats:
         """The codebooks of the index, (n_codebooks, codebook_size, n_components) float32."""
-        return self._cache.current().codebooks
+        return self._cache.codebooks
 
     def labels(self) -> dict[str, int]:
         """Return how many items have each label, in alphabetical order."""
@@ -337,7 +341,7 @@ class Collection(Searchable, Changeable):
             Another collection has its path by now.
         """
         self._store.connections.check_in_place()
-        return verify_collection(self._path)
+        return _report_on(self._path)
 
 
 def _learnt_by(like: str | PathLike[str] | Collection) -> Learnt:
@@ -347,3 +351,9 @@ def _learnt_by(like: str | PathLike[str] | Collection) -> Learnt:
     facts = like._facts
     learnt = facts.encoders, like._coder.model, facts.trained_on, facts.n_trained
     return Learnt(*learnt, facts.name, facts.settings)
+
+
+def _report_on(folder: Path) -> CollectionReport:
+    from acqh.collection._verify import verify_collection
+
+    return verify_collection(folder)

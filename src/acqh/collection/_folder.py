@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from acqh.collection._coder import Encoders
 from acqh.collection._settings import BuildSettings
 from acqh.errors import CorruptBundleError, InvalidInputError, ReplacedError
-from acqh.features import feature_map_from_state, feature_map_state
+from acqh.features._plain import plain_map
 from acqh.io import read_bundle, write_bundle
 
 KIND = "collection"
@@ -96,6 +96,8 @@ def start_folder(folder: Path) -> None:
 
 def write_facts(folder: Path, facts: Facts) -> None:
     """Write a collection's manifest, and its encoders with it."""
+    from acqh.features import feature_map_state
+
     states = {view: feature_map_state(each) for view, each in facts.encoders.by_view.items()}
     info = {
         "layout": _LAYOUT,
@@ -139,7 +141,7 @@ def read_facts(folder: Path) -> Facts:
         raise CorruptBundleError(f"{folder} has layout {layout}; this acqh reads {_LAYOUT}")
     try:
         encoders = {
-            view: feature_map_from_state(description, bundle.arrays(view))
+            view: plain_map(description, bundle.arrays(view))
             for view, description in descriptions.items()
         }
     except InvalidInputError as error:

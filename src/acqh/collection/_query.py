@@ -83,7 +83,7 @@ class QueryReader:
         meant["text"] = asked.plain or text
         if mode == "words":
             meant = {}
-        elif "text" not in self._coder.model.n_features_in_:
+        elif "text" not in self._coder.maps.widths:
             del meant["text"]
         return asked, meant
 
@@ -124,9 +124,9 @@ class QueryReader:
 
     def _vector(self, view: str, value: Any) -> Floats | None:
         """Return the vector of a raw or described query, or None where nothing of it is known."""
-        model = self._coder.model
-        if view not in model.n_features_in_:
-            known = ", ".join(model.n_features_in_)
+        known_views = self._coder.maps.widths
+        if view not in known_views:
+            known = ", ".join(known_views)
             raise CollectionError(
                 f"this collection has learnt nothing about {view!r}; search by {known} or item"
             )

@@ -16,8 +16,7 @@ from acqh.collection._shard import Ranking, Selection, Shard
 from acqh.collection._types import Answer, Explanation, Hit
 from acqh.collection._where import Condition, check_columns, read_where
 from acqh.collection._words import KnownWords, WordQuery
-from acqh.index import CodeIndex
-from acqh.index._result import best_columns
+from acqh.index._few import best_columns
 
 # Items that other processes remove while a search runs make it start again, this many times.
 _MAX_TRIES = 8
@@ -91,7 +90,7 @@ class Searcher:
                 break
         explanation = None
         if explain and asked.vector is not None:
-            explanation = _explain(self._shards[0].cache.current(), asked.vector, hits)
+            explanation = _explain(self._shards[0].cache.codebooks, asked.vector, hits)
         return Answer(
             hits,
             sum(ranking.n_items for ranking in found.rankings),
@@ -100,6 +99,11 @@ class Searcher:
             _times(started, encoded, searched, time.perf_counter()),
             explanation,
         )
+
+    def warm_up(self) -> None:
+        """Load what the first search would."""
+        for shard in self._shards:
+            shard.warm_up()
 
     def browse(
         self, where: Any, k: int, offset: int, order: str | None, descending: bool
@@ -209,8 +213,8 @@ def _merge(rankings: Sequence[Ranking], k: int) -> list[Place]:
     return [places[column] for column in best_columns(scores, k)[0]]
 
 
-def _explain(index: CodeIndex, query: Floats, hits: Sequence[Hit]) -> Explanation:
-    tables = index.codebooks @ query
+def _explain(codebooks: Floats, query: Floats, hits: Sequence[Hit]) -> Explanation:
+    tables = codebooks @ query
     words = np.array([list(hit.code) for hit in hits], dtype=np.int64)
     words = words.reshape(len(hits), len(tables))
     return Explanation(query, tables, words, tables[np.arange(len(tables)), words])

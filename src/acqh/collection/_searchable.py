@@ -110,6 +110,10 @@ class Searchable(ABC):
         with image_limit(max_pixels):
             return self._searcher.search(given, weights or {}, k, where, explain, mode)
 
+    def warm_up(self) -> None:
+        """Load what the first search by meaning would load, so that nobody has to wait for it."""
+        self._searcher.warm_up()
+
     def browse(
         self,
         *,

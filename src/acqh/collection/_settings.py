@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from os import PathLike
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from acqh._core.random import RandomState
 from acqh.collection._coder import Encoders
 from acqh.errors import CollectionError
-from acqh.methods.acqh import ACQH, Target
+
+if TYPE_CHECKING:
+    from acqh.methods.acqh import ACQH, Target
 
 # Options that say what is learnt; a collection that is made like another has those of the other.
 _LEARNING = (
@@ -45,7 +47,7 @@ class BuildSettings:
     text_encoder: Any = "auto"
     n_components: int = 64
     n_codebooks: int = 8
-    targets: Mapping[str, float | Target] | None = None
+    targets: "Mapping[str, float | Target] | None" = None
     strict: bool = False
     random_state: RandomState = 0
     image_root: str | PathLike[str] | None = None
@@ -74,6 +76,8 @@ class BuildSettings:
         for name in ("image_encoder", "text_encoder"):
             found[name] = found[name] if isinstance(found[name], str) else repr(found[name])
         if found["targets"] is not None:
+            from acqh.methods.acqh import Target
+
             found["targets"] = {
                 view: asdict(given if isinstance(given, Target) else Target(given))
                 for view, given in found["targets"].items()
@@ -87,6 +91,8 @@ class BuildSettings:
         """Take back what `stored` gave; what is unknown here is passed over."""
         known = {each.name: found[each.name] for each in fields(cls) if each.name in found}
         if known.get("targets") is not None:
+            from acqh.methods.acqh import Target
+
             known["targets"] = {view: Target(**given) for view, given in known["targets"].items()}
         return cls(**known)
 
@@ -96,7 +102,7 @@ class Learnt:
     """What a collection has learnt: how items are described and coded, and from what."""
 
     encoders: Encoders
-    model: ACQH
+    model: "ACQH"
     trained_on: str
     n_trained: int
     # Of the collection that has learnt it, where that is there already.

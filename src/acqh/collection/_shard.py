@@ -1,9 +1,9 @@
 """One store and its index: which of its items may be found, and the best of them."""
 
 from collections import OrderedDict
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,7 +13,10 @@ from acqh.collection._coder import Coder
 from acqh.collection._store import Store
 from acqh.collection._where import Condition
 from acqh.collection._words import WordQuery
-from acqh.index import CodeIndex
+from acqh.index._few import FewCodes
+
+if TYPE_CHECKING:
+    from acqh.index import CodeIndex
 
 # Selections of items kept, since pages ask for the same few labels again and again.
 _KEPT_SELECTIONS = 32
@@ -35,7 +38,7 @@ class Selection:
     """
 
     numbers: Ints | None = None
-    index: CodeIndex | None = None
+    index: "CodeIndex | None" = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,24 +69,29 @@ class Shard:
         self.cache = cache
         self._coder = coder
         self._selections: OrderedDict[Any, Selection] = OrderedDict()
-        # The first search of a process loads compiled code; nobody should have to wait for that.
-        nothing = np.zeros(coder.model.n_components, dtype=np.float32)
-        _top(cache.current(), nothing, 1, None, frozenset())
+
+    def warm_up(self) -> None:
+        """Load what the first search would: the index and its compiled code, where it is used."""
+        nothing = np.zeros(self.cache.codebooks.shape[2], dtype=np.float32)
+        self.top(nothing, 1, Selection(), frozenset())
 
     def __len__(self) -> int:
-        return len(self.cache.current())
+        return len(self.cache)
 
     def top(self, query: Floats | None, k: int, selected: Selection, exclude: Set[int]) -> Ranking:
         """Return the best of the selected items, but some; none where there is no query."""
-        index, numbers = self.cache.current(), selected.numbers
-        n_candidates = len(index) if numbers is None else len(numbers)
+        few, numbers = self.cache.few(), selected.numbers
+        n_items = len(self.cache) if few is None else len(few)
+        n_candidates = n_items if numbers is None else len(numbers)
         if query is None:
-            return Ranking(len(index), n_candidates, [], [], 0)
-        if selected.index is not None:
+            return Ranking(n_items, n_candidates, [], [], 0)
+        if few is not None:
+            found = _top_few(few, query, k, numbers, exclude)
+        elif selected.index is not None:
             found = _top(selected.index, query, k, None, exclude)
         else:
-            found = _top(index, query, k, numbers, exclude)
-        return Ranking(len(index), n_candidates, *found)
+            found = _top(self.cache.current(), query, k, numbers, exclude)
+        return Ranking(n_items, n_candidates, *found)
 
     def select(
         self, conditions: tuple[Condition, ...], asked: WordQuery | None = None
@@ -96,9 +104,12 @@ class Shard:
         selected = self._selections.get(key)
         if selected is None:
             numbers, index = self.store.select(conditions, asked), None
-            if numbers is not None and len(numbers) * _SMALL_PART <= len(self):
+            is_small = numbers is not None and len(numbers) * _SMALL_PART <= len(self)
+            if numbers is not None and is_small and self.cache.few() is None:
+                from acqh.index import CodeIndex
+
                 numbers, codes = self.store.codes_of(numbers, self._coder.code_bytes)
-                index = CodeIndex(self._coder.model.codebooks_).add(codes, ids=numbers)
+                index = CodeIndex(self.cache.codebooks).add(codes, ids=numbers)
             selected = self._selections[key] = Selection(numbers, index)
             while len(self._selections) > _KEPT_SELECTIONS:
                 self._selections.popitem(last=False)
@@ -106,7 +117,7 @@ class Shard:
 
 
 def _top(
-    index: CodeIndex, query: Floats, k: int, selected: Ints | None, exclude: Set[int]
+    index: "CodeIndex", query: Floats, k: int, selected: Ints | None, exclude: Set[int]
 ) -> tuple[list[int], list[float], int]:
     """Return numbers and scores of the best items but some, and how many codes were scored."""
     if len(index) == 0:
@@ -115,5 +126,20 @@ def _top(
     result = index.search(query[np.newaxis], wanted, filter=selected, n_threads=1)
     found = slice(int(result.counts[0]))
     pairs = zip(result.ids[0, found].tolist(), result.scores[0, found].tolist(), strict=True)
+    return *_but(pairs, exclude, k), int(result.scored[0])
+
+
+def _top_few(
+    few: FewCodes, query: Floats, k: int, selected: Ints | None, exclude: Set[int]
+) -> tuple[list[int], list[float], int]:
+    """Do as `_top` where there are few items."""
+    numbers, scores = few.search(query, k + len(exclude), selected)
+    pairs = zip(numbers.tolist(), scores.tolist(), strict=True)
+    return *_but(pairs, exclude, k), len(few if selected is None else selected)
+
+
+def _but(
+    pairs: Iterable[tuple[int, float]], exclude: Set[int], k: int
+) -> tuple[list[int], list[float]]:
     kept = [(number, score) for number, score in pairs if number not in exclude][:k]
-    return [number for number, _ in kept], [score for _, score in kept], int(result.scored[0])
+    return [number for number, _ in kept], [score for _, score in kept]

@@ -18,8 +18,6 @@ from acqh.collection._search import Searcher
 from acqh.collection._searchable import Searchable
 from acqh.collection._types import CollectionStats, StoredItem
 from acqh.errors import CollectionError, DuplicateIdError
-from acqh.features import feature_map_state
-from acqh.methods import fingerprint
 
 
 class ShardedCollection(Searchable):
@@ -195,6 +193,8 @@ def _added(counts: Any) -> dict[str, int]:
 
 
 def _check_alike(shards: Sequence[Collection]) -> None:
+    from acqh.methods import fingerprint
+
     first, *others = shards
     model = fingerprint(first._coder.model)
     for shard in others:
@@ -213,6 +213,8 @@ def _check_alike(shards: Sequence[Collection]) -> None:
 def _same_encoders(one: Encoders, other: Encoders) -> bool:
     if one.by_view.keys() != other.by_view.keys():
         return False
+    from acqh.features import feature_map_state
+
     for view, encoder in one.by_view.items():
         description, arrays = feature_map_state(encoder)
         other_description, other_arrays = feature_map_state(other.by_view[view])

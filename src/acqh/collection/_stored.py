@@ -97,6 +97,12 @@ class StoredItems:
         with self.connections.reading() as connection:
             return int(connection.execute("SELECT count(*) FROM items").fetchone()[0])
 
+    def has_more_than(self, n: int) -> bool:
+        """Whether there are more items; counts no further."""
+        with self.connections.reading() as connection:
+            row = connection.execute("SELECT 1 FROM items LIMIT 1 OFFSET ?", (n,)).fetchone()
+        return row is not None
+
     def ids(self) -> Iterator[str]:
         """Yield all ids in order of insertion."""
         last = 0

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from os import PathLike, fspath
+from typing import TYPE_CHECKING
 
 from acqh._core.progress import Progress, say_nothing
-from acqh.collection._adding import Adder
 from acqh.collection._folder_source import (
     BYTES,
     DIGEST,
@@ -20,6 +20,9 @@ from acqh.collection._store import Store
 from acqh.collection._types import Item
 from acqh.errors import CollectionError
 from acqh.features import image_limit
+
+if TYPE_CHECKING:
+    from acqh.collection._adding import Adder
 
 _PAGE_ROWS = 4_096
 
@@ -49,7 +52,10 @@ class FollowsFolder:
     """What a collection can do about the folder that its images come from."""
 
     _store: Store
-    _adder: Adder
+
+    @property
+    def _adder(self) -> "Adder":
+        raise NotImplementedError
 
     def sync(
         self,
@@ -214,7 +220,7 @@ def _digests(files: list[ImageFile], listing: Listing, say: Progress) -> dict[st
     return found
 
 
-def _carry_out(plan: _Plan, store: Store, adder: Adder, say: Progress) -> SyncReport:
+def _carry_out(plan: _Plan, store: Store, adder: "Adder", say: Progress) -> SyncReport:
     # Moves first: an item that has its new name in time is not taken for a new one by a next run.
     if plan.renamed:
         store.set_columns(

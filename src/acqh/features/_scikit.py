@@ -21,7 +21,7 @@ from acqh._core.arrays import Array
 from acqh._core.optional import require
 from acqh.errors import InvalidInputError
 from acqh.features._state import Axes, UnfittedMapError, arrays_of, take_arrays
-from acqh.features._text import fold_text
+from acqh.features._words import fold_text
 
 _ROW, _COLUMN, _MATRIX = ("n_components",), ("n_features",), ("n_components", "n_features")
 _WIDTH: Axes = {"n_features_in_": ()}

@@ -1,6 +1,5 @@
 """The TF-IDF encoder of texts, of scikit-learn's parts."""
 
-import unicodedata
 from typing import Any
 
 import numpy as np
@@ -8,37 +7,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import Pipeline
 
 from acqh._core.random import RandomState
-from acqh.errors import InvalidInputError
 from acqh.features._svd import TagSVD
-
-
-def fold_text(text: str) -> str:
-    """Return a text in which case and Unicode forms make no difference; refuse what is no text.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    InvalidInputError
-        It is no string.
-
-    Examples
-    --------
-    >>> from acqh.features import fold_text
-    >>> fold_text("STRASSE") == fold_text("Straße")
-    True
-    """
-    if not isinstance(text, str):
-        raise InvalidInputError(
-            f"a text is a {type(text).__name__}; give strings, empty ones for no text"
-        )
-    return unicodedata.normalize("NFKC", text).casefold()
+from acqh.features._words import fold_text
 
 
 def word_vectorizer(**params: Any) -> TfidfVectorizer:

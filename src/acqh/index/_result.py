@@ -9,6 +9,7 @@ import numpy as np
 from acqh._core.arrays import Array, Bools, Floats, Ints
 from acqh._core.foreign import GiveBack, take_in
 from acqh._core.optional import require
+from acqh.index._few import best_columns
 from acqh.index._search import TopRows
 
 
@@ -164,8 +165,3 @@ class SearchResult:
             "id": ids[listed],
             "score": scores[listed],
         }
-
-
-def best_columns(scores: Floats, k: int) -> Ints:
-    """Return the columns of the k highest scores of each row; of equal scores, the first ones."""
-    return np.argsort(-scores, axis=1, kind="stable")[:, :k]

@@ -5,12 +5,13 @@ The classes of methods are loaded on first use: ``from acqh.methods import DCH``
 
 from typing import TYPE_CHECKING, Any
 
-from acqh.methods._base import BaseMethod
-from acqh.methods._general import general_statistics
-from acqh.methods._state import fingerprint, load_method
+from acqh._core.lazy import lazy_names
 from acqh.methods.registry import MethodInfo, get, list, register  # noqa: A004
 
 if TYPE_CHECKING:
+    from acqh.methods._base import BaseMethod
+    from acqh.methods._general import general_statistics
+    from acqh.methods._state import fingerprint, load_method
     from acqh.methods.acqh import ACQH, ACQHPaper
     from acqh.methods.adch import ADCH
     from acqh.methods.ccq import CCQ
@@ -69,10 +70,22 @@ __all__ = [  # noqa: RUF022
 ]
 
 
-def __getattr__(name: str) -> Any:
+def _method(name: str) -> Any:
     if name in __all__:
         for method in map(get, list()):
             if method.__name__ == name:
                 globals()[name] = method
                 return method
     raise AttributeError(f"module 'acqh.methods' has no attribute {name!r}")
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "acqh.methods._base": "BaseMethod",
+            "acqh.methods._general": "general_statistics",
+            "acqh.methods._state": "fingerprint load_method",
+        },
+        _method,
+    )

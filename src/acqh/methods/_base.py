@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Matrix, as_matrix, check_width
+from acqh._core.arrays import Array, Floats, Matrix, check_width
 from acqh._core.labels import as_label_matrix
 from acqh._core.validation import check_parameters
 from acqh.data import MultiViewData
-from acqh.errors import InvalidInputError, LabelError, NotFittedError, ViewError
-from acqh.methods._feature_maps import map_features
+from acqh.errors import InvalidInputError, LabelError, NotFittedError
+from acqh.methods._maps import check_name, check_view, mapped_blocks
 from acqh.methods._scoring import held_out_map
 from acqh.methods._state import save_method
 from acqh.methods.registry import DatabaseMode, MethodInfo
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
             """Change some of them."""
 else:
     from sklearn.base import BaseEstimator
-
-# Rows that are mapped and summed at a time.
-CHUNK_ROWS = 16_384
 
 
 class BaseMethod(BaseEstimator, metaclass=ABCMeta):
@@ -161,26 +158,15 @@ class BaseMethod(BaseEstimator, metaclass=ABCMeta):
     def _check_view(self, X: Any, view: str) -> Matrix:
         """Check a matrix against a fitted view."""
         self._check_fitted()
-        self._check_name(view)
-        matrix = as_matrix(X, f"view '{view}'")
-        self._check_shape(matrix, view)
-        return matrix
-
-    def _check_name(self, view: str) -> None:
-        if view not in self.n_features_in_:
-            raise ViewError(
-                f"no view is called {view!r}; fitted were {sorted(self.n_features_in_)}"
-            )
+        return check_view(self.n_features_in_, X, view)
 
     def _check_shape(self, matrix: Matrix, view: str) -> None:
-        self._check_name(view)
+        check_name(self.n_features_in_, view)
         check_width(matrix, self.n_features_in_[view], f"view '{view}'")
 
     def _mapped_blocks(self, matrix: Matrix, view: str) -> Iterator[tuple[slice, Matrix]]:
         """Yield rows of a checked view through its feature map, some at a time."""
-        for start in range(0, matrix.shape[0], CHUNK_ROWS):
-            rows = slice(start, min(start + CHUNK_ROWS, matrix.shape[0]))
-            yield rows, map_features(self.feature_maps_, matrix[rows], view)
+        return mapped_blocks(self.feature_maps_, matrix, view)
 
     def _check_labels(self, labels: Any) -> Matrix:
         """Read labels of any form as a matrix with the fitted columns."""

@@ -11,6 +11,7 @@ from acqh._core.tensors import MAX_MEMORY, to_tensor
 from acqh.data import MultiViewData
 from acqh.errors import ViewError
 from acqh.features import Condition, KernelMap, make_feature_map
+from acqh.methods._maps import widened
 
 # Rows by which the size of a view's numbers is judged.
 _CONDITION_ROWS = 4_096
@@ -116,7 +117,7 @@ def _fit_kernel(
     own = made.steps[-1][1] if isinstance(made, Pipeline) else made
     if not before and (needed := _condition(rows)) is not None:
         before = [needed]
-    rows = _widened(rows)
+    rows = widened(rows)
     for step in before:
         rows = step.fit(rows).transform(rows)
     if place is None:
@@ -142,7 +143,7 @@ def _fit_steps(
     if kind is not None:
         for step in filter(None, steps):
             rows = step.transform(rows)
-        steps.append(make_map(kind, rng, n_anchors).fit(_widened(rows)))
+        steps.append(make_map(kind, rng, n_anchors).fit(widened(rows)))
         steps.append(_condition(rows, steps[-1]))
     needed = [step for step in steps if step is not None]
     return as_step(needed) if needed else None
@@ -157,7 +158,7 @@ def as_step(steps: list[Any]) -> Any:
 
 def _condition(rows: Matrix, own: Any = None) -> Condition | None:
     """Return what rows, as mapped, need before their squares are summed."""
-    some = _widened(rows[:: max(1, rows.shape[0] // _CONDITION_ROWS)])
+    some = widened(rows[:: max(1, rows.shape[0] // _CONDITION_ROWS)])
     fitted = Condition().fit(some if own is None else own.transform(some))
     return fitted if fitted.is_needed else None
 
@@ -180,18 +181,3 @@ def make_map(
         ]
         made.set_params(**{key: int(rng.integers(2**31)) for key in unset})
     return made
-
-
-def map_features(feature_maps: Mapping[str, Any], matrix: Matrix, view: str) -> Matrix:
-    """Return a view's rows through its feature map, if it has one."""
-    matrix = _widened(matrix)
-    if view not in feature_maps:
-        return matrix
-    if not matrix.shape[0]:  # scikit-learn's own maps refuse to say how wide no rows are
-        return feature_maps[view].transform(np.zeros((1, matrix.shape[1])))[:0]
-    return feature_maps[view].transform(matrix)
-
-
-def _widened(matrix: Matrix) -> Matrix:
-    """Return half precision, in which nothing is computed, as single; a block at a time."""
-    return matrix.astype(np.float32) if matrix.dtype == np.float16 else matrix

@@ -16,14 +16,20 @@ from acqh.features import (
     feature_map_from_state,
     feature_map_state,
 )
-from acqh.io import read_bundle, write_bundle
+from acqh.io import Bundle, write_bundle
+from acqh.methods._entries import (
+    KIND,
+    MEMBER,
+    check_sizes,
+    join,
+    read_method,
+    restore_numbers,
+    take,
+)
 from acqh.methods.registry import get
 from acqh.methods.registry import list as list_methods
 from acqh.stats import Keep, RowSample, Statistics
 
-KIND = "method"
-_MEMBER = "fitted"
-_SEPARATOR = "/"
 # Attributes that only a fitted method has, whichever it is.
 _REQUIRED = frozenset({"feature_maps_", "label_names_", "n_features_in_"})
 
@@ -70,7 +76,7 @@ def save_method(method: Any, path: str | os.PathLike[str]) -> None:
         The method is not fitted.
     """
     info, arrays = _stored(method)
-    write_bundle(path, kind=KIND, name=method.info.title, info=info, arrays={_MEMBER: arrays})
+    write_bundle(path, kind=KIND, name=method.info.title, info=info, arrays={MEMBER: arrays})
 
 
 def fingerprint(method: Any) -> str:
@@ -123,7 +129,7 @@ def _stored(method: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     for name, value in sorted(vars(method).items()):
         if name.endswith("_") and not name.startswith("_"):
             attributes[name], parts = _describe(name, value)
-            arrays.update({_join(name, key): array for key, array in parts.items()})
+            arrays.update({join(name, key): array for key, array in parts.items()})
     info = {"method": method.info.name, "params": stored_params, "attributes": attributes}
     return info, arrays
 
@@ -161,7 +167,12 @@ def load_method(path: str | os.PathLike[str]) -> Any:
     ...     acqh.methods.load_method(Path(folder, "control.acqh"))
     LabelRidge()
     """
-    bundle = read_bundle(path, kind=KIND, mmap=False, verify=True)
+    return method_of(read_method(path))
+
+
+def method_of(bundle: Bundle) -> Any:
+    """Return the fitted method that a bundle holds; raises what `load_method` does."""
+    path = bundle.path
     match bundle.info:
         case {"method": str(name), "params": dict(params), "attributes": dict(attributes)}:
             pass
@@ -171,12 +182,13 @@ def load_method(path: str | os.PathLike[str]) -> Any:
         raise CorruptBundleError(
             f"{path} holds the method {name!r}, which this version of acqh does not have"
         )
-    arrays = bundle.arrays(_MEMBER)
+    arrays = bundle.arrays(MEMBER)
     try:
         method = get(name)(**{key: _param_from_json(value) for key, value in params.items()})
         method._check_parameters()
         fitted = {key: _restore(key, entry, arrays) for key, entry in attributes.items()}
-        _check_sizes(method, fitted)
+        if "codebooks_" in fitted:
+            check_sizes(fitted, method.n_codebooks, getattr(method, "_n_norm_codebooks", 0))
     except (InvalidInputError, KeyError, TypeError, ValueError) as error:
         raise CorruptBundleError(f"{path} holds no readable {name!r}: {error}") from error
     if arrays or not fitted.keys() >= _REQUIRED:
@@ -186,20 +198,6 @@ def load_method(path: str | os.PathLike[str]) -> Any:
         )
     method._set_fitted(fitted)
     return method
-
-
-def _check_sizes(method: Any, fitted: Mapping[str, Any]) -> None:
-    """Refuse codebooks and projections whose sizes contradict one another or the parameters."""
-    books = fitted.get("codebooks_")
-    if books is None:
-        return
-    # Some methods store one more codebook and component, for norms.
-    n_norms = getattr(method, "_n_norm_codebooks", 0)
-    if books.ndim != 3 or len(books) != method.n_codebooks + n_norms:
-        raise InvalidInputError(f"codebooks of shape {books.shape} for {method.n_codebooks}")
-    for view, matrix in fitted.get("projections_", {}).items():
-        if matrix.ndim != 2 or matrix.shape[1] != books.shape[2] - n_norms:
-            raise InvalidInputError(f"projections of shape {matrix.shape} for view {view!r}")
 
 
 def _describe(name: str, value: Any) -> tuple[Any, dict[str, Array]]:
@@ -215,7 +213,7 @@ def _describe(name: str, value: Any) -> tuple[Any, dict[str, Array]]:
         return {"kind": "object", "class": value.stored_as, "facts": _as_json(name, facts)}, parts
     if isinstance(value, dict) and any(isinstance(each, RowSample) for each in value.values()):
         parts = {
-            _join(str(position), key): array
+            join(str(position), key): array
             for position, sample in enumerate(value.values())
             for key, array in sample.to_arrays().items()
         }
@@ -225,7 +223,7 @@ def _describe(name: str, value: Any) -> tuple[Any, dict[str, Array]]:
     if name == "feature_maps_":
         states = [feature_map_state(feature_map) for feature_map in value.values()]
         parts = {
-            _join(str(position), key): array
+            join(str(position), key): array
             for position, (_, arrays) in enumerate(states)
             for key, array in arrays.items()
         }
@@ -243,29 +241,21 @@ def _restore(name: str, entry: Mapping[str, Any], arrays: dict[str, Array]) -> A
     if not name.isidentifier() or name.startswith("_") or not name.endswith("_"):
         raise CorruptBundleError(f"{name!r} cannot name a fitted attribute")
     kind = entry["kind"]
-    if kind == "json":
-        return entry["value"]
-    if kind == "tuple":
-        return tuple(entry["value"])
-    if kind == "array":
-        return arrays.pop(name)
-    if kind == "arrays":
-        return {key: arrays.pop(_join(name, key)) for key in entry["keys"]}
     if kind == "statistics":
-        return _restore_statistics(entry, _take(name, arrays))
+        return _restore_statistics(entry, take(name, arrays))
     if kind == "object":
-        return _STORABLE[entry["class"]].from_state(entry["facts"], _take(name, arrays))
+        return _STORABLE[entry["class"]].from_state(entry["facts"], take(name, arrays))
     if kind == "samples":
         return {
-            key: RowSample.from_arrays(_take(_join(name, str(position)), arrays))
+            key: RowSample.from_arrays(take(join(name, str(position)), arrays))
             for position, key in enumerate(entry["keys"])
         }
     if kind == "maps":
         return {
-            view: feature_map_from_state(description, _take(_join(name, str(position)), arrays))
+            view: feature_map_from_state(description, take(join(name, str(position)), arrays))
             for position, (view, description) in enumerate(entry["maps"])
         }
-    raise CorruptBundleError(f"attribute {name!r} is of the unknown kind {kind!r}")
+    return restore_numbers(name, entry, arrays)
 
 
 def _restore_statistics(entry: Mapping[str, Any], arrays: dict[str, Array]) -> Statistics:
@@ -274,17 +264,6 @@ def _restore_statistics(entry: Mapping[str, Any], arrays: dict[str, Array]) -> S
     if stats.keep is not None and pairs != "all":
         stats.keep = Keep(frozenset((a, b) for a, b in pairs), stats.keep.sample_size)
     return stats
-
-
-def _join(name: str, key: str) -> str:
-    return f"{name}{_SEPARATOR}{key}" if key else name
-
-
-def _take(prefix: str, arrays: dict[str, Array]) -> dict[str, Array]:
-    """Take out the arrays whose names start with the prefix, under the rest of their names."""
-    start = prefix + _SEPARATOR
-    names = [name for name in arrays if name.startswith(start)]
-    return {name.removeprefix(start): arrays.pop(name) for name in names}
 
 
 def _param_to_json(name: str, value: Any) -> Any:

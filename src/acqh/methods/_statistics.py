@@ -13,8 +13,8 @@ from acqh._core.tensors import MAX_MEMORY, Tensor, to_tensor, unit_rows
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.features import Condition, KernelMap, RowSpace
-from acqh.methods._base import CHUNK_ROWS
-from acqh.methods._feature_maps import fit_feature_maps, map_features
+from acqh.methods._feature_maps import fit_feature_maps
+from acqh.methods._maps import CHUNK_ROWS, map_features
 from acqh.stats import Keep, Statistics
 
 # What follows the name of a view in the name of its rows scaled to unit length.

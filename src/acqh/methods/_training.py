@@ -13,7 +13,8 @@ from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.methods._base import BaseMethod, as_parts
 from acqh.methods._constraints import CONSTRAINTS
-from acqh.methods._feature_maps import fit_feature_maps, map_features
+from acqh.methods._feature_maps import fit_feature_maps
+from acqh.methods._maps import map_features
 from acqh.methods.registry import DatabaseMode
 
 

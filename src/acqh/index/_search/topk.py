@@ -8,14 +8,13 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, check_positive_int
 from acqh.errors import InvalidInputError
+from acqh.index._few import check_scales
 from acqh.index._kernels import TABLE_WIDTH, fill_tables, sort_keys
 from acqh.index._keys._kernels import NO_KEY
 from acqh.index._rests import Rests
 from acqh.index._search._kernels import NO_LIMIT, search_runs
 from acqh.index._search._types import Effort, Runs
 
-# Scores of larger magnitude could overflow float32 when bounds are added to them.
-_MAX_SCALE = 2.0**124
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 # Room for candidates beyond twice k; more room means sorting out the best less often.
 _SPARE_KEYS = 32
@@ -243,8 +242,5 @@ def _tables_of(words: Floats, queries: Floats, first: int) -> tuple[Floats, Floa
     tables = np.zeros((len(queries), n_codebooks, TABLE_WIDTH), dtype=np.float32)
     tops = np.empty((len(queries), n_codebooks), dtype=np.float32)
     scales = fill_tables(words, queries, tables, tops)
-    too_large = ~(scales < _MAX_SCALE)
-    if too_large.any():
-        number = first + int(np.argmax(too_large))
-        raise InvalidInputError(f"query {number} is too large: its scores overflow; scale it down")
+    check_scales(scales, first)
     return tables, tops, scales

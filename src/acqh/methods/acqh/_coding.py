@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from typing import Any, Literal, cast
 
 import numpy as np
-from sklearn.preprocessing import normalize as unit_rows
 
 from acqh._core.arrays import Array, Floats, Matrix
 from acqh._core.tensors import MAX_MEMORY, is_tensor, to_tensor
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, ViewError
 from acqh.methods._base import BaseMethod
-from acqh.methods._feature_maps import map_features
+from acqh.methods._maps import QueryMaps, map_features
 from acqh.methods._tensors import TensorData, has_tensors, read_tensors
 from acqh.methods.acqh._items import Items
 from acqh.methods.acqh._label_space import LabelSpace
@@ -79,13 +78,19 @@ class CodingMethod(BaseMethod):
             maps = self.projections_[view], self.intercepts_[view], self.unit_projections_.get(view)
             found: Any = project_tensor(data, view, self.feature_maps_, *maps, max_memory)
             return cast(Floats, found if is_tensor(X) else found.cpu().numpy())
-        matrix = self._check_view(X, view)
-        out = np.empty((matrix.shape[0], self.codebooks_.shape[2]), self.codebooks_.dtype)
-        for rows, block in self._mapped_blocks(matrix, view):
-            out[rows] = block @ self.projections_[view] + self.intercepts_[view]
-            if view in self.unit_projections_:
-                out[rows] += unit_rows(block) @ self.unit_projections_[view]
-        return out
+        return self.query_maps().project(X, view=view)
+
+    def query_maps(self) -> QueryMaps:
+        """Return the part of the model that queries need."""
+        self._check_fitted()
+        return QueryMaps(
+            self.n_features_in_,
+            self.codebooks_,
+            self.projections_,
+            self.intercepts_,
+            self.unit_projections_,
+            self.feature_maps_,
+        )
 
     def encode(
         self,

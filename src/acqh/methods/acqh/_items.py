@@ -7,7 +7,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix
 from acqh.errors import InvalidInputError, LabelError, ViewError
-from acqh.methods._base import CHUNK_ROWS
+from acqh.methods._maps import CHUNK_ROWS
 from acqh.methods.acqh._targets import LABELS
 from acqh.stats import LabelSets
 

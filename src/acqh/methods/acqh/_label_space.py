@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, Matrix
-from acqh.methods._base import CHUNK_ROWS
+from acqh.methods._maps import CHUNK_ROWS
 from acqh.methods._state import storable
 from acqh.methods.acqh._items import Items, take_rows
 from acqh.methods.acqh._predictions import Predictor, fuse

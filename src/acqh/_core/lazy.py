@@ -1,0 +1,46 @@
+"""Names of a package that are imported when they are first asked for."""
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def lazy_names(
+    package: str, homes: Mapping[str, str], otherwise: Callable[[str], Any] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return a package's ``__getattr__`` and ``__dir__``.
+
+    What a program does not use, it need not wait for: scikit-learn and Numba alone take more than
+    a second to import. Type checkers are told the same by imports under ``TYPE_CHECKING``.
+
+    Parameters
+    ----------
+    package : str
+        Its ``__name__``.
+    homes : mapping of str to str
+        Modules, and the names that each defines, separated by spaces.
+    otherwise : callable, optional
+        Asked for other names; raises AttributeError by default.
+
+    Examples
+    --------
+    >>> find, _ = lazy_names("json", {"json.decoder": "JSONDecoder JSONDecodeError"})
+    >>> find("JSONDecoder").__name__
+    'JSONDecoder'
+    """
+    home_of = {name: home for home, names in homes.items() for name in names.split()}
+
+    def find(name: str) -> Any:
+        if name not in home_of:
+            if otherwise is not None:
+                return otherwise(name)
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(home_of[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *home_of})
+
+    return find, names

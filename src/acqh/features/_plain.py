@@ -1,0 +1,60 @@
+"""Stored encoders and maps that can be used without scikit-learn."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from acqh._core.arrays import Array
+from acqh.errors import InvalidInputError
+from acqh.features._efficientnet import EfficientNetNetwork
+from acqh.features._general import GeneralRows
+from acqh.features._minilm import MiniLMNetwork
+
+# By the name of the estimator that each is made of.
+PLAIN: dict[str, Any] = {
+    kind.estimator_name: kind for kind in (EfficientNetNetwork, GeneralRows, MiniLMNetwork)
+}
+
+
+def plain_map(description: dict[str, Any], arrays: dict[str, Array]) -> Any:
+    """Make the fitted map that `acqh.features.feature_map_state` described.
+
+    It has ``transform``, but need be no estimator: queries are answered sooner so.
+
+    Parameters
+    ----------
+    description : dict
+    arrays : dict of str to ndarray
+
+    Returns
+    -------
+    fitted map
+
+    Raises
+    ------
+    InvalidInputError
+        An unknown class, parameter or array, or arrays that do not fit one another.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> plain_map({"class": "MiniLM", "params": {}}, {"fingerprint": np.zeros(32, np.uint8)})
+    MiniLM()
+    """
+    with readable():
+        if description["class"] in PLAIN:
+            return PLAIN[description["class"]](**description["params"]).set_state(arrays)
+    from acqh.features._registry import feature_map_from_state
+
+    return feature_map_from_state(description, arrays)
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """Raise one kind of error, whatever is wrong with what was stored."""
+    try:
+        yield
+    except InvalidInputError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"stored feature map is not readable: {error!r}") from error
