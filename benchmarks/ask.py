@@ -7,6 +7,8 @@ Prints JSON lines, one for each way of asking and each way of answering:
 - ``photos``: tags and images of held-out photographs as queries, with all labels, with labels on
   5 %, without labels, and without labels and tags; Jaccard index of labels over the first ten,
   distinct hits, and whether stored photographs are their own first hit and among their first ten.
+- ``start``: processor seconds of ``acqh search`` for one text, from start to end, against those
+  of ``python -c "import numpy"``.
 - ``coco``: captions as queries for images whose captions are hidden or shown, and images as
   queries for captions; is the right one among the first ten?
 
@@ -19,6 +21,9 @@ import csv
 import io
 import json
 import os
+import resource
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -26,6 +31,7 @@ import numpy as np
 from PIL import Image
 
 from acqh import MultiViewData
+from acqh._core.progress import say_nothing
 from acqh.cli._emoji import cache_folder, emoji_collection
 from acqh.collection import Collection, Item
 from acqh.collection._coder import Encoders
@@ -93,6 +99,29 @@ def emoji():
             say(data="emoji", how=mode, first_hits=len(right), of=len(EMOJI), missed=missed)
 
 
+def start(repeats=3):
+    """Ask the emoji collection once per process."""
+    path = emoji_collection(cache_folder(), lambda *_: None)
+
+    def seconds(*arguments):
+        found = []
+        for _ in range(repeats):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run(
+                [sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL, timeout=120
+            )
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            found.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        return min(found)
+
+    numpy = seconds("-c", "import numpy")
+    say(data="start", how="import numpy", cpu_seconds=round(numpy, 2))
+    for mode in ("auto", "words", "meaning"):
+        spent = seconds("-m", "acqh", "search", path, "--text", "red car", "--mode", mode)
+        ratio = round(spent / numpy, 1)
+        say(data="start", how=mode, cpu_seconds=round(spent, 2), against_numpy=ratio)
+
+
 def words(n, n_words=100):
     """Ask a collection of tagged photographs for words that stand in few of the tags."""
     rows, images, texts = read(PHOTOS, 0, n)
@@ -134,7 +163,7 @@ def words(n, n_words=100):
 def learnt(views, labels, encoders=ENCODERS, **settings):
     """Learn as `Collection.build` does, and return a model and the codes of the items."""
     given = FeatureTable(views.views, views.present)
-    found = learn(given, labels, encoders, BuildSettings(**settings))
+    found = learn(given, labels, encoders, BuildSettings(**settings), say_nothing)
     model = found.model
     names = set(model.label_names_)
     sets = [set(row) & names for row in labels] if names else None
@@ -268,22 +297,25 @@ def coco(n, n_captioned=100):
         say(data="coco", how=how, query="text", bytes=8, **own(scores), trained_on=trained_on)
 
 
+PARTS = {
+    "start": lambda _: start(),
+    "emoji": lambda _: emoji(),
+    "words": lambda given: words(given.photos),
+    "photos": lambda given: photos(given.photos),
+    "itself": lambda _: itself(500),
+    "coco": lambda given: coco(given.coco),
+}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=["emoji", "words", "photos", "itself", "coco"])
+    parser.add_argument("--only", choices=[*PARTS])
     parser.add_argument("--photos", type=int, default=3_000, help="how many photographs")
     parser.add_argument("--coco", type=int, default=1_000, help="how many of the last rows")
     given = parser.parse_args()
-    parts = {
-        "emoji": emoji,
-        "words": lambda: words(given.photos),
-        "photos": lambda: photos(given.photos),
-        "itself": lambda: itself(500),
-        "coco": lambda: coco(given.coco),
-    }
-    for name, part in parts.items():
+    for name, part in PARTS.items():
         if given.only in (None, name):
-            part()
+            part(given)
 
 
 if __name__ == "__main__":

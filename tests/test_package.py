@@ -1,3 +1,4 @@
+import ast
 import importlib
 import re
 import subprocess
@@ -25,6 +26,21 @@ def test_rooms_export_sorted_names_that_exist():
         )
         for name in names:
             assert hasattr(module, name), f"{room}.{name}"
+
+
+def test_names_that_are_loaded_on_first_use_are_those_that_type_checkers_know():
+    for room in ("collection", "features", "index", "methods"):
+        module = importlib.import_module(f"acqh.{room}")
+        told = {
+            alias.name: node.module
+            for node in ast.walk(ast.parse(Path(module.__file__).read_text()))
+            if isinstance(node, ast.ImportFrom) and node.module.startswith(f"acqh.{room}.")
+            for alias in node.names
+        }
+        assert told.keys() - {"former_name"} == set(module.__all__)
+        for name in module.__all__:
+            home = importlib.import_module(told[name])
+            assert getattr(module, name) is getattr(home, name), f"{room}.{name}"
 
 
 def test_importing_acqh_loads_no_heavy_package():

@@ -1,5 +1,10 @@
 """Images that nobody has captioned, found by words through the general model."""
 
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -34,6 +39,28 @@ def test_images_without_captions_and_labels_are_found_by_words_and_images(emoji,
         with Collection.open(tmp_path / "c.acqh") as again:
             hits = again.search(text="an airplane in the sky", k=5).hits
             assert [hit.id for hit in hits] == found
+
+
+# In a process of its own: this one has imported everything.
+_ASK = """
+import sys
+from acqh.cli import app
+app(["search", sys.argv[1], "--text", "a car", "--mode", sys.argv[2], "--json"],
+    standalone_mode=False)
+slow = {"acqh.data", "numba", "pandas", "scipy", "sklearn"} & set(sys.modules)
+print(sorted(slow), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(("captions", "mode"), [(False, "meaning"), (True, "auto")])
+def test_a_query_by_text_imports_nothing_that_only_learning_needs(emoji, tmp_path, captions, mode):
+    items = [replace(item, text=item.id if captions else "") for item in emoji]
+    with Collection.build(items, tmp_path / "c.acqh") as collection:
+        expected = [hit.id for hit in collection.search(text="a car", k=10, mode=mode).hits]
+    command = [sys.executable, "-c", _ASK, tmp_path / "c.acqh", mode]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert [hit["id"] for hit in json.loads(done.stdout)["hits"]] == expected
+    assert done.stderr.strip() == "[]"
 
 
 def test_other_encoders_learn_from_the_collection_alone(emoji, tmp_path):

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.preprocessing import normalize
 
-from acqh._core.arrays import as_matrix
+from acqh._core.arrays import as_matrix, unit_rows
 from acqh._core.labels import as_label_matrix
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
@@ -96,3 +97,10 @@ def test_a_wide_float_beyond_float64_is_infinite_and_refused():
 def test_half_precision_is_kept_and_its_sum_does_not_overflow():
     matrix = as_matrix(np.full((3, 2), 60_000, dtype=np.float16), "x")
     assert matrix.dtype == np.float16
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_unit_rows_are_those_of_scikit_learn(dtype):
+    rows = np.random.default_rng(0).normal(size=(40, 33)).astype(dtype)
+    rows[3], rows[4] = 0, rows[4] * 1e-9
+    assert unit_rows(rows).tobytes() == normalize(rows).tobytes()

@@ -17,10 +17,16 @@ _MODULES = ("acqh._core.linalg",)
 # Encoders of raw items, and what only names or stores things.
 _SKIPPED = frozenset(
     {
+        "acqh.features._efficientnet",
         "acqh.features._hog",
-        "acqh.features._networks",
         "acqh.features._images",
+        "acqh.features._minilm",
+        "acqh.features._network",
+        "acqh.features._networks",
+        "acqh.features._plain",
         "acqh.features._text",
+        "acqh.features._words",
+        "acqh.methods._entries",
         "acqh.methods._state",
         "acqh.methods.registry",
     }
@@ -112,7 +118,7 @@ def _given_by(room: str) -> dict[str, str]:
     """Return where the names come from that a room offers."""
     return {
         alias.asname or alias.name: node.module
-        for node in ast.parse(_file(room).read_text(encoding="utf-8")).body
+        for node in ast.walk(ast.parse(_file(room).read_text(encoding="utf-8")))
         if isinstance(node, ast.ImportFrom) and node.module is not None
         for alias in node.names
     }
