@@ -63,6 +63,16 @@ class PairSums:
             share * self.cross + rest * other.cross,
         )
 
+    def moved(self, image: Floats, text: Floats) -> "PairSums":
+        """Return the sums of as many pairs, with these means and the same spread about them."""
+        return replace(
+            self,
+            image=image,
+            text=text,
+            images=self.images - np.outer(self.image, self.image) + np.outer(image, image),
+            cross=self.cross - np.outer(self.image, self.text) + np.outer(image, text),
+        )
+
     def regression(self, ridge: float) -> tuple[Floats, Floats]:
         """Return the map from images to texts, (n_image, n_text), and its intercept, (n_text,)."""
         gram = self.images - np.outer(self.image, self.image)
@@ -222,7 +232,13 @@ class GeneralModel:
         return np.asarray(rows @ self._array(f"{view}_axes"))
 
     def _with(self, own: PairSums, worth: float) -> PairSums:
-        return replace(self.sums, n=worth).plus(own) if worth else own
+        """Add own pairs to general ones that have the same means.
+
+        Tags differ from sentences, and one album from another, all in the same way. That is learnt
+        from one's own pairs alone; which images and texts go together, from all.
+        """
+        moved = replace(self.sums, n=worth).moved(own.image, own.text)
+        return moved.plus(own) if worth else own
 
     @cached_property
     def _regression(self) -> tuple[Floats, Floats]:

@@ -14,7 +14,11 @@ _N_STAND_INS = 4_096
 
 
 def general_statistics(
-    worth: float | None = None, *, label_names: Any = (), sample_size: int = 65_536
+    worth: float | None = None,
+    *,
+    means: tuple[Floats, Floats] | None = None,
+    label_names: Any = (),
+    sample_size: int = 65_536,
 ) -> MappedStatistics:
     """Return the sums of the general model's pairs of images and texts.
 
@@ -25,6 +29,10 @@ def general_statistics(
     ----------
     worth : float, optional
         For how many pairs they count beside others; as many as they were learnt from by default.
+    means : pair of (n_image,) and (n_text,), optional
+        Means of the mapped features of the pairs that they will be added to. The general pairs
+        are moved there, so that what all texts of one's own have in common is not taken for
+        something that tells them from others.
     label_names : sequence of str, optional
         Labels of the items that will be added; the general pairs have none.
     sample_size : int
@@ -55,13 +63,17 @@ def general_statistics(
         None,
         rows=rows,
     )
+    pairs, texts = model.sums, np.diag(model.text_variance)
+    if means is not None:
+        texts = texts - np.outer(pairs.text, pairs.text) + np.outer(means[1], means[1])
+        pairs = pairs.moved(*means)
     # The sums are those of the real pairs; only the sample is of rows that stand in for them.
     statistics.patterns = {
         ("image", "text"): Moments(
             worth,
-            {"image": worth * model.sums.image, "text": worth * model.sums.text},
-            {"image": worth * model.sums.images, "text": worth * np.diag(model.text_variance)},
-            {("image", "text"): worth * model.sums.cross},
+            {"image": worth * pairs.image, "text": worth * pairs.text},
+            {"image": worth * pairs.images, "text": worth * texts},
+            {("image", "text"): worth * pairs.cross},
         )
     }
     maps = {view: GeneralMap(view) for view in widths}
