@@ -4,8 +4,11 @@ Prints JSON lines, one for each way of asking and each way of answering:
 
 - ``emoji``: plain words typed into the emoji page; is the first hit the emoji of that name?
 - ``words``: words that stand in tags of photographs; has the first hit the word?
+- ``synonyms``: words that stand in no caption of photographs, but mean others that do; has the
+  first hit, or one of the first ten, one of those?
 - ``photos``: tags and images of held-out photographs as queries, with all labels, with labels on
-  5 %, without labels, and without labels and tags; Jaccard index of labels over the first ten,
+  5 %, without labels, without labels and tags, and with tags on 100 alone, with the general model
+  and without it; Jaccard index of labels over the first ten,
   distinct hits, and whether stored photographs are their own first hit and among their first ten.
 - ``start``: processor seconds of ``acqh search`` for one text, from start to end, against those
   of ``python -c "import numpy"``.
@@ -21,6 +24,7 @@ import csv
 import io
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -61,6 +65,43 @@ EMOJI = {
     "soccer ball": "soccer ball",
     "snowman": "snowman",
     "birthday cake": "birthday cake",
+}
+# Words that captions rarely use, and those that mean the same there.
+SYNONYMS = {
+    "automobile": "car cars",
+    "lorry": "truck trucks",
+    "locomotive": "train trains",
+    "aeroplane": "airplane airplanes plane planes jet",
+    "yacht": "boat boats sailboat",
+    "feline": "cat cats kitten",
+    "canine": "dog dogs puppy",
+    "pooch": "dog dogs puppy",
+    "stallion": "horse horses",
+    "bovine": "cow cows cattle bull",
+    "pachyderm": "elephant elephants",
+    "infant": "baby",
+    "youngster": "child children kid kids boy girl",
+    "chap": "man men",
+    "maiden": "woman girl lady",
+    "lavatory": "toilet bathroom restroom",
+    "settee": "couch sofa",
+    "armchair": "chair chairs",
+    "cooker": "stove oven",
+    "cutlery": "fork knife spoon utensils",
+    "crockery": "plate plates dishes bowl bowls",
+    "timepiece": "clock clocks watch",
+    "smartphone": "phone cellphone",
+    "spectacles": "glasses",
+    "brolly": "umbrella umbrellas",
+    "valise": "suitcase suitcases luggage",
+    "garments": "clothes clothing shirt dress",
+    "blossoms": "flower flowers",
+    "seashore": "beach ocean sea",
+    "avenue": "street road",
+    "meadow": "field grass pasture",
+    "skyscraper": "building buildings tower",
+    "snowfall": "snow snowy",
+    "dessert": "cake pie doughnut doughnuts donut donuts",
 }
 ENCODERS = Encoders({"image": EfficientNetLite0(), "text": MiniLM()})
 
@@ -124,7 +165,7 @@ def start(repeats=3):
 
 def words(n, n_words=100):
     """Ask a collection of tagged photographs for words that stand in few of the tags."""
-    rows, images, texts = read(PHOTOS, 0, n)
+    rows, _, texts = read(PHOTOS, 0, n)
     said = [set(row["text"].split()) for row in rows]
     counts = {}
     for each in said:
@@ -138,26 +179,48 @@ def words(n, n_words=100):
     best = np.argmax(vectors @ texts.T, axis=1)
     shares = [word in said[row] for word, row in zip(asked, best, strict=True)]
     say(data="words", how="nearest text", first_hit_has_it=round(float(np.mean(shares)), 3))
-    table = {"text": [row["text"] for row in rows]}
-    data = MultiViewData({"image": images, "text": texts}, ids=np.arange(n), items=table)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Collection.build(data, folder + "/c.acqh") as collection,
-    ):
-        for how in ("words", "meaning"):
-            hits = [
-                collection.search(
-                    k=1,
-                    mode=how,
-                    **({"text": word} if how == "words" else {"features": {"text": vector}}),
-                ).hits
-                for word, vector in zip(asked, vectors, strict=True)
-            ]
+    with tempfile.TemporaryDirectory() as folder, built(PHOTOS, rows, folder) as collection:
+        for how in ("words", "meaning", "auto"):
+            hits = [collection.search(text=str(word), k=1, mode=how).hits for word in asked]
             shares = [
                 bool(found) and word in said[int(found[0].id)]
                 for word, found in zip(asked, hits, strict=True)
             ]
             say(data="words", how=how, first_hit_has_it=round(float(np.mean(shares)), 3))
+
+
+def synonyms(n):
+    """Ask captioned photographs for words that stand in no caption, but mean others that do."""
+    rows, _, texts = read(COCO, 10_000 - n, 10_000)
+    said = [set(re.findall(r"[a-z]+", row["text"].lower())) for row in rows]
+    spoken = set().union(*said)
+    asked = {word: set(same.split()) for word, same in SYNONYMS.items()}
+    asked = {w: same for w, same in asked.items() if w not in spoken and same & spoken}
+    right = np.array([[bool(same & each) for each in said] for same in asked.values()])
+
+    def tell(how, found):
+        ten = [[right[q, row] for row in rows] for q, rows in enumerate(found)]
+        first, some = sum(any(each[:1]) for each in ten), sum(map(any, ten))
+        say(data="synonyms", how=how, first_hit=first, in_ten=some, of=len(asked))
+
+    chance = right.mean(axis=1)
+    first, some = chance.sum(), (1 - (1 - chance) ** 10).sum()
+    say(data="synonyms", how="chance", first_hit=round(first, 1), in_ten=round(some, 1))
+    vectors = MiniLM().transform(list(asked))
+    tell("nearest text", np.argsort(-vectors @ texts.T, axis=1, kind="stable")[:, :10])
+    with tempfile.TemporaryDirectory() as folder, built(COCO, rows, folder) as collection:
+        for how in ("words", "meaning", "auto"):
+            hits = [collection.search(text=word, k=10, mode=how).hits for word in asked]
+            tell(how, [[int(hit.id) for hit in each] for each in hits])
+
+
+def built(folder, rows, out):
+    """Return a collection of images and texts, as a person would build it."""
+    items = [
+        Item(image=folder / row["image"], text=row["text"], id=str(at))
+        for at, row in enumerate(rows)
+    ]
+    return Collection.build(items, Path(out) / "c.acqh")
 
 
 def learnt(views, labels, encoders=ENCODERS, **settings):
@@ -197,7 +260,7 @@ def own(scores):
     }
 
 
-def photos(n):
+def photos(n, n_captioned=100):
     rows, images, texts = read(PHOTOS, 0, n)
     labels = [set(filter(None, row["labels"].split("|"))) for row in rows]
     asked = np.arange(n) % 10 == 9
@@ -224,11 +287,16 @@ def photos(n):
         "all labels": (mine, {}),
         "labels on 5 %": (few, {}),
         "no labels": (none, {}),
-        "images alone": (none, {"text": tagless}),
+        "no tags": (none, {"text": tagless}),
     }
+    some = np.arange(len(mine)) < n_captioned
+    ways[f"tags on {n_captioned}"] = none, {"text": some}
+    ways[f"tags on {n_captioned} alone"] = none, {"text": some}
     for way, (known, present) in ways.items():
         data = MultiViewData(stored, present=present)
-        model, vectors, trained_on = learnt(data, [tuple(sorted(names)) for names in known])
+        encoders = Encoders({}) if way.endswith("alone") else ENCODERS
+        sets = [tuple(sorted(names)) for names in known]
+        model, vectors, trained_on = learnt(data, sets, encoders)
         for view, rows_of in queries.items():
             found = top(model.project(rows_of, view=view) @ vectors.T, relevance)
             itself = own(model.project(stored[view][:500], view=view) @ vectors.T)
@@ -301,6 +369,7 @@ PARTS = {
     "start": lambda _: start(),
     "emoji": lambda _: emoji(),
     "words": lambda given: words(given.photos),
+    "synonyms": lambda given: synonyms(given.coco),
     "photos": lambda given: photos(given.photos),
     "itself": lambda _: itself(500),
     "coco": lambda given: coco(given.coco),

@@ -68,3 +68,17 @@ def test_other_encoders_learn_from_the_collection_alone(emoji, tmp_path):
     with Collection.build(emoji, tmp_path / "c.acqh", **encoders) as collection:
         assert collection.stats().trained_on == "image 1"
         assert collection.views == ("image",)
+
+
+def test_a_few_captions_of_one_style_do_not_come_before_all_images_without_one(emoji, tmp_path):
+    # Sentences that begin alike are near one another, whatever they go on to say.
+    style = "my holiday in the summer of last year with friends, old camera: "
+    items = [replace(each, text=style + each.id if n >= 18 else "") for n, each in enumerate(emoji)]
+    with Collection.build(items, tmp_path / "c.acqh") as collection:
+        captioned = {each.id for each in items if each.text}
+        assert len(captioned) >= 10
+        firsts = [
+            collection.search(text=style + each.id, k=1, mode="meaning").hits[0].id
+            for each in emoji[:18]
+        ]
+    assert sum(first not in captioned for first in firsts) >= 4

@@ -43,6 +43,32 @@ def test_sums_of_parts_are_the_sums_of_the_whole():
     np.testing.assert_allclose(np.vstack([weights, intercept]), expected, atol=1e-6)
 
 
+def test_moved_sums_keep_their_slopes_and_go_through_the_new_means():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 4)) + 3
+    sums = PairSums.of(X, X @ rng.normal(size=(4, 3)) + rng.normal(size=(80, 3)))
+    image, text = rng.normal(size=4), rng.normal(size=3)
+    moved = sums.moved(image, text)
+    weights, intercept = moved.regression(0.1)
+    np.testing.assert_allclose(weights, sums.regression(0.1)[0], atol=1e-10)
+    np.testing.assert_allclose(image @ weights + intercept, text, atol=1e-10)
+    back = moved.moved(sums.image, sums.text)
+    np.testing.assert_allclose(back.images, sums.images, atol=1e-10)
+
+
+def test_what_all_own_texts_have_in_common_is_learnt_from_them_alone():
+    images, texts = own_world(60)
+    model = general_model()
+    style = 5 * np.abs(texts).mean() * np.sign(np.random.default_rng(1).normal(size=384))
+    refined = model.refine(images, (texts + style).astype(np.float32))
+    weights, intercept = refined.sums.regression(refined.ridge)
+    X = model.map_features(images, view="image").astype(np.float64)
+    Y = model.map_features((texts + style).astype(np.float32), view="text").astype(np.float64)
+    np.testing.assert_allclose(
+        X.mean(axis=0) @ weights + intercept, Y.mean(axis=0), atol=1e-4 * np.abs(Y).max()
+    )
+
+
 def test_words_find_drawings_that_nobody_captioned():
     items = acqh.load_dataset("emoji").items
     rows = np.random.default_rng(0).choice(len(items["name"]), 120, replace=False)

@@ -65,6 +65,7 @@ def general_statistics(
     )
     pairs, texts = model.sums, np.diag(model.text_variance)
     if means is not None:
+        means = np.asarray(means[0], np.float64), np.asarray(means[1], np.float64)
         texts = texts - np.outer(pairs.text, pairs.text) + np.outer(means[1], means[1])
         pairs = pairs.moved(*means)
     # The sums are those of the real pairs; only the sample is of rows that stand in for them.
