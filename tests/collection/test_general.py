@@ -82,3 +82,11 @@ def test_a_few_captions_of_one_style_do_not_come_before_all_images_without_one(e
             for each in emoji[:18]
         ]
     assert sum(first not in captioned for first in firsts) >= 4
+
+
+def test_a_word_that_stands_nowhere_is_no_typo_where_the_encoder_knows_it(tmp_path):
+    items = [Item(text=text, id=text) for text in ("a sugar cane", "my dog", "a red rose", "a cup")]
+    with Collection.build(items, tmp_path / "c.acqh") as collection:
+        assert collection.search(text="canine", k=1, mode="words").hits[0].id == "a sugar cane"
+        assert collection.search(text="canine", k=1).hits[0].id == "my dog"
+        assert collection.search(text="rosse", k=1).hits[0].id == "a red rose"

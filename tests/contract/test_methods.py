@@ -323,7 +323,7 @@ def test_every_matrix_is_checked_once_a_call(name, data, fitted, monkeypatch):
         checked.append(label)
         return as_matrix(value, label)
 
-    monkeypatch.setattr("acqh.methods._base.as_matrix", counting)
+    monkeypatch.setattr("acqh.methods._maps.as_matrix", counting)
     method = fitted[name]
     method.project(data.views["image"], view="image")
     method.embed_queries(data.views["image"], view="image")

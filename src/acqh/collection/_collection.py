@@ -72,6 +72,7 @@ class Collection(Searchable, Changeable):
         self._coder = Coder.open(path / MODEL)
         codebooks = self._coder.maps.codebooks
         self._cache = IndexCache(store, codebooks, path / INDEX, self._facts.generation)
+        self._cache.few()  # which says so at once where codes or changes are damaged
         self._shard = Shard(store, self._coder, self._cache)
         self._searcher = Searcher(self._facts.encoders, self._coder, [self._shard])
 

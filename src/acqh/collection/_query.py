@@ -1,6 +1,7 @@
 """From what a person gives to what is searched for: words to look up, and a vector."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -79,13 +80,20 @@ class QueryReader:
                 "this collection was made without an index of words, which it gets when it is "
                 "opened where it may be written to; search with mode='meaning' until then"
             )
-        asked = read_words(text)
+        asked = self._spelt(read_words(text), mode)
         meant["text"] = asked.plain or text
         if mode == "words":
             meant = {}
         elif "text" not in self._coder.maps.widths:
             del meant["text"]
         return asked, meant
+
+    def _spelt(self, asked: WordQuery, mode: str) -> WordQuery:
+        """Note which terms are words: what they mean is found, and no word that looks alike."""
+        is_word = getattr(self._encoders.by_view.get("text"), "is_word", None)
+        if mode != "auto" or is_word is None:
+            return asked
+        return replace(asked, no_typos=frozenset(filter(is_word, asked.terms)))
 
     def _mean(
         self, given: Mapping[str, Any], weights: Mapping[str, float]

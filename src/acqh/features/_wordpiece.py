@@ -32,6 +32,18 @@ def numbers_of(text: str, longest: int) -> list[int]:
     return [known[_START], *pieces[: longest - 2], known[_END]]
 
 
+def is_word(text: str) -> bool:
+    """Whether a text is one word that needs no pieces.
+
+    Examples
+    --------
+    >>> is_word("Automobile"), is_word("flwer"), is_word("a rose")
+    (True, False, False)
+    """
+    words = _words(text)
+    return len(words) == 1 and words[0] in vocabulary()
+
+
 def _words(text: str) -> list[str]:
     """Lower case without accents; marks and ideographs are words of their own."""
     spaced = []
