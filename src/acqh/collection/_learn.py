@@ -120,9 +120,8 @@ def learn(
     worth = 0.0 if refined is None else refined.sums.n - refined.n_own
     chunks = _told(_chunks(table, views, labels, names), len(labels), progress)
     if refined is not None and worth:
-        means = refined.sums.image, refined.sums.text
         general = general_statistics(
-            worth, means=means, label_names=names, sample_size=_SAMPLE_ROWS
+            worth, means=refined.means, label_names=names, sample_size=_SAMPLE_ROWS
         )
         own = collect(chunks, None, general)
         model.fit_stats(replace(own, statistics=general.statistics + own.statistics))

@@ -97,12 +97,15 @@ class GeneralModel:
     ridge : float
     n_own : int
         How many pairs of one's own were added.
+    means : ((n_image,), (n_text,)) or None
+        Where the general pairs were moved before that; None: nowhere.
     """
 
     arrays: Mapping[str, Array]
     sums: PairSums
     ridge: float
     n_own: int = 0
+    means: tuple[Floats, Floats] | None = None
 
     @property
     def version(self) -> int:
@@ -200,15 +203,43 @@ class GeneralModel:
         scores = np.empty((len(_WORTHS), len(X)))
         for held in range(_FOLDS):
             own = PairSums.of(X[fold != held], Y[fold != held])
+            means = self.means_of(X[fold != held], Y[fold != held])
             for place, worth in enumerate(_WORTHS):
-                weights, intercept = self._with(own, worth).regression(self.ridge)
+                weights, intercept = self._with(own, worth, means).regression(self.ridge)
                 predicted = unit_rows(X[fold == held] @ weights + intercept)
                 scores[place, fold == held] = _agreement(unit_rows(Y[fold == held]), predicted)
         lost = scores[np.argmax(scores.mean(axis=1))] - scores
         allowed = lost.std(axis=1) / np.sqrt(len(X))
         largest = np.flatnonzero(lost.mean(axis=1) <= allowed)[-1]
-        sums = self._with(PairSums.of(X, Y), _WORTHS[largest])
-        return replace(self, sums=sums, n_own=len(X))
+        means = self.means_of(X, Y)
+        sums = self._with(PairSums.of(X, Y), _WORTHS[largest], means)
+        return replace(self, sums=sums, n_own=len(X), means=means)
+
+    def means_of(self, X: Floats, Y: Floats) -> tuple[Floats, Floats]:
+        """Return where general pairs would lie if they were of the kind of one's own.
+
+        Tags differ from sentences, and one album from another, all in the same way: by the mean of
+        what is left of the texts when they are predicted. As few pairs as there are may also
+        differ by chance, so as much is taken off as chance would give (James and Stein).
+
+        Parameters
+        ----------
+        X : (n_pairs, n_image)
+        Y : (n_pairs, n_text)
+            Mapped features of one's own pairs.
+
+        Returns
+        -------
+        image : (n_image,)
+        text : (n_text,)
+        """
+        weights, intercept = self._regression
+        left = Y - (X @ weights + intercept)
+        common = left.mean(axis=0)
+        by_chance = float(np.square(left - common).sum()) / len(left) ** 2
+        share = max(0.0, 1.0 - by_chance / max(float(common @ common), np.finfo(float).tiny))
+        image = X.mean(axis=0, dtype=np.float64)
+        return image, image @ weights + intercept + share * common
 
     def map_features(self, features: Floats, *, view: str) -> Floats:
         """Return the features that the sums are of.
@@ -231,14 +262,9 @@ class GeneralModel:
             rows = unit_rows(rows - self._array("text_mean"))
         return np.asarray(rows @ self._array(f"{view}_axes"))
 
-    def _with(self, own: PairSums, worth: float) -> PairSums:
-        """Add own pairs to general ones that have the same means.
-
-        Tags differ from sentences, and one album from another, all in the same way. That is learnt
-        from one's own pairs alone; which images and texts go together, from all.
-        """
-        moved = replace(self.sums, n=worth).moved(own.image, own.text)
-        return moved.plus(own) if worth else own
+    def _with(self, own: PairSums, worth: float, means: tuple[Floats, Floats]) -> PairSums:
+        """Add own pairs to general ones, moved to where they would lie."""
+        return replace(self.sums, n=worth).moved(*means).plus(own) if worth else own
 
     @cached_property
     def _regression(self) -> tuple[Floats, Floats]:

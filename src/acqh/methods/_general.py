@@ -30,9 +30,9 @@ def general_statistics(
     worth : float, optional
         For how many pairs they count beside others; as many as they were learnt from by default.
     means : pair of (n_image,) and (n_text,), optional
-        Means of the mapped features of the pairs that they will be added to. The general pairs
-        are moved there, so that what all texts of one's own have in common is not taken for
-        something that tells them from others.
+        Where the general pairs are moved to, `GeneralModel.means` of a refined model, so that what
+        all texts of one's own have in common is not taken for something that tells them from
+        others.
     label_names : sequence of str, optional
         Labels of the items that will be added; the general pairs have none.
     sample_size : int
