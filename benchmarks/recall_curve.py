@@ -5,7 +5,8 @@ the same kind; recall is the share of the ten vectors of highest inner product t
 are milliseconds of processor time a query in a batch of 100, the best of several rounds. Bytes are
 those an item takes in memory, Faiss's with its 8 bytes for an id; what lies on disk for ranking
 again is given beside them. Every quantizer learns from the same 20,000 vectors, acqh's being
-`AdditiveQuantizer`. ``--plot`` draws the curves.
+`AdditiveQuantizer`; "the same codes" are Faiss's inverted lists over the codes that acqh searches.
+All search on one thread. ``--plot`` draws the curves.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,12 @@ import numpy as np
 import usearch.index
 from search import N_COMPONENTS, N_QUERIES, Vectors, build, recall, true_best
 
-from acqh.index import VectorFile
+from acqh.index import CodeIndex, VectorFile
 from acqh.quantize import AdditiveQuantizer
 
 K = 10
+# Bytes of a code.
+SIZES = (4, 8)
 # Vectors that all quantizers are trained on.
 N_SAMPLE = 20_000
 PRODUCT = faiss.METRIC_INNER_PRODUCT
@@ -47,6 +50,12 @@ class Case:
     def __init__(self, vectors: Vectors, n: int) -> None:
         self.items, self.queries = vectors.take(n), vectors.queries
         self.n, self.truth = n, true_best(self.items, self.queries, K)
+
+    @cache  # noqa: B019
+    def index(self, n_codebooks: int) -> CodeIndex:
+        """Return acqh's index of all items."""
+        quantizer = AdditiveQuantizer(n_codebooks, random_state=0).fit(self.items[:N_SAMPLE])
+        return build(quantizer.codebooks_, quantizer.encode(self.items))[0]
 
     def point(
         self,
@@ -71,9 +80,8 @@ class Case:
 
 
 def ours(case: Case) -> Iterator[Record]:
-    for n_codebooks in (4, 8):
-        quantizer = AdditiveQuantizer(n_codebooks, random_state=0).fit(case.items[:N_SAMPLE])
-        index, _ = build(quantizer.codebooks_, quantizer.encode(case.items))
+    for n_codebooks in SIZES:
+        index = case.index(n_codebooks)
         name = f"acqh, {n_codebooks} codebooks"
 
         def found(**settings: Any) -> np.ndarray:
@@ -83,6 +91,9 @@ def ours(case: Case) -> Iterator[Record]:
             yield case.point(
                 name, f"budget={budget}", index.bytes_per_item, partial(found, budget=budget)
             )
+        for wanted in (0.5, 0.8, 0.95):
+            limits = partial(found, recall=wanted)
+            yield case.point(f"{name}, recall=", f"{wanted}", index.bytes_per_item, limits)
         yield case.point(name, "exact", index.bytes_per_item, found)
         with tempfile.TemporaryDirectory() as folder:
             VectorFile.write(f"{folder}/full", case.items, dtype="int8")
@@ -102,31 +113,70 @@ def inverted(case: Case) -> Iterator[Record]:
     """Faiss's inverted lists over additive codes, product codes by FastScan, and RaBitQ."""
     n_lists = 1 << int(np.log2(np.sqrt(case.n)) + 1)
     additive = faiss.AdditiveQuantizer.ST_LUT_nonorm
+    shape = (N_COMPONENTS, n_lists)
     made: dict[str, tuple[Callable[[Any], Any], float]] = {
-        "Faiss IVF, residual codes, 8 bytes": (
-            lambda lists: faiss.IndexIVFResidualQuantizer(
-                lists, N_COMPONENTS, n_lists, 8, 8, PRODUCT, additive
-            ),
-            16,
-        ),
-        "Faiss IVF, PQ FastScan, 8 bytes": (
-            lambda lists: faiss.IndexIVFPQFastScan(lists, N_COMPONENTS, n_lists, 16, 4, PRODUCT),
-            16,
-        ),
         "Faiss IVF, RaBitQ": (
-            lambda lists: faiss.IndexIVFRaBitQ(lists, N_COMPONENTS, n_lists, PRODUCT),
+            lambda lists: faiss.IndexIVFRaBitQ(lists, *shape, PRODUCT),
             N_COMPONENTS / 8 + 8 + 8,
-        ),
+        )
     }
+    for n in SIZES:
+        made |= {
+            f"Faiss IVF, residual codes, {n} bytes": (
+                lambda lists, n=n: faiss.IndexIVFResidualQuantizer(
+                    lists, *shape, n, 8, PRODUCT, additive
+                ),
+                n + 8,
+            ),
+            f"Faiss IVF, the same codes, {n} bytes": (
+                lambda lists, n=n: same_codes(case, lists, n_lists, n),
+                n + 8,
+            ),
+            f"Faiss IVF, residual FastScan, {n} bytes": (
+                lambda lists, n=n: faiss.IndexIVFResidualQuantizerFastScan(
+                    lists, *shape, 2 * n, 4, PRODUCT, additive
+                ),
+                n + 8,
+            ),
+            f"Faiss IVF, PQ FastScan, {n} bytes": (
+                lambda lists, n=n: faiss.IndexIVFPQFastScan(lists, *shape, 2 * n, 4, PRODUCT),
+                n + 8,
+            ),
+        }
     for name, (make, size) in made.items():
         lists = faiss.IndexFlatIP(N_COMPONENTS)
         index = make(lists)
-        index.train(case.items[:N_SAMPLE])
-        index.add(case.items)
-        for n_probe in (1, 4, 16, 64):
+        if not index.is_trained:
+            index.train(case.items[:N_SAMPLE])
+            index.add(case.items)
+        for n_probe in (1, 4, 16, 64, 256):
             index.nprobe = n_probe
             search = partial(lambda one: one.search(case.queries, K)[1], index)
             yield case.point(name, f"nprobe={n_probe}", size, search)
+
+
+def same_codes(case: Case, lists: Any, n_lists: int, n_codebooks: int) -> Any:
+    """Return Faiss's inverted lists over acqh's codes, which are not relative to the list."""
+    index = case.index(n_codebooks)
+    additive = faiss.AdditiveQuantizer.ST_LUT_nonorm
+    faiss.IndexIVFFlat(lists, N_COMPONENTS, n_lists, PRODUCT).train(case.items[:N_SAMPLE])
+    made = faiss.IndexIVFResidualQuantizer(
+        lists, N_COMPONENTS, n_lists, n_codebooks, 8, PRODUCT, additive
+    )
+    made.by_residual = False
+    theirs = index.to_faiss()  # kept, since its quantizer goes with it
+    made.rq = theirs.rq
+    made.is_trained = True
+    places = made.quantizer.search(case.items, 1)[1][:, 0]
+    codes = np.ascontiguousarray(index.codes)
+    for number in np.unique(places):
+        rows = np.flatnonzero(places == number)
+        some = np.ascontiguousarray(codes[rows])
+        made.invlists.add_entries(
+            int(number), len(rows), faiss.swig_ptr(rows), faiss.swig_ptr(some)
+        )
+    made.ntotal = case.n
+    return made
 
 
 def graphs(case: Case) -> Iterator[Record]:
@@ -155,6 +205,8 @@ def plot(records: list[Record], path: Path) -> None:
     axes = figure.subplots()
     curves = defaultdict(list)
     for record in records:
+        if record["index"].endswith("recall="):
+            continue  # lies on the line of budgets
         label = f"{record['index']}: {record['bytes_per_item']:.0f} B"
         curves[label].append((record["ms"], record["recall_of_true_10"]))
     for label, points in curves.items():

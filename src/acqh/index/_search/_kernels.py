@@ -36,6 +36,8 @@ PLAIN_PASS_PART = 4
 NO_LIMIT: Any = 2**62
 # Entries of a run that are chosen among at a time.
 _PIECE: Any = np.uint64(64)
+# Codes with tails of two words that cost as much to look at as the estimate of what is missed.
+_WORTH_ASKING = 4096
 _NO_ENTRY: Any = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 _LOWEST = np.float32(-np.inf)
@@ -271,9 +273,8 @@ def _search_one(
     best = heads.bounds_a[0] + heads.bounds_b[0]
     spread = best - heads.values_a[heads.order_a[-1]] - heads.values_b[heads.order_b[-1]]
     n_heads, mean, deviation = np.zeros(0, dtype=np.float64), 0.0, 1.0
-    if misses >= 0:
-        n_heads = count_heads(query, heads, best, spread)
-        mean, deviation = tail_spread(query)
+    # With short tails, going on is cheaper than asking until many codes were looked at.
+    worth = query.tally[0] + (_WORTH_ASKING if query.runs.tails.shape[1] <= 2 else 0)
     passed, proven = np.int64(0), False
     for wave in range(1, N_WAVES + 2):
         floor = _LOWEST
@@ -291,7 +292,10 @@ def _search_one(
         if floor == _LOWEST or threshold + slack - rest >= floor:
             proven = slack == 0
             break
-        if misses >= 0 and worst != NO_KEY:
+        if misses >= 0 and worst != NO_KEY and query.tally[0] >= worth:
+            if n_heads.shape[0] == 0:
+                n_heads = count_heads(query, heads, best, spread)
+                mean, deviation = tail_spread(query)
             width, need = spread / (N_WAVES * BINS_A_WAVE), threshold - best - mean
             if expected_misses(n_heads, wave, width, need, deviation) <= misses:
                 break
