@@ -10,13 +10,14 @@ best code of every item alone, and from its best eight. Relative error of the it
 of 10,000 others.
 
 ``worse codes``: half as many such items in 8 and 16 bytes, where in each sweep an item takes the
-code that the search finds, even a worse one, as `grow_codebooks` does, and where it keeps its code
-unless another is strictly better.
+code that the search finds, even a worse one, where it keeps its code unless another is strictly
+better, and where it does so later, when the first gains no more, as `grow_codebooks` does.
 """
 
 import argparse
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -128,28 +129,17 @@ def worse_codes(n_items: int) -> Iterator[Record]:
     items, others = clustered(n_items // 2)
     usual = _grow._sweeps
     for n_codebooks in (8, 16):
-        for keep in (False, True):
-            _grow._sweeps = keeping if keep else usual
+        for keep in (False, True, None):
+            if keep is not None:
+                _grow._sweeps = partial(always, usual, always_keep=keep)
             record = grown(items, others, n_codebooks)
-            yield {"case": "worse codes", "keeps_unless_better": keep, **record}
-    _grow._sweeps = usual
+            yield {"case": "worse codes", "keeps": "later" if keep is None else keep, **record}
+            _grow._sweeps = usual
 
 
-def keeping(
-    targets: np.ndarray,
-    weights: np.ndarray,
-    codebooks: np.ndarray,
-    codes: np.ndarray,
-    *settings: Any,
-) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
-    """Do sweeps in which no item takes a worse code."""
-    _, beam_width, n_threads = settings
-    while True:
-        codebooks, codes = refill_unused_words(targets, weights, codes, codebooks)
-        codebooks = improve_codebooks(targets, weights, codes, codebooks)
-        how: Record = {"beam_width": beam_width, "dtype": np.float32, "n_threads": n_threads}
-        codes = search_codes(targets, codebooks, start=codes, **how)
-        yield codebooks, codes, float(weights @ quantization_errors(targets, codes, codebooks))
+def always(sweeps: Any, *arguments: Any, always_keep: bool, **settings: Any) -> Any:
+    """Do sweeps in which items never, or always, keep their codes unless others are better."""
+    return sweeps(*arguments, **settings | {"keep": always_keep})
 
 
 def main() -> None:

@@ -156,3 +156,14 @@ def test_a_power_of_two_in_all_rows_changes_no_code(exponent, dtype):
     quantizer = AdditiveQuantizer(2, 16, random_state=0).fit(scaled)
     np.testing.assert_array_equal(quantizer.encode(scaled), plain.encode(rows))
     np.testing.assert_array_equal(quantizer.codebooks_, np.ldexp(plain.codebooks_, exponent))
+
+
+def test_many_codebooks_keep_codes_that_a_search_from_scratch_does_not_find():
+    rows = np.random.default_rng(0).normal(size=(300, 12))
+    quantizer = AdditiveQuantizer(12, 16, random_state=0).fit(rows)
+    kept, found = (
+        quantization_errors(rows, codes, quantizer.codebooks_).sum()
+        for codes in (quantizer.training_codes_, quantizer.encode(rows))
+    )
+    assert kept < 0.8 * found
+    assert quantizer.history_[-1] == pytest.approx(kept)

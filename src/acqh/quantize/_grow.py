@@ -1,6 +1,7 @@
 """Training for many items: codebooks grown along beams, then swept; the best iterate is kept."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -17,8 +18,6 @@ _N_BEAMS = 8
 # Points for each word of a new codebook; a quarter of them leaves errors a tenth higher.
 POINTS_PER_WORD = 256
 _LLOYD_STEPS = 5
-# Sweeps in a row without a gain after which there is none to be expected.
-_PATIENCE = 2
 
 
 def grow_codebooks(
@@ -39,8 +38,9 @@ def grow_codebooks(
 
     Codebooks are added one by one. Each is k-means of what is left over not only by the best code
     of every item but by its best few, as a beam search finds them. Then all codebooks are improved
-    together in sweeps: least squares for the codes, codes for the words, where an item takes the
-    code the search finds though the one before was better; the best state is kept.
+    together in sweeps: least squares for the codes, codes for the words. At first an item takes the
+    code the search finds though the one before was better; when that gains no more, sweeps go on
+    from the best state, and items keep their codes unless others are better.
 
     Parameters
     ----------
@@ -88,16 +88,21 @@ def grow_codebooks(
         error = float(weights @ quantization_errors(targets, codes, codebooks[: s + 1]))
         history.append(min([*history[-1:], error]))
     best = codebooks, codes, error
-    without_gain = 0
-    sweeps = _sweeps(targets, weights, codebooks, codes, search, beam_width, n_threads)
-    for _, state in zip(range(max_iter), sweeps, strict=False):
-        gain = best[2] - state[2]
-        without_gain = 0 if gain > tol * best[2] else without_gain + 1
+    sweep = partial(
+        _sweeps, targets, weights, search=search, beam_width=beam_width, n_threads=n_threads
+    )
+    sweeps, keep = sweep(codebooks, codes), False
+    for _ in range(max_iter):
+        state = next(sweeps)
+        gain, enough = best[2] - state[2], tol * best[2]
         if gain > 0:
             best = state
         history.append(min(history[-1], best[2]))
-        if without_gain == _PATIENCE:
-            break
+        if gain > enough:
+            continue
+        if keep:
+            break  # no sweep that follows is better
+        sweeps, keep = sweep(best[0], best[1], keep=True), True
     return QuantizerFit(best[0], best[1], np.array(history))
 
 
@@ -128,11 +133,16 @@ def _sweeps(
     weights: Floats,
     codebooks: Floats,
     codes: Ints,
+    *,
     search: Search,
     beam_width: int,
     n_threads: int | None,
+    keep: bool = False,
 ) -> Iterator[tuple[Floats, Ints, float]]:
-    """Improve codebooks and codes in turn without end; yield them and their error."""
+    """Improve codebooks and codes in turn without end; yield them and their error.
+
+    With `keep`, items keep their codes unless others are strictly better.
+    """
     while True:
         codebooks, codes = refill_unused_words(targets, weights, codes, codebooks)
         codebooks = improve_codebooks(targets, weights, codes, codebooks)
@@ -141,6 +151,7 @@ def _sweeps(
             codebooks,
             search=search,
             beam_width=beam_width,
+            start=codes if keep else None,
             dtype=np.float32,
             n_threads=n_threads,
         )
