@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from acqh.errors import InvalidInputError
 from acqh.features import KernelMap, feature_map_from_state, feature_map_state, make_feature_map
+from acqh.features import _kernel_arithmetic as arithmetics
+from acqh.features import _kernel_choice as choosing
 from acqh.features import _kernel_solve as solving
-from acqh.features._kernel_functions import KERNELS, prepare, products
+from acqh.features._kernel_functions import KERNELS, default_kernels, prepare, products
 
 RIDGE = 0.3
 
@@ -300,3 +302,63 @@ def test_the_ridge_has_the_least_error_of_rows_left_out() -> None:
     for start in (0.002, 0.03, 0.5):
         ridge = solving.refine_ridge(kernel, centred, start)
         assert error(ridge) <= min(error(start), error(2 * ridge), error(ridge / 2))
+
+
+@pytest.mark.parametrize("is_single", [False, True])
+@pytest.mark.parametrize("max_memory", [1, 1 << 30])
+def test_anchors_beyond_memory_are_solved_for_as_directly(
+    monkeypatch: pytest.MonkeyPatch, is_single: bool, max_memory: int
+) -> None:
+    """By normal equations, or above their limit by conjugate gradients, kernels kept or not."""
+    monkeypatch.setattr(solving, "BLOCK", 16)
+    if is_single:
+        monkeypatch.setattr(solving, "SMALL", 10)
+    monkeypatch.setattr(arithmetics.Arithmetic, "block_values", 40 * 70)
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    Y = smooth(X) + np.random.default_rng(1).normal(0, 0.3, (300, 2))
+    fitted = KernelMap(
+        "rbf", bandwidth=1.0, ridge=RIDGE, n_anchors=70, max_memory=max_memory, random_state=0
+    )
+    left_out = fitted.fit_to(X, Y)
+    anchors = fitted.anchors_.astype(np.float64)
+
+    def kernel(left: np.ndarray) -> np.ndarray:
+        return np.exp(-np.square(left[:, None] - anchors[None]).sum(axis=2) / fitted.widths_[0])
+
+    across, centred = kernel(X), Y - Y.mean(axis=0)
+    values, vectors = np.linalg.eigh(kernel(anchors))
+    root = np.sqrt(RIDGE * np.maximum(values, 0.0))[:, None] * vectors.T
+    stacked = np.concatenate([np.eye(300), np.zeros((70, 300))])
+    hat = across @ np.linalg.lstsq(np.concatenate([across, root]), stacked, rcond=None)[0]
+    atol = 0.05 if is_single else 2e-3
+    np.testing.assert_allclose(fitted.transform(X), hat @ centred + Y.mean(axis=0), atol=atol)
+    # Generalised leave-one-out, with the trace of the smoother estimated from random signs.
+    residual = (centred - hat @ centred) / (1.0 - np.trace(hat) / len(X))
+    np.testing.assert_allclose(left_out, Y - residual, atol=0.1)
+
+
+def test_narrow_histograms_are_tried_with_intersections() -> None:
+    rows = np.abs(np.random.default_rng(0).normal(size=(6, 300)))
+    assert default_kernels(rows[:, :256]) == ("rbf", "hellinger", "cosine", "intersection")
+    assert default_kernels(rows) == ("rbf", "hellinger", "cosine")
+    assert default_kernels(-rows[:, :256]) == ("rbf", "hellinger", "cosine")
+
+
+def test_a_kernel_is_added_by_what_it_explains(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where little can be explained, a little more is enough, with whichever share does best."""
+    errors = {0.0: 0.95, 0.25: 0.9501, 0.5: 0.9499, 0.75: 0.949}
+
+    class Trial:
+        def expect(self, mixtures: Any) -> None:
+            assert len(mixtures) == 3
+
+        def error(self, mixture: Any) -> tuple[float, float]:
+            return errors[mixture.get(("cosine", 2.0), 0.0)], 0.5
+
+    found = {"rbf": (0.95, 1.0, 0.1), "cosine": (0.96, 2.0, 0.1)}
+    chosen = choosing._mix(Trial(), found)
+    np.testing.assert_allclose(chosen.weights, [0.25, 0.0, 0.75, 0.0, 0.0])
+    assert chosen.error == 0.949
+    monkeypatch.setitem(errors, 0.75, 0.94999)
+    monkeypatch.setitem(errors, 0.5, 0.94999)
+    assert choosing._mix(Trial(), found).weights[0] == 1.0

@@ -28,7 +28,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "some rows": {"n_anchors": 50},
     "what fits": {"max_memory": 8 * 100 * 100},
     "all kernels": {"kernels": KERNELS},
-    "nothing chosen": {"bandwidth": 0.7, "ridge": 0.3, "weights": (1.0, 2.0, 1.0)},
+    "nothing chosen": {
+        "kernels": ("rbf", "hellinger"),
+        "bandwidth": 0.7,
+        "ridge": 0.3,
+        "weights": (1.0, 2.0),
+    },
 }
 
 

@@ -16,7 +16,8 @@ from acqh.features._kernel_functions import (
     bend_products,
     kernel_block,
     mean_squared_distance,
-    tensor_products,
+    products,
+    self_products,
 )
 from acqh.features._kernel_solve import DualSystem
 
@@ -30,7 +31,7 @@ _PLAIN_RIDGE = 0.1
 _MAX_STEPS = 5
 # Shares of the kernel that is added to those chosen before.
 _SHARES = (0.25, 0.5, 0.75)
-# One kernel more has to lower the error by this share of it.
+# One kernel more has to lower the error by this share of it, or of what is explained.
 _LEAST_GAIN = 1e-3
 # Rows of a block where many small systems are factored at once.
 _SMALL_BLOCK = 256
@@ -81,25 +82,29 @@ class _Trial:
     targets: Numbers
     expected: Numbers
     ridges: Sequence[float]
+    _products: dict[str, tuple[Numbers, ...]] = field(default_factory=dict, kw_only=True)
 
     def expect(self, mixtures: Sequence[Mixture]) -> None:
         """Be told which sums of kernels may be asked for next."""
+
+    def blocks(self, name: str, width: float) -> tuple[Numbers, Numbers]:
+        """Return kernels between the rows, and between these and those held out, in float64."""
+        here, held = self.train[name], self.held[name]
+        if name not in self._products:
+            found = products(here, here), products(here, held)
+            self._products[name] = (*found, self_products(here), self_products(held))
+        inner, outer, own, their = self._products[name]
+        arithmetic = arithmetic_of(self.targets)
+        inner, outer = (arithmetic.copy(it, None) for it in (inner, outer))
+        return (
+            arithmetic.widen(bend_products(inner, own, own, width)),
+            arithmetic.widen(bend_products(outer, own, their, width)),
+        )
 
 
 @dataclass
 class _HostTrial(_Trial):
     """A trial of arrays: every sum of kernels is reduced once, for all ridges."""
-
-    _blocks: dict[tuple[str, float], tuple[Floats, Floats]] = field(default_factory=dict)
-
-    def blocks(self, name: str, width: float) -> tuple[Floats, Floats]:
-        if (name, width) not in self._blocks:
-            here = self.train[name]
-            self._blocks[name, width] = (
-                kernel_block(here, here, width).astype(np.float64),
-                kernel_block(here, self.held[name], width).astype(np.float64),
-            )
-        return self._blocks[name, width]
 
     def errors(self, weights: Mixture) -> Floats:
         """Return the error of a sum of kernels for every ridge, as a share of the mean's."""
@@ -130,7 +135,6 @@ class _TensorTrial(_Trial):
 
     max_memory: int = 0
     _known: dict[frozenset[Any], Floats] = field(default_factory=dict)
-    _products: dict[str, tuple[Tensor, ...]] = field(default_factory=dict)
 
     def expect(self, mixtures: Sequence[Mixture]) -> None:
         """Compute what may be asked for, where many systems take hardly longer than one."""
@@ -167,7 +171,7 @@ class _TensorTrial(_Trial):
         inner, outer = arithmetic.zeros(shape), arithmetic.zeros((*shape[:2], len(left)))
         for place, mixture in enumerate(mixtures):
             for (name, width), share in mixture.items():
-                for total, found in zip((inner, outer), self._blocks(name, width), strict=True):
+                for total, found in zip((inner, outer), self.blocks(name, width), strict=True):
                     total[place].add_(found, alpha=share)
         system = DualSystem(
             arithmetic.rows(inner, places),
@@ -187,19 +191,6 @@ class _TensorTrial(_Trial):
             # A ridge so small that rows which repeat others are in the way has no error.
             errors.append(found.masked_fill(arithmetic.rows(system.failed, own), np.inf))
         return errors
-
-    def _blocks(self, name: str, width: float) -> tuple[Tensor, Tensor]:
-        """Return kernels between the rows, and between these and those held out."""
-        if name not in self._products:
-            own, squares = self.train[name].prepared()
-            others, their = self.held[name].prepared()
-            inner, outer = (tensor_products(name, own, it) for it in (own, others))
-            self._products[name] = inner, outer, squares, their
-        inner, outer, squares, their = self._products[name]
-        return (
-            bend_products(inner.clone(), squares, squares, width),
-            bend_products(outer.clone(), squares, their, width),
-        )
 
     def errors(self, weights: Mixture) -> Floats:
         """Return the error of a sum of kernels for every ridge, as a share of the mean's."""
@@ -334,14 +325,10 @@ def _mix(trial: _Trials, found: Mapping[str, tuple[float, float, float]]) -> Cho
             for share in _SHARES
         ]
         trial.expect(mixtures)
-        for share, mixed in zip(_SHARES, mixtures, strict=True):
-            tried, strength = trial.error(mixed)
-            if tried < (1.0 - _LEAST_GAIN) * error:
-                error, ridge, best = tried, strength, mixed
-            elif share == _SHARES[0]:
-                best = parts
-                break
-        parts = best
+        tried = [(*trial.error(mixed), mixed) for mixed in mixtures]
+        least, strength, mixed = min(tried, key=lambda it: it[0])
+        if error - least > _LEAST_GAIN * min(error, 1.0 - error):
+            error, ridge, parts = least, strength, mixed
     return _as_choice(parts, None, ridge, error)
 
 

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import row_norms
 
-from acqh._core.arrays import Array, Floats, Matrix, is_sparse
+from acqh._core.arrays import Floats, Matrix, is_sparse
 from acqh._core.optional import require
 from acqh._core.tensors import Tensor, is_tensor, unit_rows
 from acqh.errors import InvalidInputError
@@ -20,6 +20,8 @@ from acqh.features._linear import SignedRoot
 KERNELS = ("rbf", "hellinger", "cosine", "tfidf", "intersection")
 # Of these, counts are compared: nothing may be below zero.
 _COUNTS = ("tfidf", "intersection")
+# Dense rows of no more columns are tried as histograms: minima are no products of matrices.
+_HISTOGRAM = 256
 # Rows of tensors that are prepared at a time, in double precision: on the left, on the right.
 _LEFT_ROWS, _RIGHT_ROWS = 4096, 1024
 
@@ -101,7 +103,8 @@ class TensorSide:
 def default_kernels(X: Matrix) -> tuple[str, ...]:
     """Return the kernels that are tried for rows like these where none are named."""
     if not is_sparse(X):
-        return ("rbf", "hellinger", "cosine")
+        is_histogram = X.shape[1] <= _HISTOGRAM and is_count(X)
+        return ("rbf", "hellinger", "cosine", *(["intersection"] if is_histogram else []))
     return ("cosine", "tfidf", "intersection") if is_count(X) else ("rbf", "cosine")
 
 
@@ -164,11 +167,13 @@ def prepare(name: str, X: Any, idf: Any, *, by_column: bool = False) -> Any:
     return Side(name, rows, (row_norms(rows, squared=True) > 0).astype(X.dtype))
 
 
-def products(left: Side, right: Side) -> Array:
+def products(left: Any, right: Any) -> Any:
     """Return the inner products that a kernel is made of, (n_left, n_right).
 
     Histogram intersections are scaled so that every row has one with itself.
     """
+    if isinstance(left, TensorSide):
+        return _tensor_products(left.name, left.prepared()[0], right.prepared()[0])
     if left.name != "intersection":
         found: Any = left.rows @ right.rows.T
         return found.toarray() if is_sparse(found) else np.asarray(found)
@@ -183,11 +188,49 @@ def products(left: Side, right: Side) -> Array:
     return out
 
 
-def self_products(side: Side) -> Floats:
+def _tensor_products(name: str, left: Tensor, right: Tensor) -> Tensor:
+    """Return what `products` does of prepared rows in double precision."""
+    if name != "intersection":
+        return left @ right.T
+    totals, others = left.sum(dim=1), right.sum(dim=1)
+    # The smaller of two numbers is half of what their sum is above their difference.
+    apart = require("torch").cdist(left, right, p=1.0)
+    shared = (totals[:, None] + others - apart).mul_(0.5)
+    scales = [it.masked_fill(it == 0, 1.0).sqrt() for it in (totals, others)]
+    return shared.div_(scales[0][:, None]).div_(scales[1])
+
+
+def self_products(side: Any) -> Any:
     """Return what `products` has of every row with itself, (n_rows,)."""
+    if isinstance(side, TensorSide):
+        return side.prepared()[1]
     if side.name != "intersection":
         return side.squares
     return np.asarray(np.diff(side.rows.indptr) > 0, dtype=side.rows.dtype)
+
+
+def bend_products(block: Any, left: Any, right: Any, width: float) -> Any:
+    """Turn products into Gaussians of distances, in place; as they are for an infinite width.
+
+    Parameters
+    ----------
+    block : (n_left, n_right), array or tensor
+    left : (n_left,)
+        Product of each row on the left with itself.
+    right : (n_right,)
+    width : float
+    """
+    if not np.isfinite(width):
+        return block
+    block *= 2.0
+    block -= left[:, None]
+    block -= right
+    block /= width
+    # Rounding may leave a distance to itself below zero.
+    if is_tensor(block):
+        return block.clamp_(max=0.0).exp_()
+    np.minimum(block, 0.0, out=block)
+    return np.exp(block, out=block)
 
 
 def kernel_block(left: Any, right: Any, width: float) -> Any:
@@ -205,15 +248,7 @@ def kernel_block(left: Any, right: Any, width: float) -> Any:
     """
     if isinstance(left, TensorSide):
         return _tensor_block(left, right, width)
-    block = products(left, right)
-    if not np.isfinite(width):
-        return block
-    block *= 2.0
-    block -= self_products(left)[:, np.newaxis]
-    block -= self_products(right)
-    block /= width
-    np.minimum(block, 0.0, out=block)  # rounding may leave a distance to itself below zero
-    return np.exp(block, out=block)
+    return bend_products(products(left, right), self_products(left), self_products(right), width)
 
 
 def _tensor_block(left: TensorSide, right: TensorSide, width: float) -> Tensor:
@@ -221,45 +256,12 @@ def _tensor_block(left: TensorSide, right: TensorSide, width: float) -> Tensor:
     found = left.idf.new_empty((len(left), len(right)))
     for here, (own, squares) in left.parts(_LEFT_ROWS):
         for there, (others, their) in right.parts(_RIGHT_ROWS):
-            block = tensor_products(left.name, own, others)
+            block = _tensor_products(left.name, own, others)
             found[here, there] = bend_products(block, squares, their, width)
     return found
 
 
-def bend_products(block: Tensor, left: Tensor, right: Tensor, width: float) -> Tensor:
-    """Turn products into Gaussians of distances, in place; as they are for an infinite width.
-
-    Parameters
-    ----------
-    block : (n_left, n_right)
-    left : (n_left,)
-        Product of each row on the left with itself.
-    right : (n_right,)
-    width : float
-    """
-    if not np.isfinite(width):
-        return block
-    block.mul_(2.0).sub_(left[:, None]).sub_(right).div_(width)
-    return block.clamp_(max=0.0).exp_()
-
-
-def tensor_products(name: str, left: Tensor, right: Tensor) -> Tensor:
-    """Return what `products` does of prepared rows in double precision."""
-    if name != "intersection":
-        return left @ right.T
-    totals, others = left.sum(dim=1), right.sum(dim=1)
-    # The smaller of two numbers is half of what their sum is above their difference.
-    apart = require("torch").cdist(left, right, p=1.0)
-    shared = (totals[:, None] + others - apart).mul_(0.5)
-    scales = [it.masked_fill(it == 0, 1.0).sqrt() for it in (totals, others)]
-    return shared.div_(scales[0][:, None]).div_(scales[1])
-
-
 def mean_squared_distance(side: Any) -> float:
     """Return the mean squared distance of all pairs of rows, one where there is none."""
-    if isinstance(side, TensorSide):
-        own, squares = side.prepared()
-        mean = 2.0 * float(squares.mean() - tensor_products(side.name, own, own).mean())
-        return mean if mean > 0 else 1.0
-    mean = 2.0 * float(np.mean(self_products(side)) - np.mean(products(side, side)))
+    mean = 2.0 * float(self_products(side).mean() - products(side, side).mean())
     return mean if mean > 0 else 1.0

@@ -57,11 +57,12 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         rows, scaled to unit length; ``"cosine"``; and for counts ``"tfidf"``, the cosine of counts
         times their inverse document frequencies, and ``"intersection"``, the sum of the smaller
         counts, scaled to one of a row with itself. Several are added up, with weights. ``"auto"``
-        tries rbf, hellinger and cosine on dense rows; cosine, tfidf and intersection on sparse
-        counts; rbf and cosine on other sparse rows.
+        tries rbf, hellinger and cosine on dense rows, and intersection on those of at most 256
+        numbers that are none below zero; cosine, tfidf and intersection on sparse counts; rbf and
+        cosine on other sparse rows.
     n_anchors : int, optional
         By default all rows that `max_memory` allows (`fit`: 2,048). Fewer than there are rows are
-        drawn by leverage, and solved for by conjugate gradients.
+        drawn by leverage, and solved for by normal equations, above 4,096 by conjugate gradients.
     bandwidth : float, optional
         Width over the mean squared distance of training rows, for all kernels, which become
         Gaussians of their distance then. By default chosen for each kernel, an infinite one (the
@@ -187,6 +188,9 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         anchors = halved(arithmetic.rows(X, rows), choice, idf)
         others = prepare_sides(widened(anchors), choice, idf)
         inner = between(choice, others, others)
+        if n_anchors < min(n_rows, SMALL + 1):  # normal equations need all digits
+            exact = prepare_sides(arithmetic.widen(anchors), choice, idf)
+            inner = between(choice, exact, exact)
         if n_anchors == n_rows:
             system = DualSystem.of(inner, n_rows, choice.ridge, arithmetic)
             coefficients = system.solve(targets - offset)

@@ -153,6 +153,16 @@ class DualSystem:
             found[above] += upper.T @ work[rows]
         return found
 
+    def kernel(self) -> Numbers:
+        """Return the kernel matrix, (n_rows, n_rows) in float64."""
+        found = self.arithmetic.widen(self.matrix)
+        found = self.arithmetic.copy(found, None)
+        for rows, kernel in zip(self.blocks, self.kernels, strict=True):
+            above = slice(rows.stop, None)
+            found[rows, rows] = kernel
+            found[above, rows] = found[rows, above].T
+        return found
+
     def take_inverse_diagonal(self) -> Numbers:
         """Return the diagonal of ``(K + ridge I)^-1``, (n_rows,); the factor is used up.
 
