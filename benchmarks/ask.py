@@ -7,8 +7,8 @@ Prints JSON lines, one for each way of asking and each way of answering:
 - ``synonyms``: words that stand in no caption of photographs, but mean others that do; has the
   first hit, or one of the first ten, one of those?
 - ``photos``: tags and images of held-out photographs as queries, with all labels, with labels on
-  5 %, without labels, without labels and tags, and with tags on 100 alone, with the general model
-  and without it; Jaccard index of labels over the first ten,
+  5 %, without labels, without labels and tags, and with tags on 100 or on half of them, with
+  the general model and without it; Jaccard index of labels over the first ten,
   distinct hits, and whether stored photographs are their own first hit and among their first ten.
 - ``start``: processor seconds of ``acqh search`` for one text, from start to end, against those
   of ``python -c "import numpy"``.
@@ -289,9 +289,10 @@ def photos(n, n_captioned=100):
         "no labels": (none, {}),
         "no tags": (none, {"text": tagless}),
     }
-    some = np.arange(len(mine)) < n_captioned
-    ways[f"tags on {n_captioned}"] = none, {"text": some}
-    ways[f"tags on {n_captioned} alone"] = none, {"text": some}
+    places = np.arange(len(mine))
+    for name, some in ((f"{n_captioned}", places < n_captioned), ("half", places % 2 == 0)):
+        ways[f"tags on {name}"] = none, {"text": some}
+        ways[f"tags on {name} alone"] = none, {"text": some}
     for way, (known, present) in ways.items():
         data = MultiViewData(stored, present=present)
         encoders = Encoders({}) if way.endswith("alone") else ENCODERS
