@@ -113,3 +113,32 @@ def test_rows_that_come_in_families_do_not_make_the_ridge_small():
     # Generalised cross-validation takes the error on strangers for next to nothing.
     assert np.trace(by_sums.residual) < 0.1 * errors[1]
     np.testing.assert_allclose(np.trace(found.residual), errors[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_features_that_are_predictions_are_kept_where_nothing_mends_them(fit_intercept):
+    rng = np.random.default_rng(0)
+    labels = np.eye(4, dtype=np.uint8)[rng.integers(0, 4, 60)]
+    targets = np.eye(4)
+    features = labels + rng.normal(0, 0.3, (60, 4))
+    view = Statistics.of({"image": features}, labels).compact()
+    vectors = targets[view.label_sets.matrix().argmax(axis=1)]
+    sums = view.views["image"]
+    strong = regress(sums, vectors, 1e6, fit_intercept=fit_intercept, is_predicted=True)
+    # However strong the ridge, predictions stay what they are, but for their mean.
+    np.testing.assert_allclose(strong.coefficients, np.eye(4), atol=1e-3)
+    error = labels - features @ strong.coefficients - strong.intercept
+    np.testing.assert_allclose(strong.residual, error.T @ error / 60, rtol=0.1, atol=1e-3)
+    agreement = labels.T @ (features @ strong.coefficients + strong.intercept)
+    np.testing.assert_allclose(strong.agreement, (agreement + agreement.T) / 2, atol=1e-6)
+
+
+def test_features_that_are_no_predictions_are_regressed_as_ever():
+    rng = np.random.default_rng(0)
+    labels = np.eye(3, dtype=np.uint8)[rng.integers(0, 3, 80)]
+    features = -5.0 * labels[:, [1, 2, 0]] + rng.normal(0, 0.1, (80, 3))
+    stats = Statistics.of({"image": features}, labels)
+    vectors = stats.label_sets.matrix().astype(float)
+    plain = regress(stats.views["image"], vectors, 0.01)
+    tried = regress(stats.views["image"], vectors, 0.01, is_predicted=True)
+    np.testing.assert_array_equal(tried.coefficients, plain.coefficients)

@@ -59,6 +59,7 @@ def regress(
     *,
     fit_intercept: bool = True,
     device: Any = None,
+    is_predicted: bool = False,
 ) -> Regression:
     """Predict label embeddings from a view by ridge regression.
 
@@ -76,6 +77,10 @@ def regress(
     fit_intercept : bool
     device : torch device, optional
         Where eigenvalues are computed.
+    is_predicted : bool
+        Whether the features are predictions of the embeddings, each of a row left out. The ridge
+        then also tries to pull P towards the identity instead of zero, and what has the lesser
+        error on items not seen is taken.
 
     Returns
     -------
@@ -97,13 +102,19 @@ def regress(
     n_items = max(view.counts.sum(), 1.0)
     sums = view.sums.sum(axis=0)
     solver = RidgeSolver(view.gram, sums, n_items, fit_intercept=fit_intercept, device=device)
-    return regress_moments(
-        solver,
-        view.sums.T @ targets,
-        view.counts @ targets,
-        (targets.T * view.counts) @ targets,
-        ridge,
+    cross, wanted = view.sums.T @ targets, view.counts @ targets
+    power = (targets.T * view.counts) @ targets
+    found = regress_moments(solver, cross, wanted, power, ridge)
+    if not is_predicted or cross.shape[0] != cross.shape[1]:
+        return found
+    gram = view.gram
+    rest = regress_moments(
+        solver, cross - gram, wanted - sums, power - cross - cross.T + gram, ridge
     )
+    coefficients = np.eye(len(cross)) + rest.coefficients
+    agreement = _symmetric(cross.T @ coefficients + np.outer(wanted, rest.intercept))
+    kept = Regression(coefficients, rest.intercept, rest.ridge, agreement, rest.residual)
+    return min((found, kept), key=lambda it: float(np.trace(it.residual)))
 
 
 class RidgeSolver:

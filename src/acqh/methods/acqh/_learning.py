@@ -234,7 +234,7 @@ class LearningMethod(RefittableMethod):
         widest = max(view.n_features for view in stats.views.values())
         with one_blas_thread() if widest < _WIDE else nullcontext():
             if is_plain:
-                fitted = self._solve_labels(stats, device)
+                fitted = self._solve_labels(stats, collected.anchored, device)
             else:
                 fitted = self._solve_space(collected, targets, queries, device)
         self._keep(collected, queries, fitted)
@@ -252,7 +252,7 @@ class LearningMethod(RefittableMethod):
             device,
         )
 
-    def _solve_labels(self, stats: Statistics, device: Any) -> Fitted:
+    def _solve_labels(self, stats: Statistics, predicted: tuple[str, ...], device: Any) -> Fitted:
         return solve_labels(
             stats,
             similarity=self.similarity,
@@ -263,6 +263,7 @@ class LearningMethod(RefittableMethod):
             label_ridge=self.label_ridge,
             settings=self._settings(device),
             rng=check_rng(self.random_state),
+            predicted=predicted,
         )
 
     def _solve_space(

@@ -1,5 +1,6 @@
 """Labels alone: from statistics to a space and codebooks, by either solver."""
 
+from collections.abc import Collection
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +26,7 @@ def solve_labels(
     label_ridge: float,
     settings: Settings,
     rng: np.random.Generator,
+    predicted: Collection[str] = (),
 ) -> Fitted:
     """Solve for maps, codebooks and codes of label sets.
 
@@ -36,6 +38,8 @@ def solve_labels(
         As `ACQH` takes them.
     settings : Settings
     rng : Generator
+    predicted : collection of str
+        Views whose features may be predictions of the label embedding.
 
     Raises
     ------
@@ -50,7 +54,14 @@ def solve_labels(
     embedding = embed(similarity, sets, stats.counts, rng)
     vectors = embedding.transform(sets)
     regressions = {
-        name: regress(view, vectors, ridge, fit_intercept=fit_intercept, device=settings.device)
+        name: regress(
+            view,
+            vectors,
+            ridge,
+            fit_intercept=fit_intercept,
+            device=settings.device,
+            is_predicted=name in predicted,
+        )
         for name, view in stats.views.items()
     }
     problem = _pose(stats, sets, vectors, regressions, label_weight, label_ridge)
