@@ -224,13 +224,12 @@ def test_builds_at_work_are_left_alone(path):
 
 
 @pytest.fixture
-def shown(path):
-    """Let others look into the folders that tests have made."""
-    top = Path(tempfile.gettempdir())
-    for place in (path, *path.parents):
-        if place != top and place.is_relative_to(top):
-            place.chmod(0o755)
-    return path
+def shown():
+    """Build where others may look: not below pytest's own folder, which it closes to them."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        build(Path(folder) / "c.acqh", 4, "old")
+        yield Path(folder) / "c.acqh"
 
 
 @POSIX
