@@ -61,7 +61,7 @@ def test_names_are_escaped_and_a_line_says_its_name(plot, drawn):
 
 
 def test_ids_of_two_figures_never_meet(plot, drawn):
-    other = Plot("b-plot", *(getattr(plot, name) for name in list(plot.__annotations__)[1:]))
+    other = Plot("b-plot", *(getattr(plot, name) for name in list(Plot.__annotations__)[1:]))
     texts = [to_inline_svg(drawn["svg"], plot), to_inline_svg(draw(other)["svg"], other)]
     ids = [re.findall(r' id="([^"]*)"', text) for text in texts]
     for text, known in zip(texts, ids, strict=True):
