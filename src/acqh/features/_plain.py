@@ -19,21 +19,8 @@ PLAIN: dict[str, Any] = {
 def plain_map(description: dict[str, Any], arrays: dict[str, Array]) -> Any:
     """Make the fitted map that `acqh.features.feature_map_state` described.
 
-    It has ``transform``, but need be no estimator: queries are answered sooner so.
-
-    Parameters
-    ----------
-    description : dict
-    arrays : dict of str to ndarray
-
-    Returns
-    -------
-    fitted map
-
-    Raises
-    ------
-    InvalidInputError
-        An unknown class, parameter or array, or arrays that do not fit one another.
+    It has ``transform``, but need be no estimator: queries are answered sooner so. Takes and raises
+    what `acqh.features.feature_map_from_state` does.
 
     Examples
     --------
