@@ -221,17 +221,6 @@ class Tridiagonal:
     Solves ``(gram + shift * I) x = right`` for many shifts in linear time each, at a third of the
     cost of an eigendecomposition.
 
-    Attributes
-    ----------
-    diagonal : (n,)
-        Of T.
-    off_diagonal : (n - 1,)
-        Of T.
-    reflectors : (n, n)
-        Q as LAPACK keeps it: Householder vectors below the first subdiagonal.
-    scales : (n - 1,)
-        Their scales.
-
     Examples
     --------
     >>> gram = np.array([[2.0, 1.0, 1.0], [1.0, 3.0, 0.0], [1.0, 0.0, 4.0]])
@@ -242,10 +231,11 @@ class Tridiagonal:
     True
     """
 
-    diagonal: Floats
-    off_diagonal: Floats
+    diagonal: Floats  # (n,): of T
+    off_diagonal: Floats  # (n - 1,): of T
+    # (n, n): Q as LAPACK keeps it: Householder vectors below the first subdiagonal.
     reflectors: Array
-    scales: Floats
+    scales: Floats  # (n - 1,): their scales
 
     @classmethod
     def of(cls, gram: Floats) -> "Tridiagonal":

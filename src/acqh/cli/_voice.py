@@ -16,17 +16,11 @@ _VALUE = r"(?P<value>'[^']*'|\"[^\"]*\"|\{[^}]*\}|[^\s,;)]+)"
 
 @dataclass
 class Voice:
-    """What was asked for with ``--verbose`` and ``--quiet``, and the options of the command.
-
-    Attributes
-    ----------
-    verbose, quiet : bool
-    options : mapping of str to str
-        Option, such as ``--image-root``, by the name that it has in Python.
-    """
+    """What was asked for with ``--verbose`` and ``--quiet``, and the options of the command."""
 
     verbose: bool = False
     quiet: bool = False
+    # Option, such as ``--image-root``, by the name that it has in Python.
     options: Mapping[str, str] = field(default_factory=dict)
 
     def start(self, verbose: bool, quiet: bool, options: Mapping[str, str]) -> None:

@@ -18,24 +18,15 @@ class ScoreLoss(NamedTuple):
     mean over items of ``((q - q*) . b)^2`` is a quadratic form in the second moment of the b, so a
     batch meets all items for the price of a small matrix: the asymmetric loss of the paper, with a
     network in the place of the linear map.
-
-    Attributes
-    ----------
-    projection : tensor (n_features, n_components)
-    unit : tensor (n_features, n_components) or None
-        Of features scaled to unit length.
-    intercept : tensor (n_components,)
-    targets : tensor (n_items, n_components)
-        q* of every training item.
-    metric : tensor (n_components, n_components)
-        Second moment of code vectors, over the mean squared score of the targets: predicting zero
-        has a loss of one.
     """
 
-    projection: Tensor
+    projection: Tensor  # tensor (n_features, n_components)
+    # tensor (n_features, n_components) or None: of features scaled to unit length.
     unit: Tensor | None
-    intercept: Tensor
-    targets: Tensor
+    intercept: Tensor  # tensor (n_components,)
+    targets: Tensor  # tensor (n_items, n_components): q* of every training item
+    # tensor (n_components, n_components): second moment of code vectors, over the mean squared
+    # score of the targets: predicting zero has a loss of one.
     metric: Tensor
 
     @classmethod

@@ -45,39 +45,24 @@ class ExportReport:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Consecutive items.
+    """Consecutive items."""
 
-    Parameters
-    ----------
-    ids : (n,) int64, or object for texts
-    codes : (n, n_codebooks) uint8
-    metadata : dict of str to list of n values
-    """
-
-    ids: Array
-    codes: Array
+    ids: Array  # (n,) int64, or object for texts
+    codes: Array  # (n, n_codebooks) uint8
     metadata: dict[str, list[Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Items to be exported.
+    """Items to be exported."""
 
-    Parameters
-    ----------
-    codebooks : (n_codebooks, codebook_size, n_components) float32
-    n_items : int
-    has_text_ids : bool
-    kinds : dict of str to {"text", "texts", "integer", "real", "boolean"}
-        What each field of the metadata holds; any value may also be None.
-    read : callable
-        Gives batches of at most this many items, in order of insertion.
-    """
-
-    codebooks: Floats
+    codebooks: Floats  # (n_codebooks, codebook_size, n_components) float32
     n_items: int
     has_text_ids: bool
+    # dict of str to {"text", "texts", "integer", "real", "boolean"}: what each field of the
+    # metadata holds; any value may also be None.
     kinds: Mapping[str, str]
+    # Gives batches of at most this many items, in order of insertion.
     read: Callable[[int], Iterator[Batch]]
 
     def batches(self, size: int, progress: Progress | None) -> Iterator[Batch]:

@@ -72,14 +72,6 @@ def check_scales(scales: Floats, first: int = 0) -> None:
 class FewCodes:
     """Items in memory as they are, in order of insertion; immutable.
 
-    Attributes
-    ----------
-    words : (n_codebooks, n_components, codebook_size) float32
-        The codebooks, components before words.
-    numbers : (n_items,) int64
-        Of the items, rising.
-    codes : (n_items, n_codebooks) uint8
-
     Examples
     --------
     >>> words = np.array([[[1.0, 0.0]], [[0.0, 0.5]]], dtype=np.float32)
@@ -88,9 +80,10 @@ class FewCodes:
     (array([7]), array([1.5], dtype=float32))
     """
 
+    # (n_codebooks, n_components, codebook_size) float32: the codebooks, components before words.
     words: Floats
-    numbers: Ints
-    codes: Array
+    numbers: Ints  # (n_items,) int64: of the items, rising
+    codes: Array  # (n_items, n_codebooks) uint8
 
     @classmethod
     def none(cls, words: Floats) -> "FewCodes":

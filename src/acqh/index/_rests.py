@@ -26,23 +26,13 @@ class Rests:
     The words of a tail add up to a vector; around the mean of all such sums it has a length, and
     what it adds to a score is at most that length times the query's, plus the mean's share. Each
     run keeps the largest length among its items, as a byte: its reach, in steps.
-
-    Parameters
-    ----------
-    words : (n_codebooks, codebook_size, n_components) float32
-        The codebooks, each less its mean.
-    means : (n_codebooks, n_components) float64
-        What was taken off.
-    radii : (n_codebooks,) float64
-        Length of the longest of `words`.
-    lengths : (n_codebooks,) float64
-        Length of the longest word as it is.
     """
 
+    # (n_codebooks, codebook_size, n_components) float32: the codebooks, each less its mean.
     words: Floats
-    means: Floats
-    radii: Floats
-    lengths: Floats
+    means: Floats  # (n_codebooks, n_components) float64: what was taken off
+    radii: Floats  # (n_codebooks,) float64: length of the longest of `words`
+    lengths: Floats  # (n_codebooks,) float64: length of the longest word as it is
 
     @classmethod
     def of(cls, codebooks: Floats) -> Self:

@@ -41,29 +41,6 @@ class CodeSegment:
     ``digits_a + digits_b`` words are a run; those words are not stored, only where each run
     starts. A run's number has the words as digits in base ``codebook_size``.
 
-    Parameters
-    ----------
-    n_codebooks, codebook_size : int
-    n_rows : int
-        Rows are 0 to ``n_rows - 1``, in order of insertion.
-    digits_a, digits_b : int
-        How many words make up each half of a run's number; 0 and 0 for a single run.
-    starts : (n_runs + 1,) uint32
-        Where each run starts among the entries, and the end of the last.
-    tails : (n_entries, n_codebooks - digits_a - digits_b) uint8
-        The other words of each entry.
-    rows : (n_entries,) uint32
-        Row of each item; empty where codes are grouped.
-    gap_starts : (n_entries + 1,) uint32
-        Where each code's list of rows starts in `gaps`; empty where codes are not grouped.
-    gaps : (n_bytes,) uint8
-        Lists of rows as ``_layout`` writes them.
-    reaches : (n_runs,) uint8
-        How far the other words of each run's items reach, see `Rests`; empty where it is not known
-        or would not help.
-    rests : Rests, optional
-        Measures reaches when segments are joined; not stored.
-
     Examples
     --------
     >>> codes = np.array([[1, 0], [0, 2], [1, 0]], dtype=np.uint8)
@@ -76,16 +53,23 @@ class CodeSegment:
 
     n_codebooks: int
     codebook_size: int
-    n_rows: int
+    n_rows: int  # rows are 0 to ``n_rows - 1``, in order of insertion
+    # How many words make up each half of a run's number; 0 and 0 for a single run.
     digits_a: int
     digits_b: int
+    # (n_runs + 1,) uint32: where each run starts among the entries, and the end of the last.
     starts: Array
+    # (n_entries, n_codebooks - digits_a - digits_b) uint8: the other words of each entry.
     tails: Array
-    rows: Array
+    rows: Array  # (n_entries,) uint32: row of each item; empty where codes are grouped
+    # (n_entries + 1,) uint32: where each code's list of rows starts in `gaps`; empty where codes
+    # are not grouped.
     gap_starts: Array
-    gaps: Array
+    gaps: Array  # (n_bytes,) uint8: lists of rows as ``_layout`` writes them
+    # (n_runs,) uint8: how far the other words of each run's items reach, see `Rests`; empty where
+    # it is not known or would not help.
     reaches: Array = field(default_factory=lambda: _NO_REACHES)
-    rests: Rests | None = None
+    rests: Rests | None = None  # measures reaches when segments are joined; not stored
 
     @classmethod
     def of(cls, codes: Array, codebook_size: int, rests: Rests | None = None) -> Self:

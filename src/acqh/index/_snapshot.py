@@ -79,19 +79,11 @@ S = TypeVar("S", bound=Segment)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part(Generic[S]):
-    """A segment, the ids of its rows, and which rows are still there.
-
-    Parameters
-    ----------
-    segment : Segment
-    ids : IdTable
-    live : (n_bytes,) uint8
-        A bit for each row, lowest bit first; empty where every row is there.
-    n_live : int
-    """
+    """A segment, the ids of its rows, and which rows are still there."""
 
     segment: S
     ids: IdTable
+    # (n_bytes,) uint8: a bit for each row, lowest bit first; empty where every row is there.
     live: Array
     n_live: int
 
@@ -178,20 +170,11 @@ class Part(Generic[S]):
 
 @dataclass(frozen=True, eq=False)
 class Snapshot(Generic[S]):
-    """One state of an index.
+    """One state of an index."""
 
-    Parameters
-    ----------
-    parts : tuple of Part
-        None is empty.
-    kind : "number", "text" or None
-        What ids are; None until the first are given.
-    next_number : int
-        One more than the largest number ever used as an id, so that none is given twice.
-    """
-
-    parts: tuple[Part[S], ...] = ()
-    kind: IdKind | None = None
+    parts: tuple[Part[S], ...] = ()  # each with items
+    kind: IdKind | None = None  # what ids are; None until the first are given
+    # One more than the largest number ever used as an id, so that none is given twice.
     next_number: int = 0
 
     def __len__(self) -> int:

@@ -17,21 +17,12 @@ _ITEMS, _QUANTIZER = "items", "quantizer"
 
 
 class Stored(NamedTuple):
-    """What a bundle holds.
+    """What a bundle holds."""
 
-    Parameters
-    ----------
-    records : list of (id, document)
-    rows : (n, n_components) float32, or (n, n_codebooks) uint8 with a quantizer
-    quantizer : AdditiveQuantizer, optional
-    settings : dict
-        Further arguments of the store's constructor.
-    """
-
-    records: list[tuple[str, Mapping[str, Any]]]
-    rows: Array
+    records: list[tuple[str, Mapping[str, Any]]]  # list of (id, document)
+    rows: Array  # (n, n_components) float32, or (n, n_codebooks) uint8 with a quantizer
     quantizer: AdditiveQuantizer | None
-    settings: dict[str, Any]
+    settings: dict[str, Any]  # further arguments of the store's constructor
 
 
 def write_store(path: str | PathLike[str], stored: Stored) -> None:

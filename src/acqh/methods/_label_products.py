@@ -13,12 +13,6 @@ from acqh.methods._ridge import dense, squared_norm
 class LabelSimilarity:
     """The symmetric matrix ``S = scale F Fᵀ + shift 1 1ᵀ`` of all items, kept as its parts.
 
-    Attributes
-    ----------
-    factor : (n_items, n_labels), dense or CSR
-        F: the labels, or the labels with rows of unit norm.
-    scale, shift : float
-
     Examples
     --------
     >>> labels = np.array([[1, 0], [1, 1]])
@@ -30,6 +24,7 @@ class LabelSimilarity:
            [0.41421356]])
     """
 
+    # (n_items, n_labels), dense or CSR: F: the labels, or the labels with rows of unit norm.
     factor: Matrix
     scale: float = 1.0
     shift: float = 0.0

@@ -57,24 +57,14 @@ def widened(matrix: Matrix) -> Matrix:
 
 @dataclass(frozen=True, eq=False)
 class QueryMaps:
-    """What turns queries of any view into vectors: part of a fitted `acqh.ACQH`.
+    """What turns queries of any view into vectors: part of a fitted `acqh.ACQH`."""
 
-    Attributes
-    ----------
-    widths : mapping of str to int
-        Features of each view.
-    codebooks : (n_codebooks, codebook_size, n_components)
-    projections : mapping of str to (n_mapped_features, n_components)
-    intercepts : mapping of str to (n_components,)
-    units : mapping of str to (n_mapped_features, n_components)
-        From features scaled to unit length, added; only for views that need it.
-    feature_maps : mapping of str to fitted map
-    """
-
-    widths: Mapping[str, int]
-    codebooks: Floats
-    projections: Mapping[str, Floats]
-    intercepts: Mapping[str, Floats]
+    widths: Mapping[str, int]  # features of each view
+    codebooks: Floats  # (n_codebooks, codebook_size, n_components)
+    projections: Mapping[str, Floats]  # mapping of str to (n_mapped_features, n_components)
+    intercepts: Mapping[str, Floats]  # mapping of str to (n_components,)
+    # mapping of str to (n_mapped_features, n_components): from features scaled to unit length,
+    # added; only for views that need it.
     units: Mapping[str, Floats]
     feature_maps: Mapping[str, Any]
 

@@ -25,27 +25,17 @@ _WIDE = 2048
 
 @dataclass(frozen=True)
 class Needs:
-    """What a fit needs of the data.
+    """What a fit needs of the data."""
 
-    Attributes
-    ----------
-    keep : Keep or None
-        Beside sums over labelled items; None: nothing.
-    units : tuple of str
-        Views whose rows, scaled to unit length, are summed as views of their own.
-    responses : (n_items, n_dimensions) or None
-        What kernel maps learn to predict; a row of NaN where it is not known.
-    rng : Generator or None
-        Seeds feature maps that draw at random and bring no seed of their own.
-    max_memory : int
-        Bytes that maps may take on a device.
-    """
-
-    keep: Keep | None = None
+    keep: Keep | None = None  # beside sums over labelled items; None: nothing
+    # Views whose rows, scaled to unit length, are summed as views of their own.
     units: tuple[str, ...] = ()
+    # (n_items, n_dimensions) or None: what kernel maps learn to predict; a row of NaN where it is
+    # not known.
     responses: Floats | None = None
+    # Seeds feature maps that draw at random and bring no seed of their own.
     rng: np.random.Generator | None = None
-    max_memory: int = MAX_MEMORY
+    max_memory: int = MAX_MEMORY  # bytes that maps may take on a device
 
 
 def only_labelled(part: MultiViewData) -> Needs:  # noqa: ARG001
@@ -60,32 +50,16 @@ def unit_name(view: str) -> str:
 
 @dataclass(frozen=True)
 class MappedStatistics:
-    """The sums over all chunks and what they are sums of.
+    """The sums over all chunks and what they are sums of."""
 
-    Attributes
-    ----------
-    statistics : Statistics
-        Of the mapped features.
-    feature_maps : dict of str to transformer
-        Fitted on the first chunk.
-    widths : dict of str to int
-        Width of each view before its feature map.
-    label_names : tuple of str
-    dtype : numpy dtype
-        float32 if no view has more, otherwise float64.
-    units : tuple of str
-        Views that are also summed with their rows scaled to unit length.
-    left_out : dict of str to (n_items, n_features)
-        Features of the part that the maps were fitted to, by maps that saw what it is to be
-        predicted as: each row as if they had not seen it.
-    """
-
-    statistics: Statistics
-    feature_maps: dict[str, Any]
-    widths: dict[str, int]
+    statistics: Statistics  # of the mapped features
+    feature_maps: dict[str, Any]  # fitted on the first chunk
+    widths: dict[str, int]  # width of each view before its feature map
     label_names: tuple[str, ...]
-    dtype: np.dtype[Any]
-    units: tuple[str, ...] = ()
+    dtype: np.dtype[Any]  # float32 if no view has more, otherwise float64
+    units: tuple[str, ...] = ()  # views that are also summed with their rows scaled to unit length
+    # dict of str to (n_items, n_features): features of the part that the maps were fitted to, by
+    # maps that saw what it is to be predicted as: each row as if they had not seen it.
     left_out: Mapping[str, Matrix] = field(default_factory=dict)
 
     @classmethod

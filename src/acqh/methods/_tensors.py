@@ -36,19 +36,12 @@ def has_tensors(views: Any, labels: Any = None) -> bool:
 
 @dataclass(frozen=True)
 class TensorData:
-    """Items whose views are looked at on one device; every item has every view.
+    """Items whose views are looked at on one device; every item has every view."""
 
-    Attributes
-    ----------
-    views : dict of str to (n_items, n_features)
-        Tensors on the device, or arrays on the host, which go there block by block.
-    labels : 0/1 (n_items, n_labels) or None
-        A tensor on the same device, or an array or CSR on the host.
-    label_names : tuple of str
-    device : torch device
-    """
-
+    # dict of str to (n_items, n_features): tensors on the device, or arrays on the host, which go
+    # there block by block.
     views: dict[str, Tensor]
+    # 0/1 (n_items, n_labels) or None: a tensor on the same device, or an array or CSR on the host.
     labels: Any
     label_names: tuple[str, ...]
     device: Any

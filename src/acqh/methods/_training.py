@@ -20,29 +20,19 @@ from acqh.methods.registry import DatabaseMode
 
 @dataclass(frozen=True)
 class Training:
-    """What a method learns from.
+    """What a method learns from."""
 
-    Attributes
-    ----------
-    features : dict of str to (n_items, n_features) float64, dense or CSR
-        Every view through its feature map.
-    views : mapping of str to (n_items, n_raw_features), dense or CSR
-        As they were given.
-    labels : (n_items, n_labels) float64, dense or CSR
-        0/1, at least one per row; of no columns where the method needs no labels.
-    feature_maps : dict of str to transformer
-        Fitted on these items.
-    label_names : tuple of str
-    rng : Generator
-        Where all that is random comes from.
-    """
-
+    # dict of str to (n_items, n_features) float64, dense or CSR: every view through its feature
+    # map.
     features: dict[str, Matrix]
+    # mapping of str to (n_items, n_raw_features), dense or CSR: as they were given.
     views: Mapping[str, Matrix]
+    # (n_items, n_labels) float64, dense or CSR: 0/1, at least one per row; of no columns where the
+    # method needs no labels.
     labels: Matrix
-    feature_maps: dict[str, Any]
+    feature_maps: dict[str, Any]  # fitted on these items
     label_names: tuple[str, ...]
-    rng: np.random.Generator
+    rng: np.random.Generator  # where all that is random comes from
 
     @property
     def n_items(self) -> int:

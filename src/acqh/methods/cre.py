@@ -20,17 +20,10 @@ from acqh.methods.registry import register
 
 @dataclass(frozen=True)
 class Affinity:
-    """``A = Σ_v θ_v X̄_v X̄_vᵀ``, kept as its factors: rows of unit norm, centred, scaled.
-
-    Attributes
-    ----------
-    factors : sequence of CentredRows
-    scales : sequence of float
-        θ_v over the mean squared norm of the centred rows.
-    """
+    """``A = Σ_v θ_v X̄_v X̄_vᵀ``, kept as its factors: rows of unit norm, centred, scaled."""
 
     factors: Sequence[CentredRows]
-    scales: Sequence[float]
+    scales: Sequence[float]  # θ_v over the mean squared norm of the centred rows
 
     @classmethod
     def of(cls, views: Mapping[str, Matrix], weights: Mapping[str, float]) -> "Affinity":

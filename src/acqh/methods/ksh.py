@@ -27,20 +27,12 @@ class Residual:
 
     S is one where two items share a label and minus one elsewhere, which depends on their label
     sets alone.
-
-    Attributes
-    ----------
-    members : (n_items, n_sets) CSR
-        G: which label set an item has.
-    similarity : (n_sets, n_sets)
-        ``n_bits P``: of label sets, of plus and minus ``n_bits``.
-    signs : (n_items, n_learnt)
-        Y: the bits so far.
     """
 
-    members: Matrix
+    members: Matrix  # (n_items, n_sets) CSR: G: which label set an item has
+    # (n_sets, n_sets): ``n_bits P``: of label sets, of plus and minus ``n_bits``.
     similarity: Floats
-    signs: Floats
+    signs: Floats  # (n_items, n_learnt): Y: the bits so far
 
     @classmethod
     def of(cls, labels: Matrix, n_bits: int) -> "Residual":

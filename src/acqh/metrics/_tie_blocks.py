@@ -16,17 +16,10 @@ _WIDE = {
 
 
 class TieBlocks(NamedTuple):
-    """One query's ranking.
+    """One query's ranking."""
 
-    Attributes
-    ----------
-    sizes : (n_blocks,) int32
-        Number of items in each block.
-    totals : (n_blocks,) int32 or float64
-        Sum of relevance (the number of hits) or of gains in each block.
-    """
-
-    sizes: Ints
+    sizes: Ints  # (n_blocks,) int32: number of items in each block
+    # (n_blocks,) int32 or float64: sum of relevance (the number of hits) or of gains in each block.
     totals: Array
 
 

@@ -86,17 +86,10 @@ class CompressionReport:
 
 
 class Best(NamedTuple):
-    """The best items of each query in some rows.
+    """The best items of each query in some rows."""
 
-    Parameters
-    ----------
-    scores : (n_queries, k) float32
-        Falling.
-    rows : (n_queries, k) int64
-    """
-
-    scores: Floats
-    rows: Ints
+    scores: Floats  # (n_queries, k) float32: falling
+    rows: Ints  # (n_queries, k) int64
 
 
 def exact_best(queries: Floats, vectors: Floats, first_row: int, k: int) -> Best:

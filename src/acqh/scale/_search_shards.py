@@ -28,15 +28,9 @@ class Queries(NamedTuple):
 
 @dataclass(frozen=True)
 class OwnVectors:
-    """In place of a model: queries that are vectors of the index's space already.
+    """In place of a model: queries that are vectors of the index's space already."""
 
-    Parameters
-    ----------
-    codebooks : (n_codebooks, codebook_size, n_components) float32
-        Of the index.
-    """
-
-    codebooks: Floats
+    codebooks: Floats  # (n_codebooks, codebook_size, n_components) float32: of the index
 
     def fingerprint(self) -> str:
         """Return a hash of the codebooks."""

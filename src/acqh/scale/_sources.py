@@ -23,23 +23,12 @@ Source: TypeAlias = (
 
 @dataclass(frozen=True)
 class CutSource:
-    """A source cut into chunks.
+    """A source cut into chunks."""
 
-    Parameters
-    ----------
-    chunks : sequence of Piece, or iterable of MultiViewData
-        Pieces can be left out without being read.
-    n_items : int or None
-        None: not known before all are read.
-    chunk_size : int or None
-        None: the source decided.
-    fingerprint : str or None
-        Tells one state of files from another; None where there are no files.
-    """
-
-    chunks: Sequence[Piece] | Iterable[MultiViewData]
-    n_items: int | None
-    chunk_size: int | None
+    chunks: Sequence[Piece] | Iterable[MultiViewData]  # pieces can be left out without being read
+    n_items: int | None  # None: not known before all are read
+    chunk_size: int | None  # None: the source decided
+    # Tells one state of files from another; None where there are no files.
     fingerprint: str | None = None
 
     def read(self) -> Iterator[MultiViewData]:

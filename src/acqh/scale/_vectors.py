@@ -32,32 +32,19 @@ _CHUNKS_AT_A_TIME = 64
 
 
 class Rows(NamedTuple):
-    """Some vectors and the ids of their items.
+    """Some vectors and the ids of their items."""
 
-    Parameters
-    ----------
-    vectors : (n_items, n_components) float32
-    ids : (n_items,)
-    """
-
-    vectors: Floats
-    ids: Array
+    vectors: Floats  # (n_items, n_components) float32
+    ids: Array  # (n_items,)
 
 
 @dataclass(frozen=True)
 class VectorSource:
-    """Vectors in chunks.
+    """Vectors in chunks."""
 
-    Parameters
-    ----------
-    sizes : tuple of int
-        Rows of each chunk.
-    apply : callable
-        From a function of `Rows` and the number of a chunk, and what shows progress, to what the
-        function gives for each chunk.
-    """
-
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # rows of each chunk
+    # From a function of `Rows` and the number of a chunk, and what shows progress, to what the
+    # function gives for each chunk.
     apply: Callable[[Callable[[Rows, int], Any], str, Progress | None], Iterator[Any]]
 
     @property

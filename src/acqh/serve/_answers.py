@@ -16,18 +16,10 @@ _NAME_CHARS = 80
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where clients find what belongs to an item.
+    """Where clients find what belongs to an item."""
 
-    Parameters
-    ----------
-    root_path : str
-        What stands before every path, behind a proxy.
-    has_originals : bool
-        Whether images are served as they were.
-    """
-
-    root_path: str = ""
-    has_originals: bool = False
+    root_path: str = ""  # what stands before every path, behind a proxy
+    has_originals: bool = False  # whether images are served as they were
 
     def thumbnail(self, item: inside.StoredItem) -> str | None:
         """Return where an item's small image is, or None where it has none."""

@@ -26,20 +26,11 @@ _GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
 
 @dataclass(frozen=True, eq=False)
 class CollectionMap:
-    """Where some items lie.
-
-    Attributes
-    ----------
-    items : list of StoredItem
-    positions : (n_points, 2) float32
-        Between 0 and 1.
-    n_items : int
-        Items in the collection, of which these are an even sample.
-    """
+    """Where some items lie."""
 
     items: list[StoredItem]
-    positions: Floats
-    n_items: int
+    positions: Floats  # (n_points, 2) float32: between 0 and 1
+    n_items: int  # items in the collection, of which these are an even sample
 
 
 class MapCache:

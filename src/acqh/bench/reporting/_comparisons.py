@@ -223,27 +223,14 @@ def paper_figure(run: Run, quantity: PaperQuantity = "map") -> float | None:
 
 @dataclass(frozen=True)
 class CutoffDistance:
-    """How far the figures at one cut-off are from the paper's.
-
-    Attributes
-    ----------
-    dataset : str
-    rows : str
-        ``"acqh-paper"``, or ``"all methods"``.
-    cutoff : str
-    mean_difference : float
-        Mean absolute difference over sizes, directions and methods.
-    n_figures : int
-    is_closest : bool
-        Whether it is the smallest of the three cut-offs.
-    """
+    """How far the figures at one cut-off are from the paper's."""
 
     dataset: str
-    rows: str
+    rows: str  # ``"acqh-paper"``, or ``"all methods"``
     cutoff: str
-    mean_difference: float
+    mean_difference: float  # mean absolute difference over sizes, directions and methods
     n_figures: int
-    is_closest: bool
+    is_closest: bool  # whether it is the smallest of the three cut-offs
 
 
 def cutoff_distances(results: Results) -> list[CutoffDistance]:

@@ -29,21 +29,13 @@ from acqh.bench.reporting._tables import Table
 
 @dataclass(frozen=True)
 class Report:
-    """All that a report shows.
-
-    Attributes
-    ----------
-    results : Results
-    fair, paper : sequence of Comparison
-    distances : sequence of CutoffDistance
-    plots : mapping of str to sequence of Plot
-        By the name of the comparison they belong to; the others under ``""``.
-    """
+    """All that a report shows."""
 
     results: Results
     fair: Sequence[Comparison]
     paper: Sequence[Comparison]
     distances: Sequence[CutoffDistance]
+    # By the name of the comparison they belong to; the others under ``""``.
     plots: Mapping[str, Sequence[Plot]]
 
     @property

@@ -25,18 +25,11 @@ _SENSITIVITY = {
 
 @dataclass(frozen=True)
 class Series:
-    """A line or, with a single point, a dot; without a size, a level across the panel.
-
-    Attributes
-    ----------
-    label : str
-    kind : {"ours", "baseline", "control"}
-    x, y : tuple of float
-        Without x, y is one level.
-    """
+    """A line or, with a single point, a dot; without a size, a level across the panel."""
 
     label: str
     kind: Kind
+    # Without x, y is one level.
     x: tuple[float, ...]
     y: tuple[float, ...]
 
@@ -51,23 +44,9 @@ class Panel:
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure.
+    """A figure."""
 
-    Attributes
-    ----------
-    name : str
-        For file names.
-    title, caption : str
-    x_label, y_label : str
-    panels : tuple of Panel
-    x_log, y_log : bool
-    y_from_zero : bool
-        Whether the axis starts at 0, so that small differences look small.
-    named_points : bool
-        Whether names stand at the points instead of in a legend.
-    """
-
-    name: str
+    name: str  # for file names
     title: str
     caption: str
     x_label: str
@@ -75,8 +54,8 @@ class Plot:
     panels: tuple[Panel, ...]
     x_log: bool = False
     y_log: bool = False
-    y_from_zero: bool = False
-    named_points: bool = False
+    y_from_zero: bool = False  # whether the axis starts at 0, so that small differences look small
+    named_points: bool = False  # whether names stand at the points instead of in a legend
 
 
 def fair_plots(results: Results, comparison: Comparison) -> list[Plot]:

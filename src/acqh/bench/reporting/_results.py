@@ -39,21 +39,11 @@ _ROW = tuple(field.name for field in fields(ResultRow))
 
 @dataclass(frozen=True)
 class Run:
-    """One cell in one direction.
+    """One cell in one direction."""
 
-    Attributes
-    ----------
-    record : dict
-        Of the cell; see `Store`.
-    row : mapping
-        A ResultRow as dict.
-    position : int
-        Of the row among those of its cell; curves are numbered by it.
-    """
-
-    record: Record
-    row: Mapping[str, Any]
-    position: int
+    record: Record  # of the cell; see `Store`
+    row: Mapping[str, Any]  # a ResultRow as dict
+    position: int  # of the row among those of its cell; curves are numbered by it
 
     @property
     def setting(self) -> Mapping[str, Any]:
@@ -108,18 +98,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean and spread of one figure over seeds.
-
-    Attributes
-    ----------
-    mean : float
-    std : float or None
-        Standard deviation (of a sample: over n - 1), None for a single value.
-    n : int
-    """
+    """Mean and spread of one figure over seeds."""
 
     mean: float
-    std: float | None
+    std: float | None  # standard deviation (of a sample: over n - 1), None for a single value
     n: int
 
 

@@ -16,28 +16,14 @@ CODED_FROM = {"learnt": "labels", "hashed": "searched view", "unified": "all vie
 
 @dataclass(frozen=True)
 class Quantity:
-    """What a table shows.
+    """What a table shows."""
 
-    Attributes
-    ----------
-    column : str
-        Of a ResultRow.
-    title : str
-    note : str
-        How it is defined, to stand under the table.
-    digits : int
-        After the decimal point.
-    higher_is_better : bool
-    has_directions : bool
-        Whether it differs between directions.
-    """
-
-    column: str
+    column: str  # of a ResultRow
     title: str
-    note: str
-    digits: int = 3
+    note: str  # how it is defined, to stand under the table
+    digits: int = 3  # after the decimal point
     higher_is_better: bool = True
-    has_directions: bool = True
+    has_directions: bool = True  # whether it differs between directions
 
 
 def _map_note(cutoff: str) -> str:
@@ -67,29 +53,15 @@ QUANTITIES: Mapping[str, Quantity] = {
 
 @dataclass(frozen=True)
 class Entry:
-    """One figure of a table.
-
-    Attributes
-    ----------
-    summary : Summary
-    place : int
-        1 for the best of its column, 2 for the second, otherwise 0; controls are not ranked.
-    paper : float or None
-        What the paper prints for it.
-    verdict : {"better", "worse", "even"} or None
-        Against the best baseline.
-    p_value : float or None
-        Of that comparison, corrected.
-    marks : tuple of str
-        Letters of the table's `marks`.
-    """
+    """One figure of a table."""
 
     summary: Summary
+    # 1 for the best of its column, 2 for the second, otherwise 0; controls are not ranked.
     place: int = 0
-    paper: float | None = None
-    verdict: Verdict | None = None
-    p_value: float | None = None
-    marks: tuple[str, ...] = ()
+    paper: float | None = None  # what the paper prints for it
+    verdict: Verdict | None = None  # against the best baseline
+    p_value: float | None = None  # of that comparison, corrected
+    marks: tuple[str, ...] = ()  # letters of the table's `marks`
 
 
 @dataclass(frozen=True)
@@ -102,25 +74,13 @@ class Column:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A method in a table.
-
-    Attributes
-    ----------
-    label : str
-    database : str
-        What its database was coded from.
-    kind : {"ours", "baseline", "control"}
-    entries : tuple of Entry or None
-        One per column; None where there is no result.
-    marks : tuple of str
-        Letters of the table's `marks` that hold for the whole row.
-    """
+    """A method in a table."""
 
     label: str
-    database: str
+    database: str  # what its database was coded from
     kind: Kind
-    entries: tuple[Entry | None, ...]
-    marks: tuple[str, ...] = ()
+    entries: tuple[Entry | None, ...]  # one per column; None where there is no result
+    marks: tuple[str, ...] = ()  # letters of the table's `marks` that hold for the whole row
 
     @property
     def coded_from(self) -> str:
@@ -130,29 +90,15 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Table:
-    """A table, ready to be written as a page, CSV or LaTeX.
+    """A table, ready to be written as a page, CSV or LaTeX."""
 
-    Attributes
-    ----------
-    name : str
-        For file names.
-    title : str
-    quantity : Quantity
-    columns : tuple of Column
-    rows : tuple of TableRow
-    notes : tuple of str
-        What must stand under it.
-    marks : mapping of str to str
-        Letters at figures, and what they mean.
-    """
-
-    name: str
+    name: str  # for file names
     title: str
     quantity: Quantity
     columns: tuple[Column, ...]
     rows: tuple[TableRow, ...]
-    notes: tuple[str, ...]
-    marks: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...]  # what must stand under it
+    marks: Mapping[str, str] = field(default_factory=dict)  # letters at figures, and what they mean
 
     @property
     def shows_coded_from(self) -> bool:
@@ -162,18 +108,10 @@ class Table:
 
 @dataclass
 class RunTable:
-    """The runs of a table, by row and column.
-
-    Attributes
-    ----------
-    columns : list of Column
-    runs : dict of (RowId, int) to list of Run
-        One run per seed.
-    kinds : dict of RowId to Kind
-    """
+    """The runs of a table, by row and column."""
 
     columns: list[Column]
-    runs: dict[tuple[RowId, int], list[Run]]
+    runs: dict[tuple[RowId, int], list[Run]]  # one run per seed
     kinds: dict[RowId, Kind]
 
     @property

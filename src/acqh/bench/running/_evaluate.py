@@ -135,20 +135,12 @@ def check_database(
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """One direction: the row of the table, and what it was made from.
-
-    Attributes
-    ----------
-    row : ResultRow
-    result : RetrievalResult
-        Curves included.
-    ranking : int64 (n_query, n_listed)
-        The first items of every query, as rows of the data; of equal scores, the first row
-        comes first.
-    """
+    """One direction: the row of the table, and what it was made from."""
 
     row: ResultRow
-    result: RetrievalResult
+    result: RetrievalResult  # curves included
+    # int64 (n_query, n_listed): the first items of every query, as rows of the data; of equal
+    # scores, the first row comes first.
     ranking: Ints
 
 

@@ -31,26 +31,14 @@ _STUDIED = "acqh-paper"
 
 @dataclass(frozen=True)
 class RunGrid:
-    """What all cells of a run have in common.
-
-    Attributes
-    ----------
-    variants : tuple of Variant
-    lengths : tuple of int
-        Code lengths in bits.
-    protocols : tuple of str
-    seeds : tuple of int
-    n_threads : int
-    official : bool or str
-        Whether to use the source's own split, or its name.
-    """
+    """What all cells of a run have in common."""
 
     variants: tuple[Variant, ...]
-    lengths: tuple[int, ...]
+    lengths: tuple[int, ...]  # code lengths in bits
     protocols: tuple[str, ...]
     seeds: tuple[int, ...]
     n_threads: int
-    official: bool | str = False
+    official: bool | str = False  # whether to use the source's own split, or its name
 
 
 def fair_plan(sources: Sequence[BenchData], grid: RunGrid) -> list[Cell]:

@@ -20,19 +20,11 @@ from acqh.methods._feature_maps import fit_feature_maps
 
 @dataclass(frozen=True, eq=False)
 class BenchData:
-    """Data to run methods on.
-
-    Attributes
-    ----------
-    data : MultiViewData
-    sha256 : str
-        Of the contents, whatever file they came from.
-    preparation : mapping of str to mapping
-        Feature maps by view, as `acqh.features.describe_feature_map` gives them.
-    """
+    """Data to run methods on."""
 
     data: MultiViewData
-    sha256: str
+    sha256: str  # of the contents, whatever file they came from
+    # Feature maps by view, as `acqh.features.describe_feature_map` gives them.
     preparation: Mapping[str, Any]
 
 

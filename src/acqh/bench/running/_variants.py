@@ -32,22 +32,12 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {"label-ridge": {"ridge": "auto"}}
 
 @dataclass(frozen=True)
 class Variant:
-    """A line of a table: a method, and what of it is not as usual.
-
-    Attributes
-    ----------
-    label : str
-    cls : type
-        The method.
-    feature_maps : str or None
-        ``"rbf"`` or ``"kernel"``, or the method's own.
-    params : mapping
-        Constructor arguments besides those of the grid.
-    """
+    """A line of a table: a method, and what of it is not as usual."""
 
     label: str
-    cls: type[BaseMethod]
-    feature_maps: str | None = None
+    cls: type[BaseMethod]  # the method
+    feature_maps: str | None = None  # ``"rbf"`` or ``"kernel"``, or the method's own
+    # Constructor arguments besides those of the grid.
     params: Mapping[str, Any] = field(default_factory=dict)
 
     def takes(self, n_views: int) -> bool:

@@ -36,22 +36,12 @@ _WARM_UP_ROWS = 200
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """What a worker needs to know before the first cell.
-
-    Attributes
-    ----------
-    n_threads : int
-    data : mapping of str to str
-        By name of the data, what `open_data` loads them from.
-    data_dir : str or None
-    method_files : tuple of str
-        ``FILE.py:CLASS`` of methods to be loaded.
-    """
+    """What a worker needs to know before the first cell."""
 
     n_threads: int
-    data: Mapping[str, str]
+    data: Mapping[str, str]  # by name of the data, what `open_data` loads them from
     data_dir: str | None = None
-    method_files: tuple[str, ...] = ()
+    method_files: tuple[str, ...] = ()  # ``FILE.py:CLASS`` of methods to be loaded
 
 
 @dataclass(frozen=True)

@@ -43,20 +43,12 @@ class VectorOptions:
 
 @dataclass(frozen=True)
 class VectorRows:
-    """The rows of a file of one matrix.
-
-    Parameters
-    ----------
-    path : Path
-    n_rows, n_columns : int
-    view : str
-        What the matrix is called.
-    """
+    """The rows of a file of one matrix."""
 
     path: Path
     n_rows: int
     n_columns: int
-    view: str
+    view: str  # what the matrix is called
 
     @contextmanager
     def open(self) -> Iterator[ReadRows]:

@@ -23,42 +23,24 @@ _GROUP_ITEMS = 128
 
 
 class Candidates(NamedTuple):
-    """The nearest items of each query so far; made by `no_candidates`.
+    """The nearest items of each query so far; made by `no_candidates`."""
 
-    Parameters
-    ----------
-    rows : (n_queries, room) int64
-    distances : (n_queries, room) uint8 or uint16
-        In order of row; counted in the smaller type where it holds every distance.
-    tallies : (n_queries, n_bits + 2) int64
-        How many items were taken at each distance.
-    states : (n_queries, 3) int64
-        The limit, which is the distance of the k-th nearest so far; how many items were taken
-        below it, always fewer than k; how many are kept.
-    """
-
-    rows: Array
+    rows: Array  # (n_queries, room) int64
+    # (n_queries, room) uint8 or uint16: in order of row; counted in the smaller type where it holds
+    # every distance.
     distances: Array
-    tallies: Array
+    tallies: Array  # (n_queries, n_bits + 2) int64: how many items were taken at each distance
+    # (n_queries, 3) int64: the limit, which is the distance of the k-th nearest so far; how many
+    # items were taken below it, always fewer than k; how many are kept.
     states: Array
 
 
 class Best(NamedTuple):
-    """The items of highest score of each query so far.
+    """The items of highest score of each query so far."""
 
-    Parameters
-    ----------
-    keys : (n_queries, room) uint64
-        Scores and rows packed; more room than k.
-    counts : (n_queries,) int64
-        How many keys there are; after each segment at most k.
-    thresholds : (n_queries,) float32
-        Only items above are of use.
-    """
-
-    keys: Array
-    counts: Array
-    thresholds: Array
+    keys: Array  # (n_queries, room) uint64: scores and rows packed; more room than k
+    counts: Array  # (n_queries,) int64: how many keys there are; after each segment at most k
+    thresholds: Array  # (n_queries,) float32: only items above are of use
 
 
 def no_candidates(n_queries: int, k: int, n_bits: int) -> Candidates:

@@ -15,12 +15,6 @@ from acqh.index._stored import frozen, read_array, read_count, require
 class HammingSegment:
     """Binary codes, all first bytes together, then all second bytes, and so on.
 
-    Parameters
-    ----------
-    n_bits : int
-    planes : (ceil(n_bits / 8), n_rows) uint8
-        Bits beyond the last are 0.
-
     Examples
     --------
     >>> codes = np.packbits([[1, 0, 0], [1, 1, 1]], axis=1)
@@ -30,7 +24,7 @@ class HammingSegment:
     """
 
     n_bits: int
-    planes: Array
+    planes: Array  # (ceil(n_bits / 8), n_rows) uint8: bits beyond the last are 0
 
     @classmethod
     def of(cls, codes: Array, n_bits: int) -> Self:

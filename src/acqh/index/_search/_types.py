@@ -21,50 +21,30 @@ class Runs(NamedTuple):
 
 
 class Effort(NamedTuple):
-    """When a search may stop before its answer is proven.
+    """When a search may stop before its answer is proven."""
 
-    Parameters
-    ----------
-    limit : int
-        How many codes a query may have looked at when it is done with the segment.
-    slack : float32
-        What may be missed scores at most so much more than the k-th best.
-    misses : float64
-        How many of the k best may be missed, as expected; below 0 for none.
-    """
-
-    limit: int
-    slack: float
-    misses: float
+    limit: int  # how many codes a query may have looked at when it is done with the segment
+    slack: float  # what may be missed scores at most so much more than the k-th best
+    misses: float  # how many of the k best may be missed, as expected; below 0 for none
 
 
 class Query(NamedTuple):
-    """One query over one segment: its tables and bounds, the rows it may find, its best so far.
+    """One query over one segment: its tables and bounds, the rows it may find, its best so far."""
 
-    Parameters
-    ----------
-    table : (n_codebooks, TABLE_WIDTH) float32
-    after : (n_tail + 1,) float32
-        What the words from each place of a tail on can add at most, rounding included.
-    base, span : float32
-        A tail adds at most ``base`` and ``span`` times its run's reach.
-    runs : Runs
-    allowed : (n_bytes,) uint8
-    first_row, k : int
-    keys : (capacity,) uint64
-    tally : (2,) int64
-        How many codes were looked at, and how many of them were scored to the last word; raised.
-    """
-
-    table: Array
+    table: Array  # (n_codebooks, TABLE_WIDTH) float32
+    # (n_tail + 1,) float32: what the words from each place of a tail on can add at most, rounding
+    # included.
     after: Array
+    # A tail adds at most ``base`` and ``span`` times its run's reach.
     base: float
     span: float
     runs: Runs
-    allowed: Array
+    allowed: Array  # (n_bytes,) uint8
     first_row: int
     k: int
-    keys: Array
+    keys: Array  # (capacity,) uint64
+    # (2,) int64: how many codes were looked at, and how many of them were scored to the last word;
+    # raised.
     tally: Array
 
 
