@@ -15,12 +15,6 @@ from acqh.data import MultiViewData
 class FeatureTable:
     """Features of numbered items, of which any may lack any view.
 
-    Attributes
-    ----------
-    views : mapping of str to (n_items, n_features)
-        Rows of absent views are zero.
-    present : mapping of str to bool (n_items,)
-
     Examples
     --------
     >>> table = FeatureTable({"image": np.eye(3)}, {"image": np.array([True, False, True])})
@@ -28,8 +22,9 @@ class FeatureTable:
     [1]
     """
 
+    # mapping of str to (n_items, n_features): rows of absent views are zero.
     views: Mapping[str, Matrix]
-    present: Mapping[str, Bools]
+    present: Mapping[str, Bools]  # mapping of str to bool (n_items,)
 
     def having(self, names: Sequence[str]) -> Bools:
         """Return which items have any of some views."""

@@ -27,22 +27,12 @@ FILE, DATE, BYTES, MODIFIED, DIGEST = "file", "date", "bytes", "modified", "sha2
 
 @dataclass(frozen=True)
 class ImageFile:
-    """An image file of a folder.
-
-    Attributes
-    ----------
-    path : Path
-    name : str
-        Relative to the folder, with slashes.
-    n_bytes : int
-    modified : str
-        When it was last written, in UTC, to the microsecond.
-    """
+    """An image file of a folder."""
 
     path: Path
-    name: str
+    name: str  # relative to the folder, with slashes
     n_bytes: int
-    modified: str
+    modified: str  # when it was last written, in UTC, to the microsecond
 
     def digest(self) -> str:
         """Return the SHA-256 of its content, in hexadecimal; raise OSError."""
@@ -71,17 +61,10 @@ class ImageFile:
 
 @dataclass(frozen=True)
 class Listing:
-    """What a folder holds.
+    """What a folder holds."""
 
-    Attributes
-    ----------
-    files : list of ImageFile
-        In a fixed order.
-    unread : dict of str to str
-        Files and folders that could not be looked at, and why.
-    """
-
-    files: list[ImageFile] = field(default_factory=list)
+    files: list[ImageFile] = field(default_factory=list)  # in a fixed order
+    # Files and folders that could not be looked at, and why.
     unread: dict[str, str] = field(default_factory=dict)
 
     def could_hold(self, name: str) -> bool:

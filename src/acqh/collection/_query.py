@@ -20,26 +20,16 @@ _UNLIKE_WEIGHT = 0.5
 
 
 class Question(NamedTuple):
-    """What is searched for.
+    """What is searched for."""
 
-    Attributes
-    ----------
-    words : WordQuery or None
-        The words to be looked up.
-    vector : (n_components,) float32, or None
-        What to search for by meaning; None where nothing of it is known.
-    own : list of (Shard, int)
-        Items that the query names, which are not to be found.
-    given : set of str
-        What the vector was made of: "text", "image", "item", "unlike" and views.
-    thumbnail : bytes or None
-        Of the one image that is asked for, which may be stored already.
-    """
-
-    words: WordQuery | None
+    words: WordQuery | None  # the words to be looked up
+    # (n_components,) float32, or None: what to search for by meaning; None where nothing of it is
+    # known.
     vector: Floats | None
-    own: list[tuple[Shard, int]]
+    own: list[tuple[Shard, int]]  # items that the query names, which are not to be found
+    # What the vector was made of: "text", "image", "item", "unlike" and views.
     given: frozenset[str]
+    # Of the one image that is asked for, which may be stored already.
     thumbnail: bytes | None = None
 
 

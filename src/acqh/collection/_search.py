@@ -26,25 +26,13 @@ Reasons = Mapping[tuple[int, int], tuple[str, ...]]
 
 
 class Found(NamedTuple):
-    """What a query has found in all shards: by meaning and by words, best first.
-
-    Attributes
-    ----------
-    meaning : list of Place
-    words : list of WordPlace
-    known : list of KnownWords or None
-        The words of the query as each shard knows them.
-    rankings : list of Ranking
-        Of each shard.
-    same : list of SameImage
-        Items whose image is that of the query.
-    """
+    """What a query has found in all shards: by meaning and by words, best first."""
 
     meaning: list[Place]
     words: list[WordPlace]
-    known: list[KnownWords | None]
-    rankings: list[Ranking]
-    same: list[SameImage]
+    known: list[KnownWords | None]  # the words of the query as each shard knows them
+    rankings: list[Ranking]  # of each shard
+    same: list[SameImage]  # items whose image is that of the query
 
 
 class Searcher:

@@ -26,39 +26,23 @@ _SMALL_PART = 16
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Items among which a search chooses.
+    """Items among which a search chooses."""
 
-    Attributes
-    ----------
-    numbers : int64 (n_selected,) or None
-        None for all items.
-    index : CodeIndex or None
-        An index of these alone, where they are few: it gives the same scores in the same order,
-        and spares the large one picking them out for every search.
-    """
-
-    numbers: Ints | None = None
+    numbers: Ints | None = None  # int64 (n_selected,) or None: None for all items
+    # An index of these alone, where they are few: it gives the same scores in the same order, and
+    # spares the large one picking them out for every search.
     index: "CodeIndex | None" = None
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """The best items of a shard, and among how many they were chosen.
-
-    Attributes
-    ----------
-    n_items, n_candidates : int
-    numbers : list of int
-    scores : list of float
-    n_seen : int
-        Codes that were scored.
-    """
+    """The best items of a shard, and among how many they were chosen."""
 
     n_items: int
     n_candidates: int
     numbers: list[int]
     scores: list[float]
-    n_seen: int
+    n_seen: int  # codes that were scored
 
 
 class Shard:

@@ -21,19 +21,11 @@ _IMAGE, _TEXT, _LABELS, _ID = "image", "text", ("labels", "label"), ("id", "ids"
 
 @dataclass(frozen=True)
 class Source:
-    """Items to come.
-
-    Attributes
-    ----------
-    items : iterator of Item
-    n_items : int or None
-        How many, where that is known.
-    has : frozenset of str or None
-        Of "image", "text" and "labels", what any item has, where that is known.
-    """
+    """Items to come."""
 
     items: Iterator[Item]
-    n_items: int | None = None
+    n_items: int | None = None  # how many, where that is known
+    # Of "image", "text" and "labels", what any item has, where that is known.
     has: frozenset[str] | None = None
 
 

@@ -43,23 +43,12 @@ _COMMON = frozenset(
 
 @dataclass(frozen=True)
 class WordQuery:
-    """What words a text asks for.
+    """What words a text asks for."""
 
-    Attributes
-    ----------
-    terms : tuple of str
-        The more of them an item has, the better.
-    phrases : tuple of str
-        Each must stand in it as it is.
-    without : tuple of str
-        Words and phrases that must not.
-    no_typos : frozenset of str
-        Terms that are words, whether they stand in an item or not.
-    """
-
-    terms: tuple[str, ...] = ()
-    phrases: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
+    terms: tuple[str, ...] = ()  # the more of them an item has, the better
+    phrases: tuple[str, ...] = ()  # each must stand in it as it is
+    without: tuple[str, ...] = ()  # words and phrases that must not
+    # Terms that are words, whether they stand in an item or not.
     no_typos: frozenset[str] = field(default=frozenset(), repr=False)
 
     @property
@@ -70,17 +59,11 @@ class WordQuery:
 
 @dataclass(frozen=True)
 class KnownWords:
-    """A query as one store knows its words.
-
-    Attributes
-    ----------
-    asked : WordQuery
-    terms : tuple of str
-        What to ask the index for: of each term the word itself, those that it begins, or the one
-        that it is a typo of. Terms that nothing is like are left out.
-    """
+    """A query as one store knows its words."""
 
     asked: WordQuery
+    # What to ask the index for: of each term the word itself, those that it begins, or the one that
+    # it is a typo of. Terms that nothing is like are left out.
     terms: tuple[str, ...]
 
     @property
@@ -91,23 +74,12 @@ class KnownWords:
 
 @dataclass(frozen=True)
 class WordHit:
-    """An item in which words stand.
-
-    Attributes
-    ----------
-    number : int
-    rank : float
-        The lower, the better; of BM25.
-    complete : bool
-        Whether it has every word that was asked for.
-    is_named : bool
-        Whether it is called exactly what was asked for.
-    """
+    """An item in which words stand."""
 
     number: int
-    rank: float
-    complete: bool
-    is_named: bool = False
+    rank: float  # the lower, the better; of BM25
+    complete: bool  # whether it has every word that was asked for
+    is_named: bool = False  # whether it is called exactly what was asked for
 
 
 def read_words(text: str) -> WordQuery:

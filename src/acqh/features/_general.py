@@ -25,25 +25,13 @@ _WORTHS = (0.0, 30.0, 100.0, 300.0, 1_000.0, 3_000.0, 10_000.0, 40_000.0)
 
 @dataclass(frozen=True, eq=False)
 class PairSums:
-    """Sums over pairs of an image and a text, as means and moments about zero.
+    """Sums over pairs of an image and a text, as means and moments about zero."""
 
-    Attributes
-    ----------
-    n : float
-        How many pairs they count for.
-    image : (n_image,)
-    text : (n_text,)
-        Means.
-    images : (n_image, n_image)
-    cross : (n_image, n_text)
-        Means of products.
-    """
-
-    n: float
-    image: Floats
-    text: Floats
-    images: Floats
-    cross: Floats
+    n: float  # how many pairs they count for
+    image: Floats  # (n_image,)
+    text: Floats  # (n_text,): means
+    images: Floats  # (n_image, n_image)
+    cross: Floats  # (n_image, n_text): means of products
 
     @classmethod
     def of(cls, X: Floats, Y: Floats) -> "PairSums":

@@ -42,20 +42,13 @@ Mixture: TypeAlias = Mapping[tuple[str, float], float]
 
 @dataclass(frozen=True)
 class Choice:
-    """A sum of kernels and a ridge.
+    """A sum of kernels and a ridge."""
 
-    Attributes
-    ----------
-    weights, widths : (n_kernels,)
-        In the order of `KERNELS`; the width of an inner product is infinite.
-    ridge : float
-    error : float
-        Squared error on rows held out, as a share of that of their mean; NaN where none was tried.
-    """
-
+    # (n_kernels,): in the order of `KERNELS`; the width of an inner product is infinite.
     weights: Floats
     widths: Floats
     ridge: float
+    # Squared error on rows held out, as a share of that of their mean; NaN where none was tried.
     error: float = float("nan")
 
     def block(self, left: Mapping[str, Any], right: Mapping[str, Any]) -> Any:

@@ -28,23 +28,12 @@ _LEFT_ROWS, _RIGHT_ROWS = 4096, 1024
 
 @dataclass(frozen=True)
 class Side:
-    """Rows prepared for one kernel.
+    """Rows prepared for one kernel."""
 
-    Attributes
-    ----------
-    name : str
-        Of the kernel.
-    rows : (n_rows, n_features), dense or CSR
-    squares : (n_rows,)
-        Inner product of each row with itself.
-    columns : CSC or None
-        The same rows by column, where minima are summed.
-    """
-
-    name: str
-    rows: Matrix
-    squares: Floats
-    columns: Any = None
+    name: str  # of the kernel
+    rows: Matrix  # (n_rows, n_features), dense or CSR
+    squares: Floats  # (n_rows,): inner product of each row with itself
+    columns: Any = None  # the same rows by column, where minima are summed
 
     def __getitem__(self, chosen: Any) -> "Side":
         rows = self.rows[chosen]
@@ -60,19 +49,11 @@ class TensorSide:
     """Rows of a tensor, prepared for one kernel only when a block is computed: the twin of `Side`.
 
     So no more than a block of them is ever held in double precision.
-
-    Attributes
-    ----------
-    name : str
-        Of the kernel.
-    raw : (n_rows, n_features)
-    idf : (n_features,)
-        On the same device.
     """
 
-    name: str
-    raw: Tensor
-    idf: Tensor
+    name: str  # of the kernel
+    raw: Tensor  # (n_rows, n_features)
+    idf: Tensor  # (n_features,): on the same device
 
     def __getitem__(self, chosen: Any) -> "TensorSide":
         return TensorSide(self.name, self.raw[chosen], self.idf)

@@ -30,31 +30,16 @@ class DualSystem:
     """The matrix ``K + ridge I`` of all rows, factored in the place of its lower blocks.
 
     Of tensors there may be many at once: what follows has axes before the two that are named.
-
-    Attributes
-    ----------
-    matrix : (n_rows, n_rows)
-        Below its diagonal blocks the Cholesky factor, above them the kernel.
-    ridge : float
-        Of many, a tensor of shape (n_systems, 1, 1).
-    arithmetic : Arithmetic
-    block : int, optional
-        Rows of a block.
-    kernels : list of (block, block)
-        Diagonal blocks of the kernel.
-    inverses : list of (block, block)
-        Inverses of the diagonal blocks of the factor.
-    failed : bool
-        Whether the matrix is not positive definite; of many, a tensor.
     """
 
-    matrix: Numbers
-    ridge: Any
+    matrix: Numbers  # below its diagonal blocks the Cholesky factor, above them the kernel
+    ridge: Any  # of many, a tensor of shape (n_systems, 1, 1)
     arithmetic: Arithmetic = HOST
-    block: int | None = None
-    kernels: list[Numbers] = field(default_factory=list)
+    block: int | None = None  # rows of a block
+    kernels: list[Numbers] = field(default_factory=list)  # diagonal blocks of the kernel
+    # Inverses of the diagonal blocks of the factor.
     inverses: list[Numbers] = field(default_factory=list)
-    failed: Any = False
+    failed: Any = False  # whether the matrix is not positive definite; of many, a tensor
 
     @classmethod
     def of(

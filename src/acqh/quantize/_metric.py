@@ -20,18 +20,10 @@ _N_NEIGHBOURS = 10
 
 @dataclass(frozen=True)
 class Root:
-    """A root of a metric: in its coordinates, the metric is the plain one.
+    """A root of a metric: in its coordinates, the metric is the plain one."""
 
-    Parameters
-    ----------
-    forward : (n_components, rank)
-        ``forward @ forward.T`` is the metric.
-    back : (rank, n_components)
-        Its pseudo-inverse.
-    """
-
-    forward: Floats
-    back: Floats
+    forward: Floats  # (n_components, rank): ``forward @ forward.T`` is the metric
+    back: Floats  # (rank, n_components): its pseudo-inverse
 
     def words(self, codebooks: Floats, mean: Floats) -> Floats:
         """Return codebooks in the coordinates of the items.

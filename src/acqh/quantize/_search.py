@@ -125,17 +125,12 @@ def search_codes(
 
 @dataclass(frozen=True)
 class Beams:
-    """The best codes of each item that a beam search has kept so far.
+    """The best codes of each item that a beam search has kept so far."""
 
-    Parameters
-    ----------
-    codes : (n_items, n_kept, n_codebooks) uint8
-        Best first; with no codebook, one empty code of each item.
-    costs : (n_items, n_kept)
-    """
-
+    # (n_items, n_kept, n_codebooks) uint8: best first; with no codebook, one empty code of each
+    # item.
     codes: Ints
-    costs: Floats
+    costs: Floats  # (n_items, n_kept)
 
     @classmethod
     def empty(cls, n_items: int, dtype: type[np.floating[Any]] = np.float32) -> "Beams":

@@ -16,27 +16,15 @@ from acqh.quantize import decode, least_squares_codebooks, search_codes
 
 @dataclass(frozen=True)
 class State:
-    """All variables of the objective.
+    """All variables of the objective."""
 
-    Attributes
-    ----------
-    query_map : (n_dimensions, n_components)
-        J: ``W_p = P_p J``, so one small matrix stands for the projections of all views.
-    label_map : (n_labels, n_components)
-        M.
-    drift : (n_sets,)
-        t.
-    codebooks : (n_codebooks, codebook_size, n_components)
-        C.
-    codes : uint8 (n_sets, n_codebooks)
-        A.
-    """
-
+    # (n_dimensions, n_components): J: ``W_p = P_p J``, so one small matrix stands for the
+    # projections of all views.
     query_map: Floats
-    label_map: Floats
-    drift: Floats
-    codebooks: Floats
-    codes: Array
+    label_map: Floats  # (n_labels, n_components): M
+    drift: Floats  # (n_sets,): t
+    codebooks: Floats  # (n_codebooks, codebook_size, n_components): C
+    codes: Array  # uint8 (n_sets, n_codebooks): A
 
 
 def random_start(

@@ -18,30 +18,16 @@ _LEAST_ERROR = 1e-6
 
 @dataclass(frozen=True)
 class Block:
-    """The vectors of one target; the inner products of two of them are their similarity.
+    """The vectors of one target; the inner products of two of them are their similarity."""
 
-    Attributes
-    ----------
-    target : Target
-        With the rank that was used.
-    source : str
-        The view that gives the vectors exactly, or ``"labels"``; empty where nothing does.
-    map : (n_features, rank)
-        From the features of the source, of unit length for a cosine, to vectors.
-    offset : (rank,)
-        Added.
-    mean : (rank,)
-        Over all items that have the target.
-    spread : (rank, rank)
-        Symmetric root of their covariance.
-    """
-
-    target: Target
+    target: Target  # with the rank that was used
+    # The view that gives the vectors exactly, or ``"labels"``; empty where nothing does.
     source: str
+    # (n_features, rank): from the features of the source, of unit length for a cosine, to vectors.
     map: Floats
-    offset: Floats
-    mean: Floats
-    spread: Floats
+    offset: Floats  # (rank,): added
+    mean: Floats  # (rank,): over all items that have the target
+    spread: Floats  # (rank, rank): symmetric root of their covariance
 
     @property
     def rank(self) -> int:
@@ -115,22 +101,13 @@ def _root(matrix: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class BlockPredictor:
-    """The linear prediction of a block from one source.
+    """The linear prediction of a block from one source."""
 
-    Attributes
-    ----------
-    coefficients : (n_features, rank)
-    intercept : (rank,)
-    ridge : float
-        Strength used, relative to the mean diagonal of the Gram matrix.
-    precision : (rank, rank)
-        Inverse covariance of the error on items not seen, where the covariance of the block is
-        the identity; never less than knowing nothing, which is the identity.
-    """
-
-    coefficients: Floats
-    intercept: Floats
-    ridge: float
+    coefficients: Floats  # (n_features, rank)
+    intercept: Floats  # (rank,)
+    ridge: float  # strength used, relative to the mean diagonal of the Gram matrix
+    # (rank, rank): inverse covariance of the error on items not seen, where the covariance of the
+    # block is the identity; never less than knowing nothing, which is the identity.
     precision: Floats
 
 

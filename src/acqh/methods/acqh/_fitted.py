@@ -10,34 +10,18 @@ from acqh.methods.acqh._space import TargetSpace
 
 @dataclass(frozen=True)
 class Fitted:
-    """A fitted model without names and types.
-
-    Attributes
-    ----------
-    space : LabelSpace or TargetSpace
-    projections : dict of str to (n_features, n_components)
-    intercepts : dict of str to (n_components,)
-        From features to query vectors.
-    units : dict of str to (n_features, n_components)
-        From features scaled to unit length, added; only for views that need it.
-    codebooks : (n_codebooks, codebook_size, n_components)
-    metric : (n_components, n_components)
-        The metric in which a code vector is to be near its target.
-    objective : list of float
-        At the start and after each step.
-    lower_bound : float
-    ridges : dict
-    query_share : float
-        Share of the real queries in the metric.
-    """
+    """A fitted model without names and types."""
 
     space: LabelSpace | TargetSpace
-    projections: dict[str, Floats]
-    intercepts: dict[str, Floats]
+    projections: dict[str, Floats]  # dict of str to (n_features, n_components)
+    intercepts: dict[str, Floats]  # dict of str to (n_components,): from features to query vectors
+    # dict of str to (n_features, n_components): from features scaled to unit length, added; only
+    # for views that need it.
     units: dict[str, Floats]
-    codebooks: Floats
+    codebooks: Floats  # (n_codebooks, codebook_size, n_components)
+    # (n_components, n_components): the metric in which a code vector is to be near its target.
     metric: Floats
-    objective: list[float]
+    objective: list[float]  # at the start and after each step
     lower_bound: float
     ridges: dict[str, Any]
-    query_share: float
+    query_share: float  # share of the real queries in the metric

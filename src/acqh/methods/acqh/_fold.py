@@ -14,25 +14,16 @@ from acqh.methods.acqh._space import TargetSpace
 
 @dataclass(frozen=True)
 class ItemMaps:
-    """Vectors of items that are known by certain sources: a sum of linear maps.
+    """Vectors of items that are known by certain sources: a sum of linear maps."""
 
-    Attributes
-    ----------
-    maps : dict of str to (n_features, n_dimensions)
-        Of every source.
-    units : dict of str to (n_features, n_dimensions)
-        Of rows scaled to unit length, for some sources.
-    offset : (n_dimensions,)
-    target_map : (n_dimensions, n_components) or None
-        Comes after; None where the sum is the code vector.
-    usual : ((n_dimensions,), float) or None
-        Mean and mean squared length by which the sum is scaled before that; None: not at all.
-    """
-
-    maps: dict[str, Floats]
+    maps: dict[str, Floats]  # dict of str to (n_features, n_dimensions): of every source
+    # dict of str to (n_features, n_dimensions): of rows scaled to unit length, for some sources.
     units: dict[str, Floats]
-    offset: Floats
+    offset: Floats  # (n_dimensions,)
+    # (n_dimensions, n_components) or None: comes after; None where the sum is the code vector.
     target_map: Floats | None = None
+    # ((n_dimensions,), float) or None: mean and mean squared length by which the sum is scaled
+    # before that; None: not at all.
     usual: tuple[Floats, float] | None = None
 
 

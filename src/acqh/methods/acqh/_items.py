@@ -14,23 +14,13 @@ from acqh.stats import LabelSets
 
 @dataclass(frozen=True)
 class Items:
-    """Checked views and labels of items, paired by row.
-
-    Attributes
-    ----------
-    n_items : int
-    views : mapping of str to (n_items, n_features)
-    present : mapping of str to bool (n_items,)
-        For every view.
-    labels : 0/1 (n_items, n_labels), dense or CSR, or None
-    has_labels : bool (n_items,)
-    """
+    """Checked views and labels of items, paired by row."""
 
     n_items: int
-    views: Mapping[str, Matrix]
-    present: Mapping[str, Bools]
-    labels: Matrix | None
-    has_labels: Bools
+    views: Mapping[str, Matrix]  # mapping of str to (n_items, n_features)
+    present: Mapping[str, Bools]  # mapping of str to bool (n_items,): for every view
+    labels: Matrix | None  # 0/1 (n_items, n_labels), dense or CSR, or None
+    has_labels: Bools  # bool (n_items,)
 
     @classmethod
     def of(

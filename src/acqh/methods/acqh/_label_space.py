@@ -20,28 +20,14 @@ MapRows = Callable[[Mapping[str, Matrix]], Mapping[str, Matrix]]
 @storable("label-space")
 @dataclass(frozen=True)
 class LabelSpace:
-    """From labels or views of an item to its code vector, where labels are the only target.
-
-    Attributes
-    ----------
-    embedding : LabelEmbedding
-    label_sets : uint8 (n_sets, ceil(n_labels / 8))
-        The fitted label sets, as bits.
-    label_codes : uint8 (n_sets, n_codebooks)
-    predictors : dict of str to Predictor
-        From each view to code vectors.
-    query_map : (n_dimensions, n_components)
-        From label embeddings to query vectors.
-    target_map : (n_dimensions, n_components)
-        From label embeddings to code vectors.
-    """
+    """From labels or views of an item to its code vector, where labels are the only target."""
 
     embedding: LabelEmbedding
-    label_sets: Array
-    label_codes: Array
-    predictors: dict[str, Predictor]
-    query_map: Floats
-    target_map: Floats
+    label_sets: Array  # uint8 (n_sets, ceil(n_labels / 8)): the fitted label sets, as bits
+    label_codes: Array  # uint8 (n_sets, n_codebooks)
+    predictors: dict[str, Predictor]  # from each view to code vectors
+    query_map: Floats  # (n_dimensions, n_components): from label embeddings to query vectors
+    target_map: Floats  # (n_dimensions, n_components): from label embeddings to code vectors
 
     knows_labels = True
 

@@ -23,25 +23,14 @@ from acqh.stats import HELD_ROWS, Moments, RidgeSolver, RowSample, pair_of, regr
 
 @dataclass(frozen=True)
 class PairSums:
-    """Sums over the items that have both a source and a target.
-
-    Attributes
-    ----------
-    n_items : float
-    gram : (n_features, n_features)
-        Of the source.
-    sums : (n_features,)
-    target_gram : (n_others, n_others)
-    target_sums : (n_others,)
-    product : (n_features, n_others)
-    """
+    """Sums over the items that have both a source and a target."""
 
     n_items: float
-    gram: Floats
-    sums: Floats
-    target_gram: Floats
-    target_sums: Floats
-    product: Floats
+    gram: Floats  # (n_features, n_features): of the source
+    sums: Floats  # (n_features,)
+    target_gram: Floats  # (n_others, n_others)
+    target_sums: Floats  # (n_others,)
+    product: Floats  # (n_features, n_others)
 
 
 class SpaceSums:

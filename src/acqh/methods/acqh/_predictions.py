@@ -15,18 +15,11 @@ _RELATIVE_FLOOR = 1e-6
 
 @dataclass(frozen=True)
 class Predictor:
-    """The linear map from one view to code vectors, and how far it is to be trusted.
+    """The linear map from one view to code vectors, and how far it is to be trusted."""
 
-    Attributes
-    ----------
-    coefficients : (n_features, n_components)
-    intercept : (n_components,)
-    precision : (n_components, n_components)
-        Inverse covariance of the error on items not seen.
-    """
-
-    coefficients: Floats
-    intercept: Floats
+    coefficients: Floats  # (n_features, n_components)
+    intercept: Floats  # (n_components,)
+    # (n_components, n_components): inverse covariance of the error on items not seen.
     precision: Floats
 
     def predict(self, features: Matrix) -> Floats:
@@ -118,17 +111,10 @@ def draw_predictions(
 
 @dataclass(frozen=True)
 class _Predictions:
-    """How the predictions of one view are spread: a normal distribution for every label set.
+    """How the predictions of one view are spread: a normal distribution for every label set."""
 
-    Attributes
-    ----------
-    means : (n_sets, n_components)
-    root : (n_components, n_components)
-        Root of the covariance that all of them share.
-    """
-
-    means: Floats
-    root: Floats
+    means: Floats  # (n_sets, n_components)
+    root: Floats  # (n_components, n_components): root of the covariance that all of them share
 
     def draw(self, sets: Ints, rng: np.random.Generator) -> Floats:
         """Draw a prediction for an item of each label set given."""

@@ -11,29 +11,18 @@ from acqh._core.linalg import RANK_TOLERANCE, fix_signs, solve_spd
 
 @dataclass(frozen=True)
 class Problem:
-    """What is left of the data when similarities are inner products of label embeddings.
+    """What is left of the data when similarities are inner products of label embeddings."""
 
-    Attributes
-    ----------
-    embeddings : (n_sets, n_dimensions)
-        F: one vector a distinct label set; its inner products are the similarities.
-    labels : (n_sets, n_labels) float64
-        L: the label sets as 0/1 rows.
-    counts : (n_sets,)
-        How many items carry each set.
-    agreement : (n_dimensions, n_dimensions)
-        H: summed over views, embedding times prediction; see `acqh.stats.regress`.
-    constant : float
-        The sum over views of ``||S_p||^2``.
-    label_weight, label_ridge : float
-        The paper's lambda and mu.
-    """
-
+    # (n_sets, n_dimensions): F: one vector a distinct label set; its inner products are the
+    # similarities.
     embeddings: Floats
-    labels: Floats
-    counts: Floats
+    labels: Floats  # (n_sets, n_labels) float64: L: the label sets as 0/1 rows
+    counts: Floats  # (n_sets,): how many items carry each set
+    # (n_dimensions, n_dimensions): H: summed over views, embedding times prediction; see
+    # `acqh.stats.regress`.
     agreement: Floats
-    constant: float
+    constant: float  # the sum over views of ``||S_p||^2``
+    # The paper's lambda and mu.
     label_weight: float
     label_ridge: float
 

@@ -65,19 +65,14 @@ SIMILARITIES: dict[str, Similarity] = {
 
 @dataclass(frozen=True)
 class LabelEmbedding:
-    """Vectors of label sets whose inner products are close to their similarities.
-
-    Attributes
-    ----------
-    similarity : str or callable
-    landmarks : uint8 (n_landmarks, n_labels)
-        The label sets that any other is compared with; none where the vectors are the labels.
-    map : (n_landmarks, n_dimensions)
-        From similarities with the landmarks to the vector: the Nyström extension.
-    """
+    """Vectors of label sets whose inner products are close to their similarities."""
 
     similarity: str | Similarity
+    # uint8 (n_landmarks, n_labels): the label sets that any other is compared with; none where the
+    # vectors are the labels.
     landmarks: Array
+    # (n_landmarks, n_dimensions): from similarities with the landmarks to the vector: the Nyström
+    # extension.
     map: Floats
 
     def transform(self, labels: Matrix) -> Floats:

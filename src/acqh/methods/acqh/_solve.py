@@ -40,38 +40,20 @@ class Settings:
 
 @dataclass(frozen=True)
 class Solution:
-    """A fitted model without names and types.
+    """A fitted model without names and types."""
 
-    Attributes
-    ----------
-    projections : dict of str to (n_features, n_components)
-    intercepts : dict of str to (n_components,)
-        From features to query vectors.
-    predictors : dict of str to Predictor
-        From features to code vectors.
-    query_map : (n_dimensions, n_components)
-        J: from label embeddings to query vectors; ``J b`` is the embedding that a code vector b
-        stands for.
-    target_map : (n_dimensions, n_components)
-        From label embeddings to code vectors.
-    codebooks : (n_codebooks, codebook_size, n_components)
-    label_codes : uint8 (n_sets, n_codebooks)
-    metric : (n_components, n_components)
-        The metric in which a code vector is to be near its target.
-    objective : list of float
-        At the start and after each sweep.
-    lower_bound : float
-    """
-
-    projections: dict[str, Floats]
-    intercepts: dict[str, Floats]
-    predictors: dict[str, Predictor]
+    projections: dict[str, Floats]  # dict of str to (n_features, n_components)
+    intercepts: dict[str, Floats]  # dict of str to (n_components,): from features to query vectors
+    predictors: dict[str, Predictor]  # from features to code vectors
+    # (n_dimensions, n_components): J: from label embeddings to query vectors; ``J b`` is the
+    # embedding that a code vector b stands for.
     query_map: Floats
-    target_map: Floats
-    codebooks: Floats
-    label_codes: Array
+    target_map: Floats  # (n_dimensions, n_components): from label embeddings to code vectors
+    codebooks: Floats  # (n_codebooks, codebook_size, n_components)
+    label_codes: Array  # uint8 (n_sets, n_codebooks)
+    # (n_components, n_components): the metric in which a code vector is to be near its target.
     metric: Floats
-    objective: list[float]
+    objective: list[float]  # at the start and after each sweep
     lower_bound: float
 
     def padded(self, n_components: int) -> "Solution":

@@ -22,29 +22,16 @@ MapRows = Callable[[Mapping[str, Matrix]], Mapping[str, Matrix]]
 @storable("target-space")
 @dataclass(frozen=True)
 class TargetSpace:
-    """From whatever is known of an item to its vector, and from a query to its own.
+    """From whatever is known of an item to its vector, and from a query to its own."""
 
-    Attributes
-    ----------
-    blocks : dict of str to Block
-        By target.
-    predictors : dict of str to dict of str to BlockPredictor
-        By source, then by target: of the blocks that the source does not give exactly.
-    embedding : LabelEmbedding or None
-        Of label sets; None where labels are no target.
-    query_map : (n_dimensions, n_components)
-        From all blocks, side by side, to query vectors.
-    target_map : (n_dimensions, n_components)
-        From all blocks to code vectors.
-    is_normalized : bool
-        Whether the blocks of an item, taken together, get the usual length; see `scale`.
-    """
-
-    blocks: dict[str, Block]
+    blocks: dict[str, Block]  # by target
+    # By source, then by target: of the blocks that the source does not give exactly.
     predictors: dict[str, dict[str, BlockPredictor]]
-    embedding: LabelEmbedding | None
+    embedding: LabelEmbedding | None  # of label sets; None where labels are no target
+    # (n_dimensions, n_components): from all blocks, side by side, to query vectors.
     query_map: Floats
-    target_map: Floats
+    target_map: Floats  # (n_dimensions, n_components): from all blocks to code vectors
+    # Whether the blocks of an item, taken together, get the usual length; see `scale`.
     is_normalized: bool
 
     @property

@@ -10,18 +10,11 @@ from acqh.methods.acqh._problem import Problem, spectrum
 
 @dataclass(frozen=True)
 class SpectralMaps:
-    """The best maps without quantization.
+    """The best maps without quantization."""
 
-    Attributes
-    ----------
-    query_map : (n_dimensions, n_components)
-        J: from predicted label embeddings to query vectors.
-    target_map : (n_dimensions, n_components)
-        From label embeddings to code vectors.
-    """
-
+    # (n_dimensions, n_components): J: from predicted label embeddings to query vectors.
     query_map: Floats
-    target_map: Floats
+    target_map: Floats  # (n_dimensions, n_components): from label embeddings to code vectors
 
 
 def solve_spectral(problem: Problem, n_components: int) -> SpectralMaps:

@@ -174,32 +174,17 @@ def check_solvable(
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the parameters of `ACQH` ask to be kept of the data.
+    """What the parameters of `ACQH` ask to be kept of the data."""
 
-    Attributes
-    ----------
-    targets : mapping or None
-        As `ACQH` takes them.
-    keep : {"needed", "all"}
-    sample_size : int
-    only_sums : bool
-        Whether labels alone are learnt from sums alone; other targets need more.
-    respond : callable, optional
-        From labels, 0/1 (n_items, n_labels), to what kernel maps learn to predict, with labels
-        alone; None where there is no such map.
-    random_state : int, Generator or None
-        Seeds feature maps.
-    max_memory : int
-        Bytes that feature maps may take on a device.
-    """
-
-    targets: Any
+    targets: Any  # as `ACQH` takes them
     keep: Literal["needed", "all"]
     sample_size: int
-    only_sums: bool
+    only_sums: bool  # whether labels alone are learnt from sums alone; other targets need more
+    # From labels, 0/1 (n_items, n_labels), to what kernel maps learn to predict, with labels alone;
+    # None where there is no such map.
     respond: Callable[[Matrix], Floats] | None = None
-    random_state: RandomState = None
-    max_memory: int = MAX_MEMORY
+    random_state: RandomState = None  # seeds feature maps
+    max_memory: int = MAX_MEMORY  # bytes that feature maps may take on a device
 
     def __call__(self, part: MultiViewData) -> Needs:
         """Return what to keep of data like this part."""

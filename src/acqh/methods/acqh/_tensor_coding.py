@@ -47,23 +47,13 @@ def project_tensor(
 
 @dataclass(frozen=True)
 class TensorCoder:
-    """From items that are known by tensors to their code vectors and codes.
-
-    Parameters
-    ----------
-    space : LabelSpace or TargetSpace
-    feature_maps : mapping of str to transformer
-    codebooks : (n_codebooks, codebook_size, n_components)
-    metric : (n_components, n_components)
-    search : callable
-        From code vectors to codes, on the host: for label sets never seen.
-    max_memory : int
-    """
+    """From items that are known by tensors to their code vectors and codes."""
 
     space: LabelSpace | TargetSpace
     feature_maps: Mapping[str, Any]
-    codebooks: Floats
-    metric: Floats
+    codebooks: Floats  # (n_codebooks, codebook_size, n_components)
+    metric: Floats  # (n_components, n_components)
+    # From code vectors to codes, on the host: for label sets never seen.
     search: Callable[[Floats], Array]
     max_memory: int
 
