@@ -108,12 +108,8 @@ def locked(directory: Path) -> Iterator[None]:
 def open_regular(path: Path) -> io.FileIO:
     """Open a plain file for unbuffered reading; refuse links, pipes and devices.
 
-    Raises
-    ------
-    FileNotFoundError
-        There is no such file.
-    CorruptBundleError
-        It is not a plain file.
+    Raises FileNotFoundError: there is no such file. Raises CorruptBundleError: it is not a plain
+    file.
     """
     if path.is_symlink():
         raise CorruptBundleError(f"{path} is a link; a bundle holds its files itself")

@@ -15,10 +15,7 @@ def kernel(**options: Any) -> Callable[[FunctionT], FunctionT]:
     module, or else in the user's cache folder, or where ``NUMBA_CACHE_DIR`` says. A process that
     may write in none of them, such as a service without a home, compiles for itself.
 
-    Parameters
-    ----------
-    **options
-        Of `numba.njit`.
+    Options are those of `numba.njit`.
 
     Examples
     --------

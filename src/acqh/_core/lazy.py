@@ -14,14 +14,8 @@ def lazy_names(
     What a program does not use, it need not wait for: scikit-learn and Numba alone take more than
     a second to import. Type checkers are told the same by imports under ``TYPE_CHECKING``.
 
-    Parameters
-    ----------
-    package : str
-        Its ``__name__``.
-    homes : mapping of str to str
-        Modules, and the names that each defines, separated by spaces.
-    otherwise : callable, optional
-        Asked for other names; raises AttributeError by default.
+    `package`: its ``__name__``. `homes`: modules, and the names that each defines, separated by
+    spaces. `otherwise` is asked for other names; by default they raise AttributeError.
 
     Examples
     --------

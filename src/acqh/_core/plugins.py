@@ -13,15 +13,7 @@ def load_plugins(group: str) -> dict[str, Any]:
     One that cannot be loaded is passed over with a warning: a package that has nothing to do
     with the task at hand must not be able to stop it.
 
-    Parameters
-    ----------
-    group : str
-        Such as ``"acqh.methods"``.
-
-    Returns
-    -------
-    dict of str to object
-        The same one on every call.
+    A group is such as ``"acqh.methods"``; what it has is the same on every call.
 
     Examples
     --------

@@ -12,10 +12,7 @@ RandomState: TypeAlias = int | np.random.Generator | np.random.SeedSequence | No
 def check_rng(random_state: RandomState) -> np.random.Generator:
     """Return a generator: a given one as it is, otherwise a new one seeded with the argument.
 
-    Raises
-    ------
-    InvalidInputError
-        The argument seeds nothing.
+    Raises InvalidInputError: the argument seeds nothing.
 
     Examples
     --------

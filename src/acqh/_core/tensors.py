@@ -32,12 +32,8 @@ def is_tensor(value: Any) -> bool:
 def check_device(device: str) -> Any:
     """Return the device of a name such as ``"cuda"`` or ``"cpu"``.
 
-    Raises
-    ------
-    DeviceError
-        There is no such device here; nothing falls back to another one.
-    MissingExtraError
-        torch is not installed.
+    Raises DeviceError: there is no such device here; nothing falls back to another one. Raises
+    MissingExtraError: torch is not installed.
     """
     torch = require("torch")
     try:
@@ -55,10 +51,7 @@ def check_device(device: str) -> Any:
 def row_blocks(n_rows: int, bytes_per_row: int, max_memory: int) -> Iterator[slice]:
     """Cut rows into blocks of which each needs at most so much working memory.
 
-    Raises
-    ------
-    InvalidInputError
-        Not even one row fits.
+    Raises InvalidInputError: not even one row fits.
 
     Examples
     --------
@@ -111,10 +104,7 @@ def first_bad_row(matrix: Tensor) -> int | None:
 def check_rows(matrix: Tensor, name: str, width: int | None = None) -> None:
     """Refuse a tensor that is no matrix of finite real numbers, or of another width.
 
-    Raises
-    ------
-    ViewError
-        It is not; the message names a bad row.
+    Raises ViewError: it is not; the message names a bad row.
 
     Examples
     --------

@@ -18,15 +18,8 @@ TargetsOption = Annotated[
 def parse_targets(text: str | None) -> dict[str, float] | None:
     """Return targets by name.
 
-    Parameters
-    ----------
-    text : str or None
-        Such as ``labels=0.5,text=0.5``; a name alone has weight one.
-
-    Raises
-    ------
-    typer.BadParameter
-        A weight that is no number, or a name twice.
+    `text`: such as ``labels=0.5,text=0.5``; a name alone has weight one. Raises typer.BadParameter:
+    a weight that is no number, or a name twice.
 
     Examples
     --------

@@ -63,10 +63,8 @@ class DatasetInfo:
 def known_datasets() -> dict[str, NamedDataset]:
     """Return the package's own data sets and those that installed packages add.
 
-    Raises
-    ------
-    InvalidInputError
-        An added one is no NamedDataset, or has the name of one of the package's own.
+    Raises InvalidInputError: an added one is no NamedDataset, or has the name of one of the
+    package's own.
     """
     added = load_plugins("acqh.datasets")
     for name, dataset in added.items():

@@ -83,14 +83,8 @@ class Source:
 def open_source(given: Exportable, *, metadata: bool = True) -> Iterator[Source]:
     """Give the items of an index or a collection, open or at a path.
 
-    Raises
-    ------
-    FileNotFoundError
-        There is nothing at the path.
-    InvalidInputError
-        It is neither a `CodeIndex` nor a `Collection`.
-    CorruptBundleError
-        It is damaged.
+    Raises FileNotFoundError: there is nothing at the path. Raises InvalidInputError: it is neither
+    a `CodeIndex` nor a `Collection`. Raises CorruptBundleError: it is damaged.
     """
     opened = load(given) if isinstance(given, str | PathLike) else given
     try:

@@ -7,12 +7,8 @@ from pathlib import Path
 def check_target(path: str | PathLike[str], *, overwrite: bool) -> Path:
     """Return where a file is to be written.
 
-    Raises
-    ------
-    FileExistsError
-        There is something, and it is not to be replaced or is no file.
-    FileNotFoundError
-        There is no folder for it.
+    Raises FileExistsError: there is something, and it is not to be replaced or is no file. Raises
+    FileNotFoundError: there is no folder for it.
     """
     target = Path(path)
     if not target.parent.is_dir():

@@ -12,10 +12,8 @@ from acqh.errors import InvalidInputError
 def to_faiss(codebooks: Floats, codes: Array) -> Any:
     """Return a ``faiss.IndexResidualQuantizer`` with the same codebooks and codes.
 
-    Parameters
-    ----------
-    codebooks : (n_codebooks, codebook_size, n_components) float32
-    codes : (n_items, n_codebooks) uint8
+    `codebooks`: (n_codebooks, codebook_size, n_components) float32. `codes`: (n_items, n_codebooks)
+    uint8.
     """
     faiss = require("faiss")
     n_codebooks, codebook_size, n_components = codebooks.shape

@@ -17,10 +17,8 @@ _MAX_SCALE = 2.0**124
 def fill_tables(codebooks: Floats, queries: Floats) -> Floats:
     """Return (n_queries, n_codebooks, codebook_size), summed over components from first to last.
 
-    Parameters
-    ----------
-    codebooks : (n_codebooks, n_components, codebook_size) float32
-    queries : (n_queries, n_components) float32
+    `codebooks`: (n_codebooks, n_components, codebook_size) float32. `queries`: (n_queries,
+    n_components) float32.
     """
     tables = np.zeros((len(queries), len(codebooks), codebooks.shape[2]), dtype=np.float32)
     for component in range(codebooks.shape[1]):
@@ -31,10 +29,7 @@ def fill_tables(codebooks: Floats, queries: Floats) -> Floats:
 def score_codes(tables: Floats, codes: Array) -> Floats:
     """Return (n_queries, n_items) scores, summed over codebooks from first to last.
 
-    Parameters
-    ----------
-    tables : (n_queries, n_codebooks, codebook_size) float32
-    codes : (n_items, n_codebooks)
+    `tables`: (n_queries, n_codebooks, codebook_size) float32. `codes`: (n_items, n_codebooks).
     """
     scores = np.zeros((len(tables), len(codes)), dtype=np.float32)
     for column in range(codes.shape[1]):
@@ -55,12 +50,8 @@ def best_columns(scores: Floats, k: int) -> Ints:
 def check_scales(scales: Floats, first: int = 0) -> None:
     """Refuse queries whose scores may overflow.
 
-    Parameters
-    ----------
-    scales : (n_queries,)
-        Bounds of the magnitude of any score; NaN where there is none.
-    first : int
-        Number of the first query.
+    `scales`: (n_queries,); bounds of the magnitude of any score; NaN where there is none. `first`:
+    number of the first query.
     """
     too_large = ~(scales < _MAX_SCALE)
     if too_large.any():
@@ -110,17 +101,8 @@ class FewCodes:
     def search(self, query: Floats, k: int, selected: Ints | None = None) -> tuple[Ints, Floats]:
         """Return the numbers and scores of the best items, as `acqh.CodeIndex` does.
 
-        Parameters
-        ----------
-        query : (n_components,) float32
-        k : int
-        selected : (n_selected,), optional
-            Numbers of the items that may be found.
-
-        Raises
-        ------
-        InvalidInputError
-            Scores of the query may overflow.
+        `query`: (n_components,) float32. `selected`: (n_selected,); numbers of the items that may
+        be found. Raises InvalidInputError: scores of the query may overflow.
         """
         numbers, codes = self.numbers, self.codes
         if selected is not None:

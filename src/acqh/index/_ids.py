@@ -244,10 +244,7 @@ IdTable: TypeAlias = RunningIds | NumberIds | TextIds
 def table_of(ids: Array) -> IdTable:
     """Make the smallest table of ids that `read_ids` gave.
 
-    Raises
-    ------
-    DuplicateIdError
-        An id occurs twice.
+    Raises DuplicateIdError: an id occurs twice.
 
     Examples
     --------
@@ -265,10 +262,7 @@ def table_of(ids: Array) -> IdTable:
 def chain_tables(tables: Sequence[IdTable]) -> IdTable:
     """Make one table of several, in order; of numbers that count up through all, nothing is stored.
 
-    Raises
-    ------
-    DuplicateIdError
-        An id occurs twice.
+    Raises DuplicateIdError: an id occurs twice.
 
     Examples
     --------
@@ -287,10 +281,7 @@ def chain_tables(tables: Sequence[IdTable]) -> IdTable:
 def join_tables(tables: Sequence[IdTable], keep: Sequence[Bools | None]) -> IdTable:
     """Make one table of the rows to keep of several, None for all, in order.
 
-    Raises
-    ------
-    CorruptBundleError
-        An id occurs twice, which only a damaged file can bring about.
+    Raises CorruptBundleError: an id occurs twice, which only a damaged file can bring about.
     """
     try:
         if all(rows is None for rows in keep):
@@ -309,10 +300,7 @@ def table_from_arrays(arrays: Mapping[str, Array], info: Mapping[str, Any], n: i
 
     Checks types and shapes; `verify_table` reads every value.
 
-    Raises
-    ------
-    CorruptBundleError
-        The arrays cannot be those of a table of n ids.
+    Raises CorruptBundleError: the arrays cannot be those of a table of n ids.
     """
     kind = info.get("ids")
     if kind == "running":
@@ -340,10 +328,8 @@ def table_from_arrays(arrays: Mapping[str, Array], info: Mapping[str, Any], n: i
 def verify_table(table: IdTable) -> None:
     """Read every id and refuse a table that `table_of` cannot have made.
 
-    Raises
-    ------
-    CorruptBundleError
-        Ids repeat, are not valid texts, or are not in the order given for look-up.
+    Raises CorruptBundleError: ids repeat, are not valid texts, or are not in the order given for
+    look-up.
     """
     if isinstance(table, RunningIds):
         return

@@ -41,17 +41,8 @@ class NewIds:
     def take(self, ids: Any, n: int) -> IdTable:
         """Read the ids of n more items, or number these where there are none.
 
-        Returns
-        -------
-        IdTable
-            Of these items.
-
-        Raises
-        ------
-        DuplicateIdError
-            An id occurs twice among them.
-        InvalidInputError
-            Ids of the wrong shape, type or range, or too many items.
+        Raises DuplicateIdError: an id occurs twice among them. Raises
+        InvalidInputError: ids of the wrong shape, type or range, or too many items.
         """
         if self._n_rows + self.n + n > MAX_ROWS:
             raise InvalidInputError(f"an index holds at most {MAX_ROWS} items")

@@ -51,10 +51,8 @@ class PartReader:
     def __call__(self) -> Iterator[tuple[Array, Array]]:
         """Yield the codes and rows of all items, a block at a time.
 
-        Raises
-        ------
-        InvalidInputError
-            Codes or ids that do not fit; other codes than in the first reading.
+        Raises InvalidInputError: codes or ids that do not fit; other codes than in the first
+        reading.
         """
         n_done, check = 0, 0
         for given, ids in self._parts:

@@ -49,11 +49,8 @@ class Rests:
     def reaches(self, starts: Array, tails: Array) -> Array:
         """Return the reach of each run, (n_runs,) uint8; none where they would not help.
 
-        Parameters
-        ----------
-        starts : (n_runs + 1,) uint32
-        tails : (n_entries, n_tail) uint8
-            Words of the last codebooks, below the codebook size.
+        `starts`: (n_runs + 1,) uint32. `tails`: (n_entries, n_tail) uint8; words of the last
+        codebooks, below the codebook size.
         """
         n_tail = tails.shape[1]
         if n_tail < _MIN_TAIL or len(starts) == 2 or not np.isfinite(self.radii).all():
@@ -64,15 +61,8 @@ class Rests:
     def bounds(self, queries: Floats, n_head: int) -> tuple[Floats, Floats]:
         """Return what bounds the words after the first few: a base, and a span for each step.
 
-        Parameters
-        ----------
-        queries : (n_queries, n_components) float32
-        n_head : int
-
-        Returns
-        -------
-        bases, spans : (n_queries,) float32
-            With all that rounding can do to a score; infinity and 0 where there is no bound.
+        `queries`: (n_queries, n_components) float32. Gives `bases`, `spans`: (n_queries,) float32;
+        with all that rounding can do to a score; infinity and 0 where there is no bound.
         """
         exact = queries.astype(np.float64)
         norms = np.sqrt(np.square(exact).sum(axis=1))

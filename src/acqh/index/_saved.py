@@ -81,10 +81,7 @@ def read_kept(bundle: Bundle) -> dict[str, Array]:
 def read_settings(bundle: Bundle) -> tuple[dict[str, Array], Mapping[str, Any]]:
     """Return what the index is made with, as given to `write_snapshot`.
 
-    Raises
-    ------
-    CorruptBundleError
-        The bundle holds no index, or one of a layout that is not known.
+    Raises CorruptBundleError: the bundle holds no index, or one of a layout that is not known.
     """
     layout = read_count(bundle.info, "layout")
     if layout > _LAYOUT:
@@ -105,17 +102,8 @@ def read_snapshot(
 
     Checks what searches rely on to stay within the arrays; `verify_snapshot` reads the rest.
 
-    Parameters
-    ----------
-    bundle : Bundle
-    segment_type : type
-    take_segment : callable
-        Returns a segment with what the settings add to it; refuses one that does not fit them.
-
-    Raises
-    ------
-    CorruptBundleError
-        The bundle contradicts itself.
+    `take_segment`: returns a segment with what the settings add to it; refuses one that does not
+    fit them. Raises CorruptBundleError: the bundle contradicts itself.
     """
     id_kind, stored = bundle.info.get("id_kind"), bundle.info.get("parts")
     if not isinstance(stored, list) or bundle.members != (
@@ -141,10 +129,7 @@ def read_snapshot(
 def verify_snapshot(snapshot: Snapshot[S]) -> None:
     """Read every value of a saved state.
 
-    Raises
-    ------
-    CorruptBundleError
-        Values contradict each other: no index can have been in this state.
+    Raises CorruptBundleError: values contradict each other: no index can have been in this state.
     """
     for part in snapshot.parts:
         part.verify()

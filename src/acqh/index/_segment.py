@@ -75,13 +75,8 @@ class CodeSegment:
     def of(cls, codes: Array, codebook_size: int, rests: Rests | None = None) -> Self:
         """Lay out the codes of new rows.
 
-        Parameters
-        ----------
-        codes : (n_rows, n_codebooks) uint8
-            Words below `codebook_size`.
-        codebook_size : int
-        rests : Rests, optional
-            Of the codebooks.
+        `codes`: (n_rows, n_codebooks) uint8; words below `codebook_size`. `rests`: of the
+        codebooks.
         """
         n_rows, n_codebooks = codes.shape
 
@@ -190,10 +185,7 @@ class CodeSegment:
 
         Reads all row numbers, a piece at a time: beside the codes little is in memory.
 
-        Raises
-        ------
-        CorruptBundleError
-            A row is missing.
+        Raises CorruptBundleError: a row is missing.
         """
         codes = np.empty((stop - start, self.n_codebooks), dtype=np.uint8)
         n_found = 0
@@ -255,10 +247,7 @@ class CodeSegment:
         Checks types, shapes and where runs begin, so that no search can read outside an array, but
         reads neither codes nor rows: that is what `verify` is for.
 
-        Raises
-        ------
-        CorruptBundleError
-            The arrays cannot be those of a segment.
+        Raises CorruptBundleError: the arrays cannot be those of a segment.
         """
         values: dict[str, Any] = {name: read_count(info, name) for name in _COUNTS}
         values |= {name: read_array(arrays, name, dtype) for name, dtype in _DTYPES.items()}
@@ -293,10 +282,8 @@ class CodeSegment:
     def verify(self) -> None:
         """Read every value and refuse what `of` and `join` cannot have made.
 
-        Raises
-        ------
-        CorruptBundleError
-            A word is outside its codebook, codes are not sorted, or rows are not each there once.
+        Raises CorruptBundleError: a word is outside its codebook, codes are not sorted, or rows are
+        not each there once.
         """
         if self.is_grouped:
             check_rising(self.gap_starts, "gap_starts", len(self.tails), len(self.gaps))

@@ -119,10 +119,7 @@ class Part(Generic[S]):
 
         Checks what searches rely on to stay within the arrays; `verify` reads every value.
 
-        Raises
-        ------
-        CorruptBundleError
-            The arrays cannot be those of a part.
+        Raises CorruptBundleError: the arrays cannot be those of a part.
         """
         for name in ("segment", "ids"):
             if not isinstance(info.get(name), Mapping):
@@ -196,10 +193,7 @@ class Snapshot(Generic[S]):
     def take_ids(self, rows: Ints) -> Array:
         """Return the ids of rows, with the padding for rows below 0.
 
-        Raises
-        ------
-        CorruptBundleError
-            There is no such row: the numbers came from a damaged file.
+        Raises CorruptBundleError: there is no such row: the numbers came from a damaged file.
         """
         if rows.size and rows.max() >= self.first_rows[-1]:
             raise CorruptBundleError("the index holds a row that does not exist; verify its file")

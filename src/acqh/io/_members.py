@@ -38,14 +38,7 @@ _METADATA = "__metadata__"
 def member_header(arrays: Mapping[str, Array]) -> bytes:
     """Return the first bytes of a member, header length included.
 
-    Parameters
-    ----------
-    arrays : mapping of str to ndarray
-
-    Raises
-    ------
-    InvalidInputError
-        A dtype or name that cannot be stored, or too many arrays.
+    Raises InvalidInputError: a dtype or name that cannot be stored, or too many arrays.
     """
     header: dict[str, Any] = {}
     start = 0
@@ -81,11 +74,7 @@ def ordered(arrays: Mapping[str, Array]) -> list[tuple[str, Array]]:
 def write_member(path: Path, arrays: Mapping[str, Array]) -> tuple[int, str]:
     """Write and sync a member in bounded memory.
 
-    Parameters
-    ----------
-    path : Path
-        A name not taken yet.
-    arrays : mapping of str to ndarray
+    No file has the name yet.
     """
     digest = hashlib.sha256()
     n_bytes = 0

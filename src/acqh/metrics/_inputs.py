@@ -124,10 +124,7 @@ def as_relevant(values: Array) -> Bools:
 def count_queries(n_queries: int, n_empty: int, empty: Empty) -> int:
     """Return how many queries a mean is over.
 
-    Raises
-    ------
-    InvalidInputError
-        There are none.
+    Raises InvalidInputError: there are none.
     """
     check_choice(empty, Empty, "empty")
     if n_queries == 0:

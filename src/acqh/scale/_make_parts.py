@@ -20,13 +20,7 @@ from acqh.scale._part_folder import PartT, Place, Plan, places, read_part, write
 def is_there(folder: Path, place: Place, plan: Plan[PartT], ids: Array | None = None) -> bool:
     """Whether a part is there already; raises where it is another or damaged.
 
-    Parameters
-    ----------
-    folder : Path
-    place : Place
-    plan : Plan
-    ids : (n_rows,), optional
-        Those that it must have been made of, where the source was read anyway.
+    `ids` are those that it must have been made of, where the source was read anyway.
     """
     path = place.path(folder)
     try:
@@ -53,16 +47,8 @@ def make_parts(
 ) -> None:
     """Make the parts that are not there yet, one after the other.
 
-    Parameters
-    ----------
-    folder : Path
-    plan : Plan
-    source : sequence of Piece, or iterable of MultiViewData
-        Pieces whose part is there are not read.
-    make : callable
-        From the items of a part to the part.
-    report : callable
-        Called with the number of items done after each part.
+    `source`: pieces whose part is there are not read. `make`: from the items of a part to the part.
+    `report`: called with the number of items done after each part.
     """
     plan.begin(folder)
     if isinstance(source, Sequence):

@@ -174,12 +174,8 @@ def write_part(folder: Path, place: Place, plan: Plan[PartT], part: PartT) -> No
 def read_part(path: Path, plan: Plan[PartT]) -> tuple[Place, PartT]:
     """Read a part and every one of its bytes.
 
-    Raises
-    ------
-    FileNotFoundError
-        There is no whole part.
-    CorruptBundleError
-        It is damaged, or of another model.
+    Raises FileNotFoundError: there is no whole part. Raises CorruptBundleError: it is damaged, or
+    of another model.
     """
     bundle = read_bundle(path, kind=plan.part_kind, verify=True)
     match bundle.info:

@@ -120,10 +120,7 @@ def _sorted(scores: Floats, rows: Ints, k: int) -> Best:
 def measure_recall(true_ids: Array, found_ids: Array) -> dict[int, float]:
     """Return the recall at each length of answers.
 
-    Parameters
-    ----------
-    true_ids, found_ids : (n_queries, k)
-        Best first. As many as there are items, at most.
+    Both are (n_queries, k), best first.
     """
     n_found = true_ids.shape[1]
     recall = {}

@@ -183,14 +183,8 @@ def search_chunk(
 def open_index(index: Index) -> CodeIndex | ShardedIndex:
     """Open an index of one or several paths, mapped.
 
-    Raises
-    ------
-    FileNotFoundError
-        There is nothing at a path.
-    InvalidInputError
-        A path holds something else, or indexes do not fit together.
-    CorruptBundleError
-        An index is damaged.
+    Raises FileNotFoundError: there is nothing at a path. Raises InvalidInputError: a path holds
+    something else, or indexes do not fit together. Raises CorruptBundleError: an index is damaged.
     """
     if isinstance(index, str | PathLike):
         index = _open_index(index)

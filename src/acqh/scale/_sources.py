@@ -41,10 +41,7 @@ class CutSource:
 def cut_source(source: Source, chunk_size: int) -> CutSource:
     """Look at a source, and cut it unless it comes in chunks.
 
-    Raises
-    ------
-    InvalidInputError
-        It is none of the known kinds.
+    Raises InvalidInputError: it is none of the known kinds.
     """
     check_positive_int(chunk_size, "chunk_size")
     if isinstance(source, MultiViewData):
@@ -70,18 +67,8 @@ def cut_source(source: Source, chunk_size: int) -> CutSource:
 def cut_on(client: Any, source: Any, chunk_size: int) -> tuple[CutSource, list[Chunk]]:
     """Cut a source that the workers of a cluster read.
 
-    Returns
-    -------
-    CutSource
-    list of Chunk
-        Its chunks for the workers; each says how many rows it has.
-
-    Raises
-    ------
-    ClusterError
-        The workers cannot do our work.
-    InvalidInputError
-        A source of another kind.
+    Each of its chunks says how many rows it has. Raises ClusterError: the
+    workers cannot do our work. Raises InvalidInputError: a source of another kind.
     """
     check_workers(client)
     # Dask's own collections are cut, and counted, on the cluster alone.

@@ -132,10 +132,7 @@ def read_queries(queries: Any, view: str | None) -> Floats:
 def only_view(data: MultiViewData, view: str | None, what: str) -> Rows:
     """Return the vectors of one view, which every item must have.
 
-    Raises
-    ------
-    ViewError
-        There are several and none is named, or an item lacks it.
+    Raises ViewError: there are several and none is named, or an item lacks it.
     """
     if view is None or (view not in data.views and list(data.views) == [_ARRAY_VIEW]):
         if len(data.views) > 1:

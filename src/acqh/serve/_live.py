@@ -60,10 +60,7 @@ class Live:
     async def run(self, work: Callable[[Searchable], T], lane: Lane = "quick") -> T:
         """Return what `work` makes of the collection.
 
-        Raises
-        ------
-        ProblemError
-            429 when too much is being worked on, 503 when it takes too long.
+        Raises ProblemError: 429 when too much is being worked on, 503 when it takes too long.
         """
         with self._slots.hold(lane):
             return await patient(self._submit(work, lane), self._settings.max_work_seconds)
@@ -97,10 +94,7 @@ class Live:
     def reload(self) -> bool:
         """Open and verify what is on disk, and serve it if it is whole.
 
-        Returns
-        -------
-        bool
-            Whether it is served now. If not, `problem` says so.
+        Gives whether it is served now; if not, `problem` says why.
         """
         with self._reloading:
             try:

@@ -64,11 +64,7 @@ class MapCache:
 def make_map(collection: Searchable, most: int = MOST_POINTS) -> CollectionMap:
     """Arrange items on a plane by their codes.
 
-    Parameters
-    ----------
-    collection : Collection or ShardedCollection
-    most : int
-        Points; of more items an even sample is taken.
+    Of more than `most` items an even sample is taken.
     """
     n_items = len(collection)
     step = max(1, -(-n_items // most))
@@ -83,14 +79,8 @@ def make_map(collection: Searchable, most: int = MOST_POINTS) -> CollectionMap:
 def embed_codes(codes: Array, codebooks: Floats) -> Floats:
     """Return a place on the unit square for each code.
 
-    Parameters
-    ----------
-    codes : uint8 (n_items, n_codebooks)
-    codebooks : (n_codebooks, codebook_size, n_components)
-
-    Returns
-    -------
-    (n_items, 2) float32
+    `codes`: uint8 (n_items, n_codebooks). `codebooks`: (n_codebooks, codebook_size, n_components).
+    Gives (n_items, 2) float32.
 
     Examples
     --------

@@ -118,12 +118,8 @@ async def patient(work: "Future[T]", seconds: float, *, give_up: bool = True) ->
     thread is busy until it ends, but nobody waits for it. So there is never more work than
     requests are let in, and one piece a thread.
 
-    Parameters
-    ----------
-    work : Future
-    seconds : float
-    give_up : bool
-        Whether to leave work alone that has begun. Work that changes something is waited for.
+    `give_up`: whether to leave work alone that has begun; work that changes something is waited
+    for.
     """
     waiting = asyncio.wrap_future(work)
     done, _ = await asyncio.wait([waiting], timeout=seconds)

@@ -53,10 +53,7 @@ class Comparison:
 def fair_comparisons(results: Results) -> list[Comparison]:
     """Return the tables at equal bytes per item: one comparison per data set and database.
 
-    Returns
-    -------
-    list of Comparison
-        With mean average precision at three cut-offs, training time and query time.
+    Each has mean average precision at three cut-offs, training time and query time.
     """
     found = group(results.of("fair"), _fair_group, unique=False)
     return [_fair(results, runs, *name) for name, runs in found.items()]
@@ -150,10 +147,7 @@ def _by_quality(grid: RunTable) -> Callable[[RowId], tuple[int, float, RowId]]:
 def paper_comparisons(results: Results) -> list[Comparison]:
     """Return the paper's Tables 1 to 5 for every data set that was run, beside its figures.
 
-    Returns
-    -------
-    list of Comparison
-        With mean average precision at three cut-offs, training time and query time.
+    Each has mean average precision at three cut-offs, training time and query time.
     """
     found = group(results.of("paper-map"), lambda run: run.setting["dataset"], unique=False)
     return [_paper(dataset, runs) for dataset, runs in found.items()]
@@ -236,10 +230,7 @@ class CutoffDistance:
 def cutoff_distances(results: Results) -> list[CutoffDistance]:
     """Return how close each cut-off comes to the paper's figures: it does not state its own.
 
-    Returns
-    -------
-    list of CutoffDistance
-        For every data set of the paper that was run, the method itself and all methods.
+    One for every data set of the paper that was run, of the method itself and of all methods.
     """
     # Of two methods that may be a row of the paper's, the likelier one counts.
     first = {ours[0] for ours in load_paper().methods.values()}

@@ -16,17 +16,8 @@ _SAME = ("", "in nothing known")
 def differences(run: Run, n_seeds: int) -> list[str]:
     """Return what of a run is not as in the paper.
 
-    Parameters
-    ----------
-    run : Run
-    n_seeds : int
-        Splits that its figure is the mean of.
-
-    Returns
-    -------
-    list of str
-        Sentences, empty if nothing is known to differ. Of methods that are not in the paper
-        only data and protocol are compared.
+    Its figure is the mean of `n_seeds` splits. No sentences if nothing is known to differ. Of
+    methods that are not in the paper only data and protocol are compared.
     """
     return [*_data(run), *_protocol(run, n_seeds), *_method(run)]
 

@@ -65,15 +65,8 @@ _Style = dict[str, Any]
 def draw(plot: Plot) -> dict[str, bytes]:
     """Draw a figure in all formats.
 
-    Returns
-    -------
-    dict of str to bytes
-        By format: svg, png and pdf; the same bytes for the same plot.
-
-    Raises
-    ------
-    MissingExtraError
-        Matplotlib is not installed.
+    Gives bytes by format (svg, png and pdf), the same for the same plot. Raises MissingExtraError:
+    Matplotlib is not installed.
     """
     matplotlib = require("matplotlib")
     files = {}
@@ -243,11 +236,7 @@ def to_inline_svg(svg: bytes, plot: Plot) -> str:
     It takes the page's font and text colour, so it can be read on dark and on light; ids are
     unique among figures, and a line says its name when it is pointed at.
 
-    Parameters
-    ----------
-    svg : bytes
-        From `draw`.
-    plot : Plot
+    `svg` is what `draw` gives.
     """
     text = svg.decode()
     text = re.sub(

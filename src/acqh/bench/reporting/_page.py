@@ -72,12 +72,7 @@ class _Sections:
 def render_page(report: Report, drawn: Mapping[str, bytes], title: str) -> str:
     """Return the page as one HTML document that needs nothing from elsewhere.
 
-    Parameters
-    ----------
-    report : Report
-    drawn : mapping of str to bytes
-        SVG of every figure, by name.
-    title : str
+    `drawn` has the SVG of every figure, by name.
     """
     sections = _Sections()
     _add_fair(sections, report, drawn)

@@ -113,12 +113,7 @@ def render_figure(plot: Plot, svg: bytes) -> str:
 def render_tabs(name: str, tabs: Iterable[tuple[str, str]]) -> str:
     """Return panels of which one is shown, chosen by labels above them; on paper all are.
 
-    Parameters
-    ----------
-    name : str
-        Unique on the page.
-    tabs : iterable of (str, str)
-        Label, as text, and content, as HTML.
+    `name` is unique on the page; a tab is a label, as text, and content, as HTML.
     """
     labels, panels = [], []
     for number, (label, content) in enumerate(tabs):

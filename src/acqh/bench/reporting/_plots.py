@@ -61,11 +61,7 @@ class Plot:
 def fair_plots(results: Results, comparison: Comparison) -> list[Plot]:
     """Return quality against bytes and against time, and the curves at the middle size.
 
-    Parameters
-    ----------
-    results : Results
-    comparison : Comparison
-        A fair one.
+    The comparison is a fair one.
     """
     runs = comparison.runs
     sizes = sorted({run.n_bytes for run in runs if run.n_bytes is not None})
@@ -92,16 +88,7 @@ def fair_plots(results: Results, comparison: Comparison) -> list[Plot]:
 def paper_plots(results: Results, comparison: Comparison) -> list[Plot]:
     """Return the curves that the paper draws at its middle code length.
 
-    Parameters
-    ----------
-    results : Results
-    comparison : Comparison
-        A comparison in the paper's setting.
-
-    Returns
-    -------
-    list of Plot
-        Empty where that length was not run.
+    The comparison is one in the paper's setting. None where that length was not run.
     """
     chosen = [run for run in comparison.runs if run.n_components in (None, _MIDDLE_COMPONENTS)]
     if all(run.n_components is None for run in chosen):

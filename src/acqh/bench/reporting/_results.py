@@ -153,10 +153,7 @@ class Results:
     def curve(self, run: Run, name: str) -> Array:
         """Return a stored array of a run, such as ``"ap"``, per query.
 
-        Raises
-        ------
-        CorruptBundleError
-            The file of curves is missing, damaged, or has no such array.
+        Raises CorruptBundleError: the file of curves is missing, damaged, or has no such array.
         """
         key = run.record["key"]
         if key not in self._curves:
@@ -178,12 +175,8 @@ class Results:
 def load_results(path: str | PathLike[str]) -> Results:
     """Load what ``acqh bench`` stored in a folder.
 
-    Raises
-    ------
-    InvalidInputError
-        There is no such folder, or it holds no results.
-    CorruptBundleError
-        A record is damaged.
+    Raises InvalidInputError: there is no such folder, or it holds no results. Raises
+    CorruptBundleError: a record is damaged.
     """
     if not Path(path).is_dir():
         raise InvalidInputError(f"there is no folder {path}; give the one that bench wrote to")

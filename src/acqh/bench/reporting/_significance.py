@@ -80,14 +80,8 @@ def _draw_signs(rng: np.random.Generator, n_flips: int, n_pairs: int) -> Floats:
 def holm(p_values: Sequence[float] | Floats) -> Floats:
     """Return p-values corrected for their number by Holm's step-down rule.
 
-    Parameters
-    ----------
-    p_values : (n_tests,)
-
-    Returns
-    -------
-    (n_tests,) float64
-        Rejecting those at most alpha keeps the chance of any false rejection within alpha.
+    `p_values`: (n_tests,). Gives (n_tests,) float64; rejecting those at most alpha keeps the chance
+    of any false rejection within alpha.
 
     Examples
     --------

@@ -36,10 +36,7 @@ _COLUMNS = (
 def to_csv(table: Table) -> str:
     """Return a table as CSV with one line per figure.
 
-    Returns
-    -------
-    str
-        Means and deviations are not rounded.
+    Means and deviations are not rounded.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -76,11 +73,8 @@ def escape_latex(text: str) -> str:
 def to_latex(table: Table) -> str:
     """Return a table as a LaTeX float; it needs the packages booktabs and graphicx.
 
-    Returns
-    -------
-    str
-        The best figure of a column is bold, the second underlined; marks, verdicts and all that
-        must be said of the figures are under it.
+    The best figure of a column is bold, the second underlined; marks, verdicts and all that
+    must be said of the figures are under it.
     """
     n_names = 2 if table.shows_coded_from else 1
     body = [

@@ -24,14 +24,8 @@ NOTE = (
 def add_verdicts(table: Table, grid: RunTable, results: Results) -> Table:
     """Return the table with a verdict at every entry that a baseline can be compared with.
 
-    Parameters
-    ----------
-    table : Table
-        Of ``map_all``.
-    grid : RunTable
-        That the table was made of.
-    results : Results
-        For the average precisions of the queries.
+    The table is one of ``map_all``, made of `grid`; `results` has the average precisions of the
+    queries.
     """
     found: dict[tuple[RowId, int], tuple[Verdict, float]] = {}
     pairs = [

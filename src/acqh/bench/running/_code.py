@@ -42,15 +42,7 @@ def fingerprint_code(cls: type) -> str:
     Covered are the file of the class and every module of the package that it uses for
     computing, followed through their imports, without comments and docstrings.
 
-    Returns
-    -------
-    str
-        64 hexadecimal digits.
-
-    Raises
-    ------
-    InvalidInputError
-        The source of the class cannot be found.
+    Gives 64 hexadecimal digits. Raises InvalidInputError: the source of the class cannot be found.
 
     Examples
     --------

@@ -48,16 +48,8 @@ def fair_plan(sources: Sequence[BenchData], grid: RunGrid) -> list[Cell]:
     searched view and by all views, as far as the method can. Where training has no labels, methods
     that need them are left out.
 
-    Parameters
-    ----------
-    sources : sequence of BenchData
-    grid : RunGrid
-        Its lengths are multiples of 8.
-
-    Returns
-    -------
-    list of Cell
-        Seed by seed, so that what is stored early is a whole table of fewer runs.
+    The grid's lengths are multiples of 8. Cells come seed by seed, so that what is stored early is
+    a whole table of fewer runs.
     """
     return merge_cells(
         cell
@@ -93,16 +85,7 @@ def paper_plan(sources: Sequence[BenchData], grid: RunGrid) -> list[Cell]:
     time of a fit by the number of training items; and, of the paper's own method, convergence
     and sensitivity to its parameters.
 
-    Parameters
-    ----------
-    sources : sequence of BenchData
-    grid : RunGrid
-        Its protocols are not used.
-
-    Returns
-    -------
-    list of Cell
-        Seed by seed.
+    The grid's protocols are not used. Cells come seed by seed.
     """
     return merge_cells(
         cell

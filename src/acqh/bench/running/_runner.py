@@ -89,15 +89,7 @@ def run_cells(
     as failed, and a new process goes on. The first interrupt (Ctrl-C) stops after the current
     cell, the second at once.
 
-    Parameters
-    ----------
-    cells : sequence of Cell
-    store : Store
-        Locked by the caller.
-    settings : WorkerSettings
-    retry_failed : bool
-        Whether to run cells again that are stored as failed.
-    watch : Watch, optional
+    The caller has locked the store. With `retry_failed`, cells stored as failed run again.
     """
     started = time.perf_counter()
     watch = watch or Watch()

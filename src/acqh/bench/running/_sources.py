@@ -81,10 +81,7 @@ def _split_options(argument: str) -> tuple[str, dict[str, Any]]:
 def of_memory(data: MultiViewData, preparation: Mapping[str, Any] | None = None) -> BenchData:
     """Return data that are loaded already.
 
-    Raises
-    ------
-    LabelError
-        They have no labels.
+    Raises LabelError: they have no labels.
     """
     if data.labels is None:
         raise LabelError(f"{data.name!r} has no labels, so answers cannot be scored")

@@ -68,10 +68,7 @@ class Variant:
     def full_params(self, given: Mapping[str, Any], seed: int) -> dict[str, Any]:
         """Return all constructor arguments as JSON values.
 
-        Raises
-        ------
-        InvalidInputError
-            One of them is none.
+        Raises InvalidInputError: one of them is no JSON value.
         """
         given = {**self.params, **given}
         if "random_state" in self._known():
@@ -104,10 +101,7 @@ def find_method(name: str) -> type[BaseMethod]:
 def make_variant(label: str) -> Variant:
     """Return the variant of a label: a method's name, or one followed by `` rbf`` or `` kernel``.
 
-    Raises
-    ------
-    InvalidInputError
-        No method is called so, or it takes no feature maps.
+    Raises InvalidInputError: no method is called so, or it takes no feature maps.
 
     Examples
     --------

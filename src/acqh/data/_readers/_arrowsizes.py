@@ -73,17 +73,8 @@ def _value_bytes(values: Any) -> Any:
 def ipc_batches(content: Any, where: str) -> list[tuple[int, int]]:
     """Return rows and unpacked bytes of every record batch of an Arrow IPC file.
 
-    Parameters
-    ----------
-    content : pyarrow.Buffer
-        The whole file, mapped.
-    where : str
-        What to call the file in an error.
-
-    Raises
-    ------
-    CorruptBundleError
-        The file contradicts itself.
+    `content`: pyarrow.Buffer; the whole file, mapped. `where`: what to call the file in an error.
+    Raises CorruptBundleError: the file contradicts itself.
 
     Notes
     -----

@@ -134,10 +134,7 @@ def _chunk_matrix(column: Any, width: int, where: str, first_row: int) -> tuple[
 def label_sets(column: Any, where: str, first_row: int) -> list[list[str]]:
     """Return a column of names or numbers, or of lists of them, as names; null means none.
 
-    Raises
-    ------
-    LabelError
-        A null inside a list; the row is named.
+    Raises LabelError: a null inside a list; the row is named.
     """
     sets = []
     for row, value in enumerate(column.to_pylist()):

@@ -47,10 +47,7 @@ def make_plan(
 ) -> Plan:
     """Find out which variable is which, by the names given or by the usual ones.
 
-    Raises
-    ------
-    InvalidInputError
-        A name is not there, two variables fit, or a part is incomplete.
+    Raises InvalidInputError: a name is not there, two variables fit, or a part is incomplete.
     """
     if given is not None:
         parts, rows = _given_plan(variables, file, given)

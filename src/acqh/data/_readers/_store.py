@@ -61,10 +61,7 @@ class ArrayStore(Protocol):
 def read_header(handle: IO[bytes], where: str) -> Header:
     """Read and check the header of a .npy file; nothing of it is executed.
 
-    Raises
-    ------
-    CorruptBundleError
-        It is not the header of a .npy file.
+    Raises CorruptBundleError: it is not the header of a .npy file.
     """
     try:
         version = np.lib.format.read_magic(handle)
@@ -84,10 +81,7 @@ def read_header(handle: IO[bytes], where: str) -> Header:
 def read_file_header(file: Path) -> Header:
     """Read the header of a .npy file, and compare what it promises with the size of the file.
 
-    Raises
-    ------
-    CorruptBundleError
-        It is not a .npy file, or is cut off.
+    Raises CorruptBundleError: it is not a .npy file, or is cut off.
     """
     with file.open("rb") as handle:
         header = read_header(handle, file.name)

@@ -20,10 +20,7 @@ def find_column(
 
     Capital letters make no difference to usual names.
 
-    Raises
-    ------
-    InvalidInputError
-        The column that was named is not there.
+    Raises InvalidInputError: the column that was named is not there.
     """
     if given is not None:
         if given not in columns:

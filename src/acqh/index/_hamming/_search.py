@@ -34,13 +34,8 @@ def search_bits(
 ) -> TopRows:
     """Find each query's k nearest rows of all targets together.
 
-    Parameters
-    ----------
-    targets : sequence of Target
-        In order of row.
-    queries : (n_queries, n_bytes) uint8
-    k, n_bits, n_items, n_threads : int
-        At least 1, but `n_items`, how many rows may be found at most.
+    `targets`: in order of row. `queries`: (n_queries, n_bytes) uint8. `k`, `n_bits`, `n_items`,
+    `n_threads`: at least 1, but `n_items`, how many rows may be found at most.
     """
     top = TopRows.none(len(queries), k)
     top.tallies[:] = sum(planes.shape[1] for planes, _, _ in targets)
@@ -65,11 +60,8 @@ def search_real(
 ) -> TopRows:
     """Find each query's k rows of highest inner product with the signs of their bits.
 
-    Parameters
-    ----------
-    targets, k, n_bits, n_items, n_threads
-        As for `search_bits`.
-    queries : (n_queries, n_bits) float32
+    `targets`, `k`, `n_bits`, `n_items`, `n_threads`: as for `search_bits`. `queries`: (n_queries,
+    n_bits) float32.
     """
     top = TopRows.none(len(queries), k)
     top.tallies[:] = sum(planes.shape[1] for planes, _, _ in targets)
@@ -95,14 +87,8 @@ def search_real(
 def byte_tables(queries: Floats) -> Floats:
     """Return what each value of each byte of a code adds to a score.
 
-    Parameters
-    ----------
-    queries : (n_queries, n_bits) float32
-
-    Returns
-    -------
-    (n_queries, n_bytes, 256) float32
-        Sums of the components with the signs of the bits, first bit first.
+    `queries`: (n_queries, n_bits) float32. Gives (n_queries, n_bytes, 256) float32; sums of the
+    components with the signs of the bits, first bit first.
 
     Examples
     --------

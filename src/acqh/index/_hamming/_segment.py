@@ -66,10 +66,7 @@ class HammingSegment:
     def from_arrays(cls, arrays: Mapping[str, Array], info: Mapping[str, Any]) -> Self:
         """Take back what `to_arrays` gave; arrays may be memory-mapped and are not copied.
 
-        Raises
-        ------
-        CorruptBundleError
-            The arrays cannot be those of a segment.
+        Raises CorruptBundleError: the arrays cannot be those of a segment.
         """
         n_bits, planes = read_count(info, "n_bits"), read_array(arrays, "planes", np.uint8)
         require(n_bits >= 1 and planes.ndim == 2 and len(planes) == -(-n_bits // 8), "planes")
@@ -78,10 +75,7 @@ class HammingSegment:
     def verify(self) -> None:
         """Read every value and refuse what `of` and `join` cannot have made.
 
-        Raises
-        ------
-        CorruptBundleError
-            A bit beyond the last is set.
+        Raises CorruptBundleError: a bit beyond the last is set.
         """
         if (self.planes[-1] & spare_bits(self.n_bits)).any():
             raise CorruptBundleError(f"a code has more than {self.n_bits} bits")
