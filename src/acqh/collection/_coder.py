@@ -64,12 +64,8 @@ class Encoders:
 def describe(encoder: Any, view: str, raw: Sequence[Any]) -> tuple[Matrix, Bools]:
     """Return one row per item, zero for those without the view, and which rows are not zero.
 
-    Parameters
-    ----------
-    encoder : object with ``transform``
-    view : {"image", "text"}
-    raw : sequence of images or str, (n_items,)
-        None or an empty text where an item lacks the view.
+    `encoder`: object with ``transform``. `view`: {"image", "text"}. `raw`: sequence of images or
+    str, (n_items,); None or an empty text where an item lacks the view.
     """
     rows = np.flatnonzero([bool(value) for value in raw])
     if rows.size == 0:
@@ -117,10 +113,7 @@ class Coder:
     def open(cls, path: Path) -> Self:
         """Return the coder of a model that was saved.
 
-        Raises
-        ------
-        CorruptBundleError
-            It is damaged, or no `ACQH`.
+        Raises CorruptBundleError: it is damaged, or no `ACQH`.
         """
         # Read now: by the time that the model is needed, the path may hold another collection's.
         bundle = read_method(path)

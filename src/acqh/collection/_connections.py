@@ -109,10 +109,8 @@ class Connections:
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Give a connection whose changes all happen when the block ends, or none of them.
 
-        Raises
-        ------
-        ReplacedError
-            The file was replaced: nothing was changed, or it is gone with the file.
+        Raises ReplacedError: the file was replaced: nothing was changed, or it is gone with the
+        file.
         """
         if self.read_only:
             raise CollectionError(f"{self.path.parent} cannot be changed: it is not writable here")

@@ -41,19 +41,8 @@ class FeatureTable:
     ) -> MultiViewData | None:
         """Return those of the items from `start` up to `stop` that have any of some views.
 
-        Parameters
-        ----------
-        start, stop : int, optional
-        names : sequence of str, optional
-            Of the views; all by default.
-        labels : sequence of n_items sequences of str, optional
-        label_names : sequence of str, optional
-            All labels; without them the data has none.
-
-        Returns
-        -------
-        MultiViewData or None
-            Its ids say which of these items they are, from 0; None where there is none.
+        `names`: of the views; all by default. `label_names`: all labels; without them the data has
+        none. Its ids say which of these items they are, from 0; None where there is none.
         """
         names = list(self.views) if names is None else names
         span = slice(start, stop)

@@ -44,10 +44,7 @@ def undisturbed(
 
     What a disturbed look gave is given to `discard`.
 
-    Raises
-    ------
-    ReplacedError
-        It was replaced again and again.
+    Raises ReplacedError: it was replaced again and again.
     """
     for _ in range(_MAX_TRIES):
         before = _which(folder)
@@ -77,10 +74,7 @@ def _which(folder: Path) -> tuple[int, int] | None:
 def check_parts(folder: Path) -> None:
     """Refuse parts that lie elsewhere.
 
-    Raises
-    ------
-    CorruptBundleError
-        The model or the index is a link.
+    Raises CorruptBundleError: the model or the index is a link.
     """
     for part in (MODEL, INDEX):
         if (folder / part).is_symlink():
@@ -116,12 +110,8 @@ def write_facts(folder: Path, facts: Facts) -> None:
 def read_facts(folder: Path) -> Facts:
     """Read what `write_facts` wrote.
 
-    Raises
-    ------
-    FileNotFoundError
-        There is no collection.
-    CorruptBundleError
-        It is damaged, or of another layout.
+    Raises FileNotFoundError: there is no collection. Raises CorruptBundleError: it is damaged, or
+    of another layout.
     """
     bundle = read_bundle(folder, kind=KIND, mmap=False, verify=True)
     match bundle.info:

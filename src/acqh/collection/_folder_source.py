@@ -160,10 +160,7 @@ def list_images(folder: str | PathLike[str]) -> Listing:
 
     Names that begin with a dot are passed over. Links are not followed.
 
-    Raises
-    ------
-    CollectionError
-        The folder is not there, cannot be read, or has a manifest.
+    Raises CollectionError: the folder is not there, cannot be read, or has a manifest.
     """
     root = Path(folder)
     if not root.is_dir():

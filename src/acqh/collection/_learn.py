@@ -89,12 +89,8 @@ def learn(
     Where the encoders are those of the general model and some image has no text, learning begins
     with that model's sums.
 
-    Raises
-    ------
-    CollectionError
-        No item has anything to learn from.
-    InvalidInputError, LabelError, ViewError
-        Targets that there are not.
+    Raises CollectionError: no item has anything to learn from. Raises InvalidInputError,
+    LabelError, ViewError: targets that there are not.
     """
     names = sorted({name for row in labels for name in row})
     present = table.present

@@ -41,12 +41,8 @@ def prepared(items: Iterable[Any], skipped: Skipped, *, strict: bool) -> Iterato
 def prepare(item: Item) -> NewItem:
     """Check an item and read its image.
 
-    Raises
-    ------
-    CollectionError
-        It has neither image nor text, or a field that cannot be stored.
-    ImageError
-        The image cannot be read, or is too large.
+    Raises CollectionError: it has neither image nor text, or a field that cannot be stored. Raises
+    ImageError: the image cannot be read, or is too large.
     """
     if not isinstance(item, Item):
         raise CollectionError(f"items must be acqh.collection.Item, got {type(item).__name__}")

@@ -36,12 +36,8 @@ def replacing(path: Path, *, overwrite: bool) -> Iterator[Path]:
     changes the old collection while its place is taken: a change has ended before, and is gone
     with the old collection, or it comes after, and finds that it was replaced.
 
-    Raises
-    ------
-    FileExistsError
-        The path is there, and is not to be replaced or is no collection.
-    FileNotFoundError
-        The folder it would be in is not there.
+    Raises FileExistsError: the path is there, and is not to be replaced or is no collection. Raises
+    FileNotFoundError: the folder it would be in is not there.
     """
     _check_target(path, overwrite)
     remove_leftovers(path)

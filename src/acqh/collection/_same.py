@@ -34,18 +34,8 @@ def find_same(
 ) -> list[SameImage]:
     """Return the items whose image is that of the query, among the best of each shard.
 
-    Parameters
-    ----------
-    shards : sequence of Shard
-    rankings : sequence of Ranking
-        Of the shards.
-    thumbnail : bytes
-        Of the query, made as those of items are.
-
-    Returns
-    -------
-    list of SameImage
-        The very same ones; where there is none, those that look the same, most alike first.
+    `thumbnail`: of the query, made as those of items are. The very same ones are found; where there
+    is none, those that look the same, most alike first.
     """
     stores = [shard.store for shard in shards]
     same = [

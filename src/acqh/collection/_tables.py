@@ -78,10 +78,7 @@ def check_layout(connections: Connections) -> bool:
 
     A store of an older layout is brought up to date, where it may be written to.
 
-    Raises
-    ------
-    CorruptBundleError
-        An unknown layout, or tables that are not ours.
+    Raises CorruptBundleError: an unknown layout, or tables that are not ours.
     """
     path = connections.path
     with connections.reading() as connection:
@@ -143,10 +140,7 @@ def check_schema(connection: sqlite3.Connection, path: Path, *, words: bool = Tr
     A view in place of a table could keep a search busy for ever, and a trigger could change what
     is stored.
 
-    Raises
-    ------
-    CorruptBundleError
-        There is something else, or something is missing.
+    Raises CorruptBundleError: there is something else, or something is missing.
     """
     with closing(sqlite3.connect(":memory:")) as other:
         other.executescript(f"{_SCHEMA} {WORDS_SCHEMA if words else ''}")

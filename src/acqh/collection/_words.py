@@ -85,11 +85,8 @@ class WordHit:
 def read_words(text: str) -> WordQuery:
     """Read a query as people type it.
 
-    Parameters
-    ----------
-    text : str
-        Words; ``"in quotes"`` a phrase that must be there; ``-word`` or ``-"a phrase"`` what must
-        not be there.
+    `text`: words; ``"in quotes"`` a phrase that must be there; ``-word`` or ``-"a phrase"`` what
+    must not be there.
 
     Examples
     --------
@@ -163,19 +160,7 @@ def find_words(
 ) -> list[WordHit]:
     """Return the items in which the words stand: those that have all of them first.
 
-    Parameters
-    ----------
-    connection : sqlite3.Connection
-    known : KnownWords
-    k : int
-        At most this many.
-    numbers : int64 (n_items,), optional
-        Only these items.
-
-    Returns
-    -------
-    list of WordHit
-        Best first.
+    Best first, at most `k`. `numbers`: int64 (n_items,); only these items are looked at.
     """
     terms, phrases, without = known.terms, known.phrases, known.asked.without
     if not terms and not phrases:

@@ -118,14 +118,7 @@ def read_tensors(content: bytes) -> dict[str, Array]:
     order of their storages, whose numbers follow. Any name in them but those of a table, a tensor
     and two kinds of storage is refused, so that nothing is called but the functions here.
 
-    Returns
-    -------
-    dict of str to ndarray
-
-    Raises
-    ------
-    InvalidInputError
-        It is another kind of file.
+    Raises InvalidInputError: it is another kind of file.
     """
     stream = BytesIO(content)
     try:

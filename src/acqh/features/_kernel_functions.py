@@ -193,13 +193,8 @@ def self_products(side: Any) -> Any:
 def bend_products(block: Any, left: Any, right: Any, width: float) -> Any:
     """Turn products into Gaussians of distances, in place; as they are for an infinite width.
 
-    Parameters
-    ----------
-    block : (n_left, n_right), array or tensor
-    left : (n_left,)
-        Product of each row on the left with itself.
-    right : (n_right,)
-    width : float
+    `block`: (n_left, n_right), array or tensor. `left`: (n_left,); product of each row on the left
+    with itself. `right`: (n_right,).
     """
     if not np.isfinite(width):
         return block
@@ -217,15 +212,8 @@ def bend_products(block: Any, left: Any, right: Any, width: float) -> Any:
 def kernel_block(left: Any, right: Any, width: float) -> Any:
     """Return a kernel: ``exp(-distance^2 / width)``, or inner products for an infinite width.
 
-    Parameters
-    ----------
-    left, right : Side, or both TensorSide
-    width : float
-
-    Returns
-    -------
-    (n_left, n_right)
-        Of tensors in double precision.
+    `left`, `right`: Side, or both TensorSide. Gives (n_left, n_right); of tensors in double
+    precision.
     """
     if isinstance(left, TensorSide):
         return _tensor_block(left, right, width)

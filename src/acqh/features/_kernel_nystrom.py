@@ -31,18 +31,8 @@ def leverage_rows(
 ) -> Ints:
     """Draw rows by their ridge leverage, what other rows do not say of them.
 
-    Parameters
-    ----------
-    block : callable
-        From two arrays of row numbers to their kernel.
-    n_rows, n_chosen : int
-    rng : Generator
-    arithmetic : Arithmetic
-        Of what `block` gives.
-
-    Returns
-    -------
-    (n_chosen,), rising
+    `block`: from two arrays of row numbers to their kernel. `arithmetic`: of what `block` gives.
+    Gives (n_chosen,), rising.
 
     Notes
     -----
@@ -201,15 +191,8 @@ def conjugate_gradients(
 ) -> Numbers:
     """Solve a positive definite system for many right sides, each with its own step lengths.
 
-    Parameters
-    ----------
-    multiply, precondition : callable
-        The matrix, and roughly its inverse, times (n, k).
-    right : (n, k)
-
-    Returns
-    -------
-    (n, k)
+    `multiply`, `precondition`: the matrix, and roughly its inverse, times (n, k). `right`: (n, k).
+    Gives (n, k).
 
     Examples
     --------

@@ -104,10 +104,7 @@ def transform_rows(
 def check_targets(targets: Any, n_rows: int, arithmetic: Arithmetic) -> Numbers:
     """Return targets in double precision, where the rows lie.
 
-    Raises
-    ------
-    InvalidInputError
-        They do not fit the rows, or are not finite.
+    Raises InvalidInputError: they do not fit the rows, or are not finite.
     """
     if not is_tensor(targets):
         targets = np.asarray(targets, dtype=np.float64)

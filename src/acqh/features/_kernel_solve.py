@@ -176,13 +176,8 @@ class DualSystem:
 def leave_one_out(targets: Numbers, solution: Numbers, inverse_diagonal: Numbers) -> Numbers:
     """Return what every row is predicted as when it is left out of the regression.
 
-    Parameters
-    ----------
-    targets : (n_rows, k)
-    solution : (n_rows, k)
-        ``(K + ridge I)^-1 targets``.
-    inverse_diagonal : (n_rows,)
-        Of the same inverse.
+    `targets`: (n_rows, k). `solution`: (n_rows, k); ``(K + ridge I)^-1 targets``.
+    `inverse_diagonal`: (n_rows,); of the same inverse.
     """
     return targets - solution / inverse_diagonal[:, None]
 
@@ -192,11 +187,7 @@ def refine_ridge(kernel: Numbers, targets: Numbers, ridge: float) -> float:
 
     Ridges are tried upwards, then downwards, while the error falls.
 
-    Parameters
-    ----------
-    kernel : (n_rows, n_rows)
-    targets : (n_rows, k)
-    ridge : float
+    `kernel`: (n_rows, n_rows). `targets`: (n_rows, k).
     """
 
     def error(strength: float) -> float:

@@ -52,12 +52,7 @@ def second_moment(queries: Floats) -> Floats:
 def metric_root(moment: Floats, shrinkage: float) -> Root:
     """Return a root of ``(1 - shrinkage) moment + shrinkage I``.
 
-    Parameters
-    ----------
-    moment : (n_components, n_components)
-        Of the trace of the identity.
-    shrinkage : float
-        From 0 to 1.
+    `moment`: (n_components, n_components); of the trace of the identity. `shrinkage`: from 0 to 1.
     """
     metric = (1 - shrinkage) * moment + shrinkage * np.eye(len(moment))
     values, vectors = np.linalg.eigh(metric)
@@ -69,12 +64,8 @@ def metric_root(moment: Floats, shrinkage: float) -> Root:
 def recall_of(queries: Floats, items: Floats, decoded: Floats, k: int) -> Floats:
     """Return, for each query, the share of its `k` best items that are among the `k` best decoded.
 
-    Parameters
-    ----------
-    queries : (n_queries, n_components)
-    items, decoded : (n_items, n_components)
-    k : int
-        At most n_items are looked at.
+    `queries`: (n_queries, n_components). `items`, `decoded`: (n_items, n_components). `k`: at most
+    n_items are looked at.
     """
     k = min(k, len(items))
     true, found = queries @ items.T, queries @ decoded.T

@@ -35,10 +35,7 @@ def add_tensors(
 ) -> None:
     """Add items to sums in place; see `Statistics.update`, which checks widths and labels.
 
-    Raises
-    ------
-    ViewError
-        Views that are not all tensors on one device.
+    Raises ViewError: views that are not all tensors on one device.
     """
     device = one_device({**rows, **views})
     widths = {name: matrix.shape[1] for name, matrix in views.items()}

@@ -96,11 +96,7 @@ def pair_of(first: str, second: str) -> Pair:
 def sum_over(patterns: Mapping[tuple[str, ...], Moments], views: Iterable[str]) -> Moments:
     """Add up the sums over all items that have all of the views, whatever else they have.
 
-    Parameters
-    ----------
-    patterns : mapping of tuple of str to Moments
-        By the views that the items have.
-    views : iterable of str
+    Patterns are keyed by the views that the items have.
     """
     wanted = set(views)
     total = Moments.of_nothing()

@@ -200,10 +200,7 @@ class RowSample:
 def merge_samples(samples: Sequence[RowSample]) -> RowSample:
     """Return the sample of all that samples of parts are of; rows are copied once.
 
-    Parameters
-    ----------
-    samples : sequence of RowSample
-        At least one, of the same capacity and labels.
+    There is at least one sample, and all have the same capacity and labels.
     """
     bound = min(sample.bound for sample in samples)
     parts = [sample for sample in samples if len(sample)] or [samples[0]]
