@@ -1,5 +1,6 @@
 """Arrays of other libraries: in as NumPy's, out as they came."""
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
@@ -39,10 +40,11 @@ def take_in(value: Any) -> tuple[Any, GiveBack | None]:
         return value, None
     if hasattr(value, "detach") and hasattr(value, "new_tensor"):  # torch, never imported here
         return _of_torch(value)
+    if hasattr(value, "__cuda_array_interface__") and hasattr(value, "get"):
+        # CuPy: its arrays do not name their namespace, and refuse to become NumPy's unasked.
+        return value.get(), partial(_give_to, sys.modules[type(value).__module__.split(".")[0]])
     if hasattr(value, "__array_namespace__") and hasattr(value, "__dlpack__"):
-        space = value.__array_namespace__()
-        host = value.get() if hasattr(value, "get") else np.asarray(value)
-        return host, partial(_give_to, space)
+        return np.asarray(value), partial(_give_to, value.__array_namespace__())
     return value, None
 
 
