@@ -2,7 +2,9 @@
 
 Run where torch finds a CUDA device: ``python benchmarks/gpu.py``; ``--cases kernel`` runs some of
 the cases alone. One JSON line per case. Times are medians of several runs between synchronisations,
-without the copy of the data to the device.
+without the copy of the data to the device; ``pays`` has arrays that are copied there and back, and
+says from how many items on that is quicker. ``faiss`` needs Faiss: its encoders get our codebooks,
+on the CPU and, where Faiss has been built for CUDA, on the device.
 """
 
 import argparse
@@ -14,10 +16,10 @@ import torch
 
 import acqh
 from acqh.features import KernelMap
-from acqh.quantize import search_codes
+from acqh.quantize import decode, search_codes
 from acqh.stats import Statistics
 
-CASES = ("codes", "sums", "fit", "kernel")
+CASES = ("codes", "sums", "fit", "kernel", "pays", "faiss")
 
 
 def median_seconds(work, repeats=5):
@@ -32,8 +34,8 @@ def median_seconds(work, repeats=5):
     return float(np.median(seconds))
 
 
-def measure_codes(n_codebooks, n_items, n_components=32, cpu_items=20_000):
-    """Time a million codes, and compare with the codes and the time of the CPU."""
+def draw_targets(n_codebooks, n_items, n_components=32):
+    """Draw points and codebooks whose words grow shorter, on the device."""
     generator = torch.Generator(device="cuda").manual_seed(0)
 
     def draw(*shape):
@@ -41,7 +43,12 @@ def measure_codes(n_codebooks, n_items, n_components=32, cpu_items=20_000):
 
     scale = 0.6 ** torch.arange(n_codebooks, device="cuda")[:, None, None]
     codebooks = draw(n_codebooks, 256, n_components) * scale
-    targets = draw(n_items, n_components)
+    return draw(n_items, n_components), codebooks
+
+
+def measure_codes(n_codebooks, n_items, cpu_items=20_000):
+    """Time a million codes, and compare with the codes and the time of the CPU."""
+    targets, codebooks = draw_targets(n_codebooks, n_items)
     found = search_codes(targets, codebooks)
     seconds = median_seconds(lambda: search_codes(targets, codebooks))
     few = targets[:cpu_items].cpu().numpy()
@@ -60,6 +67,81 @@ def measure_codes(n_codebooks, n_items, n_components=32, cpu_items=20_000):
         "times_faster_than_cpu": round(cpu / seconds, 1),
         "share_of_codes_that_differ": differ,
         "peak_gb": round(torch.cuda.max_memory_allocated() / 2**30, 2),
+    }
+
+
+def faiss_encoders(faiss, words):
+    """Return Faiss's encoders of codebooks `words`, by name."""
+    n_codebooks, _, n_components = words.shape
+    residual = faiss.ResidualQuantizer(n_components, n_codebooks, 8)
+    residual.max_beam_size = 8
+    encoders = {"residual quantizer, beam 8, CPU": residual}
+    encoders["local search, CPU"] = faiss.LocalSearchQuantizer(n_components, n_codebooks, 8)
+    if hasattr(faiss, "GpuIcmEncoderFactory"):
+        on_device = faiss.LocalSearchQuantizer(n_components, n_codebooks, 8)
+        on_device.icm_encoder_factory = faiss.GpuIcmEncoderFactory(1)
+        # The quantizer frees it.
+        on_device.icm_encoder_factory.this.disown()
+        encoders["local search, GPU"] = on_device
+    for encoder in encoders.values():
+        faiss.copy_array_to_vector(words.ravel(), encoder.codebooks)
+        encoder.is_trained = True
+    return encoders
+
+
+def measure_faiss(n_codebooks, n_items, few=20_000):
+    """Time Faiss's encoders with the same codebooks, and compare time and error with ours."""
+    import faiss
+
+    targets, codebooks = draw_targets(n_codebooks, n_items)
+    rows, words = targets.cpu().numpy(), codebooks.cpu().numpy()
+
+    def error(codes):
+        return float(np.mean((rows[: len(codes)] - decode(codes, words)) ** 2))
+
+    seconds = median_seconds(lambda: search_codes(targets, codebooks))
+    line = {
+        "benchmark": "gpu_faiss",
+        "device": torch.cuda.get_device_name(),
+        "faiss": faiss.__version__,
+        "n_codebooks": n_codebooks,
+        "n_items": n_items,
+        "seconds": round(seconds, 4),
+        "error": round(error(search_codes(targets, codebooks).cpu().numpy()), 5),
+    }
+    for name, encoder in faiss_encoders(faiss, words).items():
+        n_rows = n_items if name.endswith("GPU") else few
+        encoder.compute_codes(rows[:1000])
+        start = time.perf_counter()
+        codes = encoder.compute_codes(rows[:n_rows])
+        taken = (time.perf_counter() - start) * n_items / n_rows
+        line[name] = {
+            "seconds": round(taken, 3),
+            "times_ours": round(taken / seconds, 1),
+            "error": round(error(codes), 5),
+        }
+    return line
+
+
+def measure_pays(n_items, n_labels=20):
+    """Time fit and codes of arrays on the device, copies to and fro included, and on the CPU."""
+    widths = {"image": 512, "text": 300}
+    data = acqh.make_multiview(n_items, widths, n_labels=n_labels, random_state=0)
+
+    def seconds(device):
+        model = acqh.ACQH(random_state=0)
+        fit = median_seconds(lambda: model.fit(data.views, data.labels, device=device), 3)
+        return fit, median_seconds(lambda: model.encode(data.views, device=device), 3)
+
+    found = {device or "cpu": seconds(device) for device in ("cuda", None)}
+    return {
+        "benchmark": "gpu_pays",
+        "device": torch.cuda.get_device_name(),
+        "n_items": n_items,
+        "fit_seconds": {device: round(it[0], 4) for device, it in found.items()},
+        "encode_seconds": {device: round(it[1], 4) for device, it in found.items()},
+        "fit_times_faster": round(found["cpu"][0] / found["cuda"][0], 2),
+        "encode_times_faster": round(found["cpu"][1] / found["cuda"][1], 2),
     }
 
 
@@ -224,6 +306,8 @@ def main():
         "sums": lambda: [measure_sums(arguments.sum_items)],
         "fit": lambda: [measure_fit()],
         "kernel": lambda: [measure_kernel()],
+        "pays": lambda: [measure_pays(n) for n in (1_000, 10_000, 100_000, 400_000)],
+        "faiss": lambda: [measure_faiss(n, arguments.items) for n in (4, 8)],
     }
     for case in arguments.cases:
         for line in measures[case]():
