@@ -1,7 +1,6 @@
 """Open or check anything acqh has saved."""
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,72 +13,51 @@ if TYPE_CHECKING:
 Path: TypeAlias = str | os.PathLike[str]
 
 
-def _open_collection(path: Path, verify: bool) -> Any:
-    from acqh.collection import Collection
-
-    return Collection.open(path, verify=verify)
-
-
-def _open_code_index(path: Path, verify: bool) -> Any:
-    from acqh.index import CodeIndex
-
-    return CodeIndex.load(path, verify=verify)
-
-
-def _open_hamming_index(path: Path, verify: bool) -> Any:
-    from acqh.index import HammingIndex
-
-    return HammingIndex.load(path, verify=verify)
+_KINDS = (
+    "code-index",
+    "code-parts",
+    "code-shards",
+    "collection",
+    "documents",
+    "hamming-index",
+    "method",
+    "search-parts",
+    "vectors",
+)
 
 
-def _open_shards(path: Path, verify: bool) -> Any:
-    from acqh.scale import ShardedIndex
+def _open(kind: str, path: Path, *, verify: bool = False) -> Any:
+    """Open a bundle of a known kind; each imports what it needs, and nothing else."""
+    match kind:
+        case "collection":
+            from acqh.collection import Collection
 
-    return ShardedIndex.load(path, verify=verify)
+            return Collection.open(path, verify=verify)
+        case "code-index" | "hamming-index":
+            from acqh.index import CodeIndex, HammingIndex
 
+            return (CodeIndex if kind == "code-index" else HammingIndex).load(path, verify=verify)
+        case "vectors":
+            from acqh.index import VectorFile
 
-def _open_code_parts(path: Path, verify: bool) -> Any:
-    from acqh.scale import CodeParts
+            return VectorFile(path)
+        case "code-shards":
+            from acqh.scale import ShardedIndex
 
-    return CodeParts(path, verify=verify)
+            return ShardedIndex.load(path, verify=verify)
+        case "code-parts" | "search-parts":
+            from acqh.scale import CodeParts, SearchParts
 
+            return (CodeParts if kind == "code-parts" else SearchParts)(path, verify=verify)
+        case "documents":
+            from acqh.integrations import DocumentStore
 
-def _open_search_parts(path: Path, verify: bool) -> Any:
-    from acqh.scale import SearchParts
+            return DocumentStore.load(path)  # which always checks all
+        case "method":
+            from acqh.methods import load_method
 
-    return SearchParts(path, verify=verify)
-
-
-def _open_documents(path: Path, verify: bool) -> Any:  # noqa: ARG001
-    from acqh.integrations import DocumentStore
-
-    return DocumentStore.load(path)  # which always checks all
-
-
-def _open_vectors(path: Path, verify: bool) -> Any:  # noqa: ARG001
-    from acqh.index import VectorFile
-
-    return VectorFile(path)
-
-
-def _open_method(path: Path, verify: bool) -> Any:  # noqa: ARG001
-    from acqh.methods import load_method
-
-    return load_method(path)  # which always checks all
-
-
-# Kind of bundle -> what opens it; imported when called, so that nothing loads what it needs not.
-_READERS: dict[str, Callable[[Path, bool], Any]] = {
-    "collection": _open_collection,
-    "code-index": _open_code_index,
-    "code-parts": _open_code_parts,
-    "code-shards": _open_shards,
-    "documents": _open_documents,
-    "hamming-index": _open_hamming_index,
-    "search-parts": _open_search_parts,
-    "vectors": _open_vectors,
-    "method": _open_method,
-}
+            return load_method(path)  # which always checks all
+    raise InvalidInputError(f"{os.fspath(path)} holds a {kind!r}, not one of {', '.join(_KINDS)}")
 
 
 def load(path: Path) -> Any:
@@ -115,12 +93,7 @@ def load(path: Path) -> Any:
     ...     acqh.load(folder + "/bits.acqh")
     <HammingIndex: 2 items, 8 bits>
     """
-    kind = kind_of(path)
-    if kind not in _READERS:
-        raise InvalidInputError(
-            f"{os.fspath(path)} holds a {kind!r}, not one of {', '.join(sorted(_READERS))}"
-        )
-    return _READERS[kind](path, False)
+    return _open(kind_of(path), path)
 
 
 def verify(path: Path) -> "BundleReport | CollectionReport":
@@ -158,10 +131,10 @@ def verify(path: Path) -> "BundleReport | CollectionReport":
         from acqh.collection import verify_collection
 
         return verify_collection(path)
-    if not report.ok or report.kind not in _READERS:
+    if not report.ok or report.kind not in _KINDS:
         return report
     try:
-        _READERS[report.kind](path, True)
+        _open(report.kind, path, verify=True)
     except CorruptBundleError as error:
         return replace(report, problems=(str(error),))
     return report
