@@ -130,6 +130,22 @@ def linear_functions(projections: Mapping[str, Floats]) -> dict[str, Any]:
     return {"projections_": dict(projections), "n_bits_": n_bits}
 
 
+def discrete_functions(
+    projections: Mapping[str, Floats], codes: Floats | Mapping[str, Floats], history: list[float]
+) -> dict[str, Any]:
+    """Return hash functions, training codes (of all views, or of each), and the objective."""
+    packed = (
+        {view: pack_signs(signs) for view, signs in codes.items()}
+        if isinstance(codes, Mapping)
+        else pack_signs(codes)
+    )
+    return {
+        **linear_functions(projections),
+        "training_codes_": packed,
+        "objective_": history,
+    }
+
+
 def centred_functions(
     projections: Mapping[str, Floats], rows: Mapping[str, CentredRows]
 ) -> dict[str, Any]:

@@ -88,19 +88,18 @@ class MappedStatistics:
     @property
     def spanned(self) -> tuple[str, ...]:
         """Views that are known only in the space that the items fitted first span."""
-        return tuple(
-            view
-            for view, own in self.feature_maps.items()
-            if any(isinstance(step, RowSpace) for step in _steps(own))
-        )
+        return self._mapped_by(RowSpace)
 
     @property
     def anchored(self) -> tuple[str, ...]:
         """Views whose feature map holds training rows that taught it."""
+        return self._mapped_by(KernelMap)
+
+    def _mapped_by(self, kind: type[Any]) -> tuple[str, ...]:
         return tuple(
             view
             for view, own in self.feature_maps.items()
-            if any(isinstance(step, KernelMap) for step in _steps(own))
+            if any(isinstance(step, kind) for step in _steps(own))
         )
 
     def sums_of_none(self) -> Statistics:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
-from acqh.methods._binary import LinearBinaryMethod, linear_functions, pack_signs
+from acqh.methods._binary import LinearBinaryMethod, discrete_functions
 from acqh.methods._discrete import descend_bits, random_signs
 from acqh.methods._label_products import LabelSimilarity
 from acqh.methods._ridge import RidgeSolver, dense, ridge, ridge_loss
@@ -109,11 +109,7 @@ class DiscreteCMH(LinearBinaryMethod):
         start = random_signs(data.rng, (data.n_items, self.n_bits))
         codes, history = self._descend(data, solvers, dict.fromkeys(data.features, start))
         projections = {view: solver.solve(codes[view]) for view, solver in solvers.items()}
-        return {
-            **linear_functions(projections),
-            "training_codes_": {view: pack_signs(B) for view, B in codes.items()},
-            "objective_": history,
-        }
+        return discrete_functions(projections, codes, history)
 
     def _descend(
         self, data: Training, solvers: dict[str, RidgeSolver], codes: dict[str, Floats]

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
-from acqh.methods._binary import LinearBinaryMethod, linear_functions, pack_signs
+from acqh.methods._binary import LinearBinaryMethod, discrete_functions
 from acqh.methods._discrete import keep_sign, random_signs
 from acqh.methods._ridge import RidgeSolver, ViewRidge, dense, squared_norm
 from acqh.methods._training import Training
@@ -113,11 +113,7 @@ class FDCH(LinearBinaryMethod):
     def _learn(self, data: Training) -> dict[str, Any]:
         hashing = ViewRidge(data.features, self.feature_weight, self.feature_ridge)
         B, history = self._descend(data.labels, hashing, data.rng)
-        return {
-            **linear_functions(hashing.solve(B)),
-            "training_codes_": pack_signs(B),
-            "objective_": history,
-        }
+        return discrete_functions(hashing.solve(B), B, history)
 
     def _descend(
         self, labels: Matrix, hashing: ViewRidge, rng: np.random.Generator

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
-from acqh.methods._binary import LinearBinaryMethod, linear_functions, pack_signs
+from acqh.methods._binary import LinearBinaryMethod, discrete_functions
 from acqh.methods._discrete import BLOCK_ROWS, random_signs
 from acqh.methods._label_products import LabelSimilarity
 from acqh.methods._logistic import fit_logistic_views
@@ -95,11 +95,8 @@ class GSPH(LinearBinaryMethod):
             view: np.where(relaxed >= 0, 1.0, -1.0)
             for view, relaxed in zip(data.features, (A, B), strict=True)
         }
-        return {
-            **linear_functions(fit_logistic_views(data, codes, self.logistic_penalty)),
-            "training_codes_": {view: pack_signs(signs) for view, signs in codes.items()},
-            "objective_": history,
-        }
+        functions = fit_logistic_views(data, codes, self.logistic_penalty)
+        return discrete_functions(functions, codes, history)
 
     def _descend(
         self, similarity: LabelSimilarity, n_items: int, rng: np.random.Generator
