@@ -9,9 +9,9 @@ from acqh._core.arrays import Array
 from acqh.errors import CorruptBundleError
 
 
-def frozen(array: Array, dtype: Any = None) -> Array:
+def frozen(array: Array) -> Array:
     """Return a contiguous read-only array; the argument itself is made read-only if it can be."""
-    result = np.ascontiguousarray(array, dtype=dtype)
+    result = np.ascontiguousarray(array)
     result.setflags(write=False)
     return result
 

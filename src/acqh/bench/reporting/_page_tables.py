@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
-from itertools import groupby
 
 from acqh.bench.reporting._drawing import FORMATS, to_inline_svg
 from acqh.bench.reporting._plots import Plot
@@ -45,14 +44,11 @@ def _headings(table: Table) -> str:
         edge = "edge" if column.group != before else ""
         leaves.append(_heading(column.name, n_names + number, edge))
         before = column.group
-    spans = [
-        (name, len(list(columns))) for name, columns in groupby(c.group for c in table.columns)
-    ]
     groups = ""
-    if any(name for name, _ in spans):
+    if any(name for name, _ in table.spans):
         titles = "".join(
             f'<th class="group edge" colspan="{width}" scope="colgroup">{escape(name)}</th>'
-            for name, width in spans
+            for name, width in table.spans
         )
         groups = f'<tr><th colspan="{n_names}"></th>{titles}</tr>\n'
     return f"{groups}<tr>{''.join(leaves)}</tr>"

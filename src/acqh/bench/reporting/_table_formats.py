@@ -110,9 +110,7 @@ def to_latex(table: Table) -> str:
 
 
 def _headings(table: Table) -> Iterable[str]:
-    spans = [
-        (name, len(list(columns))) for name, columns in groupby(c.group for c in table.columns)
-    ]
+    spans = table.spans
     if any(name for name, _ in spans):
         titles = [f"\\multicolumn{{{n}}}{{c}}{{{escape_latex(name)}}}" for name, n in spans]
         names = "&" * (2 if table.shows_coded_from else 1)

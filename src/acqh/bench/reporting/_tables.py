@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from string import ascii_lowercase
 from typing import Any, Literal
 
@@ -99,6 +100,12 @@ class Table:
     rows: tuple[TableRow, ...]
     notes: tuple[str, ...]  # what must stand under it
     marks: Mapping[str, str] = field(default_factory=dict)  # letters at figures, and what they mean
+
+    @property
+    def spans(self) -> list[tuple[str, int]]:
+        """Groups of neighbouring columns, and how many columns each has."""
+        groups = groupby(column.group for column in self.columns)
+        return [(name, len(list(columns))) for name, columns in groups]
 
     @property
     def shows_coded_from(self) -> bool:
