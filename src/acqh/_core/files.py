@@ -38,6 +38,20 @@ def written_whole(target: Path) -> Iterator[Path]:
     sync_directory(target.parent)
 
 
+def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
+    """Return where a file is to be written.
+
+    Raises FileExistsError: there is something, and it is not to be replaced or is no file. Raises
+    FileNotFoundError: there is no folder for it.
+    """
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"the folder {target.parent} is not there; make it first")
+    if target.exists() and not (overwrite and target.is_file()):
+        raise FileExistsError(f"{target} is there already; give another path, or overwrite it")
+    return target
+
+
 def sync_directory(path: Path) -> None:
     """Wait until the names in a directory are on the disk."""
     if sys.platform == "win32":

@@ -8,18 +8,10 @@ from typing import IO, Any
 import numpy as np
 
 from acqh._core.arrays import Ints
-from acqh._core.files import written_whole
+from acqh._core.files import check_target, written_whole
 from acqh._core.optional import require
 from acqh._core.progress import Progress
-from acqh.export._source import (
-    ID,
-    Batch,
-    Exportable,
-    ExportReport,
-    Source,
-    open_source,
-)
-from acqh.export._targets import check_target
+from acqh.export._source import ID, Batch, Exportable, ExportReport, Source, open_source
 from acqh.index import CodeIndex, faiss_codes
 
 _ROWS = 32_768

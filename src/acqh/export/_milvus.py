@@ -11,15 +11,7 @@ from typing import Any, Literal
 from acqh._core.optional import require
 from acqh._core.progress import Progress
 from acqh.errors import InvalidInputError, MilvusError
-from acqh.export._source import (
-    ID,
-    VECTOR,
-    Batch,
-    Exportable,
-    ExportReport,
-    Source,
-    open_source,
-)
+from acqh.export._source import ID, VECTOR, Batch, Exportable, ExportReport, Source, open_source
 
 # With the most metadata that Milvus takes, this many items fit a message of 64 MB.
 _ROWS = 512

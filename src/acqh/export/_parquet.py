@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Floats
-from acqh._core.files import written_whole
+from acqh._core.files import check_target, written_whole
 from acqh._core.optional import require
 from acqh._core.progress import Progress
 from acqh.export._source import (
@@ -21,7 +21,6 @@ from acqh.export._source import (
     Source,
     open_source,
 )
-from acqh.export._targets import check_target
 
 # Items of a row group.
 _ROWS = 32_768
