@@ -6,11 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from acqh.cli._collections import (
-    LabelSeparatorOption,
-    MaxPixelsOption,
-    print_skipped,
-)
+from acqh.cli._collections import LabelSeparatorOption, MaxPixelsOption, print_skipped
 from acqh.cli._output import JsonOption, print_json
 from acqh.cli._progress import reporting
 from acqh.cli._targets import TargetsOption, parse_targets

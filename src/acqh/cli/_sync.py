@@ -5,11 +5,7 @@ from typing import Annotated
 
 import typer
 
-from acqh.cli._collections import (
-    CollectionArgument,
-    MaxPixelsOption,
-    print_skipped,
-)
+from acqh.cli._collections import CollectionArgument, MaxPixelsOption, print_skipped
 from acqh.cli._output import JsonOption, print_json
 from acqh.cli._progress import reporting
 

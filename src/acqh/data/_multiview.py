@@ -392,6 +392,6 @@ class MultiViewData(TakesRows):
         -------
         MultiViewData
         """
-        from acqh.data._readers import read  # which needs this class
+        from acqh.data._readers._dispatch import read  # which needs this class
 
         return read(path, **options)

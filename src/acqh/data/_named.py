@@ -12,7 +12,7 @@ from acqh.data._checks import check_items
 from acqh.data._emoji import load_emoji
 from acqh.data._files import DataFile, DataFolder
 from acqh.data._multiview import MultiViewData
-from acqh.data._readers import read
+from acqh.data._readers._dispatch import read
 from acqh.errors import InvalidInputError
 
 

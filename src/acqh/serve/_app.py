@@ -18,14 +18,7 @@ from acqh.serve._live import Live
 from acqh.serve._metrics import Measure
 from acqh.serve._openapi import document
 from acqh.serve._problems import ProblemError, invalid
-from acqh.serve._routes import (
-    STATIC,
-    Static,
-    fact_routes,
-    open_routes,
-    search_routes,
-    write_routes,
-)
+from acqh.serve._routes import STATIC, Static, fact_routes, open_routes, search_routes, write_routes
 from acqh.serve._service import Service
 from acqh.serve._settings import Settings
 from acqh.serve._shield import Shield, allowed_names

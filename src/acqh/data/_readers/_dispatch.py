@@ -21,12 +21,7 @@ from acqh.data._readers._limits import CHUNK_SIZE
 from acqh.data._readers._manifest import Manifest
 from acqh.data._readers._mat import MatOptions, find_mat_rows, read_mat
 from acqh.data._readers._npz import ArrayOptions, ZarrOptions, find_array_rows, read_arrays
-from acqh.data._readers._paired import (
-    PairedOptions,
-    find_paired_rows,
-    is_paired,
-    read_paired,
-)
+from acqh.data._readers._paired import PairedOptions, find_paired_rows, is_paired, read_paired
 from acqh.data._readers._parquet import TableOptions, find_table_rows, read_table
 from acqh.data._readers._pieces import Pieces, RowSource, read_pieces
 from acqh.data._readers._vectors import (

@@ -15,14 +15,7 @@ from acqh.data._multiview import MultiViewData
 from acqh.data._readers._limits import check_names_have_labels
 from acqh.data._readers._mat5 import Mat5File
 from acqh.data._readers._mat73 import Mat73File, is_hdf5
-from acqh.data._readers._matlayout import (
-    LABELS,
-    WHOLE,
-    Orientation,
-    Plan,
-    find_axes,
-    make_plan,
-)
+from acqh.data._readers._matlayout import LABELS, WHOLE, Orientation, Plan, find_axes, make_plan
 from acqh.data._readers._matvariable import MatFile
 from acqh.data._readers._pieces import ReadRows
 from acqh.errors import InvalidInputError, LabelError
