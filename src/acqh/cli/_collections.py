@@ -16,8 +16,7 @@ MaxPixelsOption = Annotated[
     typer.Option(
         min=1,
         metavar="N",
-        help="Refuse images of more pixels, before decoding them.",
-        show_default="64000000",
+        help="Refuse images of more pixels, before decoding them; 64000000 if not given.",
     ),
 ]
 LabelSeparatorOption = Annotated[
