@@ -146,7 +146,7 @@ values = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(name=names, stored=values, wanted=st.data())
 def test_any_value_is_found_by_itself_and_by_no_other(collection, name, stored, wanted):
     other = wanted.draw(st.one_of(values, st.just(stored)))

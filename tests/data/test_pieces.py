@@ -202,7 +202,7 @@ def assert_same(one: MultiViewData, other: MultiViewData) -> None:
 
 
 @every_kind
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(n_items=st.integers(5, 17), chunk_size=st.integers(1, 20), seed=st.integers(0, 99))
 def test_pieces_are_the_rows_of_the_whole_in_any_order(write, n_items, chunk_size, seed) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -19,7 +19,7 @@ DOUBLE, SPARSE, STRUCT = 6, 5, 2
 KINDS = ("f8", "f4", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "?")
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), compressed=st.booleans(), sparse=st.booleans())
 def test_matrices_are_what_scipy_reads(tmp_path: Path, data, compressed, sparse) -> None:
     dtype = np.dtype(data.draw(st.sampled_from(KINDS)))

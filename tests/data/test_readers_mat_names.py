@@ -151,7 +151,7 @@ def test_a_square_part_is_decided_by_the_other_part(tmp_path, save_mat) -> None:
     assert_holds(read(tmp_path / "a.mat"), image, text, LABELS)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     n_train=st.integers(2, 6),
     n_test=st.integers(2, 6),

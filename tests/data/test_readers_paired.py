@@ -45,7 +45,7 @@ def write_pairs(path: Path, sizes: tuple[int, int, int] = (2, 7, 5)) -> Path:
     return path
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     sizes=st.tuples(*[st.integers(1, N_ITEMS)] * 3),
     chunk_size=st.integers(1, N_ITEMS),

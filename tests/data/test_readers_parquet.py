@@ -307,9 +307,7 @@ def test_a_file_cut_off_anywhere(tmp_path: Path, save: Save) -> None:
             read(path)
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_offsets_that_point_outside_an_arrow_file_are_refused(tmp_path: Path, data) -> None:
     path = save_arrow(tmp_path / "pairs", pairs())

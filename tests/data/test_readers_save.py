@@ -79,7 +79,7 @@ def assert_same(first: MultiViewData, second: MultiViewData) -> None:
     assert first.name == second.name
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=datasets(), compress=st.booleans())
 def test_what_is_read_is_what_was_saved(tmp_path: Path, data, compress) -> None:
     path = tmp_path / "saved.npz"

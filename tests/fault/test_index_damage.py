@@ -99,7 +99,7 @@ def test_what_was_stored_loads_and_works(kind, texts):
     try_out(*stored(kind, texts))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data(), kind=st.sampled_from(KINDS), texts=st.booleans())
 def test_arrays_with_any_values_types_and_shapes_do_no_harm(data, kind, texts):
     index_type, info, members = stored(kind, texts)
@@ -144,7 +144,7 @@ def paths_of(value, path=()):
     return [path, *(place for key, inner in items for place in paths_of(inner, (*path, key)))]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data(), kind=st.sampled_from(KINDS), texts=st.booleans())
 def test_any_values_in_the_manifest_do_no_harm(data, kind, texts):
     index_type, info, members = stored(kind, texts)

@@ -169,7 +169,5 @@ class SavedIndexMachine(RuleBasedStateMachine):
         return None if items is None else list(items.items())
 
 
-SavedIndexMachine.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=20, deadline=None
-)
+SavedIndexMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=20)
 test_saved_indexes_survive_any_history = SavedIndexMachine.TestCase

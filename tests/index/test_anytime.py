@@ -65,7 +65,7 @@ STOPS = st.one_of(
 
 
 @given(case=cases(), stop=STOPS, k=st.sampled_from([1, 3, 10, 1000]), filtered=st.booleans())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_certificates_are_never_wrong(case, stop, k, filtered):
     index, queries, rng = case
     allowed = rng.random(len(index)) < 0.5 if filtered else np.ones(len(index), dtype=bool)
@@ -85,7 +85,7 @@ def test_certificates_are_never_wrong(case, stop, k, filtered):
 
 
 @given(case=cases(), k=st.sampled_from([1, 10, 1000]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_budget_for_all_codes_gives_the_exact_answer(case, k):
     index, queries, _ = case
     exact = index.search(queries, k)
@@ -200,7 +200,7 @@ def test_unusable_stops_are_refused(stop, message):
 
 
 @given(case=cases(), stop=STOPS, k=st.sampled_from([1, 3, 10]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_shards_together_certify_as_one_index_does(case, stop, k):
     index, queries, rng = case
     where = rng.integers(3, size=len(index))

@@ -141,7 +141,7 @@ class IndexMachine(RuleBasedStateMachine):
             part.verify()
 
 
-IndexMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+IndexMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=25)
 test_an_index_behaves_like_a_dictionary = IndexMachine.TestCase
 
 

@@ -23,7 +23,7 @@ def few_of(books, numbers, codes):
 
 
 @given(seed=st.integers(0, 2**32), n=st.integers(1, 200), k=st.integers(1, 250))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_few_codes_are_found_as_the_index_finds_them(seed, n, k):
     rng, books, numbers, codes = made(seed, n)
     query = rng.standard_normal(5, dtype=np.float32)

@@ -25,7 +25,7 @@ def ranked(scores, k):
     return np.argsort(-scores, axis=1, kind="stable")[:, :k]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     n_items=st.integers(1, 200),
     n_bits=st.sampled_from([1, 7, 8, 24, 64, 65, 254, 255, 300]),
@@ -53,7 +53,7 @@ def test_packed_queries_find_the_nearest_and_of_equals_the_first(n_items, n_bits
     assert (result.scores[:, n_found:] == -np.inf).all()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     n_items=st.integers(1, 300),
     n_bits=st.sampled_from([1, 7, 8, 24, 64, 65]),

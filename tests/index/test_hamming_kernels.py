@@ -36,7 +36,7 @@ def check(codes, queries, allowed, k, n_segments=1):
         np.testing.assert_array_equal(distances[i, : counts[i]], expected)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     n_items=st.integers(1, 300),
     n_bytes=st.sampled_from([1, 2, 3, 8, 33]),

@@ -68,7 +68,7 @@ def layouts(draw, m, n):
 
 
 @given(case=cases())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_search_equals_brute_force_for_every_shape(case):
     codebooks, codes, queries, k = case
     result = CodeIndex(codebooks).add(codes).search(queries, k)
@@ -76,7 +76,7 @@ def test_search_equals_brute_force_for_every_shape(case):
 
 
 @given(case=cases(), data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_search_equals_brute_force_for_every_layout(case, data):
     codebooks, codes, queries, k = case
     digits = data.draw(layouts(codebooks.shape[0], codebooks.shape[1]))

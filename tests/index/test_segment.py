@@ -27,7 +27,7 @@ def code_arrays(draw, max_items=300):
 
 
 @given(lists=st.lists(st.sets(st.integers(0, 2**32 - 1), min_size=1, max_size=20), max_size=8))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_row_lists_come_back(lists):
     rows = np.array([row for one in lists for row in sorted(one)], dtype=np.int64)
     sizes = np.array([len(one) for one in lists], dtype=np.int64)
@@ -38,7 +38,7 @@ def test_row_lists_come_back(lists):
 
 
 @given(case=code_arrays())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_codes_come_back_in_order_of_insertion(case):
     codes, n = case
     segment = CodeSegment.of(codes, n)
@@ -49,7 +49,7 @@ def test_codes_come_back_in_order_of_insertion(case):
 
 
 @given(case=code_arrays(), cut=st.integers(1, 100), piece=st.sampled_from([1, 7, 100]))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_codes_of_consecutive_rows_are_the_same_however_they_are_cut(case, cut, piece):
     codes, n = case
     segment = CodeSegment.of(codes, n)
@@ -67,7 +67,7 @@ def test_a_missing_row_is_noticed_when_codes_are_read_in_pieces():
 
 
 @given(case=code_arrays(), other=seeds)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_join_keeps_the_chosen_rows_in_order(case, other):
     codes, n = case
     rng = np.random.default_rng(other)
@@ -79,7 +79,7 @@ def test_join_keeps_the_chosen_rows_in_order(case, other):
 
 
 @given(case=code_arrays())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_segment_comes_back_from_its_arrays(case):
     codes, n = case
     back = CodeSegment.from_arrays(*CodeSegment.of(codes, n).to_arrays())

@@ -256,7 +256,7 @@ ENTRIES = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     header=st.dictionaries(st.sampled_from(["x", "y", "__metadata__"]), ENTRIES),
     n=st.integers(0, 40),
@@ -273,7 +273,7 @@ def test_any_header_gives_arrays_within_the_file_or_an_error(header, n):
         assert not array.any()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(content=st.binary(max_size=200))
 def test_any_bytes_give_arrays_or_an_error(content):
     with suppress(CorruptBundleError):

@@ -24,7 +24,7 @@ def data():
 
 
 @given(seeds)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_standard_rows_are_the_standardised_matrix(seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(3, 2, size=(12, 4)) * (rng.random((12, 4)) < 0.7)
@@ -45,7 +45,7 @@ def test_standard_rows_are_the_standardised_matrix(seed):
 
 
 @given(seeds)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_ccq_rotations_and_codebooks_never_raise_the_objective(seed):
     rng = np.random.default_rng(seed)
     views = {"a": rng.normal(size=(40, 5)), "b": rng.normal(size=(40, 3))}

@@ -33,7 +33,7 @@ def draw_views(seed, n_views=2):
 
 
 @given(seeds)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_centred_products_are_those_of_the_centred_matrix_dense_or_sparse(seed):
     (x, y), labels = draw_views(seed)
     x0, y0 = x - x.mean(axis=0), y - y.mean(axis=0)
@@ -52,7 +52,7 @@ def test_centred_products_are_those_of_the_centred_matrix_dense_or_sparse(seed):
 
 
 @given(seeds)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_paired_directions_solve_the_generalised_eigenproblem(seed):
     (x, y), _ = draw_views(seed)
     gram_x, gram_y, cross = x.T @ x, y.T @ y, x.T @ y
@@ -65,7 +65,7 @@ def test_paired_directions_solve_the_generalised_eigenproblem(seed):
 
 
 @given(seeds)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_two_views_have_the_same_joint_and_paired_directions(seed):
     (x, y), _ = draw_views(seed)
     rows = [CentredRows(x), CentredRows(y)]
@@ -80,7 +80,7 @@ def test_two_views_have_the_same_joint_and_paired_directions(seed):
 
 
 @given(seeds)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_the_label_coupling_is_the_negative_of_the_graph_objective(seed):
     views, labels = draw_views(seed, n_views=3)
     coupling = np.block(couple_labels([CentredRows(view) for view in views], labels))
@@ -96,7 +96,7 @@ def test_the_label_coupling_is_the_negative_of_the_graph_objective(seed):
 
 
 @given(seeds)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_the_semantic_cross_product_equals_that_of_the_whole_similarity_matrix(seed):
     (x, y), labels = draw_views(seed)
     unit = labels / np.linalg.norm(labels, axis=1, keepdims=True)
@@ -108,7 +108,7 @@ def test_the_semantic_cross_product_equals_that_of_the_whole_similarity_matrix(s
 
 
 @given(seeds)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_leading_pair_is_the_first_of_the_singular_value_decomposition(seed):
     rng = np.random.default_rng(seed)
     matrix = rng.normal(size=rng.integers(1, 7, 2))

@@ -12,7 +12,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 @given(seeds, st.integers(1, 6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_links_go_to_the_nearest_anchors_with_equal_weight(seed, n_neighbours):
     # Whole numbers, so that some anchors are equally near.
     distances = np.random.default_rng(seed).integers(0, 5, (7, 6)).astype(float)
@@ -25,7 +25,7 @@ def test_links_go_to_the_nearest_anchors_with_equal_weight(seed, n_neighbours):
 
 
 @given(seeds)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_the_fused_similarity_is_the_mean_affinity_of_neighbouring_anchors(seed):
     rng = np.random.default_rng(seed)
     n_items, n_anchors, k, shares = 9, 5, 2, (0.3, 0.7)

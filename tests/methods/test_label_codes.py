@@ -26,7 +26,7 @@ def draw(seed):
 
 
 @given(seeds)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_dch_codes_never_raise_the_objective(seed):
     _, features, L, B = draw(seed)
     views = ViewRidge(features, 0.7, 0.1)
@@ -41,7 +41,7 @@ def test_dch_codes_never_raise_the_objective(seed):
 
 
 @given(seeds)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_fdch_codes_are_the_best_of_all_signs(seed):
     rng, _, _, B = draw(seed)
     fitted, predicted, drift = rng.normal(size=B.shape), rng.normal(size=B.shape), rng.normal()
@@ -71,7 +71,7 @@ def test_fdch_drift_is_the_least_squares_fit_of_its_shape(drift):
 
 
 @given(seeds)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_adch_latent_vectors_are_the_minimum_and_codes_never_raise_it(seed):
     rng, features, L, B = draw(seed)
     similarity = LabelSimilarity.signed(L)
@@ -93,7 +93,7 @@ def test_adch_latent_vectors_are_the_minimum_and_codes_never_raise_it(seed):
 
 
 @given(seeds)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_dcmh_discrete_codes_never_raise_the_objective(seed):
     rng, features, L, B = draw(seed)
     other, F, n_bits = random_signs(rng, B.shape), features["image"], B.shape[1]

@@ -23,7 +23,7 @@ def draw_labels(rng, n_items):
 
 
 @given(seeds)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_gsph_columns_are_exact_minima_in_the_box(seed):
     rng = np.random.default_rng(seed)
     n_items, n_bits = int(rng.integers(1, 12)), int(rng.integers(1, 6))

@@ -33,7 +33,7 @@ def lasso_slowly(gram, products, penalties, n_sweeps):
 
 
 @given(seeds)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_compiled_sparse_codes_equal_their_twin(seed):
     rng = np.random.default_rng(seed)
     dictionary = rng.normal(size=(7, 5))
@@ -48,7 +48,7 @@ def test_compiled_sparse_codes_equal_their_twin(seed):
 
 
 @given(seeds, st.sampled_from([0.1, 0.3, 0.8]))
-@settings(max_examples=40, deadline=None, derandomize=True)  # 30 sweeps do not suffice for all
+@settings(max_examples=40, derandomize=True)  # 30 sweeps do not suffice for all
 def test_sparse_codes_meet_the_conditions_of_a_minimum(seed, sparsity):
     rng = np.random.default_rng(seed)
     dictionary = rng.normal(size=(12, 8))
@@ -75,7 +75,7 @@ def dual(multipliers, gram, products):
 
 
 @given(seeds)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_bases_reach_the_optimum_of_the_dual(seed):
     rng = np.random.default_rng(seed)
     codes, targets = rng.normal(size=(30, 5)), 2 * rng.normal(size=(30, 4))
@@ -103,7 +103,7 @@ def test_basis_rows_that_no_code_uses_stay_as_they_were():
 
 
 @given(seeds)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_factors_are_the_least_squares_solution(seed):
     rng = np.random.default_rng(seed)
     Y, U, linked = rng.normal(size=(6, 4)), rng.normal(size=(3, 4)), rng.normal(size=(6, 3))

@@ -74,7 +74,7 @@ small_rankings = st.integers(1, 7).flatmap(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(small_rankings, st.sampled_from(DENOMINATORS))
 def test_average_precision_is_the_mean_over_tie_orders(ranking, denominator):
     scores, grades, cutoff = ranking
@@ -89,7 +89,7 @@ def test_average_precision_is_the_mean_over_tie_orders(ranking, denominator):
     assert found == pytest.approx(expected, rel=1e-13)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(small_rankings)
 def test_precision_and_recall_at_each_rank_are_means_over_tie_orders(ranking):
     scores, grades, _ = ranking
@@ -104,7 +104,7 @@ def test_precision_and_recall_at_each_rank_are_means_over_tie_orders(ranking):
         np.testing.assert_allclose(curve.recall, hits / sum(relevant), rtol=1e-13)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(small_rankings, st.sampled_from(("linear", "exponential")))
 def test_ndcg_is_the_mean_over_tie_orders(ranking, gain):
     scores, grades, cutoff = ranking
@@ -122,7 +122,7 @@ def test_ndcg_is_the_mean_over_tie_orders(ranking, gain):
         assert found == pytest.approx(expected, rel=1e-13)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(small_rankings, st.sampled_from(DENOMINATORS))
 def test_stable_ties_keep_database_order(ranking, denominator):
     scores, grades, cutoff = ranking

@@ -41,7 +41,7 @@ def weighted_error(targets, weights, codes, codebooks):
     return float(weights @ quantization_errors(targets, codes, codebooks))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @shapes
 def test_decoding_is_the_sum_of_chosen_words(seed, n_items, n_codebooks, n_words, n_components):
     _, _, codes, codebooks = make_problem(seed, n_items, n_codebooks, n_words, n_components)
@@ -49,7 +49,7 @@ def test_decoding_is_the_sum_of_chosen_words(seed, n_items, n_codebooks, n_words
     np.testing.assert_allclose(decode(codes, codebooks), expected, atol=1e-12)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @shapes
 def test_table_scores_are_inner_products(seed, n_items, n_codebooks, n_words, n_components):
     queries, _, codes, codebooks = make_problem(seed, n_items, n_codebooks, n_words, n_components)
@@ -59,7 +59,7 @@ def test_table_scores_are_inner_products(seed, n_items, n_codebooks, n_words, n_
     np.testing.assert_allclose(table_scores(tables, codes), expected, atol=1e-10)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @shapes
 def test_least_squares_codebooks_reach_the_lowest_error(
     seed, n_items, n_codebooks, n_words, n_components
@@ -78,7 +78,7 @@ def test_least_squares_codebooks_reach_the_lowest_error(
     assert after <= lowest + 1e-6 * before
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @shapes
 def test_every_step_towards_least_squares_lowers_the_error(
     seed, n_items, n_codebooks, n_words, n_components
@@ -100,7 +100,7 @@ def test_every_step_towards_least_squares_lowers_the_error(
     assert np.all(np.diff(errors) <= 1e-12 * start)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @shapes
 def test_enough_steps_reach_least_squares(seed, n_items, n_codebooks, n_words, n_components):
     targets, _, codes, codebooks = make_problem(seed, n_items, n_codebooks, n_words, n_components)
@@ -111,7 +111,7 @@ def test_enough_steps_reach_least_squares(seed, n_items, n_codebooks, n_words, n
 
 
 @pytest.mark.parametrize("solve", [least_squares_codebooks, improve_codebooks])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @shapes
 def test_words_without_weight_keep_their_value(
     solve, seed, n_items, n_codebooks, n_words, n_components
@@ -124,7 +124,7 @@ def test_words_without_weight_keep_their_value(
     np.testing.assert_array_equal(found[~used], codebooks[~used])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @shapes
 def test_a_weight_is_as_many_copies(seed, n_items, n_codebooks, n_words, n_components):
     targets, _, codes, codebooks = make_problem(seed, n_items, n_codebooks, n_words, n_components)
@@ -143,7 +143,7 @@ def test_least_squares_stays_where_it_is_once_it_is_solved():
     np.testing.assert_allclose(again, solved, atol=1e-4)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @shapes
 def test_refilling_makes_the_worst_targets_exact_and_none_with_weight_worse(
     seed, n_items, n_codebooks, n_words, n_components

@@ -89,7 +89,7 @@ problems = given(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @problems
 def test_beam_search_is_its_twin(seed, n_codebooks, n_words, n_components, dtype, width):
     problem = whole_number_problem(seed, n_codebooks, n_words, n_components, dtype)
@@ -101,7 +101,7 @@ def test_beam_search_is_its_twin(seed, n_codebooks, n_words, n_components, dtype
         assert tuple(code.tolist()) == beam_twin(linear, pairs, width)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @problems
 def test_conditional_modes_are_their_twin(seed, n_codebooks, n_words, n_components, dtype, width):
     problem = whole_number_problem(seed, n_codebooks, n_words, n_components, dtype)
@@ -113,7 +113,7 @@ def test_conditional_modes_are_their_twin(seed, n_codebooks, n_words, n_componen
         assert code.tolist() == modes_twin(linear, pairs, begin.tolist(), width)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n_items=st.integers(1, 40),
@@ -151,7 +151,7 @@ def test_ordered_bits_order_as_their_floats(dtype):
     assert [_kernels._ordered(key(value), top, sign) for value in keys] == bits.tolist()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n_items=st.integers(1, 20),
@@ -173,7 +173,7 @@ def test_the_normal_product_is_that_of_the_indicator_matrix(
     np.testing.assert_allclose(product, twin.reshape(words.shape), atol=1e-12)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n_items=st.integers(0, 20),

@@ -36,7 +36,7 @@ def test_words_are_a_fixed_point_of_lloyds_steps():
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n_distinct=st.integers(1, 12),

@@ -52,7 +52,7 @@ def greedy_by_residuals(targets, codebooks):
     return np.array(codes).T
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=seeds, n_codebooks=st.integers(1, 6), n_components=st.integers(1, 5))
 def test_greedy_takes_the_nearest_word_of_each_residual(seed, n_codebooks, n_components):
     targets, codebooks = make_problem(
@@ -62,7 +62,7 @@ def test_greedy_takes_the_nearest_word_of_each_residual(seed, n_codebooks, n_com
     np.testing.assert_array_equal(codes, greedy_by_residuals(targets, codebooks))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=seeds)
 def test_a_beam_of_one_is_greedy(seed):
     targets, codebooks = make_problem(seed, n_words=16)
@@ -71,7 +71,7 @@ def test_a_beam_of_one_is_greedy(seed):
     np.testing.assert_array_equal(beam, greedy)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=seeds, rank=st.integers(0, 4))
 def test_a_beam_as_wide_as_all_codes_finds_the_best_in_any_metric(seed, rank):
     targets, codebooks = make_problem(seed)
@@ -81,7 +81,7 @@ def test_a_beam_as_wide_as_all_codes_finds_the_best_in_any_metric(seed, rank):
     np.testing.assert_allclose(found, best_costs(targets, codebooks, metric), atol=1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=seeds, search=st.sampled_from(["icm", "beam+icm"]))
 def test_icm_ends_where_no_single_word_is_better(seed, search):
     targets, codebooks = make_problem(seed, n_words=8)
@@ -93,7 +93,7 @@ def test_icm_ends_where_no_single_word_is_better(seed, search):
         assert np.all(quantization_errors(targets, other, codebooks) >= errors - 1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=seeds,
     search=st.sampled_from(SEARCHES),
@@ -122,7 +122,7 @@ def test_a_code_as_good_as_the_start_does_not_replace_it():
         np.testing.assert_array_equal(codes, start)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=seeds)
 def test_the_metric_of_a_factor_is_the_plain_search_in_its_image(seed):
     targets, codebooks = make_problem(seed)

@@ -33,7 +33,7 @@ def spread(targets, weights):
     return weights @ np.square(centred).sum(axis=1)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n_items=st.integers(1, 60),

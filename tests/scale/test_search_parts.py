@@ -45,9 +45,7 @@ def assert_same(parts, found, items):
     np.testing.assert_array_equal(whole.counts, found.counts)
 
 
-@settings(
-    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     n_queries=st.integers(1, 60),
     chunk_size=st.integers(1, 70),

@@ -56,7 +56,7 @@ class Reader:
         return self.vectors[[self.places[each] for each in ids.tolist()]]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(cases(), st.booleans(), st.sampled_from([None, 5, 60]))
 def test_ranking_again_gives_what_one_index_of_everything_gives(case, by_id, more):
     whole, shards, queries, k, allowed = case
@@ -76,7 +76,7 @@ def test_places_are_those_in_the_order_of_ids():
     assert index.places([7, 5, 4]).tolist() == [3, -1, 0]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(cases())
 def test_the_answer_is_that_of_one_index_of_everything(case):
     whole, shards, queries, k, allowed = case

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from acqh.stats import LabelSets
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 90), st.integers(1, 40), st.integers(0, 2**32 - 1))
 def test_numbers_agree_with_a_dictionary_of_tuples(n_labels, n_items, seed):
     rng = np.random.default_rng(seed)

@@ -23,7 +23,7 @@ def test_labelled_database_is_the_training_set_and_all_that_is_no_query():
     assert len(split.query) == 20
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(10, 80), st.integers(0, 5), st.integers(1, 4), st.integers(1, 4))
 def test_unlabelled_parts_are_disjoint_and_of_the_asked_size(n, seed, n_query, n_train):
     data = make_multiview(n, random_state=0)

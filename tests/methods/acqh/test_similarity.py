@@ -24,7 +24,7 @@ def distinct_sets(seed, n_labels=6, n_sets=20):
     return ((drawn[:, None] >> np.arange(n_labels)) & 1).astype(np.uint8)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(sorted(SIMILARITIES)))
 def test_similarities_are_their_definitions(seed, name):
     sets = distinct_sets(seed)
