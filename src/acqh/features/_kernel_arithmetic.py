@@ -51,6 +51,10 @@ class Arithmetic:
         except np.linalg.LinAlgError:
             return gram, True
 
+    def inverse(self, values: Any) -> Any:
+        """Return the inverse of a matrix."""
+        return np.linalg.inv(values)
+
     def whiten(self, gram: Any) -> Floats:
         """Return what `linalg.whiten` does, as an array."""
         return whiten(gram)
@@ -127,6 +131,10 @@ class TensorArithmetic(Arithmetic):
         identity = self.eye(gram.shape[-1])
         inverse = self.torch.linalg.solve_triangular(factor, identity, upper=False)
         return inverse, info > 0
+
+    def inverse(self, values: Tensor) -> Tensor:
+        """Return the inverse of a matrix."""
+        return self.torch.linalg.inv(values)
 
     def whiten(self, gram: Tensor) -> Floats:
         """Return what `linalg.whiten` does, as an array; eigenvectors are found on the device."""

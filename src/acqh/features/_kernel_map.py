@@ -13,6 +13,7 @@ from acqh._core.random import RandomState, check_rng
 from acqh._core.tensors import Tensor, check_rows, is_tensor
 from acqh.errors import InvalidInputError
 from acqh.features._base import FeatureMap, row_blocks
+from acqh.features._kernel_anchors import central_rows, leverage_rows
 from acqh.features._kernel_arithmetic import Numbers, arithmetic_of
 from acqh.features._kernel_choice import TRIAL_ROWS, Choice, choose
 from acqh.features._kernel_functions import (
@@ -21,7 +22,7 @@ from acqh.features._kernel_functions import (
     inverse_frequencies,
     prepare,
 )
-from acqh.features._kernel_nystrom import leverage_rows, solve_some
+from acqh.features._kernel_nystrom import solve_some
 from acqh.features._kernel_rows import (
     between,
     check_targets,
@@ -62,7 +63,13 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         cosine on other sparse rows.
     n_anchors : int, optional
         By default all rows that `max_memory` allows (`fit`: 2,048). Fewer than there are rows are
-        drawn by leverage, and solved for by normal equations, above 4,096 by conjugate gradients.
+        solved for by normal equations, above 4,096 by conjugate gradients.
+    anchors : {"leverage", "kmeans"}
+        How fewer anchors than rows are chosen: drawn by leverage, so that rows like none of the
+        others are among them, or the rows nearest to the centres of k-means, which takes longer.
+        Not the centres themselves: a mean of counts is dense, and like no row. Neither looks at
+        targets, so that rows left out are predicted with the anchors as they are. Tensors are
+        clustered on the host.
     bandwidth : float, optional
         Width over the mean squared distance of training rows, for all kernels, which become
         Gaussians of their distance then. By default chosen for each kernel, an infinite one (the
@@ -119,6 +126,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     kernels: Literal["auto"] | str | Sequence[str] = "auto"
     _: KW_ONLY
     n_anchors: int | None = None
+    anchors: Literal["leverage", "kmeans"] = "leverage"
     bandwidth: float | None = None
     ridge: float | None = None
     weights: Sequence[float] | None = None
@@ -188,7 +196,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         anchors = halved(arithmetic.rows(X, rows), choice, idf)
         others = prepare_sides(widened(anchors), choice, idf)
         inner = between(choice, others, others)
-        if n_anchors < min(n_rows, SMALL + 1):  # normal equations need all digits
+        if n_anchors < n_rows:  # normal equations need all digits
             exact = prepare_sides(arithmetic.widen(anchors), choice, idf)
             inner = between(choice, exact, exact)
         if n_anchors == n_rows:
@@ -284,6 +292,8 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
             value = getattr(self, name)
             if value is not None and not (np.isfinite(value) and value > 0):
                 raise InvalidInputError(f"{name} must be a positive number, got {value!r}")
+        if self.anchors not in ("leverage", "kmeans"):
+            raise InvalidInputError(f"anchors must be 'leverage' or 'kmeans', got {self.anchors!r}")
         for name in ("n_anchors", "max_memory"):
             if getattr(self, name) is not None:
                 check_positive_int(getattr(self, name), name)
@@ -359,6 +369,9 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
             return np.arange(n_anchors)
 
         arithmetic = arithmetic_of(X)
+        if self.anchors == "kmeans":
+            rows = arithmetic.on_host(X)
+            return central_rows(rows, choice, arithmetic.on_host(idf), n_anchors, rng)
 
         def block(*sides: Ints) -> Any:
             found = (prepare_sides(arithmetic.rows(X, it), choice, idf) for it in sides)

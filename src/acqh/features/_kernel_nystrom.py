@@ -5,50 +5,28 @@ from typing import TypeAlias
 
 import numpy as np
 
-from acqh._core.arrays import Ints
 from acqh.errors import InvalidInputError
 from acqh.features import _kernel_solve as solving
 from acqh.features._base import row_blocks
-from acqh.features._kernel_arithmetic import HOST, Arithmetic, Numbers
+from acqh.features._kernel_arithmetic import Arithmetic, Numbers
 from acqh.features._kernel_solve import DualSystem, Kernel
 
 # From rows to their kernel with all anchors.
 KernelRows: TypeAlias = Callable[[slice], Numbers]
-_MAX_ITERATIONS = 100
+_MAX_ITERATIONS = 200
 # Added to the diagonal of normal equations, as a share of its mean: beyond what rounding leaves.
 _JITTER = 1e-12
-_TOLERANCE = 1e-5
+# Of the error of predictions, as a share of theirs: where conjugate gradients stop.
+_TOLERANCE = 1e-7
+# What rounding adds to the eigenvalues of the anchors' kernel, over the root of their number, in
+# single precision and in double (there what rounded coefficients bear); it is added to them too.
+_NOISE, _WIDE_NOISE = 2.0**-24, 2.0**-28
+# Where the anchors' kernel cannot be factored, more is added by this factor.
+_RAISED = 8.0
+# Anchors by which leverages are told where there are too many.
+_SOME = 1024
 # Random signs by which the trace of the smoother is estimated.
 _PROBES = 16
-
-
-def leverage_rows(
-    block: Callable[[Ints, Ints], Numbers],
-    n_rows: int,
-    n_chosen: int,
-    rng: np.random.Generator,
-    arithmetic: Arithmetic = HOST,
-) -> Ints:
-    """Draw rows by their ridge leverage, what other rows do not say of them.
-
-    `block`: from two arrays of row numbers to their kernel. `arithmetic`: of what `block` gives.
-    Gives (n_chosen,), rising.
-
-    Notes
-    -----
-    Leverages are those over a uniform sample, with a ridge of one: about 1 for a row far from
-    all others, next to 0 for one among many like it.
-    """
-    sample = np.sort(rng.choice(n_rows, min(n_rows, 1000), replace=False))
-    inner = arithmetic.widen(block(sample, sample))
-    system = DualSystem.of(lambda i, j: inner[i, j], len(sample), 1.0, arithmetic)
-    found = []
-    for part in row_blocks(n_rows, len(sample), arithmetic.block_values):
-        across = arithmetic.widen(block(np.arange(part.start, part.stop), sample)).T
-        found.append(1.0 - (across * system.solve_once(across)).sum(0))
-    scores = np.maximum(np.concatenate([arithmetic.on_host(it) for it in found]), 1e-6)
-    chosen = rng.choice(n_rows, n_chosen, replace=False, p=scores / scores.sum())
-    return np.sort(chosen)
 
 
 def solve_nystrom(
@@ -67,7 +45,7 @@ def solve_nystrom(
     ----------
     kernel_rows : callable
     system : DualSystem
-        Of the anchors, with a ridge of ``ridge * n_anchors / n_rows``.
+        Of the anchors, with as small a ridge as can be.
     targets : (n_rows, n_targets)
     ridge : float
     rng : Generator
@@ -76,13 +54,16 @@ def solve_nystrom(
     -------
     coefficients : (n_anchors, n_targets)
     left_out : (n_rows, n_targets)
-        By generalised leave-one-out, which takes the mean leverage for that of every row.
+        With the anchors as they are: exact where the normal equations are solved. Otherwise the
+        leverages of rows are those with about 1,000 of the anchors, scaled to the sum that they
+        have by random signs.
 
     Notes
     -----
-    Falkon's preconditioner [1]_ takes ``(n / m) K_mm`` for ``K_mn K_nm / K_mm``. Here the factor
-    of ``K_mm + c I`` serves for both of its factors, so that one matrix is held instead of two;
-    they differ only where eigenvalues are below c, in directions that the ridge takes out.
+    Falkon's preconditioner [1]_ takes ``(n / m) K_mm^2`` for ``K_mn K_nm``. With ``K_mm = L L^T``
+    and ``c = ridge m / n`` it is ``L (L^T L + c I) L^T n / m``: two factors. Products with
+    kernels are summed in double precision. The norm of a residual under the
+    preconditioner is about the error of predictions, which is what conjugate gradients stop by.
 
     References
     ----------
@@ -90,53 +71,116 @@ def solve_nystrom(
     """
     n_rows, n_targets = targets.shape
     n_anchors, arithmetic = system.n_rows, system.arithmetic
+    blocks = [*row_blocks(n_rows, n_anchors, arithmetic.block_values)]
     signs = arithmetic.here(rng.choice([-1.0, 1.0], (n_rows, _PROBES)))
     right = arithmetic.zeros((n_rows, n_targets + _PROBES))
     right[:, :n_targets], right[:, n_targets:] = targets, signs
-    blocks = [*row_blocks(n_rows, n_anchors, arithmetic.block_values)]
-
-    def multiply(points: Numbers) -> Numbers:
-        total = ridge * system.multiply(points)
-        work = arithmetic.like(points, system.matrix)
-        for rows in blocks:
-            block = kernel_rows(rows)
-            total += block.T @ (block @ work)
-        return total
-
-    def precondition(points: Numbers) -> Numbers:
-        return system.solve_once(system.solve_once(points)) * (n_anchors / n_rows)
-
     start = arithmetic.zeros((n_anchors, right.shape[1]))
     for rows in blocks:
         start += arithmetic.widen(kernel_rows(rows)).T @ right[rows]
-    solution = None
+    normal = None
     if n_anchors <= solving.SMALL:
-        solution = _solve_normal(kernel_rows, blocks, system, ridge, start)
-    if solution is None:
-        solution = conjugate_gradients(multiply, precondition, start)
+        normal = _normal(kernel_rows, blocks, system.kernel(), ridge, arithmetic)
+    if normal is None:
+        solution = _solve_gradients(kernel_rows, blocks, system, start, ridge)
+    else:
+        solution = normal.solve(start)
     fitted = arithmetic.zeros((n_rows, right.shape[1]))
     for rows in blocks:
         fitted[rows] = arithmetic.widen(kernel_rows(rows)) @ solution
-    freedom = float((signs * fitted[:, n_targets:]).sum()) / (_PROBES * n_rows)
-    left = max(1.0 - freedom, 1.0 / n_rows)
+    if normal is None:
+        freedom = float((signs * fitted[:, n_targets:]).sum()) / _PROBES
+        leverages = _likely_leverages(kernel_rows, blocks, system, ridge, freedom)
+    else:
+        leverages = _leverages(kernel_rows, blocks, normal)
+    left = (1.0 - leverages).clip(1.0 / n_rows)[:, None]
     return solution[:, :n_targets], targets - (targets - fitted[:, :n_targets]) / left
 
 
-def _solve_normal(
-    kernel_rows: KernelRows, blocks: list[slice], system: DualSystem, ridge: float, right: Numbers
+def _solve_gradients(
+    kernel_rows: KernelRows, blocks: list[slice], system: DualSystem, right: Numbers, ridge: float
 ) -> Numbers:
-    """Solve the normal equations; None where rounding leaves them not positive definite."""
-    gram = ridge * system.kernel()
+    """Solve by conjugate gradients; products are summed in double precision."""
+    arithmetic, n_rows = system.arithmetic, blocks[-1].stop
+    noise = _noise(system.n_rows, system.is_wide)
+    share = system.n_rows / n_rows
+    turned = DualSystem.of(
+        system.turned(), system.n_rows, ridge * share, arithmetic, system.is_wide
+    )
+
+    def multiply(points: Numbers) -> Numbers:
+        total = ridge * (system.multiply(points) + noise * points)
+        for rows in blocks:
+            block = arithmetic.widen(kernel_rows(rows))
+            total += block.T @ (block @ points)
+        return total
+
+    def precondition(points: Numbers) -> Numbers:
+        return share * system.solve_back(turned.solve_once(system.solve_down(points)))
+
+    return conjugate_gradients(multiply, precondition, right)
+
+
+def _noise(n_anchors: int, is_wide: bool) -> float:
+    return (_WIDE_NOISE if is_wide else _NOISE) * float(np.sqrt(n_anchors))
+
+
+def _factored(
+    inner: Kernel, n_anchors: int, most: float, arithmetic: Arithmetic, is_wide: bool
+) -> DualSystem:
+    """Return the anchors' system with the least ridge that its precision allows."""
+    ridge = min(_noise(n_anchors, is_wide), most)
+    while True:
+        try:
+            return DualSystem.of(inner, n_anchors, ridge, arithmetic, is_wide)
+        except InvalidInputError:
+            if ridge == most:
+                raise
+            ridge = min(_RAISED * ridge, most)
+
+
+def _normal(
+    kernel_rows: KernelRows,
+    blocks: list[slice],
+    kernel: Numbers,
+    ridge: float,
+    arithmetic: Arithmetic,
+) -> DualSystem | None:
+    """Return the normal equations; None where rounding leaves them not positive definite."""
+    gram = ridge * kernel
     for rows in blocks:
-        block = system.arithmetic.widen(kernel_rows(rows))
+        block = arithmetic.widen(kernel_rows(rows))
         gram += block.T @ block
     least = _JITTER * float(gram.diagonal().mean())
     try:
-        return DualSystem.of(
-            lambda i, j: gram[i, j], system.n_rows, least, system.arithmetic
-        ).solve(right)
+        return DualSystem.of(lambda i, j: gram[i, j], len(kernel), least, arithmetic, True)
     except InvalidInputError:
         return None
+
+
+def _leverages(kernel_rows: KernelRows, blocks: list[slice], normal: DualSystem) -> Numbers:
+    """Return how much every row's own target counts for its prediction, (n_rows,)."""
+    found = normal.arithmetic.zeros((blocks[-1].stop,))
+    for rows in blocks:
+        across = normal.solve_down(normal.arithmetic.widen(kernel_rows(rows)).T)
+        found[rows] = (across**2).sum(0)
+    return found
+
+
+def _likely_leverages(
+    kernel_rows: KernelRows, blocks: list[slice], system: DualSystem, ridge: float, freedom: float
+) -> Numbers:
+    """Return leverages as they are with some of the anchors, scaled to a sum that is known."""
+    step = -(-system.n_rows // _SOME)
+
+    def fewer(rows: slice) -> Numbers:
+        return kernel_rows(rows)[:, ::step]
+
+    normal = _normal(fewer, blocks, system.kernel(step), ridge, system.arithmetic)
+    if normal is None:
+        return system.arithmetic.zeros((blocks[-1].stop,)) + freedom / blocks[-1].stop
+    found = _leverages(fewer, blocks, normal)
+    return found * (freedom / float(found.sum())) if step > 1 else found
 
 
 def solve_some(
@@ -169,8 +213,10 @@ def solve_some(
         As `solve_nystrom` gives them.
     """
     n_rows = len(targets)
-    system = DualSystem.of(inner, n_anchors, ridge * n_anchors / n_rows, arithmetic)
-    is_kept = 4 * n_anchors * (n_rows + n_anchors) <= max_memory
+    numbers = n_anchors * (n_rows + 2 * n_anchors)
+    is_wide, is_kept = (size * numbers <= max_memory for size in (8, 4))
+    is_wide = is_wide or n_anchors <= solving.SMALL
+    system = _factored(inner, n_anchors, ridge * n_anchors / n_rows, arithmetic, is_wide)
     kept: dict[int, Numbers] = {}
 
     def kernel_rows(part: slice) -> Numbers:
@@ -210,7 +256,8 @@ def conjugate_gradients(
     for _ in range(_MAX_ITERATIONS):
         product = multiply(direction)
         curvature = (direction * product).sum(0)
-        step = (curvature > 0) * energy / curvature.clip(tiny)
+        # The best step along a direction, however exact it is: the objective never rises.
+        step = (curvature > 0) * (residual * direction).sum(0) / curvature.clip(tiny)
         solution = solution + step * direction
         residual = residual - step * product
         guess = precondition(residual)

@@ -43,7 +43,12 @@ class DualSystem:
 
     @classmethod
     def of(
-        cls, kernel: Kernel, n_rows: int, ridge: float, arithmetic: Arithmetic = HOST
+        cls,
+        kernel: Kernel,
+        n_rows: int,
+        ridge: float,
+        arithmetic: Arithmetic = HOST,
+        is_wide: bool | None = None,
     ) -> "DualSystem":
         """Compute a kernel and factor it.
 
@@ -56,13 +61,16 @@ class DualSystem:
             Positive.
         arithmetic : Arithmetic
             Of what the kernel gives.
+        is_wide : bool, optional
+            Whether in double precision; by default up to 4,096 rows.
 
         Raises
         ------
         InvalidInputError
             The ridge is too small for the precision of the kernel.
         """
-        system = cls(arithmetic.empty((n_rows, n_rows), n_rows <= SMALL), ridge, arithmetic)
+        is_wide = n_rows <= SMALL if is_wide is None else is_wide
+        system = cls(arithmetic.empty((n_rows, n_rows), is_wide), ridge, arithmetic)
         for rows in system.blocks:
             onwards, below = slice(rows.start, n_rows), slice(rows.stop, n_rows)
             block = kernel(rows, onwards)
@@ -79,6 +87,11 @@ class DualSystem:
     def n_rows(self) -> int:
         """Rows of the matrix."""
         return int(self.matrix.shape[-1])
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the matrix is in double precision."""
+        return bool(self.matrix.itemsize == 8)
 
     @property
     def blocks(self) -> list[slice]:
@@ -115,37 +128,67 @@ class DualSystem:
 
     def solve_once(self, right: Numbers) -> Numbers:
         """Return the solution in the precision of the factor, (n_rows, k) in float64."""
-        matrix, blocks = self.matrix, self.blocks
-        work = self.arithmetic.like(self.arithmetic.copy(right, None), matrix)
-        for rows, inverse in zip(blocks, self.inverses, strict=True):
+        return self.solve_back(self.solve_down(right))
+
+    def solve_down(self, right: Numbers) -> Numbers:
+        """Return ``L^-1 right`` for the factor L, in its precision."""
+        work = self.arithmetic.like(self.arithmetic.copy(right, None), self.matrix)
+        for rows, inverse in zip(self.blocks, self.inverses, strict=True):
             done = slice(0, rows.start)
-            known = matrix[..., rows, done] @ work[..., done, :]
+            known = self.matrix[..., rows, done] @ work[..., done, :]
             work[..., rows, :] = inverse @ (work[..., rows, :] - known)
-        for rows, inverse in zip(blocks[::-1], self.inverses[::-1], strict=True):
+        return work
+
+    def solve_back(self, right: Numbers) -> Numbers:
+        """Return ``L^-T right`` in float64."""
+        work = self.arithmetic.like(self.arithmetic.copy(right, None), self.matrix)
+        for rows, inverse in zip(self.blocks[::-1], self.inverses[::-1], strict=True):
             below = slice(rows.stop, None)
-            known = matrix[..., below, rows].mT @ work[..., below, :]
+            known = self.matrix[..., below, rows].mT @ work[..., below, :]
             work[..., rows, :] = inverse.mT @ (work[..., rows, :] - known)
         return self.arithmetic.widen(work)
 
+    def turned(self) -> Kernel:
+        """Return what gives blocks of ``L^T L`` for the factor L, as `of` asks for them."""
+        matrix, arithmetic = self.matrix, self.arithmetic
+        starts = {rows.start: place for place, rows in enumerate(self.blocks)}
+        diagonal = [arithmetic.inverse(it) for it in self.inverses]
+
+        def block(rows: slice, onwards: slice) -> Numbers:
+            size = rows.stop - rows.start
+            found = arithmetic.empty((size, onwards.stop - rows.start), self.is_wide)
+            for columns in self.blocks[starts[rows.start] :]:
+                below = slice(columns.stop, None)
+                own = diagonal[starts[columns.start]]
+                left = own if columns == rows else matrix[columns, rows]
+                here = slice(columns.start - rows.start, columns.stop - rows.start)
+                found[:, here] = left.T @ own + matrix[below, rows].T @ matrix[below, columns]
+            return found
+
+        return block
+
     def multiply(self, right: Numbers) -> Numbers:
-        """Return ``K right``, (n_rows, k), summed over blocks in float64."""
+        """Return ``K right``, (n_rows, k), in float64."""
+        widen = self.arithmetic.widen
         found = self.arithmetic.zeros((self.n_rows, right.shape[1]))
-        work = self.arithmetic.like(right, self.matrix)
         for rows, kernel in zip(self.blocks, self.kernels, strict=True):
             above = slice(rows.stop, None)
-            upper = self.matrix[rows, above]
-            found[rows] += kernel @ work[rows] + upper @ work[above]
-            found[above] += upper.T @ work[rows]
+            upper = widen(self.matrix[rows, above])
+            found[rows] += widen(kernel) @ right[rows] + upper @ right[above]
+            found[above] += upper.T @ right[rows]
         return found
 
-    def kernel(self) -> Numbers:
-        """Return the kernel matrix, (n_rows, n_rows) in float64."""
-        found = self.arithmetic.widen(self.matrix)
-        found = self.arithmetic.copy(found, None)
+    def kernel(self, step: int = 1) -> Numbers:
+        """Return the kernel of all rows, or of one in `step`, with each other, in float64."""
+        found = self.arithmetic.zeros(((self.n_rows - 1) // step + 1,) * 2)
         for rows, kernel in zip(self.blocks, self.kernels, strict=True):
-            above = slice(rows.stop, None)
-            found[rows, rows] = kernel
-            found[above, rows] = found[rows, above].T
+            first = -(-rows.start // step)
+            stop = -(-rows.stop // step)
+            skip = first * step - rows.start
+            found[first:stop, first:stop] = kernel[skip::step, skip::step]
+            upper = self.matrix[rows, rows.stop :][skip::step, stop * step - rows.stop :: step]
+            found[first:stop, stop:] = upper
+            found[stop:, first:stop] = upper.T
         return found
 
     def take_inverse_diagonal(self) -> Numbers:
