@@ -10,7 +10,7 @@ from acqh.data import MultiViewData, read, read_manifest
 from acqh.errors import InvalidInputError
 
 
-@pytest.mark.parametrize("name", ["label", "L", "y"])
+@pytest.mark.parametrize("name", ["label", "L", "y", "Labels", "target"])
 def test_an_array_that_may_be_the_labels_is_no_view(tmp_path, name):
     path = tmp_path / "x.npz"
     np.savez(path, image=np.eye(3), **{name: np.eye(3, 2)})

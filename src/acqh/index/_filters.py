@@ -51,7 +51,7 @@ def rows_allowed(snapshot: Snapshot[S], filter_: Any) -> list[Bools]:
     wanted = read_ids(filter_)
     if len(wanted) and snapshot.kind not in (None, kind_of(wanted)):
         raise InvalidInputError(
-            f"the ids of this index are {snapshot.kind}s, the filter has {wanted[0]!r}"
+            f"the ids of this index are {snapshot.kind}s, the filter has {wanted.tolist()[0]!r}"
         )
     allowed = [np.zeros(part.segment.n_rows, dtype=bool) for part in snapshot.parts]
     rows = snapshot.find(wanted) if len(wanted) else np.empty(0, dtype=np.int64)
