@@ -69,7 +69,7 @@ def built(photos, tmp_path_factory):
     return path
 
 
-def test_search_by_text_picture_both_and_item(built, photos):
+def test_search_by_text_image_both_and_item(built, photos):
     def labels(*options):
         answer = json.loads(run("search", built, *options, "-k", "5", "--json").stdout)
         assert len(answer["hits"]) == 5

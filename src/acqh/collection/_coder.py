@@ -46,14 +46,14 @@ class Encoders:
             and isinstance(text, MiniLMNetwork)
         )
 
-    def describe(self, pictures: Sequence[Any], texts: Sequence[str]) -> "MultiViewData | None":
+    def describe(self, images: Sequence[Any], texts: Sequence[str]) -> "MultiViewData | None":
         """Return the features of those items that the encoders know anything of.
 
         Its ids say which they are, from 0; None where there is none.
         """
         from acqh.collection._feature_table import FeatureTable
 
-        raw = {"image": pictures, "text": texts}
+        raw = {"image": images, "text": texts}
         found = {view: describe(each, view, raw[view]) for view, each in self.by_view.items()}
         return FeatureTable(
             {view: matrix for view, (matrix, _) in found.items()},

@@ -113,8 +113,8 @@ def _check_items(connection: sqlite3.Connection, shape: tuple[int, ...] | None) 
             yield f"{where} has a code that the model cannot have given"
         if not 0 < number <= last:
             yield f"{where} is not one of the changes up to {last}"
-    for number, picture, stored in connection.execute("SELECT * FROM thumbnails"):
-        if not isinstance(picture, bytes) or checksum(picture) != stored:
+    for number, image, stored in connection.execute("SELECT * FROM thumbnails"):
+        if not isinstance(image, bytes) or checksum(image) != stored:
             yield f"{ITEMS}: the thumbnail of item number {number} does not match its checksum"
     yield from _check_labels(connection)
 

@@ -116,7 +116,7 @@ async def patient(work: "Future[T]", seconds: float, *, give_up: bool = True) ->
 
     Work that still waits for a thread is then dropped. Work that has begun cannot be stopped; its
     thread is busy until it ends, but nobody waits for it. So there is never more work than
-    requests are let in, and one piece a thread.
+    requests are let in, and one piece per thread.
 
     `give_up`: whether to leave work alone that has begun; work that changes something is waited
     for.

@@ -43,12 +43,12 @@ function later(name, milliseconds, work) {
 
 // --- asking ------------------------------------------------------------------------------------
 
-/** Change the query; `anew` says whether the back button should come back to the one before. */
-function ask(changes, { anew = true, pause = 0 } = {}) {
+/** Change the query; `isNew` says whether the back button should come back to the one before. */
+function ask(changes, { isNew = true, pause = 0 } = {}) {
   query = { ...query, open: null, ...changes };
   k = PAGE;
   isTyping = pause > 0;
-  writeAddress(query, anew);
+  writeAddress(query, isNew);
   drawQuery();
   if (pause) {
     later("search", pause, search);
@@ -119,7 +119,7 @@ async function look() {
   items.clear();
   const known = new Set(labels.map(({ name }) => name));
   say("The collection was built again.");
-  ask({ labels: query.labels.filter((name) => known.has(name)) }, { anew: false });
+  ask({ labels: query.labels.filter((name) => known.has(name)) }, { isNew: false });
 }
 
 // --- showing -----------------------------------------------------------------------------------
@@ -244,9 +244,9 @@ function drawDetail() {
 }
 
 /** Open an item, or none. */
-async function open(id, anew = true) {
+async function open(id, isNew = true) {
   query = { ...query, open: id };
-  writeAddress(query, anew);
+  writeAddress(query, isNew);
   if (id !== null && !items.has(id)) items.set(id, await api.item(id).catch(() => null));
   drawDetail();
 }
@@ -320,7 +320,7 @@ async function take(files) {
   }
 }
 
-page.text.addEventListener("input", () => ask({ text: page.text.value }, { anew: !isTyping, pause: TYPING_PAUSE }));
+page.text.addEventListener("input", () => ask({ text: page.text.value }, { isNew: !isTyping, pause: TYPING_PAUSE }));
 page.query.addEventListener("submit", (event) => {
   event.preventDefault();
   isTyping = false; // what is typed from now on is another query
@@ -328,7 +328,7 @@ page.query.addEventListener("submit", (event) => {
 });
 page.weight.addEventListener("input", () => {
   const wasTyping = isTyping;
-  ask({ weight: Number(page.weight.value) }, { anew: false, pause: TYPING_PAUSE });
+  ask({ weight: Number(page.weight.value) }, { isNew: false, pause: TYPING_PAUSE });
   isTyping = wasTyping;
 });
 page.mode.addEventListener("change", () => ask({ mode: page.mode.value }));
