@@ -150,7 +150,7 @@ def check_unique_ids(ids: Array) -> None:
 
 
 def check_items(items: Mapping[str, Any] | None, n_items: int) -> Mapping[str, Array]:
-    """Return the item table: an entry per item in each column; numbers as arrays, others as objects."""
+    """Return the item table, an entry per item and column: numbers as arrays, others as objects."""
     table = {}
     for name, values in (items or {}).items():
         column = _as_column(values)

@@ -37,7 +37,7 @@ class CodeIndex(BaseIndex[CodeSegment]):
 
     An item's code names one word of each codebook; the item stands for the sum of its words. Its
     score for a query is the inner product with that sum, computed in float32 as the sum of one
-    table entry a codebook, first codebook first. A search returns the items of highest score,
+    table entry per codebook, first codebook first. A search returns the items of highest score,
     exactly; equal scores are ordered by insertion.
 
     Codes are kept sorted by their first words, and whole runs of items whose score cannot reach the

@@ -129,7 +129,7 @@ class Part(Generic[S]):
         live = read_array(arrays, "live", np.uint8)
         n_live = read_count(info, "n_live")
         require(live.shape in ((0,), (-(-segment.n_rows // 8),)), "live")
-        # A bit a row is quickly read, and whoever splits a mask among the parts counts on it.
+        # A bit per row is quickly read, and whoever splits a mask among the parts counts on it.
         n_bits = int(np.bitwise_count(live).sum()) if live.size else segment.n_rows
         spare = live[-1] >> (segment.n_rows % 8) if live.size and segment.n_rows % 8 else 0
         require(0 < n_live == n_bits and spare == 0, "n_live")

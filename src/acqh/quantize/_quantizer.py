@@ -41,7 +41,7 @@ class UnfittedQuantizerError(NotFittedError, exceptions.NotFittedError):
 
 @dataclass(eq=False, repr=False)
 class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Vectors as sums of words, one from each of a few codebooks; stored in a byte a codebook.
+    """Vectors as sums of words, one from each of a few codebooks; stored in a byte per codebook.
 
     Minimises ``sum_i w_i ||z_i - sum_s C_s[a_is]||^2`` over codebooks and codes; see
     `fit_codebooks` for how. Equal rows are merged before training, so the result depends neither

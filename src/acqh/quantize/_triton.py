@@ -1,6 +1,6 @@
 """The fused code search for CUDA devices; only ever imported where torch brings Triton.
 
-One program searches one item: its beams stay in registers, packed a byte a word into two
+One program searches one item: its beams stay in registers, packed a byte per word into two
 integers, and rows of `pairs` come out of the device's cache.
 """
 

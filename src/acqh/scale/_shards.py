@@ -24,7 +24,7 @@ def build_shards(
     client: Any = None,
     progress: Progress | None = None,
 ) -> ShardedIndex:
-    """Make an index in shards of equal size, one bundle a shard, in one folder.
+    """Make an index in shards of equal size, one bundle per shard, in one folder.
 
     Parameters
     ----------

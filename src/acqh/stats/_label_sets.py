@@ -16,7 +16,7 @@ _BLOCK_BYTES = 1 << 26
 class LabelSets:
     """Numbers for label sets, in the order in which they were first seen.
 
-    A set is kept as its packed bits, so 1,000 labels cost 125 bytes a distinct set.
+    A set is kept as its packed bits, so 1,000 labels cost 125 bytes per distinct set.
 
     Parameters
     ----------

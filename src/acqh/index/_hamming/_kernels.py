@@ -66,7 +66,7 @@ def take_nearest(
     first_row : int
         What to add to the number of an item.
     allowed : (ceil(n_items / 8),) uint8, or empty for all
-        One bit an item, lowest first; items whose bit is 0 are passed over.
+        One bit per item, lowest first; items whose bit is 0 are passed over.
     queries : (n_queries, n_bytes) uint8
     k : int
     candidates : Candidates

@@ -1,7 +1,7 @@
 """Algorithm 1 of the paper, corrected, on weighted label sets: one pure function a step.
 
 Two items with the same labels start with the same code and get the same code in every sweep, so
-one row a distinct label set, weighted by how many items carry it, is the whole algorithm.
+one row per distinct label set, weighted by how many items carry it, is the whole algorithm.
 """
 
 from dataclasses import dataclass, replace

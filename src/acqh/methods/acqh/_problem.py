@@ -13,8 +13,8 @@ from acqh._core.linalg import RANK_TOLERANCE, fix_signs, solve_spd
 class Problem:
     """What is left of the data when similarities are inner products of label embeddings."""
 
-    # (n_sets, n_dimensions): F: one vector a distinct label set; its inner products are the
-    # similarities.
+    # (n_sets, n_dimensions): F: one vector per distinct label set; its inner products are
+    # the similarities.
     embeddings: Floats
     labels: Floats  # (n_sets, n_labels) float64: L: the label sets as 0/1 rows
     counts: Floats  # (n_sets,): how many items carry each set

@@ -120,7 +120,7 @@ def embed(
     The label vectors themselves for ``"dot"``, their unit vectors for ``"cosine"``. Otherwise
     the leading positive eigenpairs of the similarity matrix weighted by how many items carry
     each set, which is the best embedding of that many dimensions over the items. The matrix
-    has one row a distinct set, or a sample of `MAX_LANDMARKS` of them where there are more:
+    has one row per distinct set, or a sample of `MAX_LANDMARKS` of them where there are more:
     half of them the most frequent, the others drawn evenly.
 
     Parameters
