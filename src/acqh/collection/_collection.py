@@ -15,8 +15,8 @@ from acqh.collection._coder import Coder
 from acqh.collection._connections import WRITE_TIMEOUT_SECONDS
 from acqh.collection._folder import INDEX, ITEMS, MODEL, check_parts, read_facts, undisturbed
 from acqh.collection._replacing import replacing
-from acqh.collection._search import Searcher
 from acqh.collection._searchable import Searchable
+from acqh.collection._searcher import Searcher
 from acqh.collection._settings import BuildSettings, Learnt
 from acqh.collection._shard import Shard
 from acqh.collection._stats import collect_stats

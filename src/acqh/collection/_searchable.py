@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from acqh.collection._fuse import Mode
-from acqh.collection._search import Searcher
+from acqh.collection._searcher import Searcher
 from acqh.collection._types import Answer, CollectionStats, StoredItem
 from acqh.features import ImageLike, image_limit
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from acqh.collection._coder import Encoders
 from acqh.collection._collection import Collection
-from acqh.collection._search import Searcher
 from acqh.collection._searchable import Searchable
+from acqh.collection._searcher import Searcher
 from acqh.collection._types import CollectionStats, StoredItem
 from acqh.errors import CollectionError, DuplicateIdError
 

@@ -1,5 +1,6 @@
 """Additive codebooks: train, encode, decode, lookup tables."""
 
+from acqh.quantize._code_search import search_codes
 from acqh.quantize._codebooks import (
     decode,
     improve_codebooks,
@@ -11,7 +12,6 @@ from acqh.quantize._codebooks import (
 from acqh.quantize._grow import grow_codebooks
 from acqh.quantize._kmeans import residual_kmeans, weighted_kmeans
 from acqh.quantize._quantizer import AdditiveQuantizer
-from acqh.quantize._search import search_codes
 from acqh.quantize._train import QuantizerFit, fit_codebooks, refill_unused_words
 
 __all__ = [

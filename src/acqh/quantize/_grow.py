@@ -6,9 +6,9 @@ from functools import partial
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints
+from acqh.quantize._code_search import Beams, Search, extend_beams, search_codes
 from acqh.quantize._codebooks import improve_codebooks, quantization_errors
 from acqh.quantize._kmeans import sampled_kmeans
-from acqh.quantize._search import Beams, Search, extend_beams, search_codes
 from acqh.quantize._sums._kernels import leave_over
 from acqh.quantize._train import QuantizerFit, refill_unused_words
 

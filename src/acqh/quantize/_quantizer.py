@@ -18,10 +18,10 @@ from acqh._core.random import RandomState, check_rng
 from acqh._core.validation import Interval, StrOptions, check_parameters
 from acqh.errors import InvalidInputError, NotFittedError
 from acqh.quantize._checks import check_codes, check_queries, check_weights
+from acqh.quantize._code_search import SEARCHES, Search, search_codes
 from acqh.quantize._codebooks import decode
 from acqh.quantize._grow import grow_codebooks
 from acqh.quantize._metric import Root, choose_shrinkage, metric_root, second_moment
-from acqh.quantize._search import SEARCHES, Search, search_codes
 from acqh.quantize._state import fitted_from_state, fitted_state
 from acqh.quantize._train import QuantizerFit, fit_codebooks
 

@@ -9,9 +9,9 @@ import numpy as np
 from acqh._core.arrays import Floats, Ints
 from acqh._core.optional import require
 from acqh._core.tensors import to_tensor
+from acqh.quantize._code_search import Search, search_codes
 from acqh.quantize._codebooks import decode, improve_codebooks, quantization_errors
 from acqh.quantize._kmeans import weighted_kmeans
-from acqh.quantize._search import Search, search_codes
 
 Callback: TypeAlias = Callable[[Floats, Ints], None]
 

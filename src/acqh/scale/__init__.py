@@ -9,8 +9,8 @@ from acqh.scale._encode import encode_chunk, encode_parts
 from acqh.scale._fit import fit
 from acqh.scale._parts import CodePart, CodeParts
 from acqh.scale._report import CompressionReport
-from acqh.scale._search import search_chunk, search_parts
 from acqh.scale._search_parts import SearchPart, SearchParts
+from acqh.scale._search_source import search_chunk, search_parts
 from acqh.scale._sharded import ShardedIndex
 from acqh.scale._shards import build_shards
 

@@ -10,7 +10,7 @@ from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index._base import BaseIndex
 from acqh.index._checks import as_queries, as_thread_count
 from acqh.index._filters import rows_allowed
-from acqh.index._hamming._search import Target, search_bits, search_real
+from acqh.index._hamming._scan import Target, search_bits, search_real
 from acqh.index._hamming._segment import HammingSegment, spare_bits
 from acqh.index._result import SearchResult
 from acqh.index._snapshot import Snapshot, pack_bits
