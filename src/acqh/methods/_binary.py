@@ -157,13 +157,7 @@ def centred_functions(
 def pack_signs(values: Floats) -> Array:
     """Pack signs to bits, zero counting as positive.
 
-    Parameters
-    ----------
-    values : (n_items, n_bits)
-
-    Returns
-    -------
-    uint8 (n_items, ceil(n_bits / 8))
+    `values`: (n_items, n_bits). Gives uint8 (n_items, ceil(n_bits / 8)).
 
     Examples
     --------

@@ -23,14 +23,7 @@ def semantic_cross(left: CentredRows, right: CentredRows, labels: Matrix) -> Flo
     both views are centred, so the second term is zero, and the first is a product of sums by
     label.
 
-    Parameters
-    ----------
-    left, right : CentredRows
-    labels : 0/1 (n_items, n_labels), dense or CSR
-
-    Returns
-    -------
-    (n_left, n_right) float64
+    `labels`: 0/1 (n_items, n_labels), dense or CSR. Gives (n_left, n_right) float64.
     """
     unit = unit_label_rows(labels)
     return 2.0 * left.transpose_times(unit) @ right.transpose_times(unit).T
@@ -119,10 +112,7 @@ def joint_directions(
 def limit_bits(n_bits: int, n_directions: int, method: str) -> int:
     """Return how many bits the data carry; warn where that is fewer than were asked for.
 
-    Raises
-    ------
-    InvalidInputError
-        They carry none.
+    Raises InvalidInputError: they carry none.
     """
     if n_directions == 0:
         raise InvalidInputError(

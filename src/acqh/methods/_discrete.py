@@ -64,10 +64,6 @@ def _sweep(signs: Floats, others: Floats, Q: Floats) -> Floats:
 def keep_sign(values: Floats, previous: Floats) -> Floats:
     """Return the signs of values, and the previous sign where a value is exactly zero.
 
-    Returns
-    -------
-    float64 array of -1 and 1
-
     Examples
     --------
     >>> keep_sign(np.array([2.0, 0.0, -0.5]), np.array([-1.0, -1.0, 1.0]))

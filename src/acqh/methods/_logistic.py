@@ -84,13 +84,8 @@ def fit_logistic_views(
 ) -> dict[str, Floats]:
     """Fit the hash functions of all views to their codes, (n_mapped_features, n_bits) each.
 
-    Parameters
-    ----------
-    training : Training
-    codes : mapping of str to (n_items, n_bits)
-        Of -1 and 1, for each view.
-    strength : float
-        Of the penalty; see `logistic_penalty`.
+    `codes`: mapping of str to (n_items, n_bits); of -1 and 1, for each view. `strength`: of the
+    penalty; see `logistic_penalty`.
     """
     return {
         view: fit_logistic(

@@ -101,10 +101,7 @@ class _StoredMaps(Mapping[str, Any]):
 def query_maps_of(bundle: Bundle) -> QueryMaps:
     """Return the maps of a saved `acqh.ACQH`, without making the model.
 
-    Raises
-    ------
-    CorruptBundleError
-        They are not there, or the bundle is of another method.
+    Raises CorruptBundleError: they are not there, or the bundle is of another method.
     """
     path = bundle.path
     match bundle.info:

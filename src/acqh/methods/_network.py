@@ -92,10 +92,7 @@ class Network:
 def standardisation(features: Matrix) -> tuple[Floats, float]:
     """Return the mean of each feature, and the root of the sum of their variances.
 
-    Parameters
-    ----------
-    features : (n_items, n_features), dense or CSR
-        CSR is not made dense.
+    `features`: (n_items, n_features), dense or CSR; CSR is not made dense.
 
     Examples
     --------

@@ -219,10 +219,7 @@ class TrainedMethod(BaseMethod):
 def choose_view(parameter: str, given: str | None, views: Collection[str], default: int) -> str:
     """Return the view that a parameter names; where it is None, the one at a place.
 
-    Raises
-    ------
-    ViewError
-        There is no such view.
+    Raises ViewError: there is no such view.
 
     Examples
     --------
@@ -237,16 +234,8 @@ def choose_view(parameter: str, given: str | None, views: Collection[str], defau
 def share_weights(given: Mapping[str, float] | None, views: Collection[str]) -> dict[str, float]:
     """Return the weight of every view; they sum to one.
 
-    Parameters
-    ----------
-    given : mapping of str to float, or None
-        Positive, one for every view; None: all the same.
-    views : collection of str
-
-    Raises
-    ------
-    InvalidInputError
-        A view has no weight, a weight no view, or a weight is not positive.
+    `given`: positive, one for every view; None: all the same. Raises InvalidInputError: a view has
+    no weight, a weight no view, or a weight is not positive.
 
     Examples
     --------

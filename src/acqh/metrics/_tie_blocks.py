@@ -31,13 +31,9 @@ def iter_tie_blocks(
     The arrays handed out are overwritten by the next query, so that memory does not grow
     with the number of queries and is touched only once.
 
-    Parameters
-    ----------
-    scores, values : (n_queries, n_database)
-        As `check_block` returns them.
-    kind : {"scores", "distances", "ranking"}
-    ties : {"expected", "stable"}
-        "stable" makes every item a block of its own, tied ones in database order.
+    `scores`, `values`: (n_queries, n_database); as `check_block` returns them. `kind`: {"scores",
+    "distances", "ranking"}. `ties`: {"expected", "stable"}; "stable" makes every item a block of
+    its own, tied ones in database order.
     """
     totals_dtype = np.dtype(np.int32 if values.dtype == np.bool_ else np.float64)
     if kind == "ranking":

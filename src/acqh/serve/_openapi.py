@@ -44,16 +44,9 @@ def document(
 ) -> dict[str, Any]:
     """Return the OpenAPI document of an application.
 
-    Parameters
-    ----------
-    app : FastAPI
-    bodies : dict of str to schema
-        Bodies in JSON, by the names in `REQUEST_BODIES`.
-    forms : dict of str to schema
-        Bodies that are forms, whose fields that are not texts hold JSON, and whose image is a
-        file.
-    root_path : str
-        What stands before every path.
+    `bodies`: bodies in JSON, by the names in `REQUEST_BODIES`. `forms`: bodies that are forms,
+    whose fields that are not texts hold JSON, and whose image is a file. `root_path`: what stands
+    before every path.
     """
     if app.openapi_schema is None:
         found = get_openapi(

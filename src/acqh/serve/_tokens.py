@@ -56,13 +56,9 @@ class Tokens:
 def read_tokens(settings: Settings) -> Tokens:
     """Read the tokens that the settings name.
 
-    Raises
-    ------
-    InvalidInputError
-        A token is too short or not plain, both are the same, other machines could read without a
-        token, or several collections were to be changed.
-    OSError
-        A file cannot be read.
+    Raises InvalidInputError: a token is too short or not plain, both are the same, other machines
+    could read without a token, or several collections were to be changed. Raises OSError: a file
+    cannot be read.
     """
     if not settings.is_loopback and settings.token_file is None:
         raise InvalidInputError(

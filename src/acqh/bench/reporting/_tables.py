@@ -194,18 +194,9 @@ def make_table(
 ) -> Table:
     """Return a table of the means over seeds.
 
-    Parameters
-    ----------
-    name, title : str
-    quantity : Quantity
-    grid : RunTable
-    order : callable
-        Sort key of rows.
-    remarks : callable
-        Gives sentences about a cell; each becomes a letter at the figure, or at the row or a
-        note under the table if it is true of all of it.
-    notes : sequence of str
-        Sentences that stand under the table besides those about seeds and definition.
+    `order`: sort key of rows. `remarks`: gives sentences about a cell; each becomes a letter at the
+    figure, or at the row or a note under the table if it is true of all of it. `notes`: sentences
+    that stand under the table besides those about seeds and definition.
     """
     told = {cell: list(dict.fromkeys(remarks(runs))) for cell, runs in grid.runs.items()}
     always = _common(told.values())

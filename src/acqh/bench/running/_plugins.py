@@ -13,15 +13,9 @@ from acqh.methods.registry import MethodInfo
 def load_method_file(argument: str) -> type[BaseMethod]:
     """Load a method from ``FILE.py:CLASS``; the file is run.
 
-    Parameters
-    ----------
-    argument : str
-        The class derives from BaseMethod and is entered by `acqh.methods.register`.
-
-    Raises
-    ------
-    InvalidInputError
-        There is no such file or class, the file fails, or the class is no registered method.
+    `argument`: the class derives from BaseMethod and is entered by `acqh.methods.register`. Raises
+    InvalidInputError: there is no such file or class, the file fails, or the class is no registered
+    method.
 
     Examples
     --------

@@ -200,20 +200,9 @@ def find_axes(
     matrices of a part have the same size along it, and each role has the same size along the
     other one in all parts.
 
-    Parameters
-    ----------
-    plan : Plan
-    shapes : mapping of variable to shape
-    file : str
-    orientation : {"rows", "columns"}, optional
-        Where the items of the views are, where that cannot be told.
-
-    Raises
-    ------
-    ViewError
-        No axis fits.
-    InvalidInputError
-        Both do, and `orientation` is not given.
+    `orientation`: {"rows", "columns"}; where the items of the views are, where that cannot be told.
+    Raises ViewError: no axis fits. Raises InvalidInputError: both do, and `orientation` is not
+    given.
     """
     if orientation not in (None, "rows", "columns"):
         raise InvalidInputError(f"orientation must be 'rows' or 'columns', got {orientation!r}")
