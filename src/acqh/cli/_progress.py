@@ -36,10 +36,7 @@ class Reporter:
 class LineReporter(Reporter):
     """Writes a line every ten seconds, for logs.
 
-    Parameters
-    ----------
-    clock : callable
-        Seconds since some time.
+    `clock`: seconds since some time.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

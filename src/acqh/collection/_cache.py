@@ -33,14 +33,8 @@ class IndexCache:
     Items are known to it by their numbers. What is saved says which change it holds last; a
     saved index that is missing, damaged or of other codebooks is made again from the store.
 
-    Parameters
-    ----------
-    store : Store
-    codebooks : (n_codebooks, codebook_size, n_components)
-    path : Path
-        Where it is saved.
-    generation : str
-        Of the collection; an index of another one is not used.
+    `codebooks`: (n_codebooks, codebook_size, n_components). `path`: where it is saved.
+    `generation`: of the collection; an index of another one is not used.
     """
 
     def __init__(self, store: Store, codebooks: Floats, path: Path, generation: str) -> None:

@@ -92,12 +92,8 @@ def _blank(view: str) -> Any:
 class Coder:
     """A fitted model: gives items their codes and queries their vectors.
 
-    Parameters
-    ----------
-    maps : QueryMaps
-        Of the model, which is all that queries need.
-    load : callable
-        Returns the model; called when it is first needed.
+    `maps`: of the model, which is all that queries need. `load`: returns the model; called when it
+    is first needed.
     """
 
     def __init__(self, maps: QueryMaps, load: Callable[[], "ACQH"]) -> None:

@@ -33,20 +33,9 @@ class Connections:
     is checked, once it has read, to be to the file of the first; when that has lost its name, the
     connections that there are go round among the threads. Changes are refused from then on.
 
-    Parameters
-    ----------
-    path : Path
-    timeout : float
-        Seconds that a writer waits for another one.
-    durable : bool
-        Whether a change waits until it is on the disk.
-
-    Raises
-    ------
-    CorruptBundleError
-        It is not a plain file, or not one of SQLite.
-    ReplacedError
-        It was replaced while it was opened.
+    `timeout`: seconds that a writer waits for another one. `durable`: whether a change waits until
+    it is on the disk. Raises CorruptBundleError: it is not a plain file, or not one of SQLite.
+    Raises ReplacedError: it was replaced while it was opened.
     """
 
     def __init__(self, path: Path, *, timeout: float, durable: bool = True) -> None:

@@ -61,10 +61,7 @@ class FeatureTable:
 class StagedView:
     """The features of one view, row by row: dense ones in a file, sparse ones in memory.
 
-    Parameters
-    ----------
-    path : Path
-        The file for dense features.
+    `path`: the file for dense features.
 
     Examples
     --------

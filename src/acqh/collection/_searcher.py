@@ -38,12 +38,7 @@ class Found(NamedTuple):
 class Searcher:
     """Searches the shards of a collection, of which most have one; any thread may call it.
 
-    Parameters
-    ----------
-    encoders : Encoders
-    coder : Coder
-    shards : sequence of Shard
-        Coded with these encoders and this coder. Equal scores are ordered by shard.
+    `shards`: coded with these encoders and this coder. Equal scores are ordered by shard.
     """
 
     def __init__(self, encoders: Encoders, coder: Coder, shards: Sequence[Shard]) -> None:

@@ -53,14 +53,8 @@ _READ = (
 class StoredItems:
     """The items of a collection, to be read; `Store` also changes them.
 
-    Parameters
-    ----------
-    path : Path
-        A file that `create_store` made.
-    timeout : float
-        Seconds that a writer waits for another one.
-    durable : bool
-        Whether a change waits until it is on the disk; a build waits once, at its end.
+    `path`: a file that `create_store` made. `timeout`: seconds that a writer waits for another one.
+    `durable`: whether a change waits until it is on the disk; a build waits once, at its end.
     """
 
     def __init__(

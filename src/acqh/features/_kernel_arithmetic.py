@@ -88,9 +88,7 @@ class Arithmetic:
 class TensorArithmetic(Arithmetic):
     """Tensors of torch on one device.
 
-    Parameters
-    ----------
-    device : torch device
+    `device`: torch device.
     """
 
     block_values = _DEVICE_VALUES

@@ -84,11 +84,7 @@ class Connections:
 class Connection(H11Protocol):
     """Uvicorn's protocol, which itself would wait for ever for a header or for a reader.
 
-    Parameters
-    ----------
-    connections : Connections
-    *args, **kwargs
-        As for uvicorn's own.
+    `*args`, `**kwargs`: as for uvicorn's own.
     """
 
     def __init__(self, connections: Connections, *args: Any, **kwargs: Any) -> None:

@@ -15,14 +15,8 @@ _KEPT = 256
 class RepeatLimit(logging.Filter):
     """Lets a line into the log a few times per minute, then says how often it was left out.
 
-    Parameters
-    ----------
-    most : int
-        Times that a line, whatever its arguments, is written within the window.
-    seconds : float
-        Length of the window.
-    clock : callable
-        Returns the time in seconds.
+    `most`: times that a line, whatever its arguments, is written within the window. `seconds`:
+    length of the window. `clock`: returns the time in seconds.
     """
 
     def __init__(

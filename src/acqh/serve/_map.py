@@ -36,10 +36,7 @@ class CollectionMap:
 class MapCache:
     """Makes a map once for each build of a collection, and again when it has changed a while ago.
 
-    Parameters
-    ----------
-    most : int
-        Points on the map.
+    `most`: points on the map.
     """
 
     def __init__(self, most: int = MOST_POINTS) -> None:

@@ -37,14 +37,8 @@ class Problem(BaseModel):
 class ProblemError(Exception):
     """A request that is answered with a problem.
 
-    Parameters
-    ----------
-    status : int
-        HTTP status.
-    detail : str
-        What is wrong, what was given, and what to do; it is sent to the client.
-    headers : mapping, optional
-        Further headers of the answer.
+    `status`: HTTP status. `detail`: what is wrong, what was given, and what to do; it is sent to
+    the client. `headers`: further headers of the answer.
     """
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:

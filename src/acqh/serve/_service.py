@@ -33,11 +33,7 @@ T = TypeVar("T")
 class Service:
     """Answers from the live collection, within the limits that are set.
 
-    Parameters
-    ----------
-    settings : Settings
-    writable : bool
-        Whether clients with a token may change the collection.
+    `writable`: whether clients with a token may change the collection.
     """
 
     def __init__(self, settings: Settings, writable: bool) -> None:

@@ -36,13 +36,8 @@ class Shield:
     this machine), adds security headers to every answer, keeps the parts of a path apart, and
     turns whatever goes wrong into a problem that tells clients nothing about our insides.
 
-    Parameters
-    ----------
-    app : ASGI application
-    hosts : frozenset of str or None
-        Names by which clients may call; None allows any.
-    root_path : str
-        What may stand before every path.
+    `hosts`: names by which clients may call; None allows any. `root_path`: what may stand before
+    every path.
     """
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str] | None, root_path: str = "") -> None:

@@ -13,11 +13,8 @@ _HOW_TO_MAKE = "python -c 'import secrets; print(secrets.token_urlsafe(32))'"
 class Tokens:
     """Who may read and who may write.
 
-    Parameters
-    ----------
-    read, write : str or None
-        The tokens. Without `read` everybody may read, without `write` nobody may write; who may
-        write may also read.
+    `read`, `write`: the tokens. Without `read` everybody may read, without `write` nobody may
+    write; who may write may also read.
     """
 
     def __init__(self, read: str | None = None, write: str | None = None) -> None:

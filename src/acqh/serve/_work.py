@@ -51,11 +51,7 @@ class Crew:
     and loaded when the first client asks; and every thread reads from the collection once: what
     threads open, they open by name, and the name may soon lead to a collection built again.
 
-    Parameters
-    ----------
-    collection : Searchable
-        Closed with the crew.
-    n_threads : int
+    `collection`: closed with the crew.
     """
 
     def __init__(self, collection: Searchable, n_threads: int) -> None:

@@ -88,11 +88,7 @@ def _distinct(words: Tensor) -> tuple[Tensor, Tensor]:
 class SortedRows:
     """Rows of a block in the order of their label sets, those without labels last.
 
-    Parameters
-    ----------
-    sets : tensor int64 (n_items,)
-        -1 for a row without labels.
-    n_sets : int
+    `sets`: tensor int64 (n_items,); -1 for a row without labels.
     """
 
     def __init__(self, sets: Tensor, n_sets: int) -> None:

@@ -54,20 +54,9 @@ def files_of(files: Sequence[_FileRows], start: int, stop: int) -> tuple[_FileRo
 class ArrowTable:
     """The rows of one file, or of the files of a folder one after another.
 
-    Parameters
-    ----------
-    path : Path
-    files : sequence of Path, optional
-        Those to read; all that the folder has, by default.
-    max_bytes : int, optional
-        How much may be unpacked at a time; see `check_unpacked_size`.
-
-    Raises
-    ------
-    CorruptBundleError
-        A file is damaged.
-    InvalidInputError
-        There are no files, or their columns differ.
+    `files`: those to read; all that the folder has, by default. `max_bytes`: how much may be
+    unpacked at a time; see `check_unpacked_size`. Raises CorruptBundleError: a file is damaged.
+    Raises InvalidInputError: there are no files, or their columns differ.
     """
 
     def __init__(
@@ -243,11 +232,7 @@ def _batches(files: Sequence[FileRows], columns: list[str], size: int, start: in
 class TableCursor:
     """Rows of files one after another, from any row on; reading on costs no search.
 
-    Parameters
-    ----------
-    files : sequence of FileRows
-        Those that have the rows that will be read.
-    columns : list of str
+    `files`: those that have the rows that will be read.
     """
 
     def __init__(self, files: Sequence[FileRows], columns: list[str]) -> None:

@@ -69,12 +69,7 @@ def view_matrix(column: Any, width: int, where: str, first_row: int) -> tuple[Ar
 class ViewRows:
     """Rows of a view, put in their place as they come: no more than these are in memory at once.
 
-    Parameters
-    ----------
-    n_rows : int
-        How many there will be.
-    width, where, first_row
-        As `view_matrix` takes them.
+    `n_rows`: how many there will be. `width`, `where`, `first_row`: as `view_matrix` takes them.
 
     Attributes
     ----------

@@ -21,15 +21,8 @@ class Mark(NamedTuple):
 class CsvFile:
     """An open CSV (or, by its ending, TSV) file whose header has been read and checked.
 
-    Parameters
-    ----------
-    path : Path
-        UTF-8, with a header of column names.
-
-    Raises
-    ------
-    InvalidInputError
-        The file is empty, or its header is not one.
+    `path`: UTF-8, with a header of column names. Raises InvalidInputError: the file is empty, or
+    its header is not one.
     """
 
     def __init__(self, path: Path) -> None:

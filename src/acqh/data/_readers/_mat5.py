@@ -78,16 +78,8 @@ class _Place:
 class Mat5File:
     """A file of version 5, opened.
 
-    Parameters
-    ----------
-    path : Path
-    max_bytes : int or None
-        How much the variables may take; see `check_unpacked_size`.
-
-    Raises
-    ------
-    CorruptBundleError
-        It is not such a file, or is damaged.
+    `max_bytes`: how much the variables may take; see `check_unpacked_size`. Raises
+    CorruptBundleError: it is not such a file, or is damaged.
     """
 
     def __init__(self, path: Path, max_bytes: int | None) -> None:

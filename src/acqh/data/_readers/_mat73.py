@@ -31,18 +31,8 @@ def is_hdf5(path: Path) -> bool:
 class Mat73File:
     """A file of version 7.3, opened; HDF5 has Matlab's dimensions in reverse order.
 
-    Parameters
-    ----------
-    path : Path
-    max_bytes : int or None
-        How much the variables may take; see `check_unpacked_size`.
-
-    Raises
-    ------
-    CorruptBundleError
-        It is damaged.
-    MissingExtraError
-        h5py is not installed.
+    `max_bytes`: how much the variables may take; see `check_unpacked_size`. Raises
+    CorruptBundleError: it is damaged. Raises MissingExtraError: h5py is not installed.
     """
 
     def __init__(self, path: Path, max_bytes: int | None) -> None:

@@ -168,11 +168,7 @@ class NpyFolder:
 class NpzStore:
     """The arrays of a .npz file, every declared size checked against the file when opened.
 
-    Parameters
-    ----------
-    path : Path
-    max_bytes : int, optional
-        How much the arrays may take; see `check_unpacked_size`.
+    `max_bytes`: how much the arrays may take; see `check_unpacked_size`.
     """
 
     def __init__(self, path: Path, max_bytes: int | None = None) -> None:
