@@ -36,6 +36,13 @@ def test_row_numbers_are_the_ids_and_the_lists_the_cutoff_by_default():
     assert found.mean_average_precision == {2: 1.0}
 
 
+def test_a_printed_result_has_the_means_but_not_a_number_for_every_query():
+    printed = repr(evaluate(a_result([[1, 0]]), [{"a"}], [{"b"}, {"a"}]))
+    assert printed.startswith("RetrievalResult(mean_average_precision={2: 1.0}, ")
+    assert "average_precision={2: array" not in printed
+    assert "curve" not in printed
+
+
 def test_places_beyond_the_count_are_not_read():
     found = evaluate(a_result([[2, -1]], [1]), [0], [0, 1, 0], cutoffs=(2,))
     expected = average_precision([[2, -1]], [[1, 0, 1]], cutoff=2, kind="ranking")

@@ -1,7 +1,7 @@
 """Every metric by rank at once, from blocks of queries."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -50,10 +50,10 @@ class RetrievalResult:
     """
 
     mean_average_precision: dict[int | None, float]
-    average_precision: dict[int | None, Floats]
+    average_precision: dict[int | None, Floats] = field(repr=False)
     top_n: tuple[int, ...]
     precision: Floats
-    curve: PrecisionRecallCurve | None
+    curve: PrecisionRecallCurve | None = field(repr=False)
     n_queries: int
     n_empty: int
     n_database: int
