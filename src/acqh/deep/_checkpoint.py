@@ -19,14 +19,7 @@ def save_checkpoint(
 ) -> None:
     """Write an encoder, its optimizer and what else says where a run stands.
 
-    Parameters
-    ----------
-    path : path-like
-        A directory; what it held before is replaced in one step.
-    encoder : torch.nn.Module
-    optimizer : torch.optim.Optimizer
-    facts : dict
-        JSON values.
+    `path` is a directory; what it held before is replaced in one step. Facts are JSON values.
     """
     moments = {
         f"{number}/{name}": _array(value)
@@ -43,20 +36,9 @@ def load_checkpoint(
 ) -> dict[str, Any] | None:
     """Put an encoder and its optimizer where a run stood; return the facts, None without a file.
 
-    Parameters
-    ----------
-    path : path-like
-    encoder, optimizer
-        As they were at the beginning of the run.
-    expected : dict
-        Facts that must be the same.
-
-    Raises
-    ------
-    InvalidInputError
-        The checkpoint is of another encoder or of other settings.
-    CorruptBundleError
-        It is damaged.
+    `encoder`, `optimizer`: as they were at the beginning of the run. `expected`: facts that must be
+    the same. Raises InvalidInputError: the checkpoint is of another encoder or of other settings.
+    Raises CorruptBundleError: it is damaged.
     """
     torch = require("torch")
     if not (Path(path) / "manifest.json").exists():

@@ -104,22 +104,9 @@ def _stream(arrays: Mapping[str, Array]) -> Iterator[memoryview]:
 def member_arrays(content: Array, where: str) -> dict[str, Array]:
     """Return the arrays of a member as views of its bytes.
 
-    Parameters
-    ----------
-    content : (n_bytes,) uint8
-        The whole file, usually mapped.
-    where : str
-        What to call the file in an error.
-
-    Returns
-    -------
-    dict of str to ndarray
-        Read-only if `content` is.
-
-    Raises
-    ------
-    CorruptBundleError
-        The bytes are not a member.
+    `content`: (n_bytes,) uint8; the whole file, usually mapped; arrays are read-only if it is.
+    `where`: what to call the file in an error. Raises CorruptBundleError: the bytes are not a
+    member.
     """
     header, data = _split(content, where)
     arrays: dict[str, Array] = {}

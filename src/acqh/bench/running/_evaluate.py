@@ -286,16 +286,8 @@ def score_codes(method: BaseMethod, projected: Floats, distinct: Array, inverse:
     Equal codes get equal scores to the last bit, which a product with all items would not
     promise: matrix products round by position.
 
-    Parameters
-    ----------
-    projected : (n_queries, n_components)
-    distinct : (n_codes, ...)
-    inverse : (n_items,)
-        Which distinct code each item has.
-
-    Returns
-    -------
-    (n_queries, n_items) float32
+    `projected`: (n_queries, n_components). `distinct`: (n_codes, ...). `inverse`: (n_items,); which
+    distinct code each item has. Gives (n_queries, n_items) float32.
     """
     scores: Any = np.asarray(projected @ method.decode(distinct).T, dtype=np.float32)
     # Rounded first, so that what is copied for every item is no wider than what is returned.

@@ -32,20 +32,9 @@ def find_classes(
 ) -> Classes:
     """Collect the class ids that are in use, and compare them with names if there are any.
 
-    Parameters
-    ----------
-    take : callable
-        Gives class ids, from one row up to, not including, another; a block is in memory at a time.
-    n_rows : int
-    names : sequence of str or None
-        Names of the label columns.
-    where : str
-        What to call the file in an error.
-
-    Raises
-    ------
-    LabelError
-        The ids neither are the names nor count them.
+    `take`: gives class ids, from one row up to, not including, another; a block is in memory at a
+    time. `names`: names of the label columns. `where`: what to call the file in an error. Raises
+    LabelError: the ids neither are the names nor count them.
     """
     found: Array = np.unique(take(0, min(_SCAN_ROWS, n_rows)))
     for start in range(_SCAN_ROWS, n_rows, _SCAN_ROWS):

@@ -21,20 +21,9 @@ _ALWAYS_ALLOWED_RATIO = 200
 def check_unpacked_size(path: Path, declared: int, file_size: int, max_bytes: int | None) -> None:
     """Refuse a file that would unpack to far more memory than its size on disk suggests.
 
-    Parameters
-    ----------
-    path : Path
-    declared : int
-        Bytes the arrays of the file would take.
-    file_size : int
-        Bytes the file takes.
-    max_bytes : int or None
-        The caller's own limit, which replaces the usual one.
-
-    Raises
-    ------
-    InvalidInputError
-        The limit is exceeded.
+    `declared`: bytes the arrays of the file would take. `file_size`: bytes the file takes.
+    `max_bytes`: the caller's own limit, which replaces the usual one. Raises InvalidInputError: the
+    limit is exceeded.
     """
     limit = max_bytes
     if limit is None:
@@ -57,18 +46,9 @@ def check_compressed(
 ) -> None:
     """Check the pieces of a compressed sparse matrix, so that no later step reads outside them.
 
-    Parameters
-    ----------
-    where : str
-        What to call the matrix in an error.
-    pointers, indices, values : (n_major + 1,), (n_stored,), (n_stored,)
-    shape : (n_major, n_minor)
-        Rows and columns of CSR, columns and rows of CSC.
-
-    Raises
-    ------
-    CorruptBundleError
-        The pieces contradict one another.
+    `where`: what to call the matrix in an error. `pointers`, `indices`, `values`: (n_major + 1,),
+    (n_stored,), (n_stored,). `shape`: (n_major, n_minor); rows and columns of CSR, columns and rows
+    of CSC. Raises CorruptBundleError: the pieces contradict one another.
     """
     check_pointers(where, pointers, shape[0], len(indices))
     if len(indices) != len(values):
