@@ -121,7 +121,7 @@ def test_inner_products_of_features_are_kernels() -> None:
     np.testing.assert_allclose(predicted, gaussian("rbf", new, X, X) @ dual, atol=1e-6)
 
 
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=10, derandomize=True)
 @given(seed=st.integers(0, 50), n_anchors=st.integers(5, 30))
 def test_fewer_anchors_solve_the_normal_equations(seed: int, n_anchors: int) -> None:
     X = np.random.default_rng(seed).normal(size=(60, 3))
