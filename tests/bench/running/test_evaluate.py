@@ -3,7 +3,10 @@ import pytest
 
 import acqh
 from acqh.bench import evaluate, make_split
+from acqh.bench.running._evaluate import measure
 from acqh.errors import InvalidInputError
+from acqh.methods import CVH
+from acqh.methods._binary import pack_signs
 from acqh.methods.label_ridge import LabelRidge
 from acqh.metrics import mean_average_precision, relevance
 
@@ -34,6 +37,33 @@ def test_figures_are_those_of_the_metric_on_all_scores(data):
         relevant = relevance(parts.query.labels, parts.database_labels)
         assert row.map_all == pytest.approx(mean_average_precision(scores, relevant), abs=1e-6)
         assert (row.n_query, row.n_database) == (len(split.query), len(split.database))
+
+
+def _search_bits(_, codes, queries):
+    return acqh.HammingIndex(4).add(codes).search(pack_signs(queries), k=len(codes)).ids
+
+
+def _search_words(method, codes, queries):
+    return acqh.CodeIndex(method.codebooks_).add(codes).search(queries, k=len(codes)).ids
+
+
+@pytest.mark.parametrize(
+    ("method", "search"),
+    [
+        (CVH(4), _search_bits),
+        (acqh.ACQH(8, n_codebooks=2, max_iter=2, random_state=0), _search_words),
+    ],
+    ids=["binary", "additive"],
+)
+def test_what_is_timed_and_stored_is_a_search_of_the_index(data, method, search):
+    split = make_split(data, "unlabelled")
+    parts = split.parts(data)
+    fitted = method.fit(parts.train)
+    measured = measure(fitted, split, parts, "unified", 0.0)[0]
+    codes = fitted.encode(dict(parts.database.views), mode="unified")
+    view = measured.row.direction.partition("->")[0]
+    queries = fitted.embed_queries(parts.query.views[view], view=view)
+    np.testing.assert_array_equal(measured.ranking, split.database[search(fitted, codes, queries)])
 
 
 def test_labels_of_an_unlabelled_database_cannot_be_asked_for(data):
