@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acqh.errors import InvalidInputError
-from acqh.stats import Keep, RowSample, Statistics
+from acqh.stats import Keep, RowSample, Statistics, row_keys
 from acqh.stats._kernels import add_row_hashes, add_sparse_row_hashes
+from acqh.stats._moments import cross_product
 
 KEEP = Keep("all", 12)
 
@@ -146,13 +147,46 @@ def test_compiled_hashes_are_those_of_numpy():
     rng = np.random.default_rng(0)
     X = sp.random_array((7, 11), density=0.4, rng=rng, format="csr")
     salts = rng.integers(2**63, size=11).astype(np.uint64)
-    dense = X.toarray().view(np.uint64)
-    expected = numpy_row_hashes(dense, salts)
-    found = [np.zeros(7, dtype=np.uint64) for _ in range(2)]
-    add_row_hashes(dense, salts, found[0])
-    add_sparse_row_hashes(X.indptr, X.indices, X.data.view(np.uint64), salts, found[1])
-    np.testing.assert_array_equal(found[0], expected)
-    np.testing.assert_array_equal(found[1], expected)
+    X.data = X.data.astype(np.float32).astype(np.float64)
+    expected = numpy_row_hashes(X.toarray().view(np.uint64), salts)
+    found = [np.zeros(7, dtype=np.uint64) for _ in range(3)]
+    add_row_hashes(X.toarray(), salts, found[0])
+    add_row_hashes(X.toarray().astype(np.float32), salts, found[1])
+    add_sparse_row_hashes(X.indptr, X.indices, X.data.view(np.uint64), salts, found[2])
+    for hashes in found:
+        np.testing.assert_array_equal(hashes, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float32, np.float64])
+def test_products_of_a_sparse_and_a_dense_view_are_those_of_dense_ones(dtype):
+    rng = np.random.default_rng(0)
+    few = sp.random_array((5000, 7), density=0.3, rng=rng, format="csr", dtype=np.float32)
+    many = np.asfortranarray(rng.integers(0, 9, (5000, 4)).astype(dtype))
+    expected = few.toarray().astype(float).T @ many.astype(float)
+    np.testing.assert_allclose(cross_product(few, many), expected, rtol=1e-12)
+    np.testing.assert_allclose(cross_product(many, few), expected.T, rtol=1e-12)
+
+
+def test_a_copy_stays_as_it_was_when_the_original_gets_more():
+    views, labels, present = draw(np.random.default_rng(0), 20)
+    stats = Statistics.of(views, labels, present, keep=KEEP)
+    copies = [stats.copy(), stats + Statistics.of(views, labels, present, keep=KEEP)]
+    before = [copy.to_arrays() for copy in copies]
+    stats.update(views, labels, present)
+    for copy, arrays in zip(copies, before, strict=True):
+        for key, array in copy.to_arrays().items():
+            np.testing.assert_array_equal(array, arrays[key], err_msg=key)
+
+
+def test_rows_sampled_apart_from_the_sums_give_the_same():
+    views, labels, present = draw(np.random.default_rng(0), 40)
+    everyone = {"image": np.ones(40, dtype=bool), **present}
+    apart = Statistics.of(views, labels, present, keep=KEEP).copy()
+    other = Statistics({"image": 4, "text": 6, "sound": 2}, 3, KEEP)
+    other.update(views, labels, present, rows={})
+    assert len(other.sample) == 0
+    other.add_rows(views, labels, everyone, row_keys(views, labels, everyone))
+    assert_same(apart, other)
 
 
 def test_keys_spread_evenly():

@@ -69,7 +69,9 @@ def fit_feature_maps(
             left_out[view] = np.zeros((len(here), features.shape[1]), features.dtype)
             left_out[view][here] = features
         else:
-            found[view] = _fit_steps(kind, matrix[here], rng, n_anchors)
+            # Rows that are all wanted are not copied: they may be most of what memory holds.
+            rows = matrix if here.all() else matrix[here]
+            found[view] = _fit_steps(kind, rows, rng, n_anchors)
     return {view: fitted for view, fitted in found.items() if fitted is not None}
 
 

@@ -15,7 +15,7 @@ from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.features import Condition, KernelMap, RowSpace
 from acqh.methods._feature_maps import fit_feature_maps
 from acqh.methods._maps import CHUNK_ROWS, map_features
-from acqh.stats import Keep, Statistics
+from acqh.stats import Keep, Statistics, row_keys
 
 # What follows the name of a view in the name of its rows scaled to unit length.
 _UNIT = ":unit"
@@ -261,6 +261,7 @@ def add_part(
     check_labelled(part, statistics.keep)
     check_same(part, known)
     start = 0
+    keys = []
     for chunk in part.chunks(CHUNK_ROWS):
         here = slice(start, start + len(chunk))
         start = here.stop
@@ -268,16 +269,21 @@ def add_part(
         others = {view: rows for view, rows in chunk.views.items() if view not in ready}
         present = dict(chunk.present)
         present |= {unit_name(view): present[view] for view in known.units}
-        rows: Mapping[str, Matrix] = chunk.views
+        # On the host a sample is taken of the whole part, so that its rows are copied once.
+        rows: Mapping[str, Matrix] = {}
         if device is None:
             mapped = known.map_rows(others) | ready
+            if statistics.keep is not None:
+                keys.append(row_keys(chunk.views, chunk.labels, chunk.present))
         else:
-            rows = _to_device(rows, present, device)
+            rows = _to_device(chunk.views, present, device)
             there = {view: rows[view] for view in others if takes_tensors(known.feature_maps, view)}
             others = {view: own for view, own in others.items() if view not in there}
             mapped = _to_device(known.map_rows(others) | ready, present, device)
             mapped |= known.map_on_device(there)
         statistics.update(mapped, chunk.labels, present, rows=rows)
+    if keys:
+        statistics.add_rows(part.views, part.labels, part.present, np.concatenate(keys))
 
 
 def _to_device(

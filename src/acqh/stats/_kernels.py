@@ -39,6 +39,19 @@ def add_sparse_gram(indptr: Ints, indices: Ints, data: Array, upper: Floats) -> 
                     upper[column, indices[other]] += value * np.float64(data[other])
 
 
+@kernel()
+def add_mixed_product(
+    indptr: Ints, indices: Ints, data: Array, block: Array, product: Floats
+) -> None:
+    """Add ``X^T Y`` of a CSR block and a dense one to a product in float64."""
+    for i in range(len(indptr) - 1):
+        for k in range(indptr[i], indptr[i + 1]):
+            column = indices[k]
+            value = np.float64(data[k])
+            for j in range(block.shape[1]):
+                product[column, j] += value * np.float64(block[i, j])
+
+
 @kernel(inline="always")
 def _mix(word: np.uint64) -> np.uint64:
     """Spread the bits of a 64-bit word over all of it."""
@@ -48,15 +61,19 @@ def _mix(word: np.uint64) -> np.uint64:
 
 
 @kernel()
-def add_row_hashes(words: Ints, salts: Ints, hashes: Ints) -> None:
+def add_row_hashes(block: Array, salts: Ints, hashes: Ints) -> None:
     """Add to ``hashes[i]`` a number that depends on every value of row i, and on its column.
 
     Zeros count for nothing, so that a sparse row has the number of the same row made dense.
     """
-    for i in range(words.shape[0]):
+    row = np.empty(block.shape[1])
+    words = row.view(np.uint64)
+    for i in range(block.shape[0]):
+        for j in range(block.shape[1]):
+            row[j] = block[i, j]
         total = hashes[i]
-        for j in range(words.shape[1]):
-            word = words[i, j]
+        for j in range(block.shape[1]):
+            word = words[j]
             if word << np.uint64(1) != np.uint64(0):
                 total += _mix(word ^ salts[j])
         hashes[i] = total

@@ -1,14 +1,14 @@
 """Sums over items that need no labels: products within and between views."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
 from acqh._core.arrays import Array, Floats, Matrix, is_sparse
-from acqh.stats._kernels import add_sparse_gram
+from acqh.stats._kernels import add_mixed_product, add_sparse_gram
 
 # Two views, in alphabetical order.
 Pair: TypeAlias = tuple[str, str]
@@ -70,6 +70,13 @@ class Moments:
             _plus(self.products, other.products, sign),
         )
 
+    def take_in(self, other: "Moments") -> "Moments":
+        """Return what `plus` does; the arrays of these sums become those of both."""
+        _take_in(self.sums, other.sums)
+        _take_in(self.uppers, other.uppers)
+        _take_in(self.products, other.products)
+        return replace(self, n_items=self.n_items + other.n_items)
+
     def gram(self, view: str) -> Floats:
         """Return ``X^T X`` of a view."""
         return mirror(self.uppers[view])
@@ -86,6 +93,11 @@ def _plus(mine: dict[_Key, Floats], theirs: dict[_Key, Floats], sign: float) -> 
     for key, array in theirs.items():
         total[key] = total[key] + sign * array if key in total else sign * array
     return total
+
+
+def _take_in(mine: dict[_Key, Floats], theirs: dict[_Key, Floats]) -> None:
+    for key, array in theirs.items():
+        mine[key] = np.add(mine[key], array, out=mine[key]) if key in mine else array
 
 
 def pair_of(first: str, second: str) -> Pair:
@@ -114,32 +126,61 @@ def sum_over(patterns: Mapping[tuple[str, ...], Moments], views: Iterable[str]) 
     return total
 
 
-def upper_gram(matrix: Matrix) -> Floats:
-    """Return the upper triangle of ``X^T X`` in float64, of dense or CSR rows."""
+def add_patterns(
+    mine: Mapping[tuple[str, ...], Moments], theirs: Mapping[tuple[str, ...], Moments], sign: float
+) -> dict[tuple[str, ...], Moments]:
+    """Return the sums of both by pattern, or the first without the second; nothing is shared."""
+    total = {pattern: Moments.of_nothing().plus(found) for pattern, found in mine.items()}
+    if sign:
+        for pattern, found in theirs.items():
+            total[pattern] = total.get(pattern, Moments.of_nothing()).plus(found, sign)
+    return total
+
+
+def upper_gram(matrix: Matrix) -> tuple[Floats, Floats]:
+    """Return the upper triangle of ``X^T X`` and the sum of the rows, of dense or CSR rows."""
     upper = np.zeros((matrix.shape[1], matrix.shape[1]), order="F")
     if is_sparse(matrix):
         add_sparse_gram(matrix.indptr, matrix.indices, matrix.data, upper)
-        return upper
+        return upper, column_sums(matrix)
+    sums = np.zeros(matrix.shape[1])
     for start in range(0, len(matrix), BLOCK_ROWS):
         block = np.asarray(matrix[start : start + BLOCK_ROWS], dtype=np.float64, order="C")
         # The transpose of a C-ordered block is what BLAS calls column-major: no copy.
         upper = dsyrk(1.0, block.T, beta=1.0, c=upper, overwrite_c=True)
-    return upper
+        sums += block.sum(axis=0)
+    return upper, sums
 
 
 def cross_product(first: Matrix, second: Matrix) -> Floats:
     """Return ``X_a^T X_b`` in float64, of dense or CSR rows."""
-    total = np.zeros((first.shape[1], second.shape[1]))
     if is_sparse(first) and is_sparse(second):
         return np.asarray((first.astype(np.float64).T @ second.astype(np.float64)).toarray())
-    for start in range(0, first.shape[0], BLOCK_ROWS):
-        rows = slice(start, start + BLOCK_ROWS)
+    if is_sparse(second):
+        return cross_product(second, first).T
+    total = np.zeros((first.shape[1], second.shape[1]))
+    if is_sparse(first):
+        data = first.data.astype(np.float64)
+        for start, block in blocks_of(second):
+            rows = first.indptr[start : start + len(block) + 1]
+            add_mixed_product(rows, first.indices, data, block, total)
+        return total
+    for start in range(0, len(first), BLOCK_ROWS):
         left, right = (
-            it[rows].astype(np.float64) if is_sparse(it) else np.asarray(it[rows], dtype=np.float64)
-            for it in (first, second)
+            np.asarray(it[start : start + BLOCK_ROWS], dtype=np.float64) for it in (first, second)
         )
         total += left.T @ right
     return total
+
+
+def blocks_of(matrix: Array) -> Iterator[tuple[int, Array]]:
+    """Yield where each block of dense rows starts, and it in C order, single or double precision.
+
+    So that kernels are compiled for these two alone, and hold few rows that are widened.
+    """
+    dtype = np.float32 if matrix.dtype == np.float32 else np.float64
+    for start in range(0, len(matrix), BLOCK_ROWS):
+        yield start, np.array(matrix[start : start + BLOCK_ROWS], dtype=dtype, order="C")
 
 
 def column_sums(matrix: Matrix) -> Floats:

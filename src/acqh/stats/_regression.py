@@ -10,7 +10,7 @@ from acqh._core.arrays import Bools, Floats, Matrix, is_sparse
 from acqh._core.linalg import Tridiagonal, mean_diagonal, solve_spd
 from acqh._core.tensors import EigenForm
 from acqh.errors import ViewError
-from acqh.stats._moments import column_sums, cross_product, mirror, upper_gram
+from acqh.stats._moments import cross_product, mirror, upper_gram
 from acqh.stats._view_statistics import ViewStatistics
 
 # Strengths tried by "auto", relative to the mean diagonal of the Gram matrix.
@@ -363,9 +363,10 @@ def regress_rows(
     array([[2.]])
     """
     some = np.unique(np.linspace(0, len(targets) - 1, HELD_ROWS).astype(int))
+    upper, sums = upper_gram(features)
     solver = RidgeSolver(
-        mirror(upper_gram(features)),
-        column_sums(features),
+        mirror(upper),
+        sums,
         float(len(targets)),
         fit_intercept=fit_intercept,
         rows=features[some],

@@ -13,9 +13,8 @@ from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix, is_sparse
 from acqh.errors import InvalidInputError
 from acqh.stats._kernels import add_row_hashes, add_sparse_row_hashes
 from acqh.stats._label_sets import pack_rows, unpack_rows
+from acqh.stats._moments import blocks_of
 
-# Rows of a dense view that are widened to float64 at a time.
-_BLOCK_ROWS = 2048
 EVERY_KEY = np.uint64(2**64 - 1)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -65,19 +64,29 @@ class RowSample:
         return unpack_rows(self.packed, self.n_labels)
 
     def with_rows(
-        self, views: Mapping[str, Matrix], labels: Matrix, present: Mapping[str, Bools]
+        self,
+        views: Mapping[str, Matrix],
+        labels: Matrix | None,
+        present: Mapping[str, Bools],
+        keys: Ints | None = None,
     ) -> "RowSample":
         """Return the sample with rows added.
 
         Parameters
         ----------
         views : mapping of str to (n_items, n_features), dense or CSR
-        labels : 0/1 (n_items, n_labels), dense or CSR
+            At least one.
+        labels : 0/1 (n_items, n_labels), dense or CSR, or None
         present : mapping of str to bool (n_items,)
             For every view.
+        keys : uint64 (n_items,), optional
+            What `row_keys` gives of these rows, where it is known already.
         """
-        packed = pack_rows(labels)
-        keys = hash_rows(views, packed, present)
+        n_items = next(iter(views.values())).shape[0]
+        width = -(-self.n_labels // 8)
+        packed = np.zeros((n_items, width), np.uint8) if labels is None else pack_rows(labels)
+        if keys is None:
+            keys = hash_rows(views, packed, present)
         # Most rows of a long stream are passed over here, before anything is copied.
         kept = np.flatnonzero(keys <= self.bound)
         kept = kept[np.argsort(keys[kept], kind="stable")]
@@ -245,6 +254,16 @@ def merge_samples(samples: Sequence[RowSample]) -> RowSample:
 _CSR_PARTS = ("data", "indices", "indptr", "shape")
 
 
+def row_keys(
+    views: Mapping[str, Matrix], labels: Matrix | None, present: Mapping[str, Bools]
+) -> Ints:
+    """Return the keys by which rows are sampled, for `RowSample.with_rows`."""
+    n_items = next(iter(views.values())).shape[0]
+    # Items without labels have the keys of those whose labels are all zero.
+    packed = np.zeros((n_items, 0), np.uint8) if labels is None else pack_rows(labels)
+    return hash_rows(views, packed, present)
+
+
 def hash_rows(views: Mapping[str, Matrix], packed: Array, present: Mapping[str, Bools]) -> Ints:
     """Return a key of every row: of its views, whether it has them, and its labels."""
     keys = np.zeros(len(packed), dtype=np.uint64)
@@ -276,6 +295,5 @@ def _add(hashes: Ints, matrix: Matrix, salts: Ints) -> None:
         words = np.ascontiguousarray(matrix.data, dtype=np.float64).view(np.uint64)
         add_sparse_row_hashes(matrix.indptr, matrix.indices, words, salts, hashes)
         return
-    for start in range(0, len(matrix), _BLOCK_ROWS):
-        block = np.array(matrix[start : start + _BLOCK_ROWS], dtype=np.float64, order="C")
-        add_row_hashes(block.view(np.uint64), salts, hashes[start : start + _BLOCK_ROWS])
+    for start, block in blocks_of(matrix):
+        add_row_hashes(block, salts, hashes[start : start + len(block)])

@@ -12,7 +12,7 @@ from acqh.stats._label_sets import LabelSets
 from acqh.stats._moments import (
     Keep,
     Moments,
-    column_sums,
+    add_patterns,
     cross_product,
     moments_from_arrays,
     moments_to_arrays,
@@ -142,7 +142,7 @@ class Statistics:
             Which items have a view; all of them where it is not named.
         rows : mapping of str to dense or CSR, (n_items, n_features), optional
             What the sample keeps of the items, such as the views before their feature maps; the
-            views themselves by default.
+            views themselves by default. An empty one: nothing, the sample is added apart.
         max_memory : int
             Bytes of working memory on the device, where views are tensors of torch. Then all are,
             on one device, every item has every view, and rows stay where they are.
@@ -165,7 +165,7 @@ class Statistics:
         if any(map(is_tensor, views.values())):
             from acqh.stats._add_tensors import add_tensors
 
-            add_tensors(self, views, labels, rows or views, max_memory)
+            add_tensors(self, views, labels, views if rows is None else rows, max_memory)
             return self
         sets = self.label_sets.number(labels)
         self.grow()
@@ -174,10 +174,8 @@ class Statistics:
             for pattern, chosen in _group_by_views(masks):
                 having = {name: _take(views[name], chosen) for name in pattern}
                 self._add_pattern(having, sets[chosen], self.keep)
-            given = rows or views
-            start = RowSample(self.keep.sample_size, self.n_labels, bound=self.sample_bound())
-            here = {name: masks[name] for name in given}
-            self.add_sample(start.with_rows(given, labels, here))
+            if given := views if rows is None else rows:
+                self.add_rows(given, labels, {name: masks[name] for name in given})
             return self
         labelled = sets >= 0
         np.add(
@@ -198,36 +196,46 @@ class Statistics:
         np.add(
             self.counts, np.bincount(sets[labelled], minlength=len(self.counts)), out=self.counts
         )
-        uppers = {}
+        uppers: dict[str, Floats] = {}
+        sums: dict[str, Floats] = {}
         for name, matrix in views.items():
             by_set = self.views[name]
-            uppers[name] = np.zeros_like(by_set.upper)
             for chosen in (labelled, ~labelled):
-                if not chosen.any():
+                if len(sets) and not chosen.any():
                     continue
                 part = matrix if chosen.all() else matrix[np.flatnonzero(chosen)]
-                upper = upper_gram(part)
-                uppers[name] += upper
+                upper, total = upper_gram(part)
                 if chosen is labelled:
                     by_set.add_by_set(part, sets[chosen])
                     by_set.upper += upper
+                uppers[name] = uppers[name] + upper if name in uppers else upper
+                sums[name] = sums[name] + total if name in sums else total
         products = {
             (first, second): cross_product(views[first], views[second])
             for first in pattern
             for second in pattern
             if first < second and keep.wants((first, second))
         }
-        found = Moments(
-            float(len(sets)),
-            {name: column_sums(matrix) for name, matrix in views.items()},
-            uppers,
-            products,
-        )
-        self.patterns[pattern] = self.patterns.get(pattern, Moments.of_nothing()).plus(found)
+        found = Moments(float(len(sets)), sums, uppers, products)
+        if pattern in self.patterns:
+            found = self.patterns[pattern].take_in(found)
+        self.patterns[pattern] = found
 
     def sample_bound(self) -> Any:
         """Return the largest key of a row that may still come into the sample, uint64."""
         return min((part.bound for part in self._samples), default=EVERY_KEY)
+
+    def add_rows(
+        self,
+        rows: Mapping[str, Matrix],
+        labels: Matrix | None,
+        present: Mapping[str, Bools],
+        keys: Ints | None = None,
+    ) -> None:
+        """Add rows to the sample alone; see `RowSample.with_rows`."""
+        if self.keep is not None:
+            start = RowSample(self.keep.sample_size, self.n_labels, bound=self.sample_bound())
+            self.add_sample(start.with_rows(rows, labels, present, keys))
 
     def add_sample(self, sample: RowSample) -> None:
         """Add the sample of more rows."""
@@ -306,7 +314,7 @@ class Statistics:
                 spread(view.sums, its.sums),
                 spread(view.counts, its.counts),
             )
-        new.patterns = _add_patterns(self.patterns, other.patterns, sign)
+        new.patterns = add_patterns(self.patterns, other.patterns, sign)
         mine, theirs = self.sample, other.sample
         if mine is not None and theirs is not None:
             new._samples = [mine - theirs if sign < 0 else mine + theirs if sign else mine]
@@ -369,16 +377,6 @@ class Statistics:
             new._samples = [RowSample.from_arrays(kept[_SAMPLE])]
             new.keep = Keep(sample_size=new._samples[0].capacity)
         return new
-
-
-def _add_patterns(
-    mine: Mapping[tuple[str, ...], Moments], theirs: Mapping[tuple[str, ...], Moments], sign: float
-) -> dict[tuple[str, ...], Moments]:
-    total = dict(mine)
-    if sign:
-        for pattern, found in theirs.items():
-            total[pattern] = total.get(pattern, Moments.of_nothing()).plus(found, sign)
-    return total
 
 
 def _group_by_views(present: Mapping[str, Bools]) -> Iterator[tuple[tuple[str, ...], Any]]:
