@@ -52,10 +52,15 @@ print(sorted(slow), file=sys.stderr)
 """
 
 
-@pytest.mark.parametrize(("captions", "mode"), [(False, "meaning"), (True, "auto")])
-def test_a_query_by_text_imports_nothing_that_only_learning_needs(emoji, tmp_path, captions, mode):
+@pytest.mark.parametrize(
+    ("captions", "mode", "targets"),
+    [(False, "meaning", None), (True, "auto", None), (True, "meaning", {"image": 1, "text": 1})],
+)
+def test_a_query_by_text_imports_nothing_that_only_learning_needs(
+    emoji, tmp_path, captions, mode, targets
+):
     items = [replace(item, text=item.id if captions else "") for item in emoji]
-    with Collection.build(items, tmp_path / "c.acqh") as collection:
+    with Collection.build(items, tmp_path / "c.acqh", targets=targets) as collection:
         expected = [hit.id for hit in collection.search(text="a car", k=10, mode=mode).hits]
     command = [sys.executable, "-c", _ASK, tmp_path / "c.acqh", mode]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)

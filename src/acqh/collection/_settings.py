@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Self
 from acqh._core.random import RandomState
 from acqh.collection._coder import Encoders
 from acqh.errors import CollectionError
+from acqh.methods._target import Target
 
 if TYPE_CHECKING:
-    from acqh.methods.acqh import ACQH, Target
+    from acqh.methods.acqh import ACQH
 
 # Options that say what is learnt; a collection that is made like another has those of the other.
 _LEARNING = (
@@ -76,8 +77,6 @@ class BuildSettings:
         for name in ("image_encoder", "text_encoder"):
             found[name] = found[name] if isinstance(found[name], str) else repr(found[name])
         if found["targets"] is not None:
-            from acqh.methods.acqh import Target
-
             found["targets"] = {
                 view: asdict(given if isinstance(given, Target) else Target(given))
                 for view, given in found["targets"].items()
@@ -91,8 +90,6 @@ class BuildSettings:
         """Take back what `stored` gave; what is unknown here is passed over."""
         known = {each.name: found[each.name] for each in fields(cls) if each.name in found}
         if known.get("targets") is not None:
-            from acqh.methods.acqh import Target
-
             known["targets"] = {view: Target(**given) for view, given in known["targets"].items()}
         return cls(**known)
 

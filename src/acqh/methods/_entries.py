@@ -1,8 +1,8 @@
 """How the attributes of a fitted method lie in its bundle: JSON that names a kind, and arrays."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
-from typing import Any
+from typing import Any, TypeVar
 
 from acqh._core.arrays import Array
 from acqh.errors import CorruptBundleError, InvalidInputError
@@ -11,6 +11,25 @@ from acqh.io import Bundle, read_bundle
 KIND = "method"
 MEMBER = "fitted"
 _SEPARATOR = "/"
+# Classes whose objects are stored as JSON and named arrays, by the kind that files call them.
+STORABLE: dict[str, type[Any]] = {}
+
+_Class = TypeVar("_Class", bound=type)
+
+
+def storable(kind: str) -> Callable[[_Class], _Class]:
+    """Return a class decorator: its objects can be parameters and attributes of saved methods.
+
+    The class has ``to_state``, which returns JSON and named arrays, and the class method
+    ``from_state``, which takes them.
+    """
+
+    def enter(cls: _Class) -> _Class:
+        cls.stored_as = kind  # type: ignore[attr-defined]
+        STORABLE[kind] = cls
+        return cls
+
+    return enter
 
 
 def read_method(path: str | PathLike[str]) -> Bundle:

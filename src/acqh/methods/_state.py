@@ -3,8 +3,8 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from acqh.io import Bundle, write_bundle
 from acqh.methods._entries import (
     KIND,
     MEMBER,
+    STORABLE,
     check_sizes,
     join,
     read_method,
@@ -32,27 +33,6 @@ from acqh.stats import Keep, RowSample, Statistics
 
 # Attributes that only a fitted method has, whichever it is.
 _REQUIRED = frozenset({"feature_maps_", "label_names_", "n_features_in_"})
-
-
-# Classes whose objects are stored as JSON and named arrays, by the kind that files call them.
-_STORABLE: dict[str, type[Any]] = {}
-
-_Class = TypeVar("_Class", bound=type)
-
-
-def storable(kind: str) -> Callable[[_Class], _Class]:
-    """Return a class decorator: its objects can be parameters and attributes of saved methods.
-
-    The class has ``to_state``, which returns JSON and named arrays, and the class method
-    ``from_state``, which takes them.
-    """
-
-    def enter(cls: _Class) -> _Class:
-        cls.stored_as = kind  # type: ignore[attr-defined]
-        _STORABLE[kind] = cls
-        return cls
-
-    return enter
 
 
 def save_method(method: Any, path: str | os.PathLike[str]) -> None:
@@ -244,7 +224,7 @@ def _restore(name: str, entry: Mapping[str, Any], arrays: dict[str, Array]) -> A
     if kind == "statistics":
         return _restore_statistics(entry, take(name, arrays))
     if kind == "object":
-        return _STORABLE[entry["class"]].from_state(entry["facts"], take(name, arrays))
+        return STORABLE[entry["class"]].from_state(entry["facts"], take(name, arrays))
     if kind == "samples":
         return {
             key: RowSample.from_arrays(take(join(name, str(position)), arrays))
@@ -284,7 +264,7 @@ def _param_from_json(value: Any) -> Any:
         case {"mapping": dict(entries)}:
             return {key: _param_from_json(each) for key, each in entries.items()}
         case {"object": [str(kind), dict(facts)]}:
-            return _STORABLE[kind].from_state(facts, {})
+            return STORABLE[kind].from_state(facts, {})
         case {"feature_map": dict(description)}:
             return feature_map_from_description(description)
     return value

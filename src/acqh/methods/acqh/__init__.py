@@ -1,7 +1,7 @@
 """ACQH: the estimator, its targets, its solvers, its similarities."""
 
+from acqh.methods._target import Target
 from acqh.methods.acqh._estimator import ACQH
 from acqh.methods.acqh._paper import ACQHPaper, paper_settings
-from acqh.methods.acqh._targets import Target
 
 __all__ = ["ACQH", "ACQHPaper", "Target", "paper_settings"]

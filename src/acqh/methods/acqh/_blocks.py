@@ -8,7 +8,7 @@ import scipy.linalg
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import RANK_TOLERANCE, Tridiagonal, fix_signs
 from acqh._core.tensors import EigenForm
-from acqh.methods.acqh._targets import Target
+from acqh.methods._target import Target
 
 # More principal directions than this have never changed a figure.
 MAX_RANK = 256

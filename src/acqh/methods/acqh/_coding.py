@@ -11,12 +11,12 @@ from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, ViewError
 from acqh.methods._base import BaseMethod
 from acqh.methods._maps import QueryMaps, map_features
+from acqh.methods._target import Target
 from acqh.methods._tensors import TensorData, has_tensors, read_tensors
 from acqh.methods.acqh._items import Items
 from acqh.methods.acqh._label_space import LabelSpace
 from acqh.methods.acqh._predictions import Predictor
 from acqh.methods.acqh._space import TargetSpace
-from acqh.methods.acqh._targets import Target
 from acqh.methods.acqh._tensor_coding import TensorCoder, project_tensor
 from acqh.methods.registry import DatabaseMode
 from acqh.quantize import decode, search_codes

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal
 from acqh._core.random import RandomState
 from acqh._core.validation import Interval, StrOptions
 from acqh.methods._constraints import CONSTRAINTS, COUNT, NOT_NEGATIVE
+from acqh.methods._target import Target
 from acqh.methods.acqh._learning import LearningMethod
 from acqh.methods.acqh._similarity import SIMILARITIES, Similarity
-from acqh.methods.acqh._targets import Target
 from acqh.methods.registry import register
 
 REFERENCE = (

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, Matrix
+from acqh.methods._entries import storable
 from acqh.methods._maps import CHUNK_ROWS
-from acqh.methods._state import storable
+from acqh.methods._target import Target
 from acqh.methods.acqh._items import Items, take_rows
 from acqh.methods.acqh._predictions import Predictor, fuse
 from acqh.methods.acqh._similarity import LabelEmbedding
-from acqh.methods.acqh._targets import LABELS, Target
+from acqh.methods.acqh._targets import LABELS
 
 MapRows = Callable[[Mapping[str, Matrix]], Mapping[str, Matrix]]
 

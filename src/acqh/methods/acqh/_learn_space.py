@@ -10,6 +10,7 @@ import numpy as np
 from acqh._core.arrays import Floats, Ints, Matrix
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.methods._statistics import MappedStatistics, unit_name
+from acqh.methods._target import Target
 from acqh.methods.acqh._blocks import (
     Block,
     BlockPredictor,
@@ -17,7 +18,7 @@ from acqh.methods.acqh._blocks import (
     predictor_precision,
 )
 from acqh.methods.acqh._similarity import LabelEmbedding
-from acqh.methods.acqh._targets import LABELS, Target
+from acqh.methods.acqh._targets import LABELS
 from acqh.stats import HELD_ROWS, Moments, RidgeSolver, RowSample, pair_of, regress_moments
 
 

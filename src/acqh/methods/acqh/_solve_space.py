@@ -10,6 +10,7 @@ import numpy as np
 from acqh._core.arrays import Floats, Matrix
 from acqh.errors import InvalidInputError
 from acqh.methods._statistics import MappedStatistics
+from acqh.methods._target import Target
 from acqh.methods.acqh._fitted import Fitted
 from acqh.methods.acqh._items import Items
 from acqh.methods.acqh._learn_space import SpaceSums
@@ -19,7 +20,7 @@ from acqh.methods.acqh._similarity import Similarity, embed
 from acqh.methods.acqh._solve import Settings
 from acqh.methods.acqh._space import TargetSpace
 from acqh.methods.acqh._spectral import spectral_maps
-from acqh.methods.acqh._targets import LABELS, Target
+from acqh.methods.acqh._targets import LABELS
 from acqh.quantize import fit_codebooks
 from acqh.stats import RowSample, Statistics
 

@@ -10,11 +10,12 @@ from sklearn.preprocessing import normalize
 
 from acqh._core.arrays import Array, Floats, Ints, Matrix
 from acqh._core.linalg import RANK_TOLERANCE
-from acqh.methods._state import storable
+from acqh.methods._entries import storable
+from acqh.methods._target import Target
 from acqh.methods.acqh._blocks import Block, BlockPredictor, fuse_predictions
 from acqh.methods.acqh._items import Items
 from acqh.methods.acqh._similarity import LabelEmbedding
-from acqh.methods.acqh._targets import LABELS, Target
+from acqh.methods.acqh._targets import LABELS
 
 MapRows = Callable[[Mapping[str, Matrix]], Mapping[str, Matrix]]
 
