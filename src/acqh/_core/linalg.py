@@ -272,6 +272,7 @@ class Tridiagonal:
             select="i",
             select_range=(max(n - n_vectors, 0), n - 1),
             check_finite=False,
+            lapack_driver="stemr",
         )
         return values[::-1], np.ascontiguousarray(self.rotate_back(vectors)[:, ::-1])
 

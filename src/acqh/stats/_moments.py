@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -111,19 +112,17 @@ def sum_over(patterns: Mapping[tuple[str, ...], Moments], views: Iterable[str]) 
     Patterns are keyed by the views that the items have.
     """
     wanted = set(views)
-    total = Moments.of_nothing()
-    for pattern in sorted(patterns):
-        if wanted <= set(pattern):
-            found = patterns[pattern]
-            total = total.plus(
-                Moments(
-                    found.n_items,
-                    {name: found.sums[name] for name in wanted},
-                    {name: found.uppers[name] for name in wanted},
-                    {pair: it for pair, it in found.products.items() if set(pair) <= wanted},
-                )
-            )
-    return total
+    parts = [
+        Moments(
+            found.n_items,
+            {name: found.sums[name] for name in wanted},
+            {name: found.uppers[name] for name in wanted},
+            {pair: it for pair, it in found.products.items() if set(pair) <= wanted},
+        )
+        for pattern, found in sorted(patterns.items())
+        if wanted <= set(pattern)
+    ]
+    return reduce(Moments.plus, parts) if parts else Moments.of_nothing()
 
 
 def add_patterns(
@@ -180,7 +179,7 @@ def blocks_of(matrix: Array) -> Iterator[tuple[int, Array]]:
     """
     dtype = np.float32 if matrix.dtype == np.float32 else np.float64
     for start in range(0, len(matrix), BLOCK_ROWS):
-        yield start, np.array(matrix[start : start + BLOCK_ROWS], dtype=dtype, order="C")
+        yield start, np.ascontiguousarray(matrix[start : start + BLOCK_ROWS], dtype=dtype)
 
 
 def column_sums(matrix: Matrix) -> Floats:

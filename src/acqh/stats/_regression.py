@@ -10,6 +10,7 @@ from acqh._core.arrays import Bools, Floats, Matrix, is_sparse
 from acqh._core.linalg import Tridiagonal, mean_diagonal, solve_spd
 from acqh._core.tensors import EigenForm
 from acqh.errors import ViewError
+from acqh.stats._kernels import tridiagonal_energies
 from acqh.stats._moments import cross_product, mirror, upper_gram
 from acqh.stats._view_statistics import ViewStatistics
 
@@ -23,6 +24,8 @@ _MAX_FREEDOM = 0.9
 HELD_ROWS = 1024
 # Random directions in which errors of rows left out are looked at, where there are more.
 _DIRECTIONS = 32
+# Steps of ten from the best ridge so far, each with a larger error, after which no more are tried.
+_RISES = 3
 # Less than this is left of an error only by rounding.
 _LEAST_LEFT = 1e-10
 # Matrices of fewer columns are reduced on the host: the way to a device would take longer.
@@ -191,15 +194,25 @@ class RidgeSolver:
         """The rows, centred and in the basis of the reduced Gram matrix: (n_features, n_rows)."""
         rows: Any = self.rows
         rows = rows.toarray() if is_sparse(rows) else rows
-        return self.form.rotate((np.asarray(rows, dtype=np.float64) - self.mean).T)
+        rotated = self.form.rotate((np.asarray(rows, dtype=np.float64) - self.mean).T)
+        return np.ascontiguousarray(rotated)
 
     def left(self, penalty: float) -> Floats:
         """Return the share of each row's error that is left because it was learnt from."""
         if penalty not in self._leverages:
-            solved = self.form.solve(penalty, self.rotated_rows)
-            leverage = np.einsum("ij,ij->j", self.rotated_rows, solved)
+            leverage = self._energies(penalty)
             self._leverages[penalty] = leverage + self.fit_intercept / self.n_items
         return np.asarray(np.maximum(1.0 - self._leverages[penalty], _LEAST_LEFT))
+
+    def _energies(self, penalty: float) -> Floats:
+        """Return each row's squared length in the inverse of the ridged Gram matrix."""
+        if isinstance(self.form, Tridiagonal):
+            energies = np.empty(self.rotated_rows.shape[1])
+            diagonal = self.form.diagonal + penalty
+            tridiagonal_energies(diagonal, self.form.off_diagonal, self.rotated_rows, energies)
+            return energies
+        solved = self.form.solve(penalty, self.rotated_rows)
+        return np.asarray(np.einsum("ij,ij->j", self.rotated_rows, solved))
 
     def solve(self, cross: Floats, ridge: float) -> tuple[float, Floats, float]:
         """Return the ridge, the coefficients for it, and their degrees of freedom."""
@@ -233,7 +246,7 @@ class RidgeSolver:
             allowed = freedoms + 1.0 <= _MAX_FREEDOM * self.n_items
             allowed[-1] = True
             some = _some_directions(seen.shape[1])
-            best, left = self._leave_one_out(rotated @ some, seen @ some, penalties, allowed)
+            best, left = self._leave_one_out(rotated @ some, some.T @ seen.T, penalties, allowed)
         coefficients = self.form.rotate_back(self.form.solve(penalties[best], rotated))
         return float(AUTO_RIDGES[best]), coefficients, left
 
@@ -261,13 +274,19 @@ class RidgeSolver:
 
         def error(i: int) -> float:
             if i not in found:
-                fitted = self.rotated_rows.T @ self.form.solve(penalties[i], rotated)
-                own = np.square(seen - fitted).sum(axis=1)
+                fitted = self.form.solve(penalties[i], rotated).T @ self.rotated_rows
+                own = np.square(seen - fitted).sum(axis=0)
                 found[i] = float(np.mean(own / self.left(penalties[i]) ** 2)), float(np.mean(own))
             return found[i][0]
 
-        # The error falls and then rises, but for small ripples: look where it is least ever closer.
-        best = min(np.flatnonzero(allowed)[::-1][::4].tolist(), key=error)
+        # The error falls and then rises, but for small ripples: look where it is least ever closer,
+        # from the strongest ridge on, until it has been rising over three powers of ten.
+        coarse = np.flatnonzero(allowed)[::-1][::4].tolist()
+        best = coarse[0]
+        for number, i in enumerate(coarse):
+            best = min(best, i, key=error)
+            if number - coarse.index(best) >= _RISES:
+                break
         for step in (2, 1):
             near = [i for i in (best - step, best, best + step) if 0 <= i < len(penalties)]
             best = min((i for i in near if allowed[i]), key=error)

@@ -113,7 +113,7 @@ class Statistics:
         return self._samples[0]
 
     def moments(self, *views: str) -> Moments:
-        """Return the sums over all items that have all of the views; needs `keep`."""
+        """Return the sums over all items that have all of the views, to be read; needs `keep`."""
         return sum_over(self.patterns, views)
 
     @property

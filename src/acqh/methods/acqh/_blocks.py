@@ -86,17 +86,19 @@ def make_block(
     mapped = directions * scale
     offset = -centre @ mapped
     middle = mean @ mapped + offset
-    covariance = mapped.T @ gram @ mapped / n_items - np.outer(mean @ mapped, mean @ mapped)
-    return Block(
-        replace(target, rank=mapped.shape[1]), source, mapped, offset, middle, _root(covariance)
-    )
+    if is_centred:
+        # In principal directions the covariance is diagonal.
+        spread = np.diag(_roots(values * scale**2 / n_items))
+    else:
+        covariance = mapped.T @ gram @ mapped / n_items - np.outer(mean @ mapped, mean @ mapped)
+        powers, vectors = scipy.linalg.eigh((covariance + covariance.T) / 2.0, check_finite=False)
+        spread = np.asarray((vectors * _roots(powers)) @ vectors.T)
+    return Block(replace(target, rank=mapped.shape[1]), source, mapped, offset, middle, spread)
 
 
-def _root(matrix: Floats) -> Floats:
-    """Return the symmetric root of a covariance; directions without spread get a little."""
-    values, vectors = scipy.linalg.eigh((matrix + matrix.T) / 2.0, check_finite=False)
-    values = np.maximum(values, RANK_TOLERANCE * max(values[-1], 0.0) or 1.0)
-    return np.asarray((vectors * np.sqrt(values)) @ vectors.T)
+def _roots(values: Floats) -> Floats:
+    """Return the roots of variances; directions without spread get a little."""
+    return np.sqrt(np.maximum(values, RANK_TOLERANCE * max(values.max(), 0.0) or 1.0))
 
 
 @dataclass(frozen=True)

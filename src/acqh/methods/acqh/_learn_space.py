@@ -64,6 +64,8 @@ class SpaceSums:
         self.fit_intercept = fit_intercept
         self.device = device
         self._embedding = embedding
+        self._known: dict[tuple[str, ...], Moments] = {}
+        self._powers: dict[str, list[tuple[Floats, Floats]]] = {}
         self._solvers: dict[str, list[tuple[Floats, Ints, RidgeSolver]]] = {}
 
     @cached_property
@@ -95,15 +97,21 @@ class SpaceSums:
             gram = (vectors.T * counts) @ vectors
             return make_block(LABELS, target, gram, counts @ vectors, counts.sum())
         key = unit_name(name) if target.similarity == "cosine" else name
-        found = self.stats.moments(key)
+        found = self._moments(key)
         if found.n_items == 0:
             raise ViewError(f"no item has view '{name}', so it cannot be a target")
         form = None
         if key == name and target.similarity == "content" and self.fit_intercept:
             held = self._held(name)
-            sums = found.n_items, found.gram(name), found.sums[name]
-            form = self._solver(name, *sums, held).form
+            form = self._solver(name, found.n_items, found.gram(name), found.sums[name], held).form
         return make_block(name, target, found.gram(key), found.sums[key], found.n_items, form=form)
+
+    def _moments(self, *views: str) -> Moments:
+        """Return the sums over all items that have the views, added up once."""
+        key = tuple(sorted(views))
+        if key not in self._known:
+            self._known[key] = self.stats.moments(*key)
+        return self._known[key]
 
     def make_predictors(self, blocks: Mapping[str, Block]) -> dict[str, dict[str, BlockPredictor]]:
         """Return the predictions of blocks from every source that does not give them exactly.
@@ -124,18 +132,11 @@ class SpaceSums:
         solver = self._solver(source, sums.n_items, sums.gram, sums.sums, held)
         seen = block.transform(self._features(_key(block), held)) if len(held) else None
         # The block is a map of the target's features, so its sums are maps of theirs.
-        shifted = np.outer(sums.target_sums @ block.map, block.offset)
-        power = (
-            block.map.T @ sums.target_gram @ block.map
-            + shifted
-            + shifted.T
-            + sums.n_items * np.outer(block.offset, block.offset)
-        )
         learnt = regress_moments(
             solver,
             sums.product @ block.map + np.outer(sums.sums, block.offset),
             sums.target_sums @ block.map + sums.n_items * block.offset,
-            power,
+            self._power(sums, block),
             self.ridge,
             seen,
         )
@@ -145,6 +146,19 @@ class SpaceSums:
             learnt.ridge,
             predictor_precision(block, learnt.residual),
         )
+
+    def _power(self, sums: PairSums, block: Block) -> Floats:
+        """Return the products of a block with itself: once for all sources that have all of it."""
+        known = self._powers.setdefault(block.source, [])
+        facts = np.concatenate([[sums.n_items], sums.target_sums, np.diag(sums.target_gram)])
+        for others, found in known:
+            if np.array_equal(others, facts):
+                return found
+        shifted = np.outer(sums.target_sums @ block.map, block.offset)
+        power: Floats = block.map.T @ sums.target_gram @ block.map + shifted + shifted.T
+        power += sums.n_items * np.outer(block.offset, block.offset)
+        known.append((facts, power))
+        return power
 
     def _solver(
         self, source: str, n_items: float, gram: Floats, sums: Floats, held: RowSample
@@ -180,7 +194,8 @@ class SpaceSums:
         """Return what a source is for some rows: mapped features, or embeddings of labels."""
         if source == LABELS and self._embedding is not None:
             return self._embedding.transform(rows.labels)
-        return self._collected.map_rows(rows.views)[source]
+        view = source if source in rows.views else source.removesuffix(unit_name(""))
+        return self._collected.map_rows({view: rows.views[view]})[source]
 
     def _pair(self, source: str, name: str, block: Block) -> PairSums | None:
         key = _key(block)
@@ -205,7 +220,7 @@ class SpaceSums:
                 labelled.sums.T @ vectors,
             )
         else:
-            return _pair_of_views(self.stats.moments(source, key), source, key)
+            return _pair_of_views(self._moments(source, key), source, key)
         return sums if sums.n_items > 0 else None
 
 

@@ -7,12 +7,18 @@ from acqh.methods.acqh._problem import components_of
 
 # Shares of the real queries in the metric that are tried; the rest are those of training rows.
 _SHARES = (0.0, 0.25, 0.5, 0.75, 0.9)
+# Points that are weighted at a time.
+_BLOCK_ROWS = 1024
 
 
 def weighted_gram(points: Floats, weights: Floats) -> Floats:
     """Return the sum of points times themselves, by their weights: (n_dimensions, n_dimensions)."""
-    scaled = points * np.sqrt(weights)[:, None]
-    return np.asarray(scaled.T @ scaled)  # a product with itself takes half the time
+    total = np.zeros((points.shape[1], points.shape[1]))
+    for start in range(0, len(points), _BLOCK_ROWS):
+        rows = slice(start, start + _BLOCK_ROWS)
+        scaled = points[rows] * np.sqrt(weights[rows])[:, None]
+        total += scaled.T @ scaled  # a product with itself takes half the time
+    return total
 
 
 def second_moment(queries: Floats, weights: Floats | None = None) -> Floats:

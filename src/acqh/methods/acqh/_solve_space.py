@@ -19,7 +19,7 @@ from acqh.methods.acqh._problem import components_of
 from acqh.methods.acqh._similarity import Similarity, embed
 from acqh.methods.acqh._solve import Settings
 from acqh.methods.acqh._space import TargetSpace
-from acqh.methods.acqh._spectral import spectral_maps
+from acqh.methods.acqh._spectral import SpectralMaps, spectral_maps
 from acqh.methods.acqh._targets import LABELS
 from acqh.quantize import fit_codebooks
 from acqh.stats import RowSample, Statistics
@@ -69,7 +69,9 @@ def solve_space(
     nothing = np.zeros((0, 0))
     space = TargetSpace(blocks, predictors, embedding, nothing, nothing, is_normalized)
     ways = _Ways(space, collected, _sample_of(stats), settings.codebooks_from)
-    points, weights = ways.points()
+    parts = ways.points()
+    weights = np.concatenate([weights for _, weights in parts])
+    gram = np.sum([weighted_gram(*part) for part in parts], axis=0)
     metric = np.mean(ways.query_moments(), axis=0)
     share = 0.0
     if queries:
@@ -77,9 +79,11 @@ def solve_space(
             [_describe(space, collected, sample.views) for sample in queries.values()]
         )
         n_bits = round(settings.n_codebooks * np.log2(settings.codebook_size))
-        moment = (points.T * (weights / weights.sum())) @ points
-        metric, share = blend_metric(metric, asked, moment, n_bits)
-    return _quantize(space, points, weights, metric, share, settings, rng)
+        metric, share = blend_metric(metric, asked, gram / weights.sum(), n_bits)
+    found = components_of(gram, metric)
+    maps = spectral_maps(*found, float(weights.sum()), settings.n_components)
+    points = np.concatenate([points @ maps.target_map for points, _ in parts])
+    return _quantize(space, points, weights, maps, found[0] / weights.sum(), share, settings, rng)
 
 
 def _sample_of(stats: Statistics) -> RowSample:
@@ -108,8 +112,8 @@ class _Ways:
     sample: RowSample
     codebooks_from: Literal["both", "labels", "predictions"]
 
-    def points(self) -> tuple[Floats, Floats]:
-        """Return blocks of items and their weights.
+    def points(self) -> list[tuple[Floats, Floats]]:
+        """Return blocks of items and their weights, in parts.
 
         Rows with all they have, and with each view alone; together as much weight for the one as
         for the other.
@@ -122,9 +126,8 @@ class _Ways:
         found = []
         for part in (wholes, alone):
             total = sum(float(weights.sum()) for _, weights in part)
-            found += [(points, weights / total) for points, weights in part]
-        points = np.concatenate([points for points, _ in found])
-        return self.space.scale(points), np.concatenate([weights for _, weights in found])
+            found += [(self.space.scale(points), weights / total) for points, weights in part]
+        return found
 
     def query_moments(self) -> list[Floats]:
         """Return the second moment of the queries of each view that any row has."""
@@ -158,17 +161,16 @@ def _quantize(
     space: TargetSpace,
     points: Floats,
     weights: Floats,
-    metric: Floats,
+    maps: SpectralMaps,
+    energies: Floats,
     share: float,
     settings: Settings,
     rng: np.random.Generator,
 ) -> Fitted:
-    """Find the maps, and codebooks for what they make of the points."""
+    """Find codebooks for points, as the maps have placed them."""
     n_components = settings.n_components
-    found = components_of(weighted_gram(points, weights), metric)
-    maps = spectral_maps(*found, float(weights.sum()), n_components)
     trained = fit_codebooks(
-        points @ maps.target_map,
+        points,
         weights,
         settings.n_codebooks,
         settings.codebook_size,
@@ -177,7 +179,6 @@ def _quantize(
         rng=rng,
         device=settings.device,
     )
-    energies = found[0] / weights.sum()
     bound = float(np.sum(energies[n_components:]))
     # Code vectors have a mean squared length of one, whatever the points have.
     unit = float(np.sum(energies[:n_components])) / weights.sum()

@@ -53,11 +53,15 @@ class TargetSpace:
         (n_items, n_dimensions) float64
             Exact where the source of a block is known, otherwise predicted from what is.
         """
-        parts = [
-            np.sqrt(block.target.weight) * self._describe_block(name, block, known)
-            for name, block in self.blocks.items()
-        ]
-        return np.concatenate(parts, axis=1)
+        n_items = next(iter(known.values())).shape[0]
+        described = np.empty((n_items, sum(block.rank for block in self.blocks.values())))
+        start = 0
+        for name, block in self.blocks.items():
+            place = described[:, start : start + block.rank]
+            start += block.rank
+            found = self._describe_block(name, block, known)
+            np.multiply(found, np.sqrt(block.target.weight), out=place)
+        return described
 
     def _describe_block(self, name: str, block: Block, known: Mapping[str, Matrix]) -> Floats:
         if block.source in known:
@@ -111,7 +115,9 @@ class TargetSpace:
         steps = np.sqrt(along**2 + lengths * room) - along
         known = lengths > RANK_TOLERANCE**2 * usual
         steps = np.divide(steps, lengths, out=np.zeros_like(lengths), where=known)
-        return np.asarray(mean + steps[:, None] * away)
+        away *= steps[:, None]
+        away += mean
+        return np.asarray(away)
 
     @cached_property
     def usual(self) -> tuple[Floats, float]:
