@@ -8,29 +8,28 @@ some of these queries, so these figures flatter a little.
 """
 
 import argparse
-import csv
 import io
 import json
-import multiprocessing
 import re
-import resource
 import time
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from content_photographs import MIXED, graded, image_features, photographs
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer, normalize
+from sklearn.preprocessing import Normalizer
 
 import acqh
-from acqh.features import EfficientNetLite0, KernelMap, SignedRoot, word_vectorizer
+from acqh.features import KernelMap, SignedRoot, word_vectorizer
 from acqh.metrics import mean_average_precision, relevance
 
-MIXED = {"labels": 0.5, "image": 0.25, "text": 0.25}
 DIRECTIONS = ("image_to_text", "text_to_image")
+COSTS = {"labels": None, "labels and content": MIXED}
 LABEL_FREE = ("cmfh", "lssh", "ccq", "stacked", "cvh", "fsh")
 
 
@@ -44,27 +43,6 @@ def main() -> None:
     for name in arguments.only or ROWS:
         for record in ROWS[name](arguments):
             print(json.dumps({"benchmark": "content_quality", "row": name, **record}), flush=True)
-
-
-def graded(figures: dict[str, float], goals: dict[str, float]) -> dict[str, Any]:
-    """Return figures with their goals, and whether each is reached."""
-    return {
-        **{name: round(float(value), 4) for name, value in figures.items()},
-        "goals": goals,
-        "reached": {name: bool(figures[name] >= goal) for name, goal in goals.items()},
-    }
-
-
-def image_features(images: list[Any], path: Path | None) -> Any:
-    """Return EfficientNet-Lite0 features, signed root, unit length; cached if a path is given."""
-    if path is None or not path.exists():
-        encoder = EfficientNetLite0()
-        found = encoder.fit(images[:1]).transform(images)
-        if path is not None:
-            np.save(path, found)
-    else:
-        found = np.load(path)
-    return normalize(np.sign(found) * np.sqrt(np.abs(found))).astype(np.float32)
 
 
 class Emoji:
@@ -239,106 +217,42 @@ def methods(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         }
 
 
-def photographs(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Code photographs of which all, few or none have labels; every tenth is held out."""
-    from PIL import Image
-
-    with (arguments.photos / "manifest.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    images = [Image.open(arguments.photos / row["image"]).convert("RGB") for row in rows]
-    path = None if arguments.cache is None else arguments.cache / "photos_image.npy"
-    chosen = np.random.default_rng(0).permutation(len(rows))[:3000]
-    query, stored = np.sort(chosen[:300]), np.sort(chosen[300:])
-    texts = [row["text"] for row in rows]
-    encoder = word_vectorizer(min_df=3).fit([texts[row] for row in stored])
-    views = {"image": image_features(images, path), "text": encoder.transform(texts)}
-    names = sorted({name for row in rows for name in row["labels"].split("|")})
-    labels = np.array([[name in row["labels"].split("|") for name in names] for row in rows])
-    thirds = dict.fromkeys(("labels", "image", "text"), 1 / 3)
-    for share, targets in (
-        (1.0, None),
-        (1.0, MIXED),
-        (1.0, thirds),
-        (0.05, None),
-        (0.05, MIXED),
-        (0.05, thirds),
-        (0.0, None),
-    ):
-        has = np.random.default_rng(1).random(len(stored)) < share
-        given = labels[stored].astype(np.uint8) * has[:, None] if share else None
-        items = {name: matrix[stored] for name, matrix in views.items()}
-        for normalize_ in (True, False) if targets or not share else (None,):
-            model = acqh.ACQH(
-                128,
-                n_codebooks=8,
-                similarity="jaccard",
-                targets=targets,
-                normalize=normalize_,
-                random_state=0,
-            ).fit(items, given)
-            figures = look(model, items, given, {n: m[query] for n, m in views.items()})
-            hits = figures.pop("hits")
-            for view, found in hits.items():
-                common = (labels[query][:, None] & labels[stored][found]).sum(axis=2)
-                either = (labels[query][:, None] | labels[stored][found]).sum(axis=2)
-                figures[f"{view}_jaccard"] = float((common / np.maximum(either, 1)).mean())
-                figures[f"{view}_unlabelled"] = float((~has)[found].mean())
-            goals = {"image_distinct": 1000, "image_itself": 0.95, "text_itself": 0.8}
-            if 0 < share < 1:
-                goals |= {f"{view}_unlabelled": 0.7 * float((~has).mean()) for view in hits}
-            yield {
-                "labels_on": share,
-                "targets": targets or ("labels" if share else "content"),
-                "normalize": normalize_,
-                "bytes_per_item": 8,
-                **graded(figures, goals if targets or not share else {}),
-            }
+def fit_times(data: Any, n_rounds: int = 7) -> dict[str, list[float]]:
+    """Return seconds of the processor that fits take, both in turn, in alternating order."""
+    seconds: dict[str, list[float]] = {name: [] for name in COSTS}
+    for number in range(n_rounds):
+        for name in sorted(COSTS, reverse=bool(number % 2)):
+            model = acqh.ACQH(32, targets=COSTS[name], random_state=0)
+            # Seconds of the processor: those of the clock depend on what else it does.
+            started = time.process_time()
+            model.fit(data)
+            seconds[name].append(time.process_time() - started)
+    return seconds
 
 
-def look(model: acqh.ACQH, items: Any, labels: Any, queries: Any) -> dict[str, Any]:
-    stored = model.decode(model.encode(items, labels=labels))
-    found: dict[str, Any] = {"hits": {}}
-    for view, asked in queries.items():
-        scores = model.project(asked, view=view) @ stored.T
-        hits = np.argsort(-scores, axis=1, kind="stable")[:, :10]
-        found["hits"][view] = hits
-        found[f"{view}_distinct"] = len(np.unique(hits))
-        scores = model.project(items[view], view=view) @ stored.T
-        better = (scores > np.diag(scores)[:, None]).sum(axis=1)
-        found[f"{view}_itself"] = float((better < 10).mean())
-    return found
-
-
-def fit_cost(targets: Any) -> tuple[float, float]:
-    """Return seconds of the processor and MiB that a fit takes beside the data."""
-    data = acqh.make_like("nuswide10", 184_577, random_state=0)
-    model = acqh.ACQH(32, targets=targets, random_state=0)
-    # Kernels are compiled and libraries loaded by a small fit.
-    clone(model).fit(data.subset(np.arange(2_000)))
-    best = np.inf
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for _ in range(3):
-        # Seconds of the processor: those of the clock depend on what else it does.
-        started = time.process_time()
-        clone(model).fit(data)
-        best = min(best, time.process_time() - started)
-    return best, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+def fit_memory(data: Any, targets: Any) -> float:
+    """Return MiB of arrays that a fit holds beside the data at most."""
+    tracemalloc.start()
+    acqh.ACQH(32, targets=targets, random_state=0).fit(data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak / 2**20
 
 
 def cost(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Compare time and memory of a fit with content targets and of one with labels alone."""
     del arguments
-    found = {}
-    for name, targets in (("labels", None), ("labels and content", MIXED)):
-        # Each in a process of its own, whose largest memory is then its own too.
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            found[name] = pool.apply(fit_cost, (targets,))
-    ratio = found["labels and content"][0] / found["labels"][0]
+    data = acqh.make_like("nuswide10", 184_577, random_state=0)
+    # Kernels are compiled and libraries loaded by small fits.
+    fit_times(data.subset(np.arange(2_000)), 1)
+    seconds = fit_times(data)
+    both, labels = seconds["labels and content"], seconds["labels"]
+    ratio = float(np.median(np.divide(both, labels)))
     yield {
         "n_items": 184_577,
-        "seconds": {name: round(seconds, 2) for name, (seconds, _) in found.items()},
+        "seconds": {name: round(float(np.median(each)), 2) for name, each in seconds.items()},
         "ratio": round(ratio, 2),
-        "mib": {name: round(size) for name, (_, size) in found.items()},
+        "mib": {name: round(fit_memory(data, targets)) for name, targets in COSTS.items()},
         "goal": 2.0,
         "reached": bool(ratio <= 2.0),
     }
