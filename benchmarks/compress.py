@@ -2,12 +2,13 @@
 
 Prints one JSON line for each data set, size and method. Items are coded by PQ, OPQ, a residual
 quantizer with beam 16, LSQ++ (`LocalSearchQuantizer`) and RaBitQ (at its own size) of Faiss, and by
-`AdditiveQuantizer`, plain and told half of the queries. ``error`` is the squared distance of items
-from what their codes stand for, relative to their spread, of the database, which codebooks are
-learnt from, and ``error_new`` that of items outside it; ``recall_items`` and ``recall_queries``
-are recall@10 against exact search, with the items outside and with the other half
-of the queries. ``seconds`` are of one core's processor time, training and coding the database;
-``error_ratio`` and ``time_ratio`` are relative to LSQ++ in the same run.
+`AdditiveQuantizer`, plain, told half of the queries, and with ``ridge=None``, for items to come.
+``error`` is the squared distance of items from what their codes stand for, relative to their
+spread, of the database, which codebooks are learnt from, and ``error_new`` that of items outside
+it; ``recall_items`` and ``recall_queries`` are recall@10 against exact search, with the items
+outside and with the other half of the queries. ``seconds`` are of one core's processor time,
+training and coding the database; ``error_ratio`` and ``time_ratio`` are relative to LSQ++ in the
+same run.
 
 The synthetic set has a known gap: items vary most where queries look least. ``--pair NAME ITEMS
 QUERIES`` adds sets from files of any kind that `acqh.data.read` takes, a view after a colon:
@@ -32,7 +33,7 @@ from acqh.quantize import AdditiveQuantizer
 from acqh.scale._vectors import read_queries
 
 MAX_QUERIES = 1_000
-METHODS = ("pq", "opq", "rq16", "lsq", "rabitq", "plain", "told")
+METHODS = ("pq", "opq", "rq16", "lsq", "rabitq", "plain", "told", "ridge")
 
 
 def main() -> None:
@@ -120,8 +121,8 @@ def measure(split: Split, method: str, n_bytes: int, n_words: int, n_sweeps: int
     if method == "rabitq":
         return measure_rabitq(split, begin)
     n_codebooks = n_bytes * (1 if n_words == 256 else 2)
-    if method in ("plain", "told"):
-        decoded, again = train_ours(split, method == "told", n_codebooks, n_words, n_sweeps)
+    if method in ("plain", "told", "ridge"):
+        decoded, again = train_ours(split, method, n_codebooks, n_words, n_sweeps)
     else:
         decoded, again = train_faiss(split.base, method, n_codebooks, n_words.bit_length() - 1)
     seconds = time.process_time() - begin
@@ -151,11 +152,16 @@ def measure_rabitq(split: Split, begin: float) -> dict[str, Any]:
 Trained = tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]
 
 
-def train_ours(split: Split, told: bool, n_codebooks: int, n_words: int, n_sweeps: int) -> Trained:
+def train_ours(split: Split, method: str, n_codebooks: int, n_words: int, n_sweeps: int) -> Trained:
     quantizer = AdditiveQuantizer(
-        n_codebooks, n_words, max_iter=n_sweeps, n_threads=1, random_state=0
+        n_codebooks,
+        n_words,
+        max_iter=n_sweeps,
+        ridge=None if method == "ridge" else 0.0,
+        n_threads=1,
+        random_state=0,
     )
-    quantizer.fit(split.base, queries=split.learn if told else None)
+    quantizer.fit(split.base, queries=split.learn if method == "told" else None)
     codes = quantizer.encode(split.base, start=quantizer.training_codes_)
     return quantizer.decode(codes), lambda rows: quantizer.decode(quantizer.encode(rows))
 

@@ -110,6 +110,21 @@ def test_enough_steps_reach_least_squares(seed, n_items, n_codebooks, n_words, n
     np.testing.assert_allclose(decode(codes, improved), decode(codes, solved), atol=1e-5)
 
 
+@settings(max_examples=30)
+@shapes
+def test_a_ridge_holds_words_where_they_were(seed, n_items, n_codebooks, n_words, n_components):
+    targets, _, codes, codebooks = make_problem(seed, n_items, n_codebooks, n_words, n_components)
+    towards, weights = codebooks + 1.0, np.ones(n_items)
+    found = improve_codebooks(
+        targets, weights, codes, codebooks, n_steps=200, ridge=2.0, towards=towards
+    )
+    design = indicator(codes, n_words)
+    gram = design.T @ design + 2.0 * np.eye(n_codebooks * n_words)
+    wanted = towards.reshape(-1, n_components)
+    expected = np.linalg.solve(gram, design.T @ targets + 2.0 * wanted)
+    np.testing.assert_allclose(found.reshape(expected.shape), expected, atol=1e-6)
+
+
 @pytest.mark.parametrize("solve", [least_squares_codebooks, improve_codebooks])
 @settings(max_examples=50)
 @shapes

@@ -127,6 +127,26 @@ def test_codebooks_grown_along_beams_code_new_items_better():
     assert errors[grow_codebooks] < 0.98 * errors[fit_codebooks]
 
 
+@pytest.mark.parametrize(("n_train", "is_few"), [(300, True), (4000, False)])
+def test_a_ridge_chosen_by_rows_held_out_codes_new_items_as_well_as_can_be(n_train, is_few):
+    """Of few rows as codebooks without sweeps do, of many as those with."""
+    rows = np.random.default_rng(0).normal(size=(n_train + 500, 24)) * 0.9 ** np.arange(24)
+    train, new = np.split(rows, [n_train])
+    errors = {}
+    for name, params in (("never", {"max_iter": 0}), ("always", {}), ("chosen", {"ridge": None})):
+        quantizer = AdditiveQuantizer(5, 16, random_state=0, **params).fit(train)
+        errors[name] = np.square(new - quantizer.decode(quantizer.encode(new))).sum()
+    assert errors["chosen"] < 1.02 * min(errors["never"], errors["always"])
+    assert (errors["never"] < errors["always"]) == is_few
+    assert quantizer.ridge_ > 0
+
+
+def test_no_ridge_is_chosen_of_a_handful_of_rows():
+    rows = np.random.default_rng(0).normal(size=(5, 3))
+    quantizer = AdditiveQuantizer(2, 4, ridge=None, random_state=0).fit(rows)
+    assert quantizer.ridge_ == 0
+
+
 def test_the_state_that_is_kept_is_the_best_of_the_history():
     items, weights = make_items(1000), np.random.default_rng(0).random(1000)
     fitted = grow_codebooks(items, weights, 3, 16, rng=np.random.default_rng(0), max_iter=5)

@@ -156,6 +156,8 @@ def improve_codebooks(
     codebooks: Floats,
     *,
     n_steps: int = _GRADIENT_STEPS,
+    ridge: float = 0.0,
+    towards: Floats | None = None,
 ) -> Floats:
     """Return codebooks that fit the targets better for fixed codes, none of them worse.
 
@@ -171,6 +173,11 @@ def improve_codebooks(
     codebooks : (n_codebooks, codebook_size, n_components)
         Where to start from.
     n_steps : int
+    ridge : float
+        Weight by which every word is held to where `towards` has it, as if that much weight of
+        items were there.
+    towards : (n_codebooks, codebook_size, n_components), optional
+        By default where to start from.
 
     Returns
     -------
@@ -178,7 +185,8 @@ def improve_codebooks(
 
     Notes
     -----
-    Every step lowers the error of every component. The singular directions of ``A^T W A`` are
+    Every step lowers the error of every component, with a ridge the sum of it and of the ridge
+    times squared distances from `towards`. The singular directions of ``A^T W A`` are
     never entered, and a word that no weight uses keeps its value.
 
     Examples
@@ -188,10 +196,13 @@ def improve_codebooks(
     array([[[0.],
             [3.]]])
     """
-    codebooks = codebooks.astype(np.float64)
-    mass = np.stack([np.bincount(column, weights, codebooks.shape[1]) for column in codes.T])
+    codebooks, towards = codebooks.astype(np.float64), codebooks if towards is None else towards
+    mass: Floats = np.stack([np.bincount(it, weights, codebooks.shape[1]) for it in codes.T])
+    mass = mass + ridge
     scale = np.where(mass > 0, mass, 1.0)[:, :, np.newaxis]
     left = _misfit(targets, weights, codes, codebooks)
+    if ridge:
+        left += ridge * (towards - codebooks)
     scaled = left / scale
     direction = scaled.copy()
     power = np.einsum("sjk,sjk->k", left, scaled)
@@ -200,6 +211,8 @@ def improve_codebooks(
     for _ in range(n_steps):
         direction[:, :, power <= arrived] = 0.0
         normal_product(codes, weights, direction, product)
+        if ridge:
+            product += ridge * direction
         curvature = np.einsum("sjk,sjk->k", direction, product)
         length = _ratio(power, curvature)
         codebooks += length * direction

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,10 @@ _N_BEAMS = 8
 # Points for each word of a new codebook; a quarter of them leaves errors a tenth higher.
 POINTS_PER_WORD = 256
 _LLOYD_STEPS = 5
+# Ridges tried, in items, while the error of those held out, one in eight, does not rise by more
+# than this: the less words are held, the better the items trained on are coded.
+_RIDGES = (np.inf, 128.0, 32.0, 8.0, 0.0)
+_HELD_OUT, _AS_GOOD = 8, 1.005
 
 
 def grow_codebooks(
@@ -31,6 +36,7 @@ def grow_codebooks(
     max_iter: int = 10,
     tol: float = 1e-3,
     points_per_word: int = POINTS_PER_WORD,
+    ridge: float | None = 0.0,
     rng: np.random.Generator,
     n_threads: int | None = None,
 ) -> QuantizerFit:
@@ -57,8 +63,11 @@ def grow_codebooks(
         Stop when sweeps lower the error by no more than this share of it.
     points_per_word : int, default 256
         What k-means of a new codebook looks at, at most; fewer are quicker and worse.
+    ridge : float or None, default 0
+        Items by which sweeps hold every word to where k-means has put it; infinite: no sweeps.
+        None chooses it by items held out, where there are few for each word.
     rng : Generator
-        Draws points and seeds of k-means.
+        Draws points, seeds of k-means and items held out.
 
     Returns
     -------
@@ -74,27 +83,73 @@ def grow_codebooks(
     True
     """
     targets = np.ascontiguousarray(targets, dtype=np.float64)
-    codebooks: Floats = np.zeros((n_codebooks, codebook_size, targets.shape[1]))
+    how = _How(search, beam_width, max_iter, tol, points_per_word, n_threads)
+    shape = n_codebooks, codebook_size, targets.shape[1]
+    if ridge is None:
+        ridge = _choose_ridge(targets, weights, shape, how, rng)
+    return _swept(targets, weights, _grown(targets, weights, shape, how, rng), ridge, how)
+
+
+class _How(NamedTuple):
+    """How codebooks are grown and codes searched; see `grow_codebooks`."""
+
+    search: Search
+    beam_width: int
+    max_iter: int
+    tol: float
+    points_per_word: int
+    n_threads: int | None
+
+    def codes(self, targets: Floats, codebooks: Floats, start: Ints | None = None) -> Ints:
+        """Search codes; where there are some to start from, these stay unless others are better."""
+        return search_codes(
+            targets,
+            codebooks,
+            search=self.search,
+            beam_width=self.beam_width,
+            start=start,
+            dtype=np.float32,
+            n_threads=self.n_threads,
+        )
+
+
+def _grown(
+    targets: Floats,
+    weights: Floats,
+    shape: tuple[int, int, int],
+    how: _How,
+    rng: np.random.Generator,
+) -> QuantizerFit:
+    """Add codebooks one by one, without sweeps."""
+    n_codebooks, n_words, _ = shape
+    codebooks: Floats = np.zeros(shape)
     history: list[float] = []
     beams = Beams.empty(len(targets))
     for s in range(n_codebooks):
-        n_points = points_per_word * codebook_size
+        n_points = how.points_per_word * n_words
         kept = beams.codes[:, :_N_BEAMS]
         points, masses = _leftovers(targets, weights, kept, codebooks[:s], n_points, rng)
-        codebooks[s] = sampled_kmeans(points, masses, codebook_size, rng, max_iter=_LLOYD_STEPS)
-        n_best = 1 if s == n_codebooks - 1 else max(beam_width, _N_BEAMS)
-        beams = extend_beams(targets, codebooks[: s + 1], beams, n_best, n_threads=n_threads)
+        codebooks[s] = sampled_kmeans(points, masses, n_words, rng, max_iter=_LLOYD_STEPS)
+        n_best = 1 if s == n_codebooks - 1 else max(how.beam_width, _N_BEAMS)
+        beams = extend_beams(targets, codebooks[: s + 1], beams, n_best, n_threads=how.n_threads)
         codes = beams.codes[:, 0]
         error = float(weights @ quantization_errors(targets, codes, codebooks[: s + 1]))
         history.append(min([*history[-1:], error]))
-    best = codebooks, codes, error
-    sweep = partial(
-        _sweeps, targets, weights, search=search, beam_width=beam_width, n_threads=n_threads
-    )
-    sweeps, keep = sweep(codebooks, codes), False
-    for _ in range(max_iter):
+    return QuantizerFit(codebooks, codes, np.array(history))
+
+
+def _swept(
+    targets: Floats, weights: Floats, grown: QuantizerFit, ridge: float, how: _How
+) -> QuantizerFit:
+    """Improve all codebooks together; keep the best iterate."""
+    history = grown.history.tolist()
+    error = float(weights @ quantization_errors(targets, grown.codes, grown.codebooks))
+    best = grown.codebooks, grown.codes, error
+    sweep = partial(_sweeps, targets, weights, how=how, ridge=ridge, towards=grown.codebooks)
+    sweeps, keep = sweep(grown.codebooks, grown.codes), False
+    for _ in range(how.max_iter if np.isfinite(ridge) else 0):
         state = next(sweeps)
-        gain, enough = best[2] - state[2], tol * best[2]
+        gain, enough = best[2] - state[2], how.tol * best[2]
         if gain > 0:
             best = state
         history.append(min(history[-1], best[2]))
@@ -103,7 +158,31 @@ def grow_codebooks(
         if keep:
             break  # no sweep that follows is better
         sweeps, keep = sweep(best[0], best[1], keep=True), True
-    return QuantizerFit(best[0], best[1], np.array(history))
+    return QuantizerFit(best[0], best[1], np.array(history), ridge)
+
+
+def _choose_ridge(
+    targets: Floats,
+    weights: Floats,
+    shape: tuple[int, int, int],
+    how: _How,
+    rng: np.random.Generator,
+) -> float:
+    """Return the least ridge by which codes of items held out are about as good as can be."""
+    order = rng.permutation(len(targets))
+    held, rest = np.split(order, [len(order) // _HELD_OUT])
+    if not len(held):
+        return 0.0
+    grown = _grown(targets[rest], weights[rest], shape, how, rng)
+    least, chosen = np.inf, 0.0
+    for ridge in _RIDGES:
+        words = _swept(targets[rest], weights[rest], grown, ridge, how).codebooks
+        codes = how.codes(targets[held], words)
+        error = float(weights[held] @ quantization_errors(targets[held], codes, words))
+        if error > _AS_GOOD * least:
+            break
+        least, chosen = min(error, least), ridge
+    return chosen
 
 
 def _leftovers(
@@ -134,25 +213,22 @@ def _sweeps(
     codebooks: Floats,
     codes: Ints,
     *,
-    search: Search,
-    beam_width: int,
-    n_threads: int | None,
+    how: _How,
+    ridge: float,
+    towards: Floats,
     keep: bool = False,
 ) -> Iterator[tuple[Floats, Ints, float]]:
     """Improve codebooks and codes in turn without end; yield them and their error.
 
-    With `keep`, items keep their codes unless others are strictly better.
+    With `keep`, items keep their codes unless others are strictly better. With a ridge, words that
+    no item uses stay, for others.
     """
+    hold = ridge * float(weights.mean())
     while True:
-        codebooks, codes = refill_unused_words(targets, weights, codes, codebooks)
-        codebooks = improve_codebooks(targets, weights, codes, codebooks)
-        codes = search_codes(
-            targets,
-            codebooks,
-            search=search,
-            beam_width=beam_width,
-            start=codes if keep else None,
-            dtype=np.float32,
-            n_threads=n_threads,
+        if not ridge:
+            codebooks, codes = refill_unused_words(targets, weights, codes, codebooks)
+        codebooks = improve_codebooks(
+            targets, weights, codes, codebooks, ridge=hold, towards=towards
         )
+        codes = how.codes(targets, codebooks, codes if keep else None)
         yield codebooks, codes, float(weights @ quantization_errors(targets, codes, codebooks))

@@ -18,6 +18,7 @@ _PARAMETERS = (
     "max_iter",
     "tol",
     "shrinkage",
+    "ridge",
 )
 _Quantizer = TypeVar("_Quantizer")
 

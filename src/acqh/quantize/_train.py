@@ -42,11 +42,14 @@ class QuantizerFit:
         Of the targets trained on.
     history : (n_steps,) float64
         Weighted error after each codebook that was added and each sweep; never rises.
+    ridge : float
+        That sweeps held words by.
     """
 
     codebooks: Floats
     codes: Ints
     history: Floats
+    ridge: float = 0.0
 
 
 def fit_codebooks(
