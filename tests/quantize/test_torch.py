@@ -42,6 +42,17 @@ def test_codes_of_tensors_equal_those_of_arrays(device, search, n_codebooks, n_w
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("exponent", [-600, -90, 90, 600])
+def test_codes_do_not_depend_on_the_size_of_vectors(device, exponent):
+    """Squares of them overflow, or vanish; of the smaller two in single precision."""
+    targets, codebooks = (torch.from_numpy(it).to(device) for it in make_problem(1))
+    dtype = torch.float32 if abs(exponent) < 100 else torch.float64
+    scaled = [torch.ldexp(it, torch.tensor(exponent, device=device)) for it in (targets, codebooks)]
+    expected = search_codes(targets, codebooks, dtype=dtype)
+    assert torch.equal(search_codes(*scaled, dtype=dtype), expected)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_blocks_of_rows_change_no_code(device):
     targets, codebooks = (torch.from_numpy(each).to(device) for each in make_problem(2))
     whole = search_codes(targets, codebooks)

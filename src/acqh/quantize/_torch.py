@@ -14,6 +14,7 @@ class Tables(NamedTuple):
     """What a search needs to know of the codebooks; see `_search._Tables`."""
 
     offset: Tensor  # (n_components,)
+    scale: Tensor  # (), a power of two
     products: Tensor  # (n_components, n_codebooks * codebook_size)
     norms: Tensor  # (n_codebooks * codebook_size,)
     pairs: Tensor  # (n_codebooks, codebook_size, n_codebooks, codebook_size)
@@ -58,7 +59,7 @@ def search_tensor(
     # The fused kernel keeps beams in registers; whole-tensor steps hold three copies of them.
     copies = m if fused else m + 3 * max(beam_width, 1)
     for rows in row_blocks(len(targets), copies * n_words * dtype.itemsize, max_memory):
-        shifted = (targets[rows] - tables.offset).to(dtype)
+        shifted = ((targets[rows] - tables.offset) * tables.scale).to(dtype)
         linear = torch.addmm(tables.norms, shifted, tables.products).reshape(-1, m, n_words)
         block = codes[rows]
         if beam_width == 0 and start is not None:
@@ -91,10 +92,14 @@ def _tables(codebooks: Tensor, metric: Tensor | None, dtype: Any) -> Tables:
     words = codebooks.to(torch.float64, copy=True)
     mean = words[0].mean(dim=0)
     words[0] -= mean
+    # Found where the words are: nothing is waited for.
+    scale = torch.ldexp(words.new_ones(()), -torch.frexp(words[0].abs().max()).exponent)
+    words *= scale
     words = words.reshape(m * n_words, n_components)
     images = words if metric is None else words @ metric.to(torch.float64)
     return Tables(
         offset=mean if metric is None else metric.to(torch.float64) @ mean,
+        scale=scale,
         products=(-2 * words.T).to(dtype).contiguous(),
         norms=(words * images).sum(dim=1).to(dtype),
         pairs=(words @ (2 * images.T)).to(dtype).reshape(m, n_words, m, n_words),
