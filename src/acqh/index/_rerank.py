@@ -13,6 +13,8 @@ from acqh.index._vectors import VectorReader
 
 # How many candidates are ranked again where nobody says.
 _CANDIDATES = 200
+# Numbers of full vectors in memory at a time.
+_MAX_NUMBERS = 1 << 22
 _NO_RERANK = "rerank_k says how many items to rank again; give rerank, their full vectors, too"
 
 
@@ -62,16 +64,21 @@ def rank_again(
     vectors = None if is_reader else _as_vectors(rerank, n_items, queries.shape[1])
     best = np.zeros((len(queries), k), dtype=np.int64)
     scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
-    for number, count in enumerate(found.counts.tolist()):
-        mine = places[number, :count]
+    step = max(1, _MAX_NUMBERS // max(places.shape[1] * queries.shape[1], 1))
+    for start in range(0, len(queries), step):
+        part = slice(start, start + step)
+        there = np.arange(places.shape[1]) < found.counts[part, np.newaxis]
         if vectors is None:
-            full = _taken(rerank, found.ids[number, :count], queries.shape[1])
+            full = _taken(rerank, found.ids[part][there], queries.shape[1])
         else:
-            full = np.asarray(vectors[mine])
-        products = full.astype(np.float32) @ queries[number]
-        order = np.lexsort([mine, -products])[:k]  # equal ones by insertion
-        best[number, : len(order)] = order
-        scores[number, : len(order)] = products[order]
+            full = np.asarray(vectors[places[part][there]])
+        asked = np.repeat(queries[part], found.counts[part], axis=0)
+        products = np.full(there.shape, -np.inf, dtype=np.float32)
+        products[there] = np.einsum("ik,ik->i", full.astype(np.float32, copy=False), asked)
+        # Equal ones by insertion, and what is not there last.
+        order = np.lexsort((places[part], -products, ~there))[:, :k]
+        best[part, : order.shape[1]] = order
+        scores[part, : order.shape[1]] = np.take_along_axis(products, order, axis=1)
     counts = np.minimum(found.counts, k)
     ids = np.take_along_axis(found.ids, best, axis=1)
     ids[np.arange(k) >= counts[:, np.newaxis]] = None if ids.dtype == object else -1

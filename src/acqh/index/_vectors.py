@@ -24,7 +24,7 @@ class VectorReader(Protocol):
     """Anything that gives the vectors of items by their ids; `VectorFile` is one."""
 
     def take(self, ids: Array) -> Floats:
-        """Return the vectors of these items, (n, n_components) floats."""
+        """Return the vectors of these items, (n, n_components) floats; an id may occur twice."""
 
 
 class VectorFile:
