@@ -7,6 +7,10 @@ those an item takes in memory, Faiss's with its 8 bytes for an id; what lies on 
 again is given beside them. Every quantizer learns from the same 20,000 vectors, acqh's being
 `AdditiveQuantizer`; "the same codes" are Faiss's inverted lists over the codes that acqh searches.
 All search on one thread. ``--plot`` draws the curves.
+
+The last lines, of case "ahead", say for each rival whether acqh reaches the same recall in less
+time with no more bytes in memory; times between two points of a curve are interpolated. Beside an
+index of full vectors, which take more memory, acqh may rank again by vectors in memory too.
 """
 
 import argparse
@@ -29,8 +33,8 @@ from acqh.index import CodeIndex, VectorFile
 from acqh.quantize import AdditiveQuantizer
 
 K = 10
-# Bytes of a code.
-SIZES = (4, 8)
+# Recalls at which times are compared.
+RECALLS = (0.3, 0.5, 0.8, 0.9, 0.95)
 # Vectors that all quantizers are trained on.
 N_SAMPLE = 20_000
 PRODUCT = faiss.METRIC_INNER_PRODUCT
@@ -47,8 +51,9 @@ def cpu_seconds(job: Callable[[], Any]) -> float:
 class Case:
     """The vectors, the queries and their true ten."""
 
-    def __init__(self, vectors: Vectors, n: int) -> None:
+    def __init__(self, vectors: Vectors, n: int, sizes: list[int]) -> None:
         self.items, self.queries = vectors.take(n), vectors.queries
+        self.sizes = sizes  # bytes of a code
         self.n, self.truth = n, true_best(self.items, self.queries, K)
 
     @cache  # noqa: B019
@@ -80,14 +85,14 @@ class Case:
 
 
 def ours(case: Case) -> Iterator[Record]:
-    for n_codebooks in SIZES:
+    for n_codebooks in case.sizes:
         index = case.index(n_codebooks)
         name = f"acqh, {n_codebooks} codebooks"
 
         def found(**settings: Any) -> np.ndarray:
             return index.search(case.queries, K, n_threads=1, **settings).ids  # noqa: B023
 
-        for budget in (100, 300, 1000, 3000, 10_000):
+        for budget in (50, 100, 200, 300, 1000, 3000, 10_000):
             yield case.point(
                 name, f"budget={budget}", index.bytes_per_item, partial(found, budget=budget)
             )
@@ -98,7 +103,8 @@ def ours(case: Case) -> Iterator[Record]:
         with tempfile.TemporaryDirectory() as folder:
             VectorFile.write(f"{folder}/full", case.items, dtype="int8")
             full = VectorFile(f"{folder}/full")
-            for n_again, budget in ((20, 300), (50, 1000), (200, 3000), (1000, 10_000)):
+            efforts = ((10, 100), (20, 100), (20, 300), (50, 300), (50, 1000), (100, 1000))
+            for n_again, budget in (*efforts, (200, 3000), (1000, 10_000)):
                 settings = {"rerank": full, "rerank_k": n_again, "budget": budget}
                 yield case.point(
                     f"{name}, int8 on disk",
@@ -120,7 +126,7 @@ def inverted(case: Case) -> Iterator[Record]:
             N_COMPONENTS / 8 + 8 + 8,
         )
     }
-    for n in SIZES:
+    for n in case.sizes:
         made |= {
             f"Faiss IVF, residual codes, {n} bytes": (
                 lambda lists, n=n: faiss.IndexIVFResidualQuantizer(
@@ -149,7 +155,7 @@ def inverted(case: Case) -> Iterator[Record]:
         if not index.is_trained:
             index.train(case.items[:N_SAMPLE])
             index.add(case.items)
-        for n_probe in (1, 4, 16, 64, 256):
+        for n_probe in (1, 2, 4, 8, 16, 32, 64, 128, 256):
             index.nprobe = n_probe
             search = partial(lambda one: one.search(case.queries, K)[1], index)
             yield case.point(name, f"nprobe={n_probe}", size, search)
@@ -185,16 +191,65 @@ def graphs(case: Case) -> Iterator[Record]:
     graph.set_num_threads(1)
     graph.add_items(case.items)
     size = graph.index_file_size() / case.n
-    for effort in (10, 20, 50, 100, 400):
+    for effort in (10, 20, 50, 100, 200, 400, 1000):
         graph.set_ef(effort)
         search = partial(lambda: graph.knn_query(case.queries, k=K)[0])
         yield case.point("hnswlib, float32", f"ef={effort}", size, search)
     other = usearch.index.Index(ndim=N_COMPONENTS, metric="ip", dtype="f16", connectivity=16)
     other.add(np.arange(case.n), case.items, threads=1)
-    for effort in (16, 64, 256):
+    for effort in (16, 32, 64, 128, 256, 1024):
         other.expansion_search = effort
         search = partial(lambda one: one.search(case.queries, K, threads=1).keys, other)
         yield case.point("usearch, float16", f"ef={effort}", other.memory_usage / case.n, search)
+
+
+def time_at(points: list[tuple[float, float]], wanted: float) -> float | None:
+    """Return the least time of a recall between points of (recall, time); None beyond the best."""
+    best: float | None = None
+    for recall_here, spent in points:
+        if recall_here >= wanted:
+            best = spent if best is None else min(best, spent)
+        for higher, longer in points:
+            if recall_here < wanted < higher and longer > spent:
+                share = (wanted - recall_here) / (higher - recall_here)
+                between = spent ** (1 - share) * longer**share
+                best = between if best is None else min(best, between)
+    return best
+
+
+def ahead(records: list[Record]) -> Iterator[Record]:
+    """Compare times at equal recall, with every rival beside what of acqh is no larger."""
+    curves, sizes = defaultdict(list), {}
+    for record in records:
+        point = record["recall_of_true_10"], record["ms"]
+        curves[record["index"]].append(point)
+        sizes[record["index"]] = record["bytes_per_item"], record["disk_bytes_per_item"]
+    for rival, size in sizes.items():
+        if rival.startswith("acqh"):
+            continue
+        own = [
+            point
+            for name, points in curves.items()
+            if name.startswith("acqh") and sum(sizes[name]) <= size[0]
+            for point in points
+        ]
+        for wanted in RECALLS:
+            ms, theirs = time_at(own, wanted), time_at(curves[rival], wanted)
+            yield {
+                "case": "ahead",
+                "rival": rival,
+                "bytes_per_item": size[0],
+                "recall": wanted,
+                "acqh_ms": ms and round(ms, 4),
+                "rival_ms": theirs and round(theirs, 4),
+                "ahead": verdict(ms, theirs),
+            }
+
+
+def verdict(ours: float | None, theirs: float | None) -> str:
+    if ours is None:
+        return "neither" if theirs is None else "no"
+    return "yes" if theirs is None or ours < theirs else "no"
 
 
 def plot(records: list[Record], path: Path) -> None:
@@ -225,15 +280,18 @@ def plot(records: list[Record], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=100_000)
+    parser.add_argument("--bytes", type=int, nargs="+", default=[4, 8], help="of a code")
     parser.add_argument("--plot", type=Path, help="write the curves as an SVG file")
     arguments = parser.parse_args()
     faiss.omp_set_num_threads(1)
-    case = Case(Vectors(), arguments.items)
+    case = Case(Vectors(), arguments.items, arguments.bytes)
     records = []
     for source in (ours(case), inverted(case), graphs(case)):
         for record in source:
             records.append(record)
             print(json.dumps(record), flush=True)
+    for record in ahead(records):
+        print(json.dumps(record), flush=True)
     if arguments.plot:
         plot(records, arguments.plot)
 
