@@ -171,3 +171,12 @@ def test_damaged_texts_are_an_error(tmp_path: Path) -> None:
     np.savez(tmp_path / "b.npz", **good, item_a_utf8=np.array([65.0, 65.0]))
     with pytest.raises(CorruptBundleError, match="not bytes"):
         read(tmp_path / "b.npz")
+
+
+@pytest.mark.parametrize("view", ["y", "Target"])
+def test_a_view_that_would_be_read_as_labels_is_refused_where_there_are_none(tmp_path, view):
+    path = tmp_path / "x.npz"
+    with pytest.raises(InvalidInputError, match="rename it"):
+        save_npz(MultiViewData({view: np.eye(2)}), path)
+    save_npz(MultiViewData({view: np.eye(2)}, labels=["cat", "dog"]), path)
+    assert list(read(path).views) == [view]

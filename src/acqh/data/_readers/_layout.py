@@ -28,7 +28,7 @@ PRESENT_PREFIX = "present_"
 EXTRA_PREFIX = "extra_"
 SPLIT_SUFFIX = "_idx"
 # Names by which files call labels that the reader does not take by itself, whatever their case.
-_LIKELY_LABELS = ("label", "labels", "l", "y", "class", "classes", "target", "targets")
+LIKELY_LABELS = ("label", "labels", "l", "y", "class", "classes", "target", "targets")
 _PREFIXES = (ITEM_PREFIX, PRESENT_PREFIX, EXTRA_PREFIX)
 # Views by these names are meant to be read: one with other rows is a mistake, not a stranger.
 _WELL_KNOWN_VIEWS = ("image", "text")
@@ -158,7 +158,7 @@ def choose(
 def _refuse_likely_labels(entries: Mapping[str, Entry], file: str) -> None:
     """Refuse to take for a view, or to pass over, what may be the labels."""
     for name in entries:
-        if name.lower() in _LIKELY_LABELS:
+        if name.lower() in LIKELY_LABELS:
             raise InvalidInputError(
                 f"{file} has no array 'labels', but one called {name!r}; say labels={name!r} if it "
                 "has the labels, or name the views with views={'image': NAME} if not"

@@ -16,6 +16,7 @@ from acqh.data._readers._layout import (
     ID_NAMES,
     ITEM_PREFIX,
     LABEL_NAMES,
+    LIKELY_LABELS,
     PRESENT_PREFIX,
     SPLIT_SUFFIX,
     TEXT_PIECES,
@@ -76,6 +77,10 @@ def _arrays(data: MultiViewData) -> dict[str, Array]:
     arrays: dict[str, Array] = {}
     for view, matrix in data.views.items():
         _check_name(view, "view")
+        if data.labels is None and view.lower() in LIKELY_LABELS:
+            raise InvalidInputError(
+                f"the view {view!r} of data without labels would be taken for these; rename it"
+            )
         arrays.update(_matrix_pieces(view, matrix))
         if not data.present[view].all():
             arrays[PRESENT_PREFIX + view] = data.present[view]
