@@ -9,8 +9,13 @@ import numpy as np
 import pytest
 
 import acqh
+from acqh._core.progress import say_nothing
 from acqh.collection import Collection, Item
-from acqh.features import EfficientNetLite0, MiniLM
+from acqh.collection._coder import Encoders
+from acqh.collection._feature_table import FeatureTable
+from acqh.collection._learn import learn
+from acqh.collection._settings import BuildSettings
+from acqh.features import EfficientNetLite0, MiniLM, general_model
 
 pytest.importorskip("onnxruntime")
 
@@ -73,6 +78,29 @@ def test_other_encoders_learn_from_the_collection_alone(emoji, tmp_path):
     with Collection.build(emoji, tmp_path / "c.acqh", **encoders) as collection:
         assert collection.stats().trained_on == "image 1"
         assert collection.views == ("image",)
+
+
+def album(n):
+    """Return features of images that are alike, as those of one album are."""
+    general = general_model()
+    rng = np.random.default_rng(0)
+    spread = np.sqrt(np.diag(general.sums.images))
+    kinds = rng.normal(size=(40, len(spread)))[rng.integers(40, size=n)]
+    mapped = (0.7 * kinds + 0.7 * rng.normal(size=(n, len(spread)))) * spread
+    roots = general.arrays["image_mean"] + mapped @ general.arrays["image_axes"].T.astype(float)
+    return np.square(np.maximum(roots, 0)).astype(np.float32)
+
+
+def test_codebooks_for_a_thousand_images_are_learnt_from_these_and_serve_others():
+    images, n = album(1_300), 1_100
+    encoders = Encoders({"image": EfficientNetLite0(), "text": MiniLM()})
+    views = {"image": images[:n], "text": np.zeros((n, 384), dtype=np.float32)}
+    table = FeatureTable(views, {"image": np.ones(n, bool), "text": np.zeros(n, bool)})
+    model = learn(table, [()] * n, encoders, BuildSettings(random_state=0), say_nothing).model
+    scores = model.project(images, view="image") @ model.decode(model.encode({"image": images})).T
+    ranks = (scores > np.diag(scores)[:, np.newaxis]).sum(axis=1)
+    assert np.mean(ranks[:n] == 0) > 0.97  # 0.92 with rows that stand in for photographs
+    assert np.mean(ranks[n:] < 10) > 0.95  # added later; chance is 0.008
 
 
 def test_a_few_captions_of_one_style_do_not_come_before_all_images_without_one(emoji, tmp_path):

@@ -1,6 +1,6 @@
 """What a collection learns: labels and content, from its own items and from the general model."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
+from acqh._core.arrays import Bools
 from acqh._core.progress import Progress
 from acqh.collection._coder import Encoders
 from acqh.collection._feature_table import FeatureTable
@@ -24,7 +25,7 @@ from acqh.features import (
 )
 from acqh.methods import general_statistics
 from acqh.methods._statistics import collect
-from acqh.methods.acqh import ACQH
+from acqh.methods.acqh import ACQH, Target
 
 # Whether any label is shared, the usual relevance of the literature, favours items with many
 # labels. For 20 label names as queries over 4,000 photographs, 6.8 of the best ten had the label
@@ -37,6 +38,9 @@ _LABEL_WEIGHT = 0.5
 # little more by words and by images than 0.5 or 1. Where all have texts, both count alike; between
 # these, in proportion to the images that have one.
 _TEXT_SHARE = 0.75
+# Of fewer images than this, codebooks would be made to measure, and others that are added later
+# coded badly: for each that is missing, so many rows that stand in for photographs of any kind.
+_ENOUGH_IMAGES, _STAND_INS = 1_024, 4
 # Rows that codebooks are learnt from, held in memory: 109 MB of the usual features.
 _SAMPLE_ROWS = 16_384
 # Pairs of image and text that say for how many of them the general model counts.
@@ -94,20 +98,16 @@ def learn(
     """
     names = sorted({name for row in labels for name in row})
     present = table.present
-    is_general = encoders.fit_general_model and bool((present["image"] & ~present["text"]).any())
-    views = [view for view in present if is_general or present[view].any()]
     if not any(each.any() for each in present.values()):
         raise CollectionError("no item has an image or a text that can be described")
-    text_share = None
-    if is_general:
-        lacking = 1 - np.mean(present["text"][present["image"]])
-        text_share = float(0.5 + (_TEXT_SHARE - 0.5) * lacking)
-    targets = settings.targets or usual_targets(views, bool(names), text_share)
+    captioned = _captioned(present)
+    is_general = encoders.fit_general_model and captioned < 1
+    views = [view for view in present if is_general or present[view].any()]
     model = ACQH(
         settings.n_components,
         n_codebooks=settings.n_codebooks,
         similarity=_SIMILARITY,
-        targets=targets,
+        targets=settings.targets or _targets(views, bool(names), captioned, is_general),
         feature_maps=_feature_maps(encoders, views, is_general),
         sample_size=_SAMPLE_ROWS,
         random_state=settings.random_state,
@@ -117,7 +117,11 @@ def learn(
     chunks = _told(_chunks(table, views, labels, names), len(labels), progress)
     if refined is not None and worth:
         general = general_statistics(
-            worth, means=refined.means, label_names=names, sample_size=_SAMPLE_ROWS
+            worth,
+            means=refined.means,
+            label_names=names,
+            sample_size=_SAMPLE_ROWS,
+            n_stand_ins=_STAND_INS * max(0, _ENOUGH_IMAGES - int(present["image"].sum())),
         )
         own = collect(chunks, None, general)
         model.fit_stats(replace(own, statistics=general.statistics + own.statistics))
@@ -129,6 +133,23 @@ def learn(
     if worth:
         trained_on += f", and the general model, which counts as {worth:,.0f} pairs"
     return Learnt(encoders, model, trained_on, int(table.having(views).sum()))
+
+
+def _captioned(present: Mapping[str, Bools]) -> float:
+    """Return which part of the images have a text."""
+    images = present.get("image", np.zeros(0, dtype=bool))
+    return float(present["text"][images].mean()) if images.any() and "text" in present else 1.0
+
+
+def _targets(
+    views: Sequence[str], has_labels: bool, captioned: float, is_general: bool
+) -> dict[str, float | Target]:
+    """Return the usual targets; images without a text are to be found as well as those with."""
+    share = _TEXT_SHARE - (_TEXT_SHARE - 0.5) * captioned if is_general else None
+    usual = usual_targets(views, has_labels, share)
+    if captioned == 1 or "text" not in usual:
+        return {**usual}
+    return {**usual, "text": Target(usual["text"], trust="auto")}
 
 
 def _told(

@@ -9,9 +9,6 @@ from acqh.features import GeneralMap, GeneralModel, general_model
 from acqh.methods._statistics import MappedStatistics
 from acqh.stats import Keep, Moments, Statistics
 
-# Rows that stand in for photographs where codebooks are learnt and no image of one's own is there.
-_N_STAND_INS = 4_096
-
 
 def general_statistics(
     worth: float | None = None,
@@ -19,6 +16,7 @@ def general_statistics(
     means: tuple[Floats, Floats] | None = None,
     label_names: Any = (),
     sample_size: int = 65_536,
+    n_stand_ins: int = 4_096,
 ) -> MappedStatistics:
     """Return the sums of the general model's pairs of images and texts.
 
@@ -37,6 +35,9 @@ def general_statistics(
         Labels of the items that will be added; the general pairs have none.
     sample_size : int
         Rows at most that the statistics keep to learn codebooks from.
+    n_stand_ins : int
+        Rows that stand in for photographs where codebooks are learnt. None are needed where a
+        thousand items or more are added, which are coded more exactly without them.
 
     Returns
     -------
@@ -57,12 +58,10 @@ def general_statistics(
     widths = {"image": len(model.sums.image), "text": len(model.sums.text)}
     keep = Keep(frozenset({("image", "text")}), sample_size)
     statistics = Statistics(widths, len(label_names), keep)
-    rows = _stand_ins(model, np.random.default_rng(0))
-    statistics.update(
-        {view: model.map_features(matrix, view=view) for view, matrix in rows.items()},
-        None,
-        rows=rows,
-    )
+    rows = _stand_ins(model, n_stand_ins, np.random.default_rng(0))
+    if n_stand_ins:
+        mapped = {view: model.map_features(matrix, view=view) for view, matrix in rows.items()}
+        statistics.update(mapped, None, rows=rows)
     pairs, texts = model.sums, np.diag(model.text_variance)
     if means is not None:
         means = np.asarray(means[0], np.float64), np.asarray(means[1], np.float64)
@@ -84,11 +83,11 @@ def general_statistics(
     )
 
 
-def _stand_ins(model: GeneralModel, rng: np.random.Generator) -> dict[str, Floats]:
+def _stand_ins(model: GeneralModel, n_rows: int, rng: np.random.Generator) -> dict[str, Floats]:
     """Draw features of images, and of texts that fit them, with the moments of the real ones."""
     weights, intercept = model.sums.regression(model.ridge)
     spread = np.sqrt(np.diag(model.sums.images))
-    mapped = rng.normal(size=(_N_STAND_INS, len(spread))) * spread
+    mapped = rng.normal(size=(n_rows, len(spread))) * spread
     roots = model.arrays["image_mean"] + mapped @ model.arrays["image_axes"].T
     texts = mapped @ weights + intercept
     axes = model.arrays["text_axes"].astype(np.float64)

@@ -6,6 +6,7 @@ import pytest
 import acqh
 
 WEIGHTS = {"labels": 0.5, "image": 0.3, "text": 0.2}
+TRUST = {"labels": 1.0, "image": 1.0, "text": 0.3}
 RIDGE = 1e-2
 
 
@@ -70,22 +71,26 @@ class Oracle:
         """Return all blocks of one row of which some sources are known."""
         parts = []
         for target, block in self.blocks.items():
+            others = [source for source in known if source != target]
+            trust = 0.0
             if target in known:
+                trust = TRUST[target] if others else 1.0
+            if trust == 1:
                 parts.append(np.sqrt(WEIGHTS[target]) * block[row])
                 continue
             here = block[self.has[target]]
             mean, spread = here.mean(axis=0), root(np.cov(here.T, bias=True))
             white = np.linalg.inv(spread)
             total, pulled = np.eye(len(mean)), np.zeros(len(mean))
-            for source in known:
+            for source in others:
                 predict, error = self.models[source, target]
                 values, vectors = np.linalg.eigh(white @ error @ white)
                 precision = (vectors / np.clip(values, 1e-6, 1.0)) @ vectors.T
                 total = total + precision - np.eye(len(mean))
                 pulled = pulled + precision @ white @ (predict(self.sources[source][row]) - mean)
-            parts.append(
-                np.sqrt(WEIGHTS[target]) * (mean + spread @ np.linalg.solve(total, pulled))
-            )
+            predicted = (1 - trust) * (mean + spread @ np.linalg.solve(total, pulled))
+            exact = trust * block[row] if trust else 0.0
+            parts.append(np.sqrt(WEIGHTS[target]) * (predicted + exact))
         return np.concatenate(parts)
 
 
@@ -108,7 +113,7 @@ def case():
         n_codebooks=2,
         codebook_size=8,
         similarity="dot",
-        targets=WEIGHTS,
+        targets={name: acqh.Target(w, trust=TRUST[name]) for name, w in WEIGHTS.items()},
         ridge=RIDGE,
         random_state=0,
     ).fit(data)

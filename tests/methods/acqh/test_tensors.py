@@ -20,6 +20,7 @@ DEVICES = [
 SETTINGS = {
     "labels": {},
     "content": {"targets": {"image": 0.5, "text": 0.5}},
+    "half trusted": {"targets": {"image": 0.5, "text": acqh.Target(0.5, "cosine", trust=0.3)}},
     "both": {"targets": {"labels": 0.5, "text": acqh.Target(0.5, "cosine")}},
     "fixed ridge": {"ridge": 0.01, "similarity": "jaccard"},
     "Algorithm 1": {"solver": "alternating", "similarity": "dot", "max_iter": 3, "tol": 0.5},

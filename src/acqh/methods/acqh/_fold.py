@@ -76,8 +76,20 @@ def _fold_block(
     space: TargetSpace, name: str, block: Block, sources: Sequence[str]
 ) -> tuple[dict[str, Floats], Floats]:
     """Return the maps of one block, by source, and what is added."""
-    if block.source in sources:
+    if block.source not in sources:
+        return _fold_predictions(space, name, block, sources)
+    others = [source for source in sources if source != block.source]
+    trust = space.trust_of(name, others)
+    if trust == 1:
         return {block.source: block.map}, block.offset
+    maps, offset = _fold_predictions(space, name, block, others)
+    maps = {source: (1 - trust) * it for source, it in maps.items()}
+    return maps | {block.source: trust * block.map}, trust * block.offset + (1 - trust) * offset
+
+
+def _fold_predictions(
+    space: TargetSpace, name: str, block: Block, sources: Sequence[str]
+) -> tuple[dict[str, Floats], Floats]:
     own = {it: space.predictors[it][name] for it in sources if name in space.predictors[it]}
     if not own:
         return {}, block.mean

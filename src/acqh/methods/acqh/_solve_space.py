@@ -21,6 +21,7 @@ from acqh.methods.acqh._solve import Settings
 from acqh.methods.acqh._space import TargetSpace
 from acqh.methods.acqh._spectral import SpectralMaps, spectral_maps
 from acqh.methods.acqh._targets import LABELS
+from acqh.methods.acqh._trust import settle_trust
 from acqh.quantize import fit_codebooks
 from acqh.stats import RowSample, Statistics
 
@@ -67,8 +68,10 @@ def solve_space(
     blocks = sums.make_blocks(targets)
     predictors = sums.make_predictors(blocks)
     nothing = np.zeros((0, 0))
+    sample = _sample_of(stats)
     space = TargetSpace(blocks, predictors, embedding, nothing, nothing, is_normalized)
-    ways = _Ways(space, collected, _sample_of(stats), settings.codebooks_from)
+    space = settle_trust(space, collected, sample)
+    ways = _Ways(space, collected, sample, settings.codebooks_from)
     parts = ways.points()
     weights = np.concatenate([weights for _, weights in parts])
     gram = np.sum([weighted_gram(*part) for part in parts], axis=0)

@@ -1,6 +1,6 @@
 """The space in which queries and items of any kind meet: blocks, predictors, and two maps."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -51,7 +51,8 @@ class TargetSpace:
         Returns
         -------
         (n_items, n_dimensions) float64
-            Exact where the source of a block is known, otherwise predicted from what is.
+            Exact where the source of a block is known and trusted, otherwise predicted from what
+            is known.
         """
         n_items = next(iter(known.values())).shape[0]
         described = np.empty((n_items, sum(block.rank for block in self.blocks.values())))
@@ -64,9 +65,22 @@ class TargetSpace:
         return described
 
     def _describe_block(self, name: str, block: Block, known: Mapping[str, Matrix]) -> Floats:
-        if block.source in known:
-            features = known[block.source]
-            return block.transform(normalize(features) if block.is_unit else features)
+        if block.source not in known:
+            return self._predict_block(name, block, known)
+        features = known[block.source]
+        exact = block.transform(normalize(features) if block.is_unit else features)
+        others = {source: rows for source, rows in known.items() if source != block.source}
+        trust = self.trust_of(name, others)
+        if trust == 1:
+            return exact
+        return trust * exact + (1 - trust) * self._predict_block(name, block, others)
+
+    def trust_of(self, name: str, others: Collection[str]) -> float:
+        """Return how much the exact block counts, of items that are known by others too."""
+        is_predicted = any(name in self.predictors[source] for source in others)
+        return float(self.blocks[name].target.trust) if is_predicted else 1.0
+
+    def _predict_block(self, name: str, block: Block, known: Mapping[str, Matrix]) -> Floats:
         votes = [
             (predictor, np.asarray(features @ predictor.coefficients + predictor.intercept))
             for source, features in known.items()
@@ -164,9 +178,7 @@ class TargetSpace:
         facts: dict[str, Any] = {"is_normalized": self.is_normalized, "blocks": [], "sources": []}
         for number, (name, block) in enumerate(self.blocks.items()):
             target = block.target
-            facts["blocks"].append(
-                [name, block.source, float(target.weight), target.similarity, target.rank]
-            )
+            facts["blocks"].append([name, block.source, *target.to_state()[0].values()])
             for key in _BLOCK_ARRAYS:
                 arrays[f"blocks/{number}/{key}"] = getattr(block, key)
         for number, (source, found) in enumerate(self.predictors.items()):
@@ -183,9 +195,9 @@ class TargetSpace:
     def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> "TargetSpace":
         """Return the space of which `to_state` gave the parts."""
         blocks = {}
-        for number, (name, source, weight, similarity, rank) in enumerate(facts["blocks"]):
+        for number, (name, source, *target) in enumerate(facts["blocks"]):
             parts = {key: arrays[f"blocks/{number}/{key}"] for key in _BLOCK_ARRAYS}
-            blocks[name] = Block(Target(weight, similarity, rank), source, **parts)
+            blocks[name] = Block(Target(*target), source, **parts)
         predictors: dict[str, dict[str, BlockPredictor]] = {}
         for number, (source, found) in enumerate(facts["sources"]):
             predictors[source] = {}
