@@ -78,10 +78,7 @@ def fit_feature_maps(
 def maps_by_view(feature_maps: Any, views: Collection[str]) -> Mapping[str, Any]:
     """Return the feature map of every view that has one.
 
-    Raises
-    ------
-    ViewError
-        A map is given for a view that there is not.
+    Raises ViewError: a map is given for a view that there is not.
     """
     if not isinstance(feature_maps, Mapping):
         return {} if feature_maps is None else dict.fromkeys(views, feature_maps)

@@ -86,12 +86,8 @@ class ViewRidge:
 def ridge(features: Matrix, targets: Matrix, penalty: float) -> Floats:
     """Return ``(FᵀF + penalty I)⁻¹ Fᵀ targets``, (n_features, n_targets).
 
-    Parameters
-    ----------
-    features : (n_items, n_features), dense or CSR
-    targets : (n_items, n_targets), dense or CSR
-    penalty : float
-        At least zero; at zero the solution of least norm.
+    `features`: (n_items, n_features), dense or CSR. `targets`: (n_items, n_targets), dense or CSR.
+    `penalty`: at least zero; at zero the solution of least norm.
 
     Examples
     --------
@@ -105,13 +101,8 @@ def ridge(features: Matrix, targets: Matrix, penalty: float) -> Floats:
 def ridge_loss(features: Matrix, targets: Matrix, coefficients: Floats, penalty: float) -> float:
     """Return ``||targets - features P||² + penalty ||P||²``, which `ridge` minimises.
 
-    Parameters
-    ----------
-    features : (n_items, n_features), dense or CSR
-    targets : (n_items, n_targets), dense or CSR
-        Sparse targets are not made dense.
-    coefficients : (n_features, n_targets)
-    penalty : float
+    `features`: (n_items, n_features), dense or CSR. `targets`: (n_items, n_targets), dense or CSR;
+    sparse targets are not made dense. `coefficients`: (n_features, n_targets).
     """
     shrinkage = penalty * squared_norm(coefficients)
     if not is_sparse(targets):

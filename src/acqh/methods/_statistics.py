@@ -66,16 +66,8 @@ class MappedStatistics:
     def of_sums(cls, stats: Statistics, label_names: Any = None) -> "MappedStatistics":
         """Return what sums alone say of the data.
 
-        Parameters
-        ----------
-        stats : Statistics
-        label_names : sequence of str, optional
-            Their numbers by default.
-
-        Raises
-        ------
-        LabelError
-            Another number of names than of label columns.
+        `label_names`: sequence of str; their numbers by default. Raises LabelError: another number
+        of names than of label columns.
         """
         names = label_names or [str(column) for column in range(stats.n_labels)]
         if len(names) != stats.n_labels:
@@ -307,10 +299,7 @@ def takes_tensors(feature_maps: Mapping[str, Any], view: str) -> bool:
 def map_tensors(feature_maps: Mapping[str, Any], views: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return rows of views through their feature maps.
 
-    Raises
-    ------
-    InvalidInputError
-        A feature map takes arrays only.
+    Raises InvalidInputError: a feature map takes arrays only.
     """
     found = {}
     for name, rows in views.items():

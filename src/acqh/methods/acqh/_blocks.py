@@ -55,17 +55,8 @@ def make_block(
 ) -> Block:
     """Return the vectors of a target: features on their leading principal directions.
 
-    Parameters
-    ----------
-    source : str
-    target : Target
-    gram : (n_features, n_features)
-        ``X^T X`` over all items that have it.
-    sums : (n_features,)
-        Sum of the rows.
-    n_items : float
-    form : Tridiagonal or EigenForm, optional
-        Of the Gram matrix of centred features, where it is known already.
+    `gram`: (n_features, n_features); ``X^T X`` over all items that have it. `sums`: (n_features,);
+    sum of the rows. `form`: of the Gram matrix of centred features, where it is known already.
 
     Notes
     -----
@@ -116,11 +107,7 @@ class BlockPredictor:
 def predictor_precision(block: Block, residual: Floats) -> Floats:
     """Return the inverse covariance of an error in units of the block's own spread.
 
-    Parameters
-    ----------
-    block : Block
-    residual : (rank, rank)
-        Covariance of the error on items not seen.
+    `residual`: (rank, rank); covariance of the error on items not seen.
     """
     white = np.linalg.solve(block.spread, np.linalg.solve(block.spread, residual).T)
     values, vectors = scipy.linalg.eigh((white + white.T) / 2.0, check_finite=False)
@@ -138,15 +125,7 @@ def fuse_predictions(block: Block, votes: list[tuple[BlockPredictor, Floats]]) -
 
     A source that cannot predict has R = C and says y = mean: it changes nothing.
 
-    Parameters
-    ----------
-    block : Block
-    votes : list of (BlockPredictor, (n_items, rank))
-        At least one.
-
-    Returns
-    -------
-    (n_items, rank)
+    `votes`: list of (BlockPredictor, (n_items, rank)); at least one. Gives (n_items, rank).
     """
     if len(votes) == 1:
         return votes[0][1]

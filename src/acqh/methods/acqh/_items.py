@@ -53,10 +53,7 @@ class Items:
     def labelled(self, packed_sets: Array) -> tuple[Ints, Array, Ints]:
         """Return the rows with labels, all label sets, and the set of each of these rows.
 
-        Parameters
-        ----------
-        packed_sets : uint8 (n_known, ceil(n_labels / 8))
-            Sets that come first, in this order.
+        `packed_sets`: uint8 (n_known, ceil(n_labels / 8)); sets that come first, in this order.
         """
         rows = np.flatnonzero(self.has_labels)
         if self.labels is None:

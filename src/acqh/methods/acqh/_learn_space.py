@@ -82,10 +82,7 @@ class SpaceSums:
     def make_blocks(self, targets: Mapping[str, Target]) -> dict[str, Block]:
         """Return the block of every target.
 
-        Raises
-        ------
-        LabelError, ViewError
-            No item has the target.
+        Raises LabelError, ViewError: no item has the target.
         """
         return {name: self._make_block(name, target) for name, target in targets.items()}
 

@@ -24,14 +24,8 @@ def weighted_gram(points: Floats, weights: Floats) -> Floats:
 def second_moment(queries: Floats, weights: Floats | None = None) -> Floats:
     """Return the second moment of queries, scaled to a trace of one.
 
-    Parameters
-    ----------
-    queries : (n_queries, n_dimensions)
-    weights : (n_queries,), optional
-
-    Returns
-    -------
-    (n_dimensions, n_dimensions)
+    `queries`: (n_queries, n_dimensions). `weights`: (n_queries,). Gives (n_dimensions,
+    n_dimensions).
     """
     moment = weighted_gram(queries, np.ones(len(queries)) if weights is None else weights)
     return np.asarray(moment / max(np.trace(moment), np.finfo(float).tiny))

@@ -95,12 +95,8 @@ def components(
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Return the principal components of weighted points in a metric, as `spectrum` does.
 
-    Parameters
-    ----------
-    points : (n_points, n_dimensions)
-    weights : (n_points,)
-    metric : (n_dimensions, n_dimensions)
-        Symmetric, positive semi-definite up to rounding.
+    `points`: (n_points, n_dimensions). `weights`: (n_points,). `metric`: (n_dimensions,
+    n_dimensions); symmetric, positive semi-definite up to rounding.
     """
     root, inverse_root = _roots(metric)
     mapped = points @ root
@@ -137,10 +133,7 @@ def fit_label_terms(problem: Problem, codes: Floats) -> tuple[Floats, Floats]:
     The best drift of an item is the mean of its misfit, which takes the direction of ones out
     of the codes; what is left is a ridge regression.
 
-    Returns
-    -------
-    label_map : (n_labels, n_components)
-    drift : (n_sets,)
+    Gives the label map, (n_labels, n_components), and the drift, (n_sets,).
     """
     level = codes - codes.mean(axis=1, keepdims=True)
     label_map = solve_label_map(problem, level)

@@ -97,13 +97,8 @@ def learn_vectors(
 ) -> Predictor:
     """Learn to predict code vectors from the features of another encoder.
 
-    Parameters
-    ----------
-    features : (n_items, n_features)
-    vectors : (n_items, n_components)
-        Of the same items.
-    ridge, fit_intercept
-        As `ACQH` takes them.
+    `features`: (n_items, n_features). `vectors`: (n_items, n_components); of the same items.
+    `ridge`, `fit_intercept`: as `ACQH` takes them.
     """
     learnt = regress_rows(features, vectors, ridge, fit_intercept=fit_intercept)
     return make_predictor(learnt, np.eye(vectors.shape[1]))

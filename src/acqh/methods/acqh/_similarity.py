@@ -78,13 +78,7 @@ class LabelEmbedding:
     def transform(self, labels: Matrix) -> Floats:
         """Return the vectors of label sets, also of sets never seen.
 
-        Parameters
-        ----------
-        labels : 0/1 (n_items, n_labels), dense or CSR
-
-        Returns
-        -------
-        (n_items, n_dimensions) float64
+        `labels`: 0/1 (n_items, n_labels), dense or CSR. Gives (n_items, n_dimensions) float64.
         """
         compare = _callable(self.similarity)
         blocks: list[Floats] = [np.zeros((0, self.n_dimensions(labels.shape[1])))]
@@ -159,15 +153,7 @@ def embed(
 def embed_items(similarity: str | Similarity, labels: Matrix, rng: np.random.Generator) -> Floats:
     """Return the vectors of the label sets of items, rows of NaN where an item has no labels.
 
-    Parameters
-    ----------
-    similarity : as `embed` takes it
-    labels : 0/1 (n_items, n_labels), dense, CSR or tensor
-    rng : Generator
-
-    Returns
-    -------
-    (n_items, n_dimensions)
+    `labels`: 0/1 (n_items, n_labels), dense, CSR or tensor. Gives (n_items, n_dimensions).
     """
     found = LabelSets(labels.shape[1])
     if is_tensor(labels):

@@ -93,15 +93,7 @@ def solve(
 ) -> Solution:
     """Solve for maps, codebooks and codes.
 
-    Parameters
-    ----------
-    solver : {"spectral", "alternating"}
-    problem : Problem
-    views : mapping of str to ViewStatistics
-    regressions : mapping of str to Regression
-        Of label embeddings on each view.
-    settings : Settings
-    rng : Generator
+    Regressions are of label embeddings on each view.
     """
     if solver == "spectral":
         return _solve_spectral(problem, views, regressions, settings, rng)

@@ -25,16 +25,8 @@ def solve_spectral(problem: Problem, n_components: int) -> SpectralMaps:
     codes and dividing queries by a number changes nothing in it: the scale is fixed by a mean
     squared length of one, where the label terms are negligible.
 
-    Parameters
-    ----------
-    problem : Problem
-    n_components : int
-        At most this many; components beyond the rank could hold nothing, so there are none.
-
-    Returns
-    -------
-    SpectralMaps
-        With at least one component, which is zero if nothing can be predicted.
+    There are at most `n_components`, and none beyond the rank, which could hold nothing; there is
+    at least one, which is zero if nothing can be predicted.
     """
     return spectral_maps(*spectrum(problem), problem.counts.sum(), n_components)
 

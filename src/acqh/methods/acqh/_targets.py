@@ -83,17 +83,8 @@ def check_solvable(
 ) -> None:
     """Check that statistics hold what targets are learnt from, and that the solver can.
 
-    Parameters
-    ----------
-    targets : mapping of str to Target
-    stats : Statistics
-    solver : {"spectral", "alternating"}
-    is_plain : bool
-        Whether labels are the only target, and nothing else is asked for.
-
-    Raises
-    ------
-    InvalidInputError, LabelError
+    `is_plain`: whether labels are the only target, and nothing else is asked for. Raises
+    InvalidInputError or LabelError where they do not.
     """
     if not is_plain and solver != "spectral":
         raise InvalidInputError(
