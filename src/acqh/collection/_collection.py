@@ -21,11 +21,7 @@ from acqh.collection._settings import BuildSettings, Learnt
 from acqh.collection._shard import Shard
 from acqh.collection._stats import collect_stats
 from acqh.collection._store import Store
-from acqh.collection._types import (
-    CollectionReport,
-    CollectionStats,
-    StoredItem,
-)
+from acqh.collection._types import CollectionReport, CollectionStats, StoredItem
 from acqh.errors import CorruptBundleError
 
 if TYPE_CHECKING:

@@ -38,11 +38,7 @@ from acqh.collection._words import (
     numbers_allowed,
     reasons,
 )
-from acqh.errors import (
-    CollectionError,
-    CorruptBundleError,
-    MissingItemError,
-)
+from acqh.errors import CollectionError, CorruptBundleError, MissingItemError
 
 _READ = (
     "SELECT i.number, id, text, labels, columns, t.number IS NOT NULL, code "

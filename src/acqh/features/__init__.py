@@ -11,20 +11,10 @@ if TYPE_CHECKING:
     from acqh.features._general import GeneralModel, general_model
     from acqh.features._general_map import GeneralMap
     from acqh.features._hog import HogColour
-    from acqh.features._images import (
-        ImageLike,
-        image_date,
-        image_limit,
-        read_image,
-    )
+    from acqh.features._images import ImageLike, image_date, image_limit, read_image
     from acqh.features._kernel_map import KernelMap
     from acqh.features._linear import Bias, SignedRoot
-    from acqh.features._networks import (
-        ClipImages,
-        ClipTexts,
-        EfficientNetLite0,
-        MiniLM,
-    )
+    from acqh.features._networks import ClipImages, ClipTexts, EfficientNetLite0, MiniLM
     from acqh.features._rbf import RBFAnchors
     from acqh.features._registry import (
         describe_feature_map,

@@ -16,12 +16,7 @@ from acqh.features._base import FeatureMap, row_blocks
 from acqh.features._kernel_anchors import central_rows, leverage_rows
 from acqh.features._kernel_arithmetic import Numbers, arithmetic_of
 from acqh.features._kernel_choice import TRIAL_ROWS, Choice, choose
-from acqh.features._kernel_functions import (
-    KERNELS,
-    default_kernels,
-    inverse_frequencies,
-    prepare,
-)
+from acqh.features._kernel_functions import KERNELS, default_kernels, inverse_frequencies, prepare
 from acqh.features._kernel_nystrom import solve_some
 from acqh.features._kernel_rows import (
     between,

@@ -9,11 +9,7 @@ from typing import Any, ClassVar, Generic, Self
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh.errors import (
-    CorruptBundleError,
-    InvalidInputError,
-    UnknownIdError,
-)
+from acqh.errors import CorruptBundleError, InvalidInputError, UnknownIdError
 from acqh.index._ids import IdKind, read_ids
 from acqh.index._new_ids import NewIds, check_kind, refuse_known
 from acqh.index._saved import (

@@ -9,12 +9,7 @@ from acqh._core.arrays import Matrix
 from acqh._core.optional import require
 from acqh._core.tensors import check_device
 from acqh.methods._binary import pack_signs
-from acqh.methods._network import (
-    Network,
-    NetworkMethod,
-    shuffled_batches,
-    trained_weights,
-)
+from acqh.methods._network import Network, NetworkMethod, shuffled_batches, trained_weights
 from acqh.methods._ridge import dense
 from acqh.methods._training import Training
 from acqh.methods.registry import register

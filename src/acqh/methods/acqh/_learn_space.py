@@ -11,12 +11,7 @@ from acqh._core.arrays import Floats, Ints, Matrix
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.methods._statistics import MappedStatistics, unit_name
 from acqh.methods._target import Target
-from acqh.methods.acqh._blocks import (
-    Block,
-    BlockPredictor,
-    make_block,
-    predictor_precision,
-)
+from acqh.methods.acqh._blocks import Block, BlockPredictor, make_block, predictor_precision
 from acqh.methods.acqh._similarity import LabelEmbedding
 from acqh.methods.acqh._targets import LABELS
 from acqh.stats import HELD_ROWS, Moments, RidgeSolver, RowSample, pair_of, regress_moments
