@@ -378,7 +378,7 @@ def test_anchors_beyond_memory_are_solved_for_as_directly(
     ridge=st.sampled_from([0.03, 0.3, 3.0]),
     is_wide=st.booleans(),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_conjugate_gradients_end_where_the_exact_solution_is(
     seed: int, width: float, ridge: float, is_wide: bool
 ) -> None:

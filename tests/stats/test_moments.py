@@ -52,7 +52,7 @@ def assert_same(first, second):
             np.testing.assert_allclose(product, theirs.products[pair], atol=1e-9)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(1, 40), st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float64]))
 def test_sums_over_items_that_have_two_views_are_those_of_these_items(n_items, seed, dtype):
     views, labels, present = draw(np.random.default_rng(seed), n_items, dtype)
@@ -73,7 +73,7 @@ def test_sums_over_items_that_have_two_views_are_those_of_these_items(n_items, s
     assert stats.n_items == n_items
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(2, 60), st.integers(0, 2**32 - 1))
 def test_any_chunking_and_order_gives_the_same_sums_and_sample(n_items, seed):
     rng = np.random.default_rng(seed)
@@ -93,7 +93,7 @@ def test_any_chunking_and_order_gives_the_same_sums_and_sample(n_items, seed):
     np.testing.assert_array_equal(whole.sample.keys, streamed.sample.keys)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(4, 40), st.integers(0, 2**32 - 1))
 def test_what_is_subtracted_was_never_there(n_items, seed):
     part = draw(np.random.default_rng(seed), n_items)
