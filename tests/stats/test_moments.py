@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acqh.errors import InvalidInputError
-from acqh.stats import Keep, RowSample, Statistics, row_keys
+from acqh.stats import Keep, RowSample, Statistics
 from acqh.stats._kernels import add_row_hashes, add_sparse_row_hashes
 from acqh.stats._moments import cross_product
+from acqh.stats._sample import row_keys
 
 KEEP = Keep("all", 12)
 

@@ -15,7 +15,8 @@ from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.features import Condition, KernelMap, RowSpace
 from acqh.methods._feature_maps import fit_feature_maps
 from acqh.methods._maps import CHUNK_ROWS, map_features
-from acqh.stats import Keep, Statistics, row_keys
+from acqh.stats import Keep, Statistics
+from acqh.stats._sample import row_keys
 
 # What follows the name of a view in the name of its rows scaled to unit length.
 _UNIT = ":unit"

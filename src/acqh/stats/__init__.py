@@ -10,7 +10,7 @@ from acqh.stats._regression import (
     regress_moments,
     regress_rows,
 )
-from acqh.stats._sample import RowSample, row_keys
+from acqh.stats._sample import RowSample
 from acqh.stats._statistics import Statistics
 from acqh.stats._view_statistics import ViewStatistics
 
@@ -29,5 +29,4 @@ __all__ = [
     "regress",
     "regress_moments",
     "regress_rows",
-    "row_keys",
 ]
