@@ -129,12 +129,7 @@ class EigenForm:
     A GPU finds all eigenpairs of a matrix of a thousand columns while a CPU is reducing it; what is
     done with them after that is small, and done on the host.
 
-    Parameters
-    ----------
-    values : (n,)
-        Eigenvalues, rising.
-    vectors : (n, n)
-        Eigenvectors, one per column.
+    `values`: (n,); eigenvalues, rising. `vectors`: (n, n); eigenvectors, one per column.
 
     Examples
     --------

@@ -123,12 +123,8 @@ def _sort(keys: Array, spare: Array) -> Any:
 def sort_keys(keys: Array, counts: Array, ordered: Array) -> None:
     """Sort the first keys of each query.
 
-    Parameters
-    ----------
-    keys : (n_queries, capacity) uint64; overwritten
-    counts : (n_queries,) int64
-        How many keys each query has.
-    ordered : (n_queries, k) uint64; filled from the left
+    `keys`: (n_queries, capacity) uint64; overwritten. `counts`: (n_queries,) int64; how many keys
+    each query has. `ordered`: (n_queries, k) uint64; filled from the left.
     """
     spare = np.empty(ordered.shape[1], dtype=np.uint64)
     for i in range(keys.shape[0]):

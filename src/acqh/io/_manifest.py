@@ -53,10 +53,7 @@ class Manifest:
     def to_bytes(self) -> bytes:
         """Return the file's content: readable JSON with the checksum of its canonical form.
 
-        Raises
-        ------
-        InvalidInputError
-            The info is not JSON, or too long.
+        Raises InvalidInputError: the info is not JSON, or too long.
         """
         fields: dict[str, Any] = {
             "format": FORMAT,
@@ -91,16 +88,8 @@ class Manifest:
     def parse(cls, content: bytes, where: str) -> "Manifest":
         """Read a manifest from a file's content.
 
-        Parameters
-        ----------
-        content : bytes
-        where : str
-            What to call the bundle in an error.
-
-        Raises
-        ------
-        CorruptBundleError
-            The manifest is damaged, of another format, or of a newer version.
+        `where`: what to call the bundle in an error. Raises CorruptBundleError: the manifest is
+        damaged, of another format, or of a newer version.
         """
         fields = _parse_json(content, where)
         if fields.get("format") != FORMAT:
@@ -127,12 +116,8 @@ class Manifest:
 def read_manifest(directory: Path, kind: str | None = None) -> Manifest:
     """Read and check the manifest of a bundle, which is expected to be of a kind.
 
-    Raises
-    ------
-    FileNotFoundError
-        There is no bundle at the path.
-    CorruptBundleError
-        The manifest is damaged, of another format, or of a newer version.
+    Raises FileNotFoundError: there is no bundle at the path. Raises CorruptBundleError: the
+    manifest is damaged, of another format, or of a newer version.
     """
     return Manifest.parse(_read_content(directory, kind), str(directory))
 

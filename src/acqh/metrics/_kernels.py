@@ -44,12 +44,8 @@ def argsort_keys(keys: Ints, order: Ints, spare_keys: Ints, spare_order: Ints) -
     A digit that is the same in every key costs one read, so small integers such as Hamming
     distances are sorted by a single counting pass.
 
-    Parameters
-    ----------
-    keys, spare_keys : (n_items,) uint32 or uint64
-        Both are overwritten.
-    order, spare_order : (n_items,) int32
-        Both are overwritten.
+    `keys`, `spare_keys`: (n_items,) uint32 or uint64; both are overwritten. `order`, `spare_order`:
+    (n_items,) int32; both are overwritten.
     """
     n_items = keys.size
     n_buckets = 1 << DIGIT_BITS
@@ -215,11 +211,8 @@ def _expected_ratio(total: float, seen: int, found: int, size: int, hit: int, pl
 def fill_hits_by_rank(sizes: Ints, hits: Ints, expected: Floats) -> None:
     """Fill the expected number of hits in the first 1, 2, ... places.
 
-    Parameters
-    ----------
-    sizes, hits : (n_blocks,) int32
-    expected : (n_ranks,) float64
-        Filled; ranks past the last block keep its count.
+    `sizes`, `hits`: (n_blocks,) int32. `expected`: (n_ranks,) float64; filled; ranks past the last
+    block keep its count.
     """
     place = 0
     found = 0
@@ -238,13 +231,8 @@ def fill_hits_by_rank(sizes: Ints, hits: Ints, expected: Floats) -> None:
 def discounted_gain(sizes: Ints, gains: Floats, discounts: Floats) -> float:
     """Return the expected discounted cumulative gain.
 
-    Parameters
-    ----------
-    sizes : (n_blocks,) int32
-    gains : (n_blocks,) float64
-        Sum of the gains of each block.
-    discounts : (cutoff,) float64
-        What the gain at each place is multiplied by.
+    `sizes`: (n_blocks,) int32. `gains`: (n_blocks,) float64; sum of the gains of each block.
+    `discounts`: (cutoff,) float64; what the gain at each place is multiplied by.
     """
     place = 0
     total = 0.0

@@ -61,14 +61,8 @@ class Plan(ABC, Generic[PartT]):
     def read(cls, folder: Path) -> Self:
         """Read a folder's plan.
 
-        Raises
-        ------
-        FileNotFoundError
-            There is none.
-        CorruptBundleError
-            It is damaged.
-        InvalidInputError
-            The folder is a bundle of something else.
+        Raises FileNotFoundError: there is none. Raises CorruptBundleError: it is damaged. Raises
+        InvalidInputError: the folder is a bundle of something else.
         """
         info = {"source": None, **read_bundle(folder, kind=cls.kind).info}
         types = get_type_hints(cls)
@@ -86,10 +80,7 @@ class Plan(ABC, Generic[PartT]):
     def begin(self, folder: Path) -> None:
         """Write the plan, or find that the folder has the same already.
 
-        Raises
-        ------
-        InvalidInputError
-            The folder has another: its parts were made otherwise.
+        Raises InvalidInputError: the folder has another: its parts were made otherwise.
         """
         try:
             there = type(self).read(folder)
@@ -123,10 +114,7 @@ class Plan(ABC, Generic[PartT]):
     def finish(self, folder: Path, n_items: int, n_parts: int) -> None:
         """Note that all parts are there.
 
-        Raises
-        ------
-        InvalidInputError
-            There are no items, or parts of others.
+        Raises InvalidInputError: there are no items, or parts of others.
         """
         if n_items == 0:
             raise InvalidInputError("there are no items: the source is empty")

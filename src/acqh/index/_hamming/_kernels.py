@@ -97,12 +97,8 @@ def take_nearest(
 def sort_nearest(candidates: Candidates, rows: Array, distances: Array, counts: Array) -> None:
     """Sort each query's candidates by distance, then by row.
 
-    Parameters
-    ----------
-    candidates : Candidates
-        Of no use afterwards.
-    rows, distances : (n_queries, k) int64; filled from the left
-    counts : (n_queries,) int64; filled with how many
+    `candidates`: of no use afterwards. `rows`, `distances`: (n_queries, k) int64; filled from the
+    left. `counts`: (n_queries,) int64; filled with how many.
     """
     for i in range(counts.shape[0]):
         count = candidates.states[i, 2]
@@ -119,12 +115,8 @@ def take_best(
 
     A score adds an entry of each table, first byte first, in float32.
 
-    Parameters
-    ----------
-    planes, first_row, allowed, k
-        As for `take_nearest`.
-    tables : (n_queries, n_bytes, 256) float32
-    best : Best
+    `planes`, `first_row`, `allowed`, `k`: as for `take_nearest`. `tables`: (n_queries, n_bytes,
+    256) float32.
     """
     n_items = planes.shape[1]
     scores = np.empty(_BLOCK_ITEMS, dtype=np.float32)

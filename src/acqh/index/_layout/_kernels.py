@@ -30,14 +30,8 @@ _MAX_SHIFT = np.uint64(35)
 def count_heads(codes: Array, n_head: int, size: int, counts: Array) -> None:
     """Add how many items each run has.
 
-    Parameters
-    ----------
-    codes : (n_items, n_codebooks) uint8
-        Words below `size`.
-    n_head : int
-        How many words make up a run's number.
-    size : int
-    counts : (size ** n_head,) int64; raised
+    `codes`: (n_items, n_codebooks) uint8; words below `size`. `n_head`: how many words make up a
+    run's number. `counts`: (size ** n_head,) int64; raised.
     """
     for item in range(np.uint64(codes.shape[0])):
         run = np.uint64(0)
@@ -159,12 +153,8 @@ def _sort_many(tails: Array, rows: Array, spare_tails: Array, spare_rows: Array)
 def sort_runs(starts: Array, tails: Array, rows: Array) -> None:
     """Sort the items of each run by their other words; equal ones keep their order.
 
-    Parameters
-    ----------
-    starts : (n_runs + 1,) uint32
-        Where each run starts, and the end of the last.
-    tails : (n_entries, n_words) uint8; put in order
-    rows : (n_entries,) uint32; put in the same order
+    `starts`: (n_runs + 1,) uint32; where each run starts, and the end of the last. `tails`:
+    (n_entries, n_words) uint8; put in order. `rows`: (n_entries,) uint32; put in the same order.
 
     Notes
     -----
@@ -199,10 +189,7 @@ def _is_new(tails: Array, entry: Any, start: Any) -> Any:
 def measure_groups(starts: Array, tails: Array, rows: Array) -> Any:
     """Return how many different codes there are, and how many bytes their lists of rows take.
 
-    Parameters
-    ----------
-    starts, tails, rows
-        As `sort_runs` leaves them.
+    `starts`, `tails`, `rows`: as `sort_runs` leaves them.
     """
     n_codes, n_bytes = np.int64(0), np.int64(0)
     for run in range(starts.shape[0] - 1):

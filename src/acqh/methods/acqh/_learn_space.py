@@ -32,16 +32,8 @@ class PairSums:
 class SpaceSums:
     """The sums that targets and their predictions are learnt from; labels are one more view.
 
-    Parameters
-    ----------
-    collected : MappedStatistics
-        That keep what the targets need, compact.
-    embedding : LabelEmbedding or None
-        Of labels, where they are a target.
-    ridge : float or "auto"
-    fit_intercept : bool
-    device : torch device, optional
-        Where eigenvalues are computed.
+    `collected`: sums that keep what the targets need, compact. `embedding`: of labels, where they
+    are a target. `device`: torch device; where eigenvalues are computed.
     """
 
     def __init__(

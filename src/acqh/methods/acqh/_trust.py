@@ -30,18 +30,8 @@ def settle_trust(space: TargetSpace, collected: MappedStatistics, sample: RowSam
     zero. The first kind leads every list. So captions count as little as they may without losing
     what they are there for: an item is to be found by its own.
 
-    Parameters
-    ----------
-    space : TargetSpace
-        Before its maps.
-    collected : MappedStatistics
-    sample : RowSample
-        Rows of the collection: these alone decide.
-
-    Returns
-    -------
-    TargetSpace
-        With numbers for all trusts.
+    The space comes before its maps, and goes with numbers for all trusts; `sample` are rows of the
+    collection, which alone decide.
     """
     names = [name for name, block in space.blocks.items() if block.target.trust == AUTO]
     for name in names:

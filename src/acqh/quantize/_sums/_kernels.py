@@ -64,11 +64,8 @@ def leave_over(
 def normal_product(codes: Ints, weights: Floats, words: Floats, product: Floats) -> None:
     """Write ``A^T W A`` times words, with A the 0/1 matrix of chosen words.
 
-    Parameters
-    ----------
-    codes : (n_items, n_codebooks)
-    weights : (n_items,)
-    words, product : (n_codebooks, codebook_size, n_components)
+    `codes`: (n_items, n_codebooks). `weights`: (n_items,). `words`, `product`: (n_codebooks,
+    codebook_size, n_components).
     """
     n_items, n_codebooks = codes.shape
     n_components = words.shape[2]
