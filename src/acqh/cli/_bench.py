@@ -37,8 +37,7 @@ MethodFilesOption = Annotated[
     typer.Option("--method", metavar="FILE.py:CLASS", help="Add a method of your own."),
 ]
 BitsOption = Annotated[
-    str,
-    typer.Option(help="Code lengths in bits; without --paper, eight times the bytes per item."),
+    str, typer.Option(help="Code lengths in bits; without --paper, eight times the bytes per item.")
 ]
 ProtocolOption = Annotated[
     str | None,

@@ -71,8 +71,7 @@ def encode(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that acqh fit made.")],
     data: DataArgument,
     out: Annotated[
-        Path,
-        typer.Option(help="File for the codes (.npy), or a folder for parts: go on if begun."),
+        Path, typer.Option(help="File for the codes (.npy), or a folder for parts: go on if begun.")
     ],
     by_labels: Annotated[
         bool, typer.Option("--by-labels", help="Code items that have labels by these.")

@@ -31,8 +31,7 @@ def serve(
         Path | None, typer.Option(help="File with the token that adds and removes items.")
     ] = None,
     image_root: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the image files, to link to them as they were."),
+        Path | None, typer.Option(help="Folder of the image files, to link to them as they were.")
     ] = None,
     root_path: Annotated[
         str | None, typer.Option(help="What a proxy puts before every path, such as /photos.")

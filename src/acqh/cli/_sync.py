@@ -16,8 +16,7 @@ def sync(
     ],
     path: CollectionArgument,
     allow_empty: Annotated[
-        bool,
-        typer.Option("--allow-empty", help="Remove items even if none of the images is left."),
+        bool, typer.Option("--allow-empty", help="Remove items even if none of the images is left.")
     ] = False,
     max_pixels: MaxPixelsOption = None,
     as_json: JsonOption = False,

@@ -13,8 +13,7 @@ from acqh.cli._voice import voice
 def verify(
     path: Annotated[Path, typer.Argument(help="A collection, an index, codes or a method.")],
     clean: Annotated[
-        bool,
-        typer.Option("--clean", help="Also remove what killed builds of it left beside it."),
+        bool, typer.Option("--clean", help="Also remove what killed builds of it left beside it.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -71,11 +71,7 @@ class Adder:
             yield self._coded(batch, features, skipped, strict)
 
     def _coded(
-        self,
-        items: list[NewItem],
-        features: MultiViewData | None,
-        skipped: Skipped,
-        strict: bool,
+        self, items: list[NewItem], features: MultiViewData | None, skipped: Skipped, strict: bool
     ) -> list[NewItem]:
         codes, coded_by = self._coder.encode(features, [tuple(item.labels) for item in items])
         found = []

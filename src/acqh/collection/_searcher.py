@@ -163,10 +163,7 @@ def _pool(asked: Question) -> int:
 
 
 def _in_order(
-    shards: Sequence[Shard],
-    chosen: Sequence[Ints | None],
-    order: str | None,
-    descending: bool,
+    shards: Sequence[Shard], chosen: Sequence[Ints | None], order: str | None, descending: bool
 ) -> list[Place]:
     """Return the places of all chosen items, or of all there are, in order."""
     known: list[tuple[tuple[bool, Any], Place]] = []

@@ -223,9 +223,7 @@ def _digests(files: list[ImageFile], listing: Listing, say: Progress) -> dict[st
 def _carry_out(plan: _Plan, store: Store, adder: "Adder", say: Progress) -> SyncReport:
     # Moves first: an item that has its new name in time is not taken for a new one by a next run.
     if plan.renamed:
-        store.set_columns(
-            {item.id: file.columns(item.digest) for item, file in plan.renamed},
-        )
+        store.set_columns({item.id: file.columns(item.digest) for item, file in plan.renamed})
     if plan.deleted:
         store.remove(plan.deleted)
     ids = {item.id for item, _, _ in plan.changed}

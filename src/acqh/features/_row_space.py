@@ -32,9 +32,7 @@ class RowSpace(FeatureMap):
     5.0
     """
 
-    _state_axes: ClassVar[dict[str, tuple[str, ...]]] = {
-        "basis_": ("n_features", "n_directions"),
-    }
+    _state_axes: ClassVar[dict[str, tuple[str, ...]]] = {"basis_": ("n_features", "n_directions")}
     basis_: Floats
 
     def _learn(self, X: Matrix) -> None:

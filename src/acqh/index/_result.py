@@ -159,9 +159,4 @@ class SearchResult:
         ids, scores, counts = (take_in(x)[0] for x in (self.ids, self.scores, self.counts))
         listed = np.arange(ids.shape[1]) < counts[:, np.newaxis]
         queries, places = np.nonzero(listed)
-        return {
-            "query": queries,
-            "rank": places + 1,
-            "id": ids[listed],
-            "score": scores[listed],
-        }
+        return {"query": queries, "rank": places + 1, "id": ids[listed], "score": scores[listed]}

@@ -59,10 +59,7 @@ class AcqhVectorStore(VectorStore):
     ) -> None:
         self._embedding = embedding
         self.store = DocumentStore(
-            quantizer,
-            bytes_per_item=bytes_per_item,
-            compress_at=compress_at,
-            normalize=normalize,
+            quantizer, bytes_per_item=bytes_per_item, compress_at=compress_at, normalize=normalize
         )
 
     @property

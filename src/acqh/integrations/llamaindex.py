@@ -72,10 +72,7 @@ class AcqhVectorStore(BasePydanticVectorStore):
     ) -> None:
         super().__init__(**kwargs)
         self._store = DocumentStore(
-            quantizer,
-            bytes_per_item=bytes_per_item,
-            compress_at=compress_at,
-            normalize=normalize,
+            quantizer, bytes_per_item=bytes_per_item, compress_at=compress_at, normalize=normalize
         )
 
     @classmethod
@@ -117,9 +114,7 @@ class AcqhVectorStore(BasePydanticVectorStore):
         self._store.remove(self._chosen(node_ids, filters))
 
     def get_nodes(
-        self,
-        node_ids: list[str] | None = None,
-        filters: MetadataFilters | None = None,
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None
     ) -> list[BaseNode]:
         """Return nodes by id, by their metadata, or all."""
         kept = [self._store.get(each) for each in self._chosen(node_ids, filters)]

@@ -139,11 +139,7 @@ def discrete_functions(
         if isinstance(codes, Mapping)
         else pack_signs(codes)
     )
-    return {
-        **linear_functions(projections),
-        "training_codes_": packed,
-        "objective_": history,
-    }
+    return {**linear_functions(projections), "training_codes_": packed, "objective_": history}
 
 
 def centred_functions(

@@ -63,10 +63,7 @@ def paired_directions(
 
 
 def joint_directions(
-    grams: Sequence[Floats],
-    coupling: Sequence[Sequence[Floats]],
-    ridge: float,
-    n_directions: int,
+    grams: Sequence[Floats], coupling: Sequence[Sequence[Floats]], ridge: float, n_directions: int
 ) -> tuple[list[Floats], Floats]:
     """Return the directions of largest coupling over any number of views.
 

@@ -89,9 +89,7 @@ def fit_logistic_views(
     """
     return {
         view: fit_logistic(
-            F,
-            codes[view],
-            logistic_penalty(training.feature_maps.get(view), F.shape[1], strength),
+            F, codes[view], logistic_penalty(training.feature_maps.get(view), F.shape[1], strength)
         )
         for view, F in training.features.items()
     }

@@ -29,12 +29,7 @@ class Network:
     """
 
     def __init__(
-        self,
-        features: Matrix,
-        n_hidden: int,
-        n_outputs: int,
-        rng: np.random.Generator,
-        device: Any,
+        self, features: Matrix, n_hidden: int, n_outputs: int, rng: np.random.Generator, device: Any
     ) -> None:
         self.features = features
         self.device = device

@@ -58,7 +58,7 @@ class LabelRidge(BaseMethod):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "ridge": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+        "ridge": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})]
     }
 
     def __init__(self, ridge: float | Literal["auto"] = 1e-4, *, feature_maps: Any = None) -> None:

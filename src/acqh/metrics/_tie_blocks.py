@@ -51,12 +51,7 @@ def iter_tie_blocks(
         fill_keys(bits, number == "i", number == "f", kind == "scores", keys)
         sorted_keys, ranked = argsort_keys(keys, order, spare_keys, spare_order)
         n_blocks = fill_tie_blocks(
-            sorted_keys,
-            ranked,
-            np.ascontiguousarray(row_values),
-            ties == "stable",
-            sizes,
-            totals,
+            sorted_keys, ranked, np.ascontiguousarray(row_values), ties == "stable", sizes, totals
         )
         yield TieBlocks(sizes[:n_blocks], totals[:n_blocks])
 

@@ -139,12 +139,7 @@ class Beams:
 
 
 def extend_beams(
-    targets: Floats,
-    codebooks: Floats,
-    beams: Beams,
-    n_best: int,
-    *,
-    n_threads: int | None = None,
+    targets: Floats, codebooks: Floats, beams: Beams, n_best: int, *, n_threads: int | None = None
 ) -> Beams:
     """Return the best few codes of each item with one codebook more.
 

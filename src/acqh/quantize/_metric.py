@@ -77,10 +77,7 @@ def recall_of(queries: Floats, items: Floats, decoded: Floats, k: int) -> Floats
 
 
 def choose_shrinkage(
-    items: Floats,
-    queries: Floats,
-    code: Callable[[Root], Floats],
-    rng: np.random.Generator,
+    items: Floats, queries: Floats, code: Callable[[Root], Floats], rng: np.random.Generator
 ) -> tuple[float, Mapping[float, float]]:
     """Choose the weight of the plain metric by the recall of queries held out.
 

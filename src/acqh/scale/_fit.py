@@ -124,11 +124,7 @@ def _collect(
     carried = carry(described)
     sums = [call(_sum)(carried, chunk.items) for chunk in chunks]
     total = compute(
-        client,
-        sums,
-        names,
-        result=tree(_merge, sums),
-        done=counter(chunks, progress, "read"),
+        client, sums, names, result=tree(_merge, sums), done=counter(chunks, progress, "read")
     )
     if total is None or total.n_items == 0:
         raise LabelError("no item has a label, so there is nothing to learn from")

@@ -94,11 +94,7 @@ def _lifespan(live: Live) -> Callable[[FastAPI], AbstractAsyncContextManager[Non
 
 def _routers(service: Service, tokens: Tokens) -> list[APIRouter]:
     readers = reading(tokens)
-    routers = [
-        open_routes(service),
-        search_routes(service, readers),
-        fact_routes(service, readers),
-    ]
+    routers = [open_routes(service), search_routes(service, readers), fact_routes(service, readers)]
     if tokens.allows_writing:
         routers.append(write_routes(service, writing(tokens)))
     return routers

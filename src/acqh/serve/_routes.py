@@ -197,10 +197,7 @@ def write_routes(service: Service, guard: Guard) -> APIRouter:
         return _json(await service.add([item], images, replace=False), 201)
 
     @router.delete(
-        "/items/{id}",
-        status_code=204,
-        response_class=Response,
-        responses=usual | documented([404]),
+        "/items/{id}", status_code=204, response_class=Response, responses=usual | documented([404])
     )
     async def remove(id: str) -> Response:  # noqa: A002
         """Remove an item."""
@@ -208,10 +205,7 @@ def write_routes(service: Service, guard: Guard) -> APIRouter:
         return Response(status_code=204)
 
     @router.delete(
-        "/item",
-        status_code=204,
-        response_class=Response,
-        responses=usual | documented([404, 422]),
+        "/item", status_code=204, response_class=Response, responses=usual | documented([404, 422])
     )
     async def remove_of_any_id(identifier: AnyId) -> Response:
         """Remove an item whose id need not fit into a path."""

@@ -37,8 +37,7 @@ Where = Annotated[
 ]
 _BASE64 = "Bytes of an image file (JPEG, PNG, WebP, GIF, BMP, maybe HEIC) in base64."
 InlineImage = Annotated[
-    str,
-    Field(min_length=1, description=_BASE64, json_schema_extra={"contentEncoding": "base64"}),
+    str, Field(min_length=1, description=_BASE64, json_schema_extra={"contentEncoding": "base64"})
 ]
 
 

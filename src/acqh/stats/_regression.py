@@ -357,11 +357,7 @@ def _symmetric(matrix: Floats) -> Floats:
 
 
 def regress_rows(
-    features: Matrix,
-    targets: Floats,
-    ridge: float | Literal["auto"],
-    *,
-    fit_intercept: bool = True,
+    features: Matrix, targets: Floats, ridge: float | Literal["auto"], *, fit_intercept: bool = True
 ) -> Regression:
     """Predict the rows of one matrix from those of another, as `regress` does.
 
@@ -384,11 +380,7 @@ def regress_rows(
     some = np.unique(np.linspace(0, len(targets) - 1, HELD_ROWS).astype(int))
     upper, sums = upper_gram(features)
     solver = RidgeSolver(
-        mirror(upper),
-        sums,
-        float(len(targets)),
-        fit_intercept=fit_intercept,
-        rows=features[some],
+        mirror(upper), sums, float(len(targets)), fit_intercept=fit_intercept, rows=features[some]
     )
     cross, power = cross_product(features, targets), targets.T @ targets
     return regress_moments(solver, cross, targets.sum(axis=0), power, ridge, targets[some])

@@ -69,10 +69,7 @@ class Statistics:
     """
 
     def __init__(
-        self,
-        widths: Mapping[str, int],
-        n_labels: int,
-        keep: Keep | Literal["all"] | None = None,
+        self, widths: Mapping[str, int], n_labels: int, keep: Keep | Literal["all"] | None = None
     ) -> None:
         self.label_sets = LabelSets(n_labels)
         self.counts: Floats = np.zeros(0)

@@ -207,8 +207,7 @@ def _parameter(name: str, run: Run) -> float:
 
 
 def _panels(
-    runs: Sequence[Run],
-    points: Callable[[Sequence[Run]], tuple[Sequence[float], Sequence[float]]],
+    runs: Sequence[Run], points: Callable[[Sequence[Run]], tuple[Sequence[float], Sequence[float]]]
 ) -> tuple[Panel, ...]:
     """Return a panel per direction, with a series per row; the best stand first."""
     panels = []

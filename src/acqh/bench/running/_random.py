@@ -56,11 +56,7 @@ class RandomCodes(BaseMethod):
         return self.decode(self._draw([self._check_view(X, view)]))
 
     def encode(
-        self,
-        views: Any = None,
-        *,
-        labels: Any = None,
-        mode: DatabaseMode | None = None,
+        self, views: Any = None, *, labels: Any = None, mode: DatabaseMode | None = None
     ) -> Array:
         """Return random bits, uint8 (n_items, ceil(n_bits / 8))."""
         self._check_mode(views, labels, mode)

@@ -189,10 +189,7 @@ def _hint(variables: Mapping[str, Variable]) -> str:
 
 
 def find_axes(
-    plan: Plan,
-    shapes: Mapping[str, tuple[int, ...]],
-    file: str,
-    orientation: Orientation | None,
+    plan: Plan, shapes: Mapping[str, tuple[int, ...]], file: str, orientation: Orientation | None
 ) -> tuple[int, int]:
     """Tell which axis of the views, and which of the labels, is the items'.
 

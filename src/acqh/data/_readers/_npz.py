@@ -127,10 +127,7 @@ def _choose(entries: Mapping[str, Entry], path: Path, options: ArrayOptions) -> 
 
 
 def _load(
-    store: ArrayStore,
-    layout: Layout,
-    classes: Classes,
-    splits: Mapping[str, Array] | None = None,
+    store: ArrayStore, layout: Layout, classes: Classes, splits: Mapping[str, Array] | None = None
 ) -> MultiViewData:
     def get(entry: Entry, *_: int) -> Matrix:
         return _layout.load(store, entry)

@@ -42,12 +42,7 @@ class CodingMethod(BaseMethod):
     refitted_: tuple[str, ...]
 
     def project(
-        self,
-        X: Matrix,
-        *,
-        view: str,
-        device: str | None = None,
-        max_memory: int = MAX_MEMORY,
+        self, X: Matrix, *, view: str, device: str | None = None, max_memory: int = MAX_MEMORY
     ) -> Floats:
         """Turn queries of one view into real vectors.
 

@@ -63,10 +63,7 @@ def blend_metric(
         errors = [
             sum(
                 expected_error(
-                    (1 - share) * usual + share * moments[fold],
-                    moments[1 - fold],
-                    moment,
-                    n_bits,
+                    (1 - share) * usual + share * moments[fold], moments[1 - fold], moment, n_bits
                 )
                 for fold in (0, 1)
             )

@@ -66,11 +66,7 @@ def _least_trust(
 
 
 def _finds_itself(
-    space: TargetSpace,
-    source: str,
-    collected: MappedStatistics,
-    rows: RowSample,
-    asked: Ints,
+    space: TargetSpace, source: str, collected: MappedStatistics, rows: RowSample, asked: Ints
 ) -> Bools:
     """Say of some rows whether their features of one view find them among the first ten."""
     features = collected.map_rows({source: rows.views[source][asked]})
