@@ -262,6 +262,12 @@ def test_unusable_filters_are_refused(filter_, message):
         index.search([[1.0, 0.0]], 1, filter=filter_)
 
 
+def test_numbers_are_no_filter_of_texts():
+    index = CodeIndex(CODEBOOKS).add(random_codes(2), ["a", "b"])
+    with pytest.raises(InvalidInputError, match=r"are texts, the filter has 1$"):
+        index.search([[1.0, 0.0]], 1, filter=[1])
+
+
 def test_a_filter_may_leave_nothing():
     index = CodeIndex(CODEBOOKS).add(random_codes(3))
     for filter_ in ([], set(), [99], [False] * 3):
