@@ -281,6 +281,7 @@ class LearningMethod(RefittableMethod):
             ridge=self.ridge,
             fit_intercept=self.fit_intercept,
             is_normalized=self.normalize is not False,
+            is_weighed=self.targets is None,
             queries=queries,
             settings=self._settings(device),
             rng=check_rng(self.random_state),

@@ -11,6 +11,7 @@ from acqh._core.arrays import Floats, Matrix
 from acqh.errors import InvalidInputError
 from acqh.methods._statistics import MappedStatistics
 from acqh.methods._target import Target
+from acqh.methods.acqh._blocks import weigh_by_prediction
 from acqh.methods.acqh._fitted import Fitted
 from acqh.methods.acqh._items import Items
 from acqh.methods.acqh._learn_space import SpaceSums
@@ -38,6 +39,7 @@ def solve_space(
     ridge: float | Literal["auto"],
     fit_intercept: bool,
     is_normalized: bool,
+    is_weighed: bool,
     queries: Mapping[str, RowSample],
     settings: Settings,
     rng: np.random.Generator,
@@ -54,6 +56,8 @@ def solve_space(
     ridge, fit_intercept
         Of every prediction.
     is_normalized : bool
+    is_weighed : bool
+        Whether targets are weighted by how well they are predicted, whatever their weights are.
     queries : mapping of str to RowSample
         Real ones.
     settings : Settings
@@ -67,6 +71,8 @@ def solve_space(
     sums = SpaceSums(collected, embedding, ridge, fit_intercept, settings.device)
     blocks = sums.make_blocks(targets)
     predictors = sums.make_predictors(blocks)
+    if is_weighed:
+        blocks = weigh_by_prediction(blocks, predictors)
     nothing = np.zeros((0, 0))
     sample = _sample_of(stats)
     space = TargetSpace(blocks, predictors, embedding, nothing, nothing, is_normalized)

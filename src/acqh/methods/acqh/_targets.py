@@ -25,7 +25,7 @@ def read_targets(
     Parameters
     ----------
     targets : mapping of str to float or Target, or None
-        None: labels where there are any, otherwise the content of all views.
+        None: labels where there are any, otherwise the content of all views, to be weighed.
     views : collection of str
     has_labels : bool
         Whether the data come with labels.
