@@ -137,6 +137,9 @@ def test_what_was_not_kept_cannot_become_a_target(data):
     model = acqh.ACQH(8, targets={"sound": 1.0}, **SMALL).fit(views)
     with pytest.raises(InvalidInputError, match="keep='all'"):
         model.set_params(targets={"image": 1.0}).fit_stats(model.stats_)
+    every = acqh.ACQH(8, targets={"image": 1.0}, keep="all", **SMALL).fit(views)
+    with pytest.raises(InvalidInputError, match="cosine cannot be a target"):
+        every.set_params(targets={"image": Target(1, "cosine")}).fit_stats(every.stats_)
     plain = acqh.ACQH(8, **SMALL).fit(data)
     with pytest.raises(InvalidInputError, match="keep='all'"):
         plain.set_params(targets={"image": 1.0}).fit_stats(plain.stats_)

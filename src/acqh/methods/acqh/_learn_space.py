@@ -81,6 +81,11 @@ class SpaceSums:
             gram = (vectors.T * counts) @ vectors
             return make_block(LABELS, target, gram, counts @ vectors, counts.sum())
         key = unit_name(name) if target.similarity == "cosine" else name
+        if key not in self.stats.views:
+            raise InvalidInputError(
+                f"unit rows of {name!r} were not summed, so its cosine cannot be a target; collect "
+                "with this target"
+            )
         found = self._moments(key)
         if found.n_items == 0:
             raise ViewError(f"no item has view '{name}', so it cannot be a target")
