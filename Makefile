@@ -15,8 +15,9 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --constraint constraints.txt --upgrade pip
 
+# Bytecode of all that is installed would take a fifth of the room; what is used is compiled anyway.
 $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) '.[images,text,serve]'
+	$(subst install,install --no-compile,$(INSTALL)) '.[images,text,serve]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python

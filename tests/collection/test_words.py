@@ -165,6 +165,19 @@ def test_what_is_called_exactly_so_comes_first(things, tmp_path):
         assert first.score > 2 > second.score > 1
 
 
+@pytest.mark.parametrize("mode", ["auto", "words"])
+def test_the_form_that_was_typed_comes_before_others_of_the_same_word(things, tmp_path, mode):
+    path = tmp_path / "forms.acqh"
+    shutil.copytree(things, path)
+    items = {"one": "red kite", "many": "five red paper Kítes", "act": "kiting in red"}
+    with Collection.open(path) as collection:
+        collection.add([Item(text=text, id=name) for name, text in items.items()])
+        for asked, first in (("kites", "many"), ("kiting", "act"), ("paper kite", "many")):
+            hits = collection.search(text=asked, k=3, mode=mode).hits
+            assert hits[0].id == first
+        assert {hit.id for hit in collection.search(text="kites", k=3, mode=mode).hits} == {*items}
+
+
 def test_of_equal_sums_of_ranks_the_better_by_words_comes_first():
     one, other = WordHit(1, -2.0, True), WordHit(2, -1.0, True)
     words = [WordPlace(0, one), WordPlace(0, other)]

@@ -30,10 +30,13 @@ def check_mode(mode: str) -> None:
 
 
 def order_words(found: Sequence[WordPlace]) -> list[WordPlace]:
-    """Put the items of all shards in order: called so, then with all words, then by BM25."""
-    return sorted(
-        found, key=lambda place: (not place.hit.is_named, not place.hit.complete, place.hit.rank)
-    )
+    """Put the items of all shards in order: called so, with all words, as typed, by BM25."""
+    return sorted(found, key=lambda place: (-_tier(place.hit), place.hit.rank))
+
+
+def _tier(hit: WordHit) -> float:
+    """Return one for all words and another for being called so; half for words as typed."""
+    return hit.complete + hit.is_named + 0.5 * (hit.complete and hit.is_typed)
 
 
 def fuse(
@@ -50,7 +53,8 @@ def fuse(
     k : int
     words_first : bool
         Whether items that have every word of the query come before all others, and those that are
-        called exactly so before these; their scores are above one and two.
+        called exactly so before these; their scores are above one and two. Among either, those
+        that have the words as they were typed come before those that have other forms of them.
 
     Examples
     --------
@@ -68,8 +72,7 @@ def fuse(
     for rank, (shard, hit) in enumerate(words, start=1):
         place = shard, hit.number
         score = 1.0 / (_FLATNESS + rank) + by_meaning.get(place, 0.0)
-        # One for all words, another for being called exactly so.
-        scores[place] = score + (hit.complete + hit.is_named if words_first else 0.0)
+        scores[place] = score + (_tier(hit) if words_first else 0.0)
     # Stable: of equal scores, the better ranked by words comes first.
     for place, score in by_meaning.items():
         scores.setdefault(place, score)

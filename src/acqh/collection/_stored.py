@@ -4,7 +4,6 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 
@@ -22,8 +21,8 @@ from acqh.collection._connections import (
 from acqh.collection._tables import (
     check_layout,
     checksum,
+    compare_words,
     find_number,
-    numbers_named,
     read_fact,
     read_text_fact,
 )
@@ -311,8 +310,7 @@ class StoredItems:
         """Return the items in which words stand, best first."""
         with self.connections.reading() as connection:
             hits = find_words(connection, known, k, numbers)
-            named = numbers_named(connection, known.asked.plain, [hit.number for hit in hits])
-        return [replace(hit, is_named=hit.number in named) for hit in hits]
+            return compare_words(connection, known.asked, hits)
 
     def reasons(self, known: KnownWords, numbers: Sequence[int]) -> dict[int, tuple[str, ...]]:
         """Return where words of a query stand, by item: "words", "labels" or both."""

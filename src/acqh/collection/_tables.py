@@ -5,12 +5,20 @@ import sqlite3
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from acqh.collection._connections import LISTED, Connections, listed, translated
 from acqh.collection._types import NewItem
-from acqh.collection._words import WORDS_SCHEMA, add_words, remove_words
+from acqh.collection._words import (
+    WORDS_SCHEMA,
+    WordHit,
+    WordQuery,
+    add_words,
+    plain_words,
+    remove_words,
+)
 from acqh.errors import CorruptBundleError, MissingItemError
 
 # Counts up when tables change. A store of layout 1, without words, gets them when it is opened.
@@ -118,20 +126,30 @@ def _words_of(text: Any, labels: Any, columns: Any) -> tuple[str, str, tuple[str
     raise sqlite3.DatabaseError("the fields of an item are of other kinds than acqh stores")
 
 
-def numbers_named(
-    connection: sqlite3.Connection, name: str, numbers: Sequence[int]
-) -> frozenset[int]:
-    """Return which of some items are called exactly this, or have it as their whole caption."""
+def compare_words(
+    connection: sqlite3.Connection, asked: WordQuery, hits: Sequence[WordHit]
+) -> list[WordHit]:
+    """Return hits with whether they are called exactly so, and have the words as they were typed.
+
+    Called so are also items that have it as their whole caption.
+    """
     rows = connection.execute(
         f"SELECT number, text, labels, columns FROM items WHERE number IN {LISTED}",  # noqa: S608
-        (listed(numbers),),
+        (listed([hit.number for hit in hits]),),
     )
-    wanted = name.casefold()
-    return frozenset(
-        number
-        for number, *fields in rows
-        if wanted in {text.casefold() for text in _words_of(*fields)[:2]}
-    )
+    said = {number: _words_of(*fields) for number, *fields in rows}
+    name, typed = asked.plain.casefold(), plain_words(*asked.terms)
+    compared = []
+    for hit in hits:
+        text, names, labels = said.get(hit.number, ("", "", ()))
+        compared.append(
+            replace(
+                hit,
+                is_named=name in {text.casefold(), names.casefold()},
+                is_typed=typed <= plain_words(text, names, *labels),
+            )
+        )
+    return compared
 
 
 def check_schema(connection: sqlite3.Connection, path: Path, *, words: bool = True) -> None:

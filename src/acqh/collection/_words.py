@@ -7,6 +7,7 @@ similar word there is ("flwer").
 
 import re
 import sqlite3
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -80,6 +81,7 @@ class WordHit:
     rank: float  # the lower, the better; of BM25
     complete: bool  # whether it has every word that was asked for
     is_named: bool = False  # whether it is called exactly what was asked for
+    is_typed: bool = False  # whether it has the words in the forms that were typed
 
 
 def read_words(text: str) -> WordQuery:
@@ -269,6 +271,19 @@ def vocabulary(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:
     connection.execute(_VOCABULARY)
     rows = connection.execute("SELECT term, doc, cnt FROM temp.vocabulary")
     return {term: (n_items, n_times) for term, n_items, n_times in rows}
+
+
+def plain_words(*texts: str) -> frozenset[str]:
+    """Return the words of texts, without case and diacritics but with their endings.
+
+    Examples
+    --------
+    >>> sorted(plain_words("Two Cafés", "horse-riding"))
+    ['cafes', 'horse', 'riding', 'two']
+    """
+    letters = unicodedata.normalize("NFKD", " ".join(texts).casefold())
+    bare = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    return frozenset(re.findall(r"\w+", bare))
 
 
 def _trigrams(word: str) -> frozenset[str]:
