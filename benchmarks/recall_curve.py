@@ -92,7 +92,7 @@ def ours(case: Case) -> Iterator[Record]:
         def found(**settings: Any) -> np.ndarray:
             return index.search(case.queries, K, n_threads=1, **settings).ids  # noqa: B023
 
-        for budget in (50, 100, 200, 300, 1000, 3000, 10_000):
+        for budget in (20, 50, 100, 200, 300, 1000, 3000, 10_000):
             yield case.point(
                 name, f"budget={budget}", index.bytes_per_item, partial(found, budget=budget)
             )
@@ -103,7 +103,7 @@ def ours(case: Case) -> Iterator[Record]:
         with tempfile.TemporaryDirectory() as folder:
             VectorFile.write(f"{folder}/full", case.items, dtype="int8")
             full = VectorFile(f"{folder}/full")
-            efforts = ((10, 100), (20, 100), (20, 300), (50, 300), (50, 1000), (100, 1000))
+            efforts = ((20, 100), (20, 300), (50, 300), (30, 600), (50, 1000), (100, 1000))
             for n_again, budget in (*efforts, (200, 3000), (1000, 10_000)):
                 settings = {"rerank": full, "rerank_k": n_again, "budget": budget}
                 yield case.point(

@@ -6,7 +6,7 @@ import pytest
 import acqh
 from acqh import CodeIndex
 from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError, UnknownIdError
-from acqh.index import VectorFile
+from acqh.index import VectorFile, _rerank
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +31,18 @@ def expected(index, vectors, queries, k, n_candidates):
         products = vectors[rows].astype(np.float32) @ query
         order = np.argsort(-products, kind="stable")[:k]
         yield index.ids[rows[order]].tolist(), products[order]
+
+
+def test_a_batch_ranked_in_parts_is_ranked_as_a_whole(items, monkeypatch):
+    index, vectors, queries = items
+    filtered = {"filter": np.arange(len(index)) % 40 == 0, "rerank": vectors, "rerank_k": 60}
+    whole = index.search(queries, 50, **filtered)
+    assert (whole.counts < 50).all()
+    monkeypatch.setattr(_rerank, "_MAX_NUMBERS", 2 * 60 * 6)
+    parts = index.search(queries, 50, **filtered)
+    assert parts.ids.tolist() == whole.ids.tolist()
+    np.testing.assert_array_equal(parts.scores, whole.scores)
+    np.testing.assert_array_equal(parts.counts, whole.counts)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float16])
