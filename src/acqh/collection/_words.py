@@ -281,9 +281,11 @@ def plain_words(*texts: str) -> frozenset[str]:
     >>> sorted(plain_words("Two Cafés", "horse-riding"))
     ['cafes', 'horse', 'riding', 'two']
     """
-    letters = unicodedata.normalize("NFKD", " ".join(texts).casefold())
-    bare = "".join(letter for letter in letters if not unicodedata.combining(letter))
-    return frozenset(re.findall(r"\w+", bare))
+    plain = " ".join(texts).casefold()
+    if not plain.isascii():
+        letters = unicodedata.normalize("NFKD", plain)
+        plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    return frozenset(re.findall(r"\w+", plain))
 
 
 def _trigrams(word: str) -> frozenset[str]:
