@@ -195,6 +195,34 @@ def pairs(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         yield {"learnt_from": name, "bytes_per_item": 4, **graded(figures, goals)}
 
 
+def weights(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Weigh contents equally or by what views share, with a fifth of training rows as queries."""
+    train, _, _ = flickr(arguments)
+    wiki, hand = (acqh.load_dataset(it, arguments.data_dir) for it in ("wiki", "mirflickr25k"))
+    hand = hand.subset(np.random.default_rng(0).permutation(len(hand))[:5000])
+    own = Emoji(arguments.cache)
+    for name, data, maps in (
+        ("mirflickr25k, deep", train, unit_maps()),
+        ("wiki", wiki, None),
+        ("mirflickr25k", hand, None),
+        ("emoji", acqh.MultiViewData(own.views, own.groups), None),
+    ):
+        rows = np.random.default_rng(5).permutation(len(data))
+        fifth = len(rows) // 5
+        query, stored = (data.subset(np.sort(it)) for it in (rows[:fifth], rows[fifth:]))
+        model = acqh.ACQH(32 if maps is None else 64, feature_maps=maps, random_state=0)
+        found = clone(model).fit(dict(stored.views))
+        equal = clone(model).set_params(targets=dict.fromkeys(data.views, 0.5))
+        yield {
+            "data": name,
+            "weights": {view: round(it.weight, 3) for view, it in found.targets_.items()},
+            "map": np.round(by_one_view(found, query, stored), 4).tolist(),
+            "equal_weights": np.round(
+                by_one_view(equal.fit(dict(stored.views)), query, stored), 4
+            ).tolist(),
+        }
+
+
 def methods(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Compare with the label-free methods of the registry at four times the bytes."""
     train, query, database = flickr(arguments)
@@ -300,6 +328,7 @@ ROWS: dict[str, Callable[[argparse.Namespace], Iterator[dict[str, Any]]]] = {
     "methods": methods,
     "pairs": pairs,
     "photographs": photographs,
+    "weights": weights,
     "workers": workers,
 }
 
