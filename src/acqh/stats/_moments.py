@@ -1,6 +1,6 @@
 """Sums over items that need no labels: products within and between views."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Literal, TypeAlias, TypeVar
@@ -136,18 +136,28 @@ def add_patterns(
     return total
 
 
-def upper_gram(matrix: Matrix) -> tuple[Floats, Floats]:
-    """Return the upper triangle of ``X^T X`` and the sum of the rows, of dense or CSR rows."""
+def upper_gram(
+    matrix: Matrix, each: Callable[[slice, Matrix], None] | None = None
+) -> tuple[Floats, Floats]:
+    """Return the upper triangle of ``X^T X`` and the sum of the rows, of dense or CSR rows.
+
+    What is to be done with blocks of rows beside, `each` is called for: dense ones are in float64.
+    """
     upper = np.zeros((matrix.shape[1], matrix.shape[1]), order="F")
     if is_sparse(matrix):
+        if each is not None:
+            each(slice(None), matrix)
         add_sparse_gram(matrix.indptr, matrix.indices, matrix.data, upper)
         return upper, column_sums(matrix)
     sums = np.zeros(matrix.shape[1])
     for start in range(0, len(matrix), BLOCK_ROWS):
-        block = np.asarray(matrix[start : start + BLOCK_ROWS], dtype=np.float64, order="C")
+        rows = slice(start, start + BLOCK_ROWS)
+        block = np.asarray(matrix[rows], dtype=np.float64, order="C")
         # The transpose of a C-ordered block is what BLAS calls column-major: no copy.
         upper = dsyrk(1.0, block.T, beta=1.0, c=upper, overwrite_c=True)
         sums += block.sum(axis=0)
+        if each is not None:
+            each(rows, block)
     return upper, sums
 
 

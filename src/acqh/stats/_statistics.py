@@ -201,10 +201,11 @@ class Statistics:
                 if len(sets) and not chosen.any():
                     continue
                 part = matrix if chosen.all() else matrix[np.flatnonzero(chosen)]
-                upper, total = upper_gram(part)
                 if chosen is labelled:
-                    by_set.add_by_set(part, sets[chosen])
+                    upper, total = upper_gram(part, by_set.adder(sets[chosen]))
                     by_set.upper += upper
+                else:
+                    upper, total = upper_gram(part)
                 uppers[name] = uppers[name] + upper if name in uppers else upper
                 sums[name] = sums[name] + total if name in sums else total
         products = {

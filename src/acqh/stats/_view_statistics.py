@@ -1,5 +1,6 @@
 """The sums over the labelled items of one view."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,6 +75,10 @@ class ViewStatistics:
             self.add_by_set(block, sets[start : start + BLOCK_ROWS])
             # The transpose of a C-ordered block is what BLAS calls column-major: no copy.
             self.upper = dsyrk(1.0, block.T, beta=1.0, c=self.upper, overwrite_c=True)
+
+    def adder(self, sets: Ints) -> Callable[[slice, Matrix], None]:
+        """Return what adds blocks of rows by label set; row i belongs to ``sets[i]``."""
+        return lambda rows, block: self.add_by_set(block, sets[rows])
 
     def add_by_set(self, matrix: Matrix, sets: Ints) -> None:
         """Add rows to the sums and counts by label set, but not to the Gram matrix."""
