@@ -56,13 +56,13 @@ def tables_of(store: Store, *, paper: bool) -> dict[tuple[str, str, str], dict[s
     }
 
 
-def columns_of(methods: dict[str, Figures], *, paper: bool) -> list[tuple[str, int]]:
-    lengths = {
-        length for label, own in methods.items() for _, length in own if "ridge" not in label
-    }
-    chosen = [it for it in sorted(lengths) if not paper or it in PAPER_LENGTHS]
-    columns = [(direction, length) for direction in DIRECTIONS for length in chosen]
-    return columns + [("fit s", length) for length in chosen[1:]] * paper
+def columns_of(store: Store, *, paper: bool) -> list[tuple[str, int]]:
+    """Return directions and lengths, of all that were asked for; not every method takes them."""
+    if paper:
+        timed = [("fit s", length) for length in PAPER_LENGTHS[1:]]
+        return [(direction, length) for direction in DIRECTIONS for length in PAPER_LENGTHS] + timed
+    asked = {record["bytes_asked"] for record in store.records()} - {None}
+    return [(direction, length) for direction in DIRECTIONS for length in sorted(asked)]
 
 
 def figure(label: str, own: Figures, column: tuple[str, int]) -> float | None:
@@ -72,8 +72,9 @@ def figure(label: str, own: Figures, column: tuple[str, int]) -> float | None:
     return own.get(column)
 
 
-def markdown(methods: dict[str, Figures], *, paper: bool) -> Iterator[str]:
-    columns = columns_of(methods, paper=paper)
+def markdown(
+    methods: dict[str, Figures], columns: list[tuple[str, int]], *, paper: bool
+) -> Iterator[str]:
     unit = "K={}" if paper else "{} B"
     heads = [f"{DIRECTIONS.get(it, it)}, {unit.format(length)}" for it, length in columns]
     yield "| method | " + " | ".join(heads) + " |"
@@ -111,10 +112,11 @@ def main() -> None:
     parser.add_argument("folder", help="what `acqh bench --out` was given")
     store = Store(parser.parse_args().folder)
     for paper in (True, False):
+        columns = columns_of(store, paper=paper)
         for (dataset, protocol, coding), methods in sorted(tables_of(store, paper=paper).items()):
             kind = "the paper's protocol" if paper else "equal bytes"
             print(f"\n{dataset}, {kind}, {protocol} {coding}\n".replace(" \n", "\n"))
-            print("\n".join(markdown(methods, paper=paper)))
+            print("\n".join(markdown(methods, columns, paper=paper)))
 
 
 if __name__ == "__main__":
