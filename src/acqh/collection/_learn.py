@@ -123,10 +123,13 @@ def learn(
         model.fit(chunks)
     # Nothing is learnt later, and sums and samples would take more room than the items.
     del model.stats_
-    trained_on = ", ".join(f"{name} {target.weight:.3g}" for name, target in model.targets_.items())
-    if worth:
-        trained_on += f", and the general model, which counts as {worth:,.0f} pairs"
-    return Learnt(encoders, model, trained_on, int(table.having(views).sum()))
+    return Learnt(encoders, model, _trained_on(model, worth), int(table.having(views).sum()))
+
+
+def _trained_on(model: ACQH, worth: float) -> str:
+    """Say what was learnt, in words."""
+    said = ", ".join(f"{name} {target.weight:.3g}" for name, target in model.targets_.items())
+    return said + (f", and the general model, which counts as {worth:,.0f} pairs" if worth else "")
 
 
 def _captioned(present: Mapping[str, Bools]) -> float:

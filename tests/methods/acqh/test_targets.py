@@ -274,49 +274,6 @@ def test_unlabelled_items_are_as_long_as_labelled_ones(data):
     assert abs(ratios[0] - 1) < abs(ratios[1] - 1)
 
 
-@pytest.fixture(scope="module")
-def captioned():
-    """Return images of which half have a text, which says much that no image shows."""
-    rng = np.random.default_rng(0)
-    seen, unseen, other = (rng.normal(size=(700, n)) for n in (10, 10, 40))
-    views = {
-        "image": seen @ rng.normal(size=(10, 60)) + other @ rng.normal(size=(40, 60)),
-        "text": seen @ rng.normal(size=(10, 40)) + 1.5 * unseen @ rng.normal(size=(10, 40)),
-    }
-    has_text = np.arange(500) % 2 == 0
-    stored = {name: X[:500] for name, X in views.items()}
-    return acqh.MultiViewData(stored, present={"text": has_text}), views["text"][500:], has_text
-
-
-def fit_trusting(captioned, trust):
-    targets = {"image": 0.2, "text": Target(0.8, trust=trust)}
-    return acqh.ACQH(48, targets=targets, **SMALL).fit(captioned[0])
-
-
-def test_items_with_a_text_do_not_lead_every_list(captioned):
-    data, asked, has_text = captioned
-    shares, finds = [], []
-    for trust in (1.0, "auto"):
-        model = fit_trusting(captioned, trust)
-        items = model.embed(data)
-        first = np.argsort(-model.project(asked, view="text") @ items.T, axis=1)[:, :10]
-        shares.append(has_text[first].mean())
-        scores = model.project(data.views["text"][has_text], view="text") @ items.T
-        own = scores[np.arange(has_text.sum()), np.flatnonzero(has_text)]
-        finds.append(np.mean((scores > own[:, None]).sum(axis=1) < 10))
-    assert 0 < model.targets_["text"].trust < 1
-    assert shares[0] > 0.65 > 0.6 > shares[1]  # half of the items have a text
-    assert finds[1] >= 0.95 * finds[0]
-
-
-def test_trust_says_nothing_of_items_that_have_one_view(captioned):
-    half, full = (fit_trusting(captioned, trust).space_ for trust in (0.5, 1.0))
-    known = {view: X[::2] for view, X in captioned[0].views.items()}
-    for view, X in known.items():
-        np.testing.assert_allclose(half.describe({view: X}), full.describe({view: X}), atol=1e-12)
-    assert np.abs(half.describe(known) - full.describe(known)).max() > 0.1
-
-
 def test_items_of_the_usual_length_are_coded_as_they_are(data):
     rng = np.random.default_rng(0)
     teacher = rng.normal(size=(240, 6)) + 2.0
