@@ -89,11 +89,12 @@ class SpaceSums:
         found = self._moments(key)
         if found.n_items == 0:
             raise ViewError(f"no item has view '{name}', so it cannot be a target")
+        own = found.gram(key)
         form = None
         if key == name and target.similarity == "content" and self.fit_intercept:
             held = self._held(name)
-            form = self._solver(name, found.n_items, found.gram(name), found.sums[name], held).form
-        return make_block(name, target, found.gram(key), found.sums[key], found.n_items, form=form)
+            form = self._solver(name, found.n_items, own, found.sums[name], held).form
+        return make_block(name, target, own, found.sums[key], found.n_items, form=form)
 
     def _moments(self, *views: str) -> Moments:
         """Return the sums over all items that have the views, added up once."""
