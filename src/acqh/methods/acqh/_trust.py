@@ -16,7 +16,7 @@ TRUSTS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 # Of the rows that their own features find with full trust, how many must still be found.
 _KEPT = 0.95
 _N_FIRST = 10
-# Where no row has both: a fifth is what photographs with tags come to.
+# Where no row has both, so that none can be asked for; rows that could came to 0.1 or 0.2.
 _UNSEEN = 0.2
 # Rows of the sample that are looked for, and among which.
 _MAX_ASKED, _MAX_ROWS = 512, 2_048
