@@ -71,7 +71,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     ridge : float, optional
         Items by which sweeps hold every word to where it was put first: 0, the default, codes the
         rows fitted best, more codes others better where rows are few. None chooses by the error
-        of rows held out, in about three times the time.
+        of rows held out, in two to four times the time.
     n_threads : int, optional
         Threads of the code search; None takes every core. The result does not depend on it.
     random_state : int, Generator or None
