@@ -95,7 +95,7 @@ def markdown(
     for label in sorted(rows, key=mean, reverse=True):
         judged = zip(rows[label][:quality], best, strict=True)
         cells = [written(it, is_control(label), top) for it, top in judged]
-        cells += ["" if it is None else f"{it:.2g}" for it in rows[label][quality:]]
+        cells += ["" if it is None else f"{float(f'{it:.2g}'):g}" for it in rows[label][quality:]]
         name = f"*{label}*" if is_control(label) else f"`{label}`"
         yield f"| {name} | " + " | ".join(cells) + " |"
 
