@@ -163,3 +163,20 @@ def test_batches_are_of_one_state_whatever_others_change_meanwhile(collection, p
     assert [item.id for item, _ in pairs] == [f"item{n}" for n in range(60)]
     assert [item.id for item, _ in next(collection.batches(1000))][-1] == "item58"
     assert collection.columns() == {"year": {"integer"}}
+
+
+def test_an_item_is_of_one_type_from_manifest_to_answer(collection, make_items):
+    given = make_items(1, prefix="new")[0]
+    collection.add(given)
+    stored = collection.item(given.id)
+    hit = next(hit for hit in collection.search(image=given.image, k=60).hits if hit.id == "new0")
+    assert type(stored) is type(given) is Item
+    assert isinstance(hit, Item)
+    for read in (stored, hit):
+        assert (read.id, read.text, read.labels) == (given.id, given.text, given.labels)
+        assert read.columns == given.columns
+        assert read.has_thumbnail
+        assert read.coded_by == "labels+image+text"
+        assert len(read.code) == len(collection.codebooks)
+    assert stored == collection.item(given.id)
+    assert hash(stored) == hash(collection.item(given.id))

@@ -138,10 +138,13 @@ def test_the_date_of_a_photograph_comes_from_its_exif_data(tmp_path: Any) -> Non
         ("features", "picture_date", "image_date"),
         ("features", "Picture", "ImageLike"),
         ("errors", "PictureError", "ImageError"),
+        ("collection", "StoredItem", "Item"),
     ],
 )
-def test_former_names_of_images_work_and_name_the_new_ones(room, former, now):
+def test_former_names_work_and_name_the_new_ones(room, former, now):
     module = importlib.import_module(f"acqh.{room}")
-    with pytest.warns(DeprecationWarning, match=f"{former} goes .* use acqh.{room}.{now}"):
+    wanted = f"{former} goes .* use acqh.{room}.{now}"
+    with pytest.warns(DeprecationWarning, match=wanted) as warned:
         assert getattr(module, former) is getattr(module, now)
+    assert warned[0].filename == __file__
     assert former not in module.__all__

@@ -1,6 +1,5 @@
 """``acqh search``: what a collection has for a query, or indexes for a file of queries."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,6 +11,8 @@ from acqh.cli._collections import MaxPixelsOption, printable
 from acqh.cli._output import JsonOption, print_json, print_table
 
 _TEXT_WIDTH = 60
+# What --json says of a hit.
+_FIELDS = ("id", "text", "labels", "columns", "has_thumbnail", "code", "score", "why")
 
 
 def search(
@@ -102,7 +103,10 @@ def search(
 
 
 def _as_json(answer: Any) -> dict[str, Any]:
-    hits = [{**asdict(hit), "code": list(hit.code)} for hit in answer.hits]
+    hits = [
+        {**{name: getattr(hit, name) for name in _FIELDS}, "code": list(hit.code)}
+        for hit in answer.hits
+    ]
     times = {name: round(value, 3) for name, value in answer.milliseconds.items()}
     return {
         "hits": hits,

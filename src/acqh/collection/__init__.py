@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         Explanation,
         Hit,
         Item,
-        StoredItem,
     )
     from acqh.collection._verify import verify_collection
 
@@ -42,7 +41,6 @@ __all__ = [
     "Mode",
     "Searchable",
     "ShardedCollection",
-    "StoredItem",
     "SyncReport",
     "folder_items",
     "generation_of",
@@ -53,7 +51,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:
+if not TYPE_CHECKING:  # type checkers know the new name alone
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
@@ -69,8 +67,9 @@ if not TYPE_CHECKING:
             "acqh.collection._sources": "read_items",
             "acqh.collection._sync": "SyncReport",
             "acqh.collection._types": (
-                "AddReport Answer CollectionReport CollectionStats Explanation Hit Item StoredItem"
+                "AddReport Answer CollectionReport CollectionStats Explanation Hit Item"
             ),
             "acqh.collection._verify": "verify_collection",
         },
+        former={"StoredItem": "acqh.collection.Item"},
     )

@@ -11,7 +11,7 @@ from acqh.collection._prepare import Skipped, batches, prepared
 from acqh.collection._sources import Source, data_items, open_source
 from acqh.collection._stage import CHUNK_ROWS, IMAGE_BATCH, left_in
 from acqh.collection._store import Store
-from acqh.collection._types import AddReport, Item, NewItem
+from acqh.collection._types import AddReport, Item
 from acqh.data import MultiViewData
 from acqh.errors import CollectionError
 
@@ -51,7 +51,7 @@ class Adder:
 
     def _coded_parts(
         self, items: MultiViewData | Source, skipped: Skipped, strict: bool
-    ) -> Iterator[list[NewItem]]:
+    ) -> Iterator[list[Item]]:
         """Yield items, some at a time, with their codes."""
         if isinstance(items, MultiViewData):
             for part in items.chunks(CHUNK_ROWS):
@@ -71,8 +71,8 @@ class Adder:
             yield self._coded(batch, features, skipped, strict)
 
     def _coded(
-        self, items: list[NewItem], features: MultiViewData | None, skipped: Skipped, strict: bool
-    ) -> list[NewItem]:
+        self, items: list[Item], features: MultiViewData | None, skipped: Skipped, strict: bool
+    ) -> list[Item]:
         codes, coded_by = self._coder.encode(features, [tuple(item.labels) for item in items])
         found = []
         for item, code, by in zip(items, codes, coded_by, strict=True):

@@ -21,7 +21,7 @@ from acqh.collection._settings import BuildSettings, Learnt
 from acqh.collection._shard import Shard
 from acqh.collection._stats import collect_stats
 from acqh.collection._store import Store
-from acqh.collection._types import CollectionReport, CollectionStats, StoredItem
+from acqh.collection._types import CollectionReport, CollectionStats, Item
 from acqh.errors import CorruptBundleError
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ class Collection(Searchable, Changeable):
         """What queries may be made of: "image", "text", or the views of the data."""
         return tuple(self._coder.maps.widths)
 
-    def item(self, identifier: str) -> StoredItem:
+    def item(self, identifier: str) -> Item:
         """Return an item; raise MissingItemError where there is none of that id."""
         return self._store.find(identifier)[1]
 
@@ -292,7 +292,7 @@ class Collection(Searchable, Changeable):
         """
         return self._store.thumbnail(identifier)
 
-    def batches(self, size: int = 4_096) -> Iterator[list[tuple[StoredItem, bytes]]]:
+    def batches(self, size: int = 4_096) -> Iterator[list[tuple[Item, bytes]]]:
         """Yield all items with their codes in order of insertion, some at a time.
 
         What is yielded is one state: changes that others make meanwhile do not show.

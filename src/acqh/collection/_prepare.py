@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from typing import Any
 
 from acqh._core.optional import require
-from acqh.collection._types import Item, NewItem
+from acqh.collection._types import Item
 from acqh.errors import AcqhError, CollectionError
 from acqh.features import ImageLike, read_image
 
@@ -26,7 +26,7 @@ _MAX_INTEGER_BITS = 4_096
 Skipped = list[tuple[str, str]]
 
 
-def prepared(items: Iterable[Any], skipped: Skipped, *, strict: bool) -> Iterator[NewItem]:
+def prepared(items: Iterable[Any], skipped: Skipped, *, strict: bool) -> Iterator[Item]:
     """Yield items that can be used; note the others, or raise for the first of them."""
     for item in items:
         try:
@@ -38,7 +38,7 @@ def prepared(items: Iterable[Any], skipped: Skipped, *, strict: bool) -> Iterato
             skipped.append((name, str(error)))
 
 
-def prepare(item: Item) -> NewItem:
+def prepare(item: Item) -> Item:
     """Check an item and read its image.
 
     Raises CollectionError: it has neither image nor text, or a field that cannot be stored. Raises
@@ -58,13 +58,14 @@ def prepare(item: Item) -> NewItem:
     if item.image is not None:
         image = working_image(item.image)
         thumbnail = make_thumbnail(image)
-    return NewItem(
+    return Item(
         image,
         text,
         tuple(filter(None, labels)),
         identifier,
         columns,
         item.name,
+        has_thumbnail=thumbnail is not None,
         thumbnail=thumbnail,
     )
 

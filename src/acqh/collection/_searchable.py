@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from acqh.collection._fuse import Mode
 from acqh.collection._searcher import Searcher
-from acqh.collection._types import Answer, CollectionStats, StoredItem
+from acqh.collection._types import Answer, CollectionStats, Item
 from acqh.features import ImageLike, image_limit
 
 
@@ -151,7 +151,7 @@ class Searchable(ABC):
         return self._searcher.browse(where, k, offset, order, descending)
 
     @abstractmethod
-    def item(self, identifier: str) -> StoredItem:
+    def item(self, identifier: str) -> Item:
         """Return an item; raise MissingItemError where there is none of that id."""
 
     @abstractmethod

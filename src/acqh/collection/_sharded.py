@@ -16,7 +16,7 @@ from acqh.collection._coder import Encoders
 from acqh.collection._collection import Collection
 from acqh.collection._searchable import Searchable
 from acqh.collection._searcher import Searcher
-from acqh.collection._types import CollectionStats, StoredItem
+from acqh.collection._types import CollectionStats, Item
 from acqh.errors import CollectionError, DuplicateIdError
 
 
@@ -130,7 +130,7 @@ class ShardedCollection(Searchable):
         """What queries may be made of: "image", "text", or the views of the data."""
         return self._shards[0].views
 
-    def item(self, identifier: str) -> StoredItem:
+    def item(self, identifier: str) -> Item:
         """Return an item; raise MissingItemError where there is none of that id."""
         return self._home_of(identifier).item(identifier)
 

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from acqh._core.labels import split_labels
 from acqh.collection._folder_source import find_manifest, folder_items
-from acqh.collection._types import Item, NewItem
+from acqh.collection._types import Item
 from acqh.data import MultiViewData, read_records
 from acqh.errors import CollectionError, InvalidInputError
 
@@ -123,13 +123,13 @@ def _looked_through(items: Callable[[], Iterator[Item]], path: Path, root: Path)
     return Source(items(), n_items, frozenset(has))
 
 
-def data_items(data: MultiViewData) -> list[NewItem]:
+def data_items(data: MultiViewData) -> list[Item]:
     """Return the items of data that brings its features: ids, labels and item table."""
     labels = [()] * len(data) if data.labels is None else _label_sets(data)
     columns = {name: values for name, values in data.items.items() if values.ndim == 1}
     texts = columns.pop("text", [""] * len(data))
     return [
-        NewItem(
+        Item(
             text=str(texts[row]),
             labels=labels[row],
             id=str(identifier),

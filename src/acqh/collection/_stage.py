@@ -13,7 +13,7 @@ from acqh.collection._prepare import Skipped, batches, prepared
 from acqh.collection._settings import BuildSettings
 from acqh.collection._sources import Source, data_items
 from acqh.collection._store import Store
-from acqh.collection._types import NewItem
+from acqh.collection._types import Item
 from acqh.data import MultiViewData
 from acqh.errors import CollectionError
 from acqh.features import describe_feature_map, make_encoder
@@ -106,9 +106,7 @@ def _check_targets(targets: Mapping[str, Any] | None, has: frozenset[str] | None
             )
 
 
-def left_in(
-    items: Sequence[NewItem], stored: Sequence[str | None], skipped: Skipped
-) -> list[NewItem]:
+def left_in(items: Sequence[Item], stored: Sequence[str | None], skipped: Skipped) -> list[Item]:
     """Return the items that were stored; note the others, whose ids there are already."""
     pairs = list(zip(items, stored, strict=True))
     skipped += [
@@ -117,8 +115,8 @@ def left_in(
     return [item for item, identifier in pairs if identifier is not None]
 
 
-def _fit_on_images(encoder: Any, items: Iterator[NewItem]) -> Iterator[NewItem]:
-    first: list[NewItem] = []
+def _fit_on_images(encoder: Any, items: Iterator[Item]) -> Iterator[Item]:
+    first: list[Item] = []
     images: list[Any] = []
     for item in items:
         first.append(item)

@@ -15,7 +15,7 @@ from acqh.collection._tables import (
     write_change,
     write_columns,
 )
-from acqh.collection._types import NewItem
+from acqh.collection._types import Item
 from acqh.errors import DuplicateIdError
 
 
@@ -23,13 +23,13 @@ class Store(StoredItems):
     """The items of a collection, and how they change; made as `StoredItems` is."""
 
     def insert(
-        self, items: Sequence[NewItem], *, replace: bool = False, strict: bool = False
+        self, items: Sequence[Item], *, replace: bool = False, strict: bool = False
     ) -> list[str | None]:
         """Add items, all in one transaction.
 
         Parameters
         ----------
-        items : sequence of NewItem
+        items : sequence of Item
         replace : bool
             Put an item in place of the one that has its id; otherwise it is left out.
         strict : bool

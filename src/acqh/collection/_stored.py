@@ -26,7 +26,7 @@ from acqh.collection._tables import (
     read_fact,
     read_text_fact,
 )
-from acqh.collection._types import StoredItem
+from acqh.collection._types import Item
 from acqh.collection._where import Condition, select_numbers
 from acqh.collection._words import (
     KnownWords,
@@ -40,7 +40,7 @@ from acqh.collection._words import (
 from acqh.errors import CollectionError, CorruptBundleError, MissingItemError
 
 _READ = (
-    "SELECT i.number, id, text, labels, columns, t.number IS NOT NULL, code "
+    "SELECT i.number, id, text, labels, columns, t.number IS NOT NULL, coded_by, code "
     "FROM items i LEFT JOIN thumbnails t ON t.number = i.number"
 )
 
@@ -117,7 +117,7 @@ class StoredItems:
         with self.connections.reading() as connection:
             return find_number(connection, identifier) is not None
 
-    def find(self, identifier: str) -> tuple[int, StoredItem]:
+    def find(self, identifier: str) -> tuple[int, Item]:
         """Return an item and its number; raise MissingItemError where there is none."""
         with self.connections.reading() as connection:
             row = connection.execute(f"{_READ} WHERE id = ?", (identifier,)).fetchone()
@@ -157,13 +157,13 @@ class StoredItems:
             )
             return dict(rows.fetchall())
 
-    def read(self, numbers: Sequence[int]) -> dict[int, StoredItem]:
+    def read(self, numbers: Sequence[int]) -> dict[int, Item]:
         """Return items by number; those that are gone are left out."""
         with self.connections.reading() as connection:
             rows = connection.execute(f"{_READ} WHERE i.number IN {LISTED}", (listed(numbers),))
             return {row[0]: self._parsed(*row) for row in rows}
 
-    def pages(self, size: int) -> Iterator[list[StoredItem]]:
+    def pages(self, size: int) -> Iterator[list[Item]]:
         """Yield all items in order of insertion, some at a time, of one state."""
         with self.connections.reading() as connection:
             rows = connection.execute(f"{_READ} ORDER BY i.number")
@@ -178,16 +178,24 @@ class StoredItems:
         labels: str,
         columns: str,
         has_thumbnail: int,
+        coded_by: str,
         code: bytes,
-    ) -> StoredItem:
+    ) -> Item:
         try:
             names, values = json.loads(labels), json.loads(columns)
         except (TypeError, ValueError, RecursionError) as error:
             raise self._damaged(number, str(error)) from error
-        match identifier, text, names, values, code:
-            case str(), str(), list(), dict(), bytes():
-                labels_ = tuple(names)
-                return StoredItem(identifier, text, labels_, values, bool(has_thumbnail), code)
+        match identifier, text, names, values, coded_by, code:
+            case str(), str(), list(), dict(), str(), bytes():
+                return Item(
+                    text=text,
+                    labels=names,
+                    id=identifier,
+                    columns=values,
+                    has_thumbnail=bool(has_thumbnail),
+                    coded_by=coded_by,
+                    code=code,
+                )
         raise self._damaged(number, "its fields are of other kinds than acqh stores")
 
     def _damaged(self, number: object, why: str) -> CorruptBundleError:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from acqh.collection._connections import LISTED, Connections, listed, translated
-from acqh.collection._types import NewItem
+from acqh.collection._types import Item
 from acqh.collection._words import (
     WORDS_SCHEMA,
     WordHit,
@@ -196,7 +196,7 @@ def find_number(connection: sqlite3.Connection, identifier: str) -> int | None:
     return None if row is None else int(row[0])
 
 
-def number_labels(connection: sqlite3.Connection, items: Sequence[NewItem]) -> dict[str, int]:
+def number_labels(connection: sqlite3.Connection, items: Sequence[Item]) -> dict[str, int]:
     """Return the number of every label of these items; new ones get one."""
     numbers = {}
     for name in {name for item in items for name in item.labels}:
@@ -207,7 +207,7 @@ def number_labels(connection: sqlite3.Connection, items: Sequence[NewItem]) -> d
 
 
 def insert_row(
-    connection: sqlite3.Connection, item: NewItem, number: int, label_numbers: dict[str, int]
+    connection: sqlite3.Connection, item: Item, number: int, label_numbers: dict[str, int]
 ) -> str:
     identifier = item.id if item.id is not None else _free_id(connection, number)
     labels = json.dumps(item.labels, ensure_ascii=False)

@@ -1,6 +1,6 @@
 """What goes into a collection, and what comes out of it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
@@ -10,27 +10,37 @@ from acqh._core.arrays import Floats, Ints
 from acqh.errors import CollectionError
 from acqh.features import ImageLike
 
-# A column of an item holds one of these.
-Scalar = str | int | float | bool | None
 
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Item:
-    """Something to be found: an image, a text, or both.
+    """An image, a text, or both: to be stored in a collection, or read from one.
 
     Parameters
     ----------
     image : path, bytes or PIL.Image.Image, optional
+        None of items that were read; `Collection.thumbnail` returns what is kept of it.
     text : str
         Empty for none.
-    labels : iterable of str
-        Empty where they are not known.
+    labels : sequence of str
+        Empty where they are not known; kept as a tuple, each once.
     id : str, optional
-        The item's number in the collection, if not given.
+        The item's number in the collection, if not given. Items that were read have one.
     columns : mapping of str to str, number, bool or None
         Anything else worth keeping; searches can be restricted by it.
     origin : str
         Where it came from, such as a file and a line, for reports.
+    has_thumbnail : bool
+        Whether a small image of it is stored.
+    thumbnail : bytes, optional
+        The small image that is about to be stored.
+    coded_by : str
+        What its code was made of, such as "image".
+    code : bytes
+        The bytes by which it is found, one per codebook.
+
+    Notes
+    -----
+    The last four are the collection's to set: whatever is given is not stored.
 
     Examples
     --------
@@ -38,12 +48,17 @@ class Item:
     ('flower',)
     """
 
-    image: ImageLike = None
+    image: ImageLike = field(default=None, hash=False)
     text: str = ""
-    labels: Iterable[str] = ()
-    id: str | None = None
-    columns: Mapping[str, Scalar] = field(default_factory=dict)
+    labels: Sequence[str] = ()
+    # None until it is stored; `Any`, so that readers of stored items need not rule that out.
+    id: str | Any = None
+    columns: Mapping[str, Any] = field(default_factory=dict, hash=False)
     origin: str = ""
+    has_thumbnail: bool = field(default=False, kw_only=True)
+    thumbnail: bytes | None = field(default=None, kw_only=True)
+    coded_by: str = field(default="", kw_only=True)
+    code: bytes = field(default=b"", kw_only=True)
 
     def __post_init__(self) -> None:
         if isinstance(self.labels, str):
@@ -62,41 +77,9 @@ class Item:
         return fspath(self.image) if isinstance(self.image, str | PathLike) else "an item"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class NewItem(Item):
-    """An item ready to be stored: checked, its image read; without an id it gets one."""
-
-    thumbnail: bytes | None = None
-    coded_by: str = ""
-    code: bytes = b""
-
-
-@dataclass(frozen=True)
-class StoredItem:
-    """An item as a collection keeps it.
-
-    Attributes
-    ----------
-    id : str
-    text : str
-    labels : tuple of str
-    columns : dict
-    has_thumbnail : bool
-    code : bytes
-        The bytes by which it is found, one per codebook.
-    """
-
-    id: str
-    text: str
-    labels: tuple[str, ...]
-    columns: dict[str, Any]
-    has_thumbnail: bool
-    code: bytes
-
-
 @dataclass(frozen=True, kw_only=True)
-class Hit(StoredItem):
-    """An item that was found.
+class Hit(Item):
+    """An item in the answer of a search, with its score.
 
     Attributes
     ----------

@@ -12,7 +12,7 @@ import numpy as np
 from acqh._core.arrays import Array, Floats
 from acqh._core.progress import Progress
 from acqh._load import load
-from acqh.collection import Collection, StoredItem
+from acqh.collection import Collection, Item
 from acqh.errors import InvalidInputError
 from acqh.index import CodeIndex
 from acqh.quantize import decode
@@ -117,7 +117,7 @@ def _of_collection(collection: Collection, metadata: bool) -> Source:
     kinds |= {names[column]: _kind(found) for column, found in columns.items()}
     n_codebooks = len(collection.codebooks)
 
-    def fields(items: Sequence[StoredItem]) -> dict[str, list[Any]]:
+    def fields(items: Sequence[Item]) -> dict[str, list[Any]]:
         if not metadata:
             return {}
         found: dict[str, list[Any]] = {

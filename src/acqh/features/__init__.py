@@ -99,4 +99,9 @@ if not TYPE_CHECKING:  # type checkers know the new names alone
             "acqh.features._words": "fold_text",
         },
         _former,
+        former={
+            "Picture": "acqh.features.ImageLike",
+            "picture_date": "acqh.features.image_date",
+            "read_picture": "acqh.features.read_image",
+        },
     )

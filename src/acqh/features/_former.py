@@ -1,6 +1,5 @@
 """Names and stored classes of before: what stands in for them now."""
 
-import warnings
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -10,38 +9,29 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import Normalizer, StandardScaler
 
 from acqh._core.arrays import Array
-from acqh.features._images import ImageLike, image_date, read_image
+from acqh._core.lazy import warn_of_former
 from acqh.features._scikit import params_to_json
 from acqh.features._text import tfidf_encoder, word_vectorizer
 
 # Former name -> what makes its successor, and what to write instead.
 _SUCCESSORS: dict[str, tuple[Any, str]] = {
-    "Center": (partial(StandardScaler, with_std=False), "StandardScaler(with_std=False)"),
-    "Standardize": (StandardScaler, "StandardScaler"),
-    "Tfidf": (TfidfTransformer, "TfidfTransformer"),
+    "Center": (
+        partial(StandardScaler, with_std=False),
+        "scikit-learn's StandardScaler(with_std=False)",
+    ),
+    "Standardize": (StandardScaler, "scikit-learn's StandardScaler"),
+    "Tfidf": (TfidfTransformer, "scikit-learn's TfidfTransformer"),
     "TfidfText": (partial(tfidf_encoder, None), "acqh.features.word_vectorizer"),
-    "UnitNorm": (Normalizer, "Normalizer"),
-}
-# Former name -> what is called otherwise now, and how.
-_RENAMED: dict[str, tuple[Any, str]] = {
-    "Picture": (ImageLike, "acqh.features.ImageLike"),
-    "picture_date": (image_date, "acqh.features.image_date"),
-    "read_picture": (read_image, "acqh.features.read_image"),
+    "UnitNorm": (Normalizer, "scikit-learn's Normalizer"),
 }
 
 
 def former_name(name: str) -> Any:
     """Return what stands in for a former public name, with a warning; else AttributeError."""
-    former = {**_SUCCESSORS, **_RENAMED}
-    if name not in former:
+    if name not in _SUCCESSORS:
         raise AttributeError(f"module 'acqh.features' has no attribute {name!r}")
-    successor, written = former[name]
-    warnings.warn(
-        f"acqh.features.{name} goes with the next release; use {written}"
-        + ("" if "." in written else " of scikit-learn, which can be stored now"),
-        DeprecationWarning,
-        stacklevel=3,
-    )
+    successor, written = _SUCCESSORS[name]
+    warn_of_former(f"acqh.features.{name}", written, stacklevel=5)
     return successor
 
 

@@ -21,7 +21,7 @@ class Addresses:
     root_path: str = ""  # what stands before every path, behind a proxy
     has_originals: bool = False  # whether images are served as they were
 
-    def thumbnail(self, item: inside.StoredItem) -> str | None:
+    def thumbnail(self, item: inside.Item) -> str | None:
         """Return where an item's small image is, or None where it has none."""
         if not item.has_thumbnail:
             return None
@@ -30,14 +30,14 @@ class Addresses:
             return f"{self.root_path}/item/thumbnail?id={part}"
         return f"{self.root_path}/items/{part}/thumbnail"
 
-    def original(self, item: inside.StoredItem) -> str | None:
+    def original(self, item: inside.Item) -> str | None:
         """Return where an item's image is as it was, or None where it is not served."""
         if not self.has_originals or file_of(item) is None:
             return None
         return f"{self.root_path}/item/original?id={quote(item.id, safe='')}"
 
 
-def file_of(item: inside.StoredItem) -> str | None:
+def file_of(item: inside.Item) -> str | None:
     """Return the name of an item's image file, as its manifest or its folder gave it."""
     names = (item.columns.get(column) for column in _FILES)
     return next((name for name in names if isinstance(name, str) and name), None)
@@ -49,12 +49,12 @@ def hit_schema(hit: inside.Hit, addresses: Addresses) -> schemas.Hit:
     return schemas.Hit(**fields, score=hit.score, why=list(hit.why), code=list(hit.code))
 
 
-def item_schema(item: inside.StoredItem, addresses: Addresses) -> schemas.Item:
+def item_schema(item: inside.Item, addresses: Addresses) -> schemas.Item:
     """Return an item as clients read it."""
     return schemas.Item(**_fields(item, addresses))
 
 
-def _fields(item: inside.StoredItem, addresses: Addresses) -> dict[str, Any]:
+def _fields(item: inside.Item, addresses: Addresses) -> dict[str, Any]:
     return {
         "id": item.id,
         "text": item.text,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from acqh._core.arrays import Array, Floats
-from acqh.collection import Collection, Searchable, ShardedCollection, StoredItem
+from acqh.collection import Collection, Item, Searchable, ShardedCollection
 from acqh.errors import CollectionError
 
 # Points that a browser draws without effort.
@@ -28,7 +28,7 @@ _GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
 class CollectionMap:
     """Where some items lie."""
 
-    items: list[StoredItem]
+    items: list[Item]
     positions: Floats  # (n_points, 2) float32: between 0 and 1
     n_items: int  # items in the collection, of which these are an even sample
 
@@ -143,7 +143,7 @@ def _shards(collection: Searchable) -> tuple[Collection, ...]:
     raise CollectionError(f"a {type(collection).__name__} has no map")
 
 
-def _items(collection: Searchable) -> Iterator[tuple[StoredItem, bytes]]:
+def _items(collection: Searchable) -> Iterator[tuple[Item, bytes]]:
     for shard in _shards(collection):
         for batch in shard.batches():
             yield from batch
