@@ -1,7 +1,7 @@
 """From a problem to maps, codebooks and codes, by either solver."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -13,9 +13,9 @@ from acqh._core.arrays import Array, Floats, Ints
 from acqh._core.linalg import solve_spd
 from acqh.methods.acqh import _alternating
 from acqh.methods.acqh._predictions import Predictor, draw_predictions, make_predictor
-from acqh.methods.acqh._problem import Problem, fit_label_terms, lower_bound, objective
+from acqh.methods.acqh._problem import Problem, fit_label_terms, objective
 from acqh.methods.acqh._spectral import solve_spectral
-from acqh.quantize import decode, fit_codebooks, search_codes
+from acqh.quantize import QuantizerFit, decode, fit_codebooks, search_codes
 from acqh.stats import Regression, ViewStatistics
 
 # Predicted code vectors that are drawn for each way of seeing an item.
@@ -37,13 +37,31 @@ class Settings:
     # Where eigenvalues are computed; None: on the host.
     device: Any = None
 
+    def train_codebooks(
+        self,
+        points: Floats,
+        weights: Floats,
+        rng: np.random.Generator,
+        callback: Callable[[Floats, Array], None] | None = None,
+    ) -> QuantizerFit:
+        """Learn codebooks of weighted points."""
+        return fit_codebooks(
+            points,
+            weights,
+            self.n_codebooks,
+            self.codebook_size,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            rng=rng,
+            callback=callback,
+            device=self.device,
+        )
+
 
 @dataclass(frozen=True)
 class Solution:
-    """A fitted model without names and types."""
+    """What a solver finds for label sets: maps, codebooks and codes."""
 
-    projections: dict[str, Floats]  # dict of str to (n_features, n_components)
-    intercepts: dict[str, Floats]  # dict of str to (n_components,): from features to query vectors
     predictors: dict[str, Predictor]  # from features to code vectors
     # (n_dimensions, n_components): J: from label embeddings to query vectors; ``J b`` is the
     # embedding that a code vector b stands for.
@@ -54,7 +72,6 @@ class Solution:
     # (n_components, n_components): the metric in which a code vector is to be near its target.
     metric: Floats
     objective: list[float]  # at the start and after each sweep
-    lower_bound: float
 
     def padded(self, n_components: int) -> "Solution":
         """Return the solution with zero components after its own, up to the number given."""
@@ -68,8 +85,6 @@ class Solution:
 
         return replace(
             self,
-            projections={name: columns(it) for name, it in self.projections.items()},
-            intercepts={name: columns(it) for name, it in self.intercepts.items()},
             predictors={
                 name: Predictor(
                     columns(it.coefficients), columns(it.intercept), square(it.precision)
@@ -111,16 +126,16 @@ def _solve_spectral(
     predictors = {name: make_predictor(it, maps.target_map) for name, it in regressions.items()}
     targets = problem.embeddings @ maps.target_map
     trained_on = _most_frequent(problem.counts)
-    points: list[Floats] = [targets[trained_on]]
-    weights: list[Floats] = [problem.counts[trained_on]]
+    points, weights = targets[trained_on], problem.counts[trained_on]
     if settings.codebooks_from == "predictions":
         # The label sets are coded along, but have no say.
-        weights = [np.zeros(len(trained_on))]
+        weights = np.zeros(len(trained_on))
     if settings.codebooks_from != "labels":
         drawn = draw_predictions(views, predictors, _DRAWS, rng)
-        points.append(drawn)
+        points = np.concatenate([points, drawn])
         # As much weight as all labelled items together.
-        weights.append(np.full(len(drawn), problem.counts.sum() / len(drawn)))
+        alike = np.full(len(drawn), problem.counts.sum() / len(drawn))
+        weights = np.concatenate([weights, alike])
     values: list[float] = []
 
     def record(codebooks: Floats, codes: Array) -> None:
@@ -129,17 +144,7 @@ def _solve_spectral(
             label_map, drift = fit_label_terms(problem, vectors)
             values.append(objective(problem, maps.query_map, vectors, label_map, drift))
 
-    trained = fit_codebooks(
-        np.concatenate(points),
-        np.concatenate(weights),
-        settings.n_codebooks,
-        settings.codebook_size,
-        max_iter=settings.max_iter,
-        tol=settings.tol,
-        rng=rng,
-        callback=record,
-        device=settings.device,
-    )
+    trained = settings.train_codebooks(points, weights, rng, record)
     codes = trained.codes[: len(trained_on)]
     if len(trained_on) < len(targets):
         # The codes found in training may be better than those of a search.
@@ -149,7 +154,6 @@ def _solve_spectral(
         values.clear()
         record(trained.codebooks, codes)
     return Solution(
-        **_query_maps(regressions, maps.query_map),
         predictors=predictors,
         query_map=maps.query_map,
         target_map=maps.target_map,
@@ -157,7 +161,6 @@ def _solve_spectral(
         label_codes=codes,
         metric=np.eye(maps.target_map.shape[1]),
         objective=values,
-        lower_bound=lower_bound(problem, settings.n_components),
     ).padded(settings.n_components)
 
 
@@ -196,7 +199,6 @@ def _solve_alternating(
     # have none, so new items are placed by the similarities alone.
     target_map = solve_spd(metric, reached).T
     return Solution(
-        **_query_maps(regressions, state.query_map),
         predictors={name: make_predictor(it, target_map) for name, it in regressions.items()},
         query_map=state.query_map,
         target_map=target_map,
@@ -204,14 +206,4 @@ def _solve_alternating(
         label_codes=state.codes,
         metric=metric,
         objective=values,
-        lower_bound=lower_bound(problem, settings.n_components),
     )
-
-
-def _query_maps(
-    regressions: Mapping[str, Regression], query_map: Floats
-) -> dict[str, dict[str, Floats]]:
-    return {
-        "projections": {name: it.coefficients @ query_map for name, it in regressions.items()},
-        "intercepts": {name: it.intercept @ query_map for name, it in regressions.items()},
-    }

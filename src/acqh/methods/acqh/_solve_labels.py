@@ -9,7 +9,7 @@ from acqh._core.arrays import Array, Floats
 from acqh.errors import ViewError
 from acqh.methods.acqh._fitted import Fitted
 from acqh.methods.acqh._label_space import LabelSpace
-from acqh.methods.acqh._problem import Problem
+from acqh.methods.acqh._problem import Problem, lower_bound
 from acqh.methods.acqh._similarity import Similarity, embed
 from acqh.methods.acqh._solve import Settings, solve
 from acqh.stats import Statistics, regress
@@ -66,23 +66,23 @@ def solve_labels(
     }
     problem = _pose(stats, sets, vectors, regressions, label_weight, label_ridge)
     solution = solve(solver, problem, stats.views, regressions, settings, rng)
-    space = LabelSpace(
-        embedding,
-        stats.label_sets.packed(),
-        solution.label_codes,
-        solution.predictors,
-        solution.query_map,
-        solution.target_map,
-    )
+    query_map = solution.query_map
     return Fitted(
-        space=space,
-        projections=solution.projections,
-        intercepts=solution.intercepts,
+        space=LabelSpace(
+            embedding,
+            stats.label_sets.packed(),
+            solution.label_codes,
+            solution.predictors,
+            query_map,
+            solution.target_map,
+        ),
+        projections={name: it.coefficients @ query_map for name, it in regressions.items()},
+        intercepts={name: it.intercept @ query_map for name, it in regressions.items()},
         units={},
         codebooks=solution.codebooks,
         metric=solution.metric,
         objective=solution.objective,
-        lower_bound=solution.lower_bound,
+        lower_bound=lower_bound(problem, settings.n_components),
         ridges={name: found.ridge for name, found in regressions.items()},
         query_share=0.0,
     )

@@ -23,7 +23,6 @@ from acqh.methods.acqh._space import TargetSpace
 from acqh.methods.acqh._spectral import SpectralMaps, spectral_maps
 from acqh.methods.acqh._targets import LABELS
 from acqh.methods.acqh._trust import settle_trust
-from acqh.quantize import fit_codebooks
 from acqh.stats import RowSample, Statistics
 
 # Vectors at most that codebooks are learnt from: rows of the sample in every way they are seen.
@@ -178,16 +177,7 @@ def _quantize(
 ) -> Fitted:
     """Find codebooks for points, as the maps have placed them."""
     n_components = settings.n_components
-    trained = fit_codebooks(
-        points,
-        weights,
-        settings.n_codebooks,
-        settings.codebook_size,
-        max_iter=settings.max_iter,
-        tol=settings.tol,
-        rng=rng,
-        device=settings.device,
-    )
+    trained = settings.train_codebooks(points, weights, rng)
     bound = float(np.sum(energies[n_components:]))
     # Code vectors have a mean squared length of one, whatever the points have.
     unit = float(np.sum(energies[:n_components])) / weights.sum()
