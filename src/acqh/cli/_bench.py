@@ -46,31 +46,36 @@ ProtocolOption = Annotated[
         "default labelled and unlabelled, with --paper labelled."
     ),
 ]
+PaperOption = Annotated[
+    bool, typer.Option("--paper", help="Run the settings of the paper's tables and figures.")
+]
+OfficialOption = Annotated[
+    bool, typer.Option("--official", help="Use the data's own split, not random ones.")
+]
+SplitOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The data's own split of this name.")
+]
+ThreadsOption = Annotated[
+    int | None, typer.Option(min=1, help="Threads of a method; by default one per core.")
+]
+DataDirOption = Annotated[
+    Path | None, typer.Option(help="Folder with the data files; by default $ACQH_DATA.")
+]
 
 
 def bench(
     out: OutOption,
     data: DataArgument = None,
-    paper: Annotated[
-        bool, typer.Option("--paper", help="Run the settings of the paper's tables and figures.")
-    ] = False,
+    paper: PaperOption = False,
     methods: MethodsOption = "all",
     method_files: MethodFilesOption = None,
     bits: BitsOption = "8,16,32,64,128",
     protocol: ProtocolOption = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of random splits.")] = 5,
-    official: Annotated[
-        bool, typer.Option("--official", help="Use the data's own split, not random ones.")
-    ] = False,
-    split: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The data's own split of this name.")
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads of a method; by default one per core.")
-    ] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Folder with the data files; by default $ACQH_DATA.")
-    ] = None,
+    official: OfficialOption = False,
+    split: SplitOption = None,
+    threads: ThreadsOption = None,
+    data_dir: DataDirOption = None,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Run cells again that have failed.")
     ] = False,

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from acqh.cli._cluster import DaskOption, cluster
+from acqh.cli._options import ChunkSizeOption, SeedOption
 from acqh.cli._output import JsonOption, print_json, print_table, refuse_existing
 from acqh.cli._progress import reporting
 
@@ -31,8 +32,8 @@ def compress(
         str | None, typer.Option(help="Array or column of the queries, where there are several.")
     ] = None,
     train: Annotated[int, typer.Option(min=1, help="Items to learn from, at most.")] = 65_536,
-    chunk_size: Annotated[int, typer.Option(min=1, help="Items in memory at a time.")] = 16_384,
-    seed: Annotated[int, typer.Option(help="Of all that is random.")] = 0,
+    chunk_size: ChunkSizeOption = 16_384,
+    seed: SeedOption = 0,
     dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -14,6 +14,12 @@ from acqh.cli._progress import reporting
 _TOKEN = "ACQH_MILVUS_TOKEN"  # noqa: S105
 
 
+TokenFileOption = Annotated[
+    Path | None,
+    typer.Option(help=f"File with the token of the server; or set {_TOKEN}. For milvus."),
+]
+
+
 def export(
     source: Annotated[
         Path, typer.Argument(metavar="INDEX", help="An index or a collection that acqh made.")
@@ -24,10 +30,7 @@ def export(
         str | None, typer.Option(help="Server, or NAME.db for Milvus Lite; for milvus.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="Collection to make; for milvus.")] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(help=f"File with the token of the server; or set {_TOKEN}. For milvus."),
-    ] = None,
+    token_file: TokenFileOption = None,
     index_type: Annotated[
         Literal["FLAT", "AUTOINDEX"], typer.Option(help="FLAT is exact; for milvus.")
     ] = "FLAT",
@@ -46,8 +49,6 @@ def export(
 
     Of a collection texts, labels and columns go along.
     """
-    from acqh.export import export_faiss, export_milvus, export_parquet
-
     started = time.perf_counter()
     with reporting() as progress:
         common: dict[str, Any] = {
@@ -58,19 +59,32 @@ def export(
         if to == "milvus":
             if uri is None or name is None or out is not None or codes:
                 raise typer.BadParameter("milvus takes --uri and --name, no --out and no --codes")
-            # It logs tracebacks of errors, which reach people as messages.
-            logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
-            report = export_milvus(
-                source, uri, name, token=_token(token_file), index_type=index_type, **common
-            )
+            report = _to_milvus(source, uri, name, token_file, index_type=index_type, **common)
             where = f"{uri}, {name}"
         else:
             if out is None or uri is not None or name is not None or token_file is not None:
                 raise typer.BadParameter(f"{to} takes --out, and nothing that is for milvus")
-            write = export_faiss if to == "faiss" else export_parquet
-            report = write(source, out, codes=codes, **common)
+            report = _to_file(source, out, to, codes=codes, **common)
             where = ", ".join(str(file) for file in report.files)
-    seconds = time.perf_counter() - started
+    _print(report, where, time.perf_counter() - started, as_json)
+
+
+def _to_milvus(source: Path, uri: str, name: str, token_file: Path | None, **options: Any) -> Any:
+    from acqh.export import export_milvus
+
+    # It logs tracebacks of errors, which reach people as messages.
+    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
+    token = os.environ.get(_TOKEN) if token_file is None else token_file.read_text().strip()
+    return export_milvus(source, uri, name, token=token, **options)
+
+
+def _to_file(source: Path, out: Path, to: str, **options: Any) -> Any:
+    from acqh.export import export_faiss, export_parquet
+
+    return (export_faiss if to == "faiss" else export_parquet)(source, out, **options)
+
+
+def _print(report: Any, where: str, seconds: float, as_json: bool) -> None:
     if as_json:
         files = [str(file) for file in report.files]
         print_json({"n_items": report.n_items, "files": files, "n_bytes": report.n_bytes,
@@ -78,9 +92,3 @@ def export(
         return
     size = f", {report.n_bytes / 1e6:.1f} MB" if report.files else ""
     print(f"{where}: {report.n_items:,} items{size}; {seconds:.1f} s.")
-
-
-def _token(file: Path | None) -> str | None:
-    if file is not None:
-        return file.read_text().strip()
-    return os.environ.get(_TOKEN)

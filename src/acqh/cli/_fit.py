@@ -8,6 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from acqh.cli._cluster import DaskOption, cluster
+from acqh.cli._options import (
+    ChunkSizeOption,
+    CodebooksOption,
+    ComponentsOption,
+    ModelArgument,
+    SeedOption,
+)
 from acqh.cli._output import JsonOption, print_json, refuse_existing
 from acqh.cli._progress import reporting
 from acqh.cli._targets import TargetsOption, parse_targets
@@ -23,12 +30,12 @@ DataArgument = Annotated[
 def fit(
     data: DataArgument,
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
-    n_components: Annotated[int, typer.Option(min=1, help="Length of query vectors.")] = 32,
-    n_codebooks: Annotated[int, typer.Option(min=1, max=16, help="Bytes of a code.")] = 4,
+    n_components: ComponentsOption = 32,
+    n_codebooks: CodebooksOption = 4,
     similarity: Annotated[str, typer.Option(help="shared, dot, cosine or jaccard.")] = "shared",
     targets: TargetsOption = None,
-    chunk_size: Annotated[int, typer.Option(min=1, help="Items in memory at a time.")] = 65_536,
-    seed: Annotated[int, typer.Option(help="Of all that is random.")] = 0,
+    chunk_size: ChunkSizeOption = 65_536,
+    seed: SeedOption = 0,
     dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -68,7 +75,7 @@ def fit(
 
 
 def encode(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that acqh fit made.")],
+    model: ModelArgument,
     data: DataArgument,
     out: Annotated[
         Path, typer.Option(help="File for the codes (.npy), or a folder for parts: go on if begun.")
@@ -76,7 +83,7 @@ def encode(
     by_labels: Annotated[
         bool, typer.Option("--by-labels", help="Code items that have labels by these.")
     ] = False,
-    chunk_size: Annotated[int, typer.Option(min=1, help="Items in memory at a time.")] = 65_536,
+    chunk_size: ChunkSizeOption = 65_536,
     dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:

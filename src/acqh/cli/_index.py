@@ -8,13 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from acqh.cli._cluster import DaskOption, cluster
+from acqh.cli._options import ModelArgument
 from acqh.cli._output import JsonOption, print_json, refuse_existing
 from acqh.cli._progress import reporting
 from acqh.errors import InvalidInputError
 
 
 def index(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that acqh fit made.")],
+    model: ModelArgument,
     codes: Annotated[
         list[Path],
         typer.Argument(metavar="CODES", help="What acqh encode made: .npy files or folders."),

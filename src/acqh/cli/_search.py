@@ -15,53 +15,57 @@ _TEXT_WIDTH = 60
 _FIELDS = ("id", "text", "labels", "columns", "has_thumbnail", "code", "score", "why")
 
 
+PathsArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="COLLECTION|INDEX...",
+        help="A folder that acqh build has made, or several made with --like, as one; with "
+        "--queries what acqh index has made, or several of one model.",
+    ),
+]
+WhereOption = Annotated[
+    list[str] | None,
+    typer.Option(help="label=NAME or COLUMN=VALUE; may be repeated, and all must hold."),
+]
+ModeOption = Annotated[
+    Literal["auto", "words", "meaning"],
+    typer.Option(help="By words that stand in captions, names or labels, by meaning, or by both."),
+]
+QueriesOption = Annotated[
+    str | None, typer.Option(help="A file or folder of features to search indexes for.")
+]
+ModelOption = Annotated[
+    Path | None,
+    typer.Option(help="With --queries: the model that made the codes; none for acqh compress's."),
+]
+ViewOption = Annotated[str | None, typer.Option(help="With --queries: their view to search by.")]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="With --queries: a folder for parts, go on if begun; or a .csv or .parquet file."
+    ),
+]
+ChunkSizeOption = Annotated[
+    int, typer.Option(min=1, help="With --queries: how many in memory at a time.")
+]
+
+
 def search(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="COLLECTION|INDEX...",
-            help="A folder that acqh build has made, or several made with --like, as one; with "
-            "--queries what acqh index has made, or several of one model.",
-        ),
-    ],
+    paths: PathsArgument,
     text: Annotated[str | None, typer.Option(help="Words to search for.")] = None,
     image: Annotated[Path | None, typer.Option(help="An image to search for.")] = None,
     item: Annotated[str | None, typer.Option(help="Id of an item: find others like it.")] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many hits.")] = 10,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(help="label=NAME or COLUMN=VALUE; may be repeated, and all must hold."),
-    ] = None,
+    where: WhereOption = None,
     text_weight: Annotated[float, typer.Option(min=0, help="How much the text counts.")] = 1.0,
     image_weight: Annotated[float, typer.Option(min=0, help="How much the image counts.")] = 1.0,
     max_pixels: MaxPixelsOption = None,
-    mode: Annotated[
-        Literal["auto", "words", "meaning"],
-        typer.Option(
-            help="By words that stand in captions, names or labels, by meaning, or by both."
-        ),
-    ] = "auto",
-    queries: Annotated[
-        str | None, typer.Option(help="A file or folder of features to search indexes for.")
-    ] = None,
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            help="With --queries: the model that made the codes; none for acqh compress's."
-        ),
-    ] = None,
-    view: Annotated[
-        str | None, typer.Option(help="With --queries: their view to search by.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="With --queries: a folder for parts, go on if begun; or a .csv or .parquet file."
-        ),
-    ] = None,
-    chunk_size: Annotated[
-        int, typer.Option(min=1, help="With --queries: how many in memory at a time.")
-    ] = 8_192,
+    mode: ModeOption = "auto",
+    queries: QueriesOption = None,
+    model: ModelOption = None,
+    view: ViewOption = None,
+    out: OutOption = None,
+    chunk_size: ChunkSizeOption = 8_192,
     dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -80,11 +84,8 @@ def search(
         raise typer.BadParameter("give --text, --image or --item; or --queries")
     from acqh.collection import open_collections
 
-    weights = {}
-    if text is not None:
-        weights["text"] = text_weight
-    if image is not None:
-        weights["image"] = image_weight
+    given = {"text": (text, text_weight), "image": (image, image_weight)}
+    weights = {name: weight for name, (value, weight) in given.items() if value is not None}
     with open_collections(paths) as collection:
         answer = collection.search(
             text=text,

@@ -3,11 +3,14 @@
 import logging
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from acqh.cli._voice import voice
+
+if TYPE_CHECKING:
+    from acqh.serve import Settings
 
 
 def serve(
@@ -41,32 +44,36 @@ def serve(
 
     Every setting may also be given in the environment, such as ACQH_MAX_K=100.
     """
-    from pydantic import ValidationError
-
-    from acqh.serve import Settings, run
+    from acqh.serve import run
 
     first, *others = collections
-    given = {
-        "shards": others or None,
-        "host": host,
-        "port": port,
-        "token_file": token_file,
-        "write_token_file": write_token_file,
-        "image_root": image_root,
-        "root_path": root_path,
-    }
-    try:
-        settings = Settings(
-            collection=first,
-            **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
-        )
-    except ValidationError as error:
-        wrong = error.errors(include_url=False)[0]
-        name = ".".join(str(part) for part in wrong["loc"])
-        raise typer.BadParameter(f"ACQH_{name.upper()}: {wrong['msg']}") from None
+    settings = _settings(
+        collection=first,
+        shards=others or None,
+        host=host,
+        port=port,
+        token_file=token_file,
+        write_token_file=write_token_file,
+        image_root=image_root,
+        root_path=root_path,
+    )
     names = ", ".join(map(str, collections))
     logging.basicConfig(
         format="%(asctime)s %(levelname)s %(message)s", level=voice.level(logging.INFO)
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     run(settings, lambda address: print(f"serving {names} at {address}", file=sys.stderr))
+
+
+def _settings(**given: Any) -> "Settings":
+    """Return the settings given, the others from the environment; refuse what is wrong in it."""
+    from pydantic import ValidationError
+
+    from acqh.serve import Settings
+
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        name = ".".join(str(part) for part in wrong["loc"])
+        raise typer.BadParameter(f"ACQH_{name.upper()}: {wrong['msg']}") from None

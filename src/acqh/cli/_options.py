@@ -1,0 +1,14 @@
+"""Options that several commands have."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ModelArgument = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="A folder that acqh fit made.")
+]
+ComponentsOption = Annotated[int, typer.Option(min=1, help="Length of query vectors.")]
+CodebooksOption = Annotated[int, typer.Option(min=1, max=16, help="Bytes of a code.")]
+ChunkSizeOption = Annotated[int, typer.Option(min=1, help="Items in memory at a time.")]
+SeedOption = Annotated[int, typer.Option(help="Of all that is random.")]
