@@ -18,7 +18,15 @@ from acqh.serve._live import Live
 from acqh.serve._metrics import Measure
 from acqh.serve._openapi import document
 from acqh.serve._problems import ProblemError, invalid
-from acqh.serve._routes import STATIC, Static, fact_routes, open_routes, search_routes, write_routes
+from acqh.serve._routes import (
+    STATIC,
+    Static,
+    fact_routes,
+    item_routes,
+    open_routes,
+    search_routes,
+    write_routes,
+)
 from acqh.serve._service import Service
 from acqh.serve._settings import Settings
 from acqh.serve._shield import Shield, allowed_names
@@ -94,7 +102,8 @@ def _lifespan(live: Live) -> Callable[[FastAPI], AbstractAsyncContextManager[Non
 
 def _routers(service: Service, tokens: Tokens) -> list[APIRouter]:
     readers = reading(tokens)
-    routers = [open_routes(service), search_routes(service, readers), fact_routes(service, readers)]
+    routers = [open_routes(service)]
+    routers += [make(service, readers) for make in (search_routes, item_routes, fact_routes)]
     if tokens.allows_writing:
         routers.append(write_routes(service, writing(tokens)))
     return routers

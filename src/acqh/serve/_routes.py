@@ -73,7 +73,7 @@ def open_routes(service: Service) -> APIRouter:
 
 
 def search_routes(service: Service, guard: Guard) -> APIRouter:
-    """Return what finds and shows items."""
+    """Return what finds items."""
     router = APIRouter(tags=["read"], dependencies=guard.dependencies)
     usual = documented([400, 404, 429, 500, 503, *guard.statuses])
 
@@ -101,16 +101,24 @@ def search_routes(service: Service, guard: Guard) -> APIRouter:
         asked, _ = await _read(request, service, service.browse_schema)
         return _json(await service.browse(asked))
 
+    return router
+
+
+def item_routes(service: Service, guard: Guard) -> APIRouter:
+    """Return what shows an item, its id in the path or, as any may be, in the query."""
+    router = APIRouter(tags=["read"], dependencies=guard.dependencies)
+    usual = documented([400, 404, 429, 500, 503, *guard.statuses])
+    image: dict[int | str, dict[str, Any]] = {
+        200: _IMAGE,
+        304: {"description": "It has not changed."},
+    }
+
     @router.get("/items/{id}", response_model=schemas.Item, responses=usual)
     async def item(id: str) -> Response:  # noqa: A002
         """Return an item."""
         return _json(await service.item(item_id(id)))
 
-    @router.get(
-        "/items/{id}/thumbnail",
-        response_class=Response,
-        responses=usual | {200: _IMAGE, 304: {"description": "It has not changed."}},
-    )
+    @router.get("/items/{id}/thumbnail", response_class=Response, responses=usual | image)
     async def thumbnail(id: str, request: Request) -> Response:  # noqa: A002
         """Return an item's small image."""
         return _image(await service.thumbnail(item_id(id)), request)
@@ -123,9 +131,7 @@ def search_routes(service: Service, guard: Guard) -> APIRouter:
     @router.get(
         "/item/thumbnail",
         response_class=Response,
-        responses=usual
-        | documented([422])
-        | {200: _IMAGE, 304: {"description": "It has not changed."}},
+        responses=usual | documented([422]) | image,
     )
     async def thumbnail_of_any_id(identifier: AnyId, request: Request) -> Response:
         """Return the small image of an item whose id need not fit into a path."""
