@@ -108,12 +108,7 @@ def compress(
     >>> sorted(small.report.recall)
     [1, 10, 100]
     """
-    n_bytes = check_positive_int(bytes_per_item, "bytes_per_item")
-    if n_bytes > _MAX_BYTES:
-        raise InvalidInputError(
-            f"bytes_per_item must be from 1 to {_MAX_BYTES}, got {n_bytes}; vectors that need more "
-            "are better kept as they are"
-        )
+    n_bytes = _check_bytes(bytes_per_item)
     for value, name in ((n_train, "n_train"), (chunk_size, "chunk_size")):
         check_positive_int(value, name)
     rng = check_rng(random_state)
@@ -144,6 +139,16 @@ def compress(
         seconds=clock.seconds,
     )
     return Compressed(index, quantizer, report)
+
+
+def _check_bytes(bytes_per_item: int) -> int:
+    n_bytes = check_positive_int(bytes_per_item, "bytes_per_item")
+    if n_bytes > _MAX_BYTES:
+        raise InvalidInputError(
+            f"bytes_per_item must be from 1 to {_MAX_BYTES}, got {n_bytes}; vectors that need more "
+            "are better kept as they are"
+        )
+    return n_bytes
 
 
 @dataclass

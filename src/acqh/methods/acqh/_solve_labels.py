@@ -53,15 +53,9 @@ def solve_labels(
     sets = stats.label_sets.matrix()
     embedding = embed(similarity, sets, stats.counts, rng)
     vectors = embedding.transform(sets)
+    options = {"ridge": ridge, "fit_intercept": fit_intercept, "device": settings.device}
     regressions = {
-        name: regress(
-            view,
-            vectors,
-            ridge,
-            fit_intercept=fit_intercept,
-            device=settings.device,
-            is_predicted=name in predicted,
-        )
+        name: regress(view, vectors, is_predicted=name in predicted, **options)
         for name, view in stats.views.items()
     }
     problem = _pose(stats, sets, vectors, regressions, label_weight, label_ridge)
