@@ -19,17 +19,9 @@ GiveBack: TypeAlias = Callable[[Array], Any]
 def take_in(value: Any) -> tuple[Any, GiveBack | None]:
     """Return what was given for NumPy to read, and how to give results back as the same kind.
 
-    Parameters
-    ----------
-    value : array-like
-        Tensors of torch, with or without gradients, on any device, and arrays of libraries that
-        follow the array API (CuPy, JAX) are copied to memory where they are not there; anything
-        else is returned as it is.
-
-    Returns
-    -------
-    value : ndarray, or what was given
-    give_back : callable, or None where results stay NumPy arrays
+    Tensors of torch, with or without gradients, on any device, and arrays of libraries that follow
+    the array API (CuPy, JAX) are copied to memory where they are not there; anything else is
+    returned as it is, with None: results stay NumPy arrays.
 
     Examples
     --------

@@ -149,17 +149,9 @@ def _one_hot(sets: list[list[str]], names: Sequence[str]) -> tuple[Matrix, tuple
 def split_labels(text: str, separator: str | None = None) -> list[str]:
     """Return the labels in one text.
 
-    Parameters
-    ----------
-    text : str
-    separator : str, optional
-        What stands between labels; ``|`` by default, but then a comma or semicolon without any
-        ``|`` may mean either and is refused.
-
-    Raises
-    ------
-    InvalidInputError
-        It cannot be told whether the text is one label or several.
+    `separator`: what stands between labels; ``|`` by default, but then a comma or semicolon without
+    any ``|`` may mean either and is refused. Raises InvalidInputError: it cannot be told whether
+    the text is one label or several.
 
     Examples
     --------

@@ -20,15 +20,8 @@ def solve_spd(gram: Floats, right: Floats) -> Floats:
     least norm, with eigenvalues below ``RANK_TOLERANCE`` of the largest taken as zero. So
     collinear features, unused labels and empty codewords need no special case elsewhere.
 
-    Parameters
-    ----------
-    gram : (n, n)
-        Symmetric, positive semi-definite up to rounding.
-    right : (n, k) or (n,)
-
-    Returns
-    -------
-    (n, k) or (n,) float64
+    `gram`: (n, n); symmetric, positive semi-definite up to rounding. `right`: (n, k) or (n,). Gives
+    (n, k) or (n,) float64.
 
     Examples
     --------
@@ -41,15 +34,8 @@ def solve_spd(gram: Floats, right: Floats) -> Floats:
 def factor_spd(gram: Floats) -> Callable[[Floats], Floats]:
     """Return what solves ``gram @ x = right`` for many right sides, as `solve_spd` does.
 
-    Parameters
-    ----------
-    gram : (n, n)
-        Symmetric, positive semi-definite up to rounding; factored here, once.
-
-    Returns
-    -------
-    callable
-        From (n, k) or (n,) to the solution of the same shape.
+    `gram`: (n, n); symmetric, positive semi-definite up to rounding; factored here, once. What is
+    returned takes (n, k) or (n,) and gives the solution, of the same shape.
 
     Examples
     --------
@@ -93,20 +79,8 @@ def inverse_factor(gram: Floats) -> Floats:
 
     By NumPy alone, whose threads would wait for those of SciPy between products of blocks.
 
-    Parameters
-    ----------
-    gram : (n, n)
-        Symmetric, positive definite; small, such as a block of a larger matrix.
-
-    Returns
-    -------
-    (n, n) float64
-        Lower triangular.
-
-    Raises
-    ------
-    LinAlgError
-        The matrix is not positive definite.
+    `gram`: (n, n); symmetric, positive definite; small, such as a block of a larger matrix. Gives
+    (n, n) float64; lower triangular. Raises LinAlgError: the matrix is not positive definite.
 
     Examples
     --------
@@ -137,19 +111,9 @@ def whiten(gram: Floats, ridge: float = 0.0, *, floor: float = 0.0) -> Floats:
     spans: directions with an eigenvalue below ``RANK_TOLERANCE`` of the largest are left out,
     whatever the ridge, since nothing is known of them.
 
-    Parameters
-    ----------
-    gram : (n, n)
-        Symmetric, positive semi-definite up to rounding.
-    ridge : float
-        Not negative.
-    floor : float
-        Eigenvalues up to this one count as zero too.
-
-    Returns
-    -------
-    (n, rank) float64
-        By falling eigenvalue; no columns where the matrix is zero.
+    `gram`: (n, n); symmetric, positive semi-definite up to rounding. `ridge`: not negative.
+    `floor`: eigenvalues up to this one count as zero too. Gives (n, rank) float64; by falling
+    eigenvalue; no columns where the matrix is zero.
 
     Examples
     --------
@@ -164,14 +128,8 @@ def whiten(gram: Floats, ridge: float = 0.0, *, floor: float = 0.0) -> Floats:
 def whitening(values: Floats, vectors: Floats, ridge: float = 0.0, *, floor: float = 0.0) -> Floats:
     """Return what `whiten` does of a matrix whose eigenpairs are known.
 
-    Parameters
-    ----------
-    values : (n,)
-        Eigenvalues, rising.
-    vectors : (n, n)
-        Eigenvectors, one per column.
-    ridge, floor : float
-        As `whiten` takes them.
+    `values`: (n,); eigenvalues, rising. `vectors`: (n, n); eigenvectors, one per column. `ridge`,
+    `floor`: as `whiten` takes them.
 
     Examples
     --------
@@ -186,16 +144,8 @@ def whitening(values: Floats, vectors: Floats, ridge: float = 0.0, *, floor: flo
 def principal_directions(gram: Floats, n_directions: int) -> Floats:
     """Return the eigenvectors of the largest eigenvalues of a symmetric matrix.
 
-    Parameters
-    ----------
-    gram : (n, n)
-        Symmetric, positive semi-definite up to rounding.
-    n_directions : int
-
-    Returns
-    -------
-    (n, n_found) float64
-        By falling eigenvalue; fewer than asked for where the others are zero.
+    `gram`: (n, n); symmetric, positive semi-definite up to rounding. Gives (n, n_found) float64; by
+    falling eigenvalue; fewer than asked for where the others are zero.
 
     Examples
     --------
@@ -255,15 +205,8 @@ class Tridiagonal:
     def leading(self, n_vectors: int) -> tuple[Floats, Floats]:
         """Return the largest eigenvalues, falling, and their eigenvectors.
 
-        Parameters
-        ----------
-        n_vectors : int
-            All of them where there are fewer.
-
-        Returns
-        -------
-        values : (n_found,)
-        vectors : (n, n_found)
+        `n_vectors`: all of them where there are fewer. Gives `values`, (n_found,), and `vectors`,
+        (n, n_found).
         """
         n = len(self.diagonal)
         values, vectors = scipy.linalg.eigh_tridiagonal(

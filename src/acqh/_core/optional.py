@@ -37,20 +37,8 @@ _EXTRAS = {
 def require(module: str) -> Any:
     """Import an optional module by its dotted name.
 
-    Parameters
-    ----------
-    module : str
-        Dotted name, such as ``"skimage.feature"``; its first part names the package.
-
-    Returns
-    -------
-    module
-        What ``importlib.import_module`` gives.
-
-    Raises
-    ------
-    MissingExtraError
-        The package is not installed; the message names the extra that brings it.
+    `module`: dotted name, such as ``"skimage.feature"``; its first part names the package. Raises
+    MissingExtraError: the package is not installed; the message names the extra that brings it.
 
     Examples
     --------

@@ -18,16 +18,8 @@ __all__ = ["Interval", "StrOptions", "check_parameters"]
 def check_parameters(estimator: Any, constraints: Mapping[str, Any]) -> None:
     """Check an estimator's constructor arguments against its constraints.
 
-    Parameters
-    ----------
-    estimator : object with ``get_params``
-    constraints : mapping of str to list
-        What each argument may be: types, `Interval`, `StrOptions`, None, callable.
-
-    Raises
-    ------
-    InvalidInputError
-        The message names the argument, what it may be and what it is.
+    `constraints`: what each argument may be: types, `Interval`, `StrOptions`, None, callable.
+    Raises InvalidInputError: the message names the argument, what it may be and what it is.
     """
     try:
         validate_parameter_constraints(

@@ -27,18 +27,9 @@ class Store(StoredItems):
     ) -> list[str | None]:
         """Add items, all in one transaction.
 
-        Parameters
-        ----------
-        items : sequence of Item
-        replace : bool
-            Put an item in place of the one that has its id; otherwise it is left out.
-        strict : bool
-            Raise where it would be left out, and add none.
-
-        Returns
-        -------
-        list of str or None
-            The id of each; None for those that were left out.
+        `replace`: put an item in place of the one that has its id; otherwise it is left out.
+        `strict`: raise where it would be left out, and add none. Gives the id of each; None for
+        those that were left out.
         """
         ids: list[str | None] = []
         with self.connections.writing() as connection:

@@ -195,22 +195,8 @@ def solve_some(
 ) -> tuple[Numbers, Numbers]:
     """Solve for anchors that are some of the rows; keep kernels where memory allows.
 
-    Parameters
-    ----------
-    inner, across : callable
-        From two slices to kernels: of anchors with anchors, of rows with anchors.
-    n_anchors : int
-    targets : (n_rows, n_targets)
-    ridge : float
-    max_memory : int
-        Bytes.
-    rng : Generator
-    arithmetic : Arithmetic
-
-    Returns
-    -------
-    coefficients, left_out
-        As `solve_nystrom` gives them.
+    `inner`, `across`: from two slices to kernels: of anchors with anchors, of rows with anchors.
+    `targets`: (n_rows, n_targets). `max_memory`: bytes. Gives what `solve_nystrom` gives.
     """
     n_rows = len(targets)
     numbers = n_anchors * (n_rows + 2 * n_anchors)

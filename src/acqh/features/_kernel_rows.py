@@ -74,20 +74,8 @@ def transform_rows(
 ) -> Tensor:
     """Return the features of rows on a device, as many at a time as memory allows.
 
-    Parameters
-    ----------
-    X : (n_rows, n_features)
-    choice : Choice
-    anchors : (n_anchors, n_features)
-    coefficients : (n_anchors, n_out)
-    offset : (n_out,)
-    idf : (n_features,)
-    max_memory : int
-        Bytes.
-
-    Returns
-    -------
-    (n_rows, n_out)
+    `X`: (n_rows, n_features). `anchors`: (n_anchors, n_features). `coefficients`: (n_anchors,
+    n_out). `offset`: (n_out,). `idf`: (n_features,). `max_memory`: bytes. Gives (n_rows, n_out).
     """
     arithmetic = arithmetic_of(X)
     left, right = (prepare_sides(it, choice, idf) for it in (X, anchors))

@@ -52,22 +52,9 @@ class DualSystem:
     ) -> "DualSystem":
         """Compute a kernel and factor it.
 
-        Parameters
-        ----------
-        kernel : callable
-            From two slices of rows to their block.
-        n_rows : int
-        ridge : float
-            Positive.
-        arithmetic : Arithmetic
-            Of what the kernel gives.
-        is_wide : bool, optional
-            Whether in double precision; by default up to 4,096 rows.
-
-        Raises
-        ------
-        InvalidInputError
-            The ridge is too small for the precision of the kernel.
+        `kernel`: from two slices of rows to their block. `ridge`: positive. `arithmetic`: of what
+        the kernel gives. `is_wide`: whether in double precision; by default up to 4,096 rows.
+        Raises InvalidInputError: the ridge is too small for the precision of the kernel.
         """
         is_wide = n_rows <= SMALL if is_wide is None else is_wide
         system = cls(arithmetic.empty((n_rows, n_rows), is_wide), ridge, arithmetic)

@@ -26,20 +26,9 @@ NO_NUMBER = -1
 def read_ids(ids: Any) -> Array:
     """Read ids of any accepted form.
 
-    Parameters
-    ----------
-    ids : iterable of n whole numbers or of n str
-        A range, list, set, one-dimensional array, or a column of pandas, polars or Arrow.
-
-    Returns
-    -------
-    (n,) int64, or (n,) object of str
-        No ids at all give int64.
-
-    Raises
-    ------
-    InvalidInputError
-        Not one-dimensional, mixed, or neither whole numbers nor texts.
+    `ids`: a range, list, set, one-dimensional array, or a column of pandas, polars or Arrow. Gives
+    (n,) int64, or (n,) object of str; no ids at all give int64. Raises InvalidInputError: not
+    one-dimensional, mixed, or neither whole numbers nor texts.
 
     Examples
     --------

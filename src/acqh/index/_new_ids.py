@@ -22,13 +22,7 @@ from acqh.index._snapshot import MAX_ROWS, S, Snapshot
 class NewIds:
     """Ids of items that are to follow those of a snapshot, taken part by part.
 
-    Attributes
-    ----------
-    n : int
-        How many were taken.
-    kind : "number", "text" or None
-    next_number : int
-        What the snapshot has after them: see `Snapshot`.
+    `n`: how many were taken. `next_number`: what the snapshot has after them: see `Snapshot`.
     """
 
     def __init__(self, snapshot: Snapshot[S]) -> None:

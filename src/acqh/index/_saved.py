@@ -33,18 +33,9 @@ def write_snapshot(
 ) -> None:
     """Save one state of an index in place of the bundle at the path.
 
-    Parameters
-    ----------
-    path : path-like
-    snapshot : Snapshot
-    kind, name : str
-        Of the bundle.
-    settings : (arrays, info)
-        What the index is made with: named arrays, and values that JSON can hold.
-    caller : mapping
-        What whoever saves it keeps along with it; values that JSON can hold.
-    arrays : mapping
-        Arrays to keep along with it.
+    `kind`, `name`: of the bundle. `settings`: (arrays, info); what the index is made with: named
+    arrays, and values that JSON can hold. `caller`: what whoever saves it keeps along with it;
+    values that JSON can hold. `arrays`: arrays to keep along with it.
     """
     kept = {f"{_KEPT}{array}": values for array, values in arrays.items()}
     members: dict[str, Mapping[str, Array]] = {_SETTINGS: {**settings[0], **kept}}

@@ -129,18 +129,8 @@ def _squared_norms(codes: Ints, codebooks: Floats) -> Floats:
 class StandardRows:
     """Columns of mean zero and variance one, of which constant ones stay zero; never formed.
 
-    Parameters
-    ----------
-    rows : float64 (n_items, n_features), dense or CSR
-    scale : float
-        Multiplies everything.
-
-    Attributes
-    ----------
-    centred : CentredRows
-    factors : (n_features, 1)
-        What centred columns are multiplied by.
-    squared_norm : float
+    `rows`: float64 (n_items, n_features), dense or CSR. `scale`: multiplies everything. `factors`:
+    (n_features, 1); what centred columns are multiplied by.
     """
 
     def __init__(self, rows: Matrix, scale: float = 1.0) -> None:

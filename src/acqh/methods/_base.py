@@ -187,21 +187,9 @@ def _is_matrix(labels: Any) -> bool:
 def as_parts(views: Any, labels: Any = None) -> Iterator[MultiViewData]:
     """Read every accepted form of training data.
 
-    Parameters
-    ----------
-    views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
-    labels : optional
-        With a mapping of views only; the other forms bring their own.
-
-    Yields
-    ------
-    MultiViewData
-        All of it at once, or what the iterable gives.
-
-    Raises
-    ------
-    InvalidInputError
-        Something else was given, or there is no chunk.
+    `labels`: with a mapping of views only; the other forms bring their own. Yields all of it at
+    once, or what the iterable gives. Raises InvalidInputError: something else was given, or there
+    is no chunk.
     """
     if isinstance(views, Mapping):
         yield MultiViewData(views, labels)

@@ -12,15 +12,8 @@ _ROUNDING = 1e-13
 class CentredRows:
     """A matrix minus its column means; one that is sparse stays so.
 
-    Parameters
-    ----------
-    rows : float64 (n_items, n_features), dense or CSR
-
-    Attributes
-    ----------
-    mean : (n_features,) float64
-    squared_norm : float
-        Of the whole centred matrix.
+    `rows`: float64 (n_items, n_features), dense or CSR. `mean`: (n_features,) float64.
+    `squared_norm`: of the whole centred matrix.
     """
 
     mean: Floats

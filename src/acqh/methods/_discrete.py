@@ -16,18 +16,8 @@ def descend_bits(signs: Floats, H: Floats, Q: Floats, *, max_sweeps: int = MAX_S
     bits as they are, so the objective never rises. Where the argument is exactly zero, both
     signs are as good and the bit stays. Sweeps over all bits go on until no bit changes.
 
-    Parameters
-    ----------
-    signs : (n_items, n_bits)
-        The start, of -1 and 1.
-    H : (n_bits, n_bits)
-        Symmetric; its diagonal does not matter.
-    Q : (n_items, n_bits)
-    max_sweeps : int
-
-    Returns
-    -------
-    (n_items, n_bits) float64, of -1 and 1
+    `signs`: (n_items, n_bits); the start, of -1 and 1. `H`: (n_bits, n_bits); symmetric; its
+    diagonal does not matter. `Q`: (n_items, n_bits). Gives (n_items, n_bits) float64, of -1 and 1.
 
     Notes
     -----

@@ -98,18 +98,9 @@ def fit_logistic_views(
 def logistic_penalty(feature_map: Any, n_features: int, strength: float) -> Floats:
     """Return the penalty matrix that belongs to a feature map.
 
-    Parameters
-    ----------
-    feature_map : fitted feature map or None
-    n_features : int
-        Columns that the map gives.
-    strength : float
-
-    Returns
-    -------
-    (n_features, n_features)
-        `strength` times the kernel of the anchors where the map is the plain kernel
-        ``"rbf_mean"``, times the identity for every other map.
+    `n_features`: columns that the map gives. Gives (n_features, n_features); `strength` times the
+    kernel of the anchors where the map is the plain kernel ``"rbf_mean"``, times the identity for
+    every other map.
     """
     if isinstance(feature_map, RBFAnchors) and feature_map.variant == "rbf_mean":
         return strength * np.asarray(feature_map.transform(feature_map.anchors_), np.float64)

@@ -18,14 +18,9 @@ class Network:
     Features are centred and divided by one number, the root of the sum of their variances, so
     that a row's squared norm is one on average; rows are made dense a batch at a time.
 
-    Parameters
-    ----------
-    features : (n_items, n_features), dense or CSR
-    n_hidden, n_outputs : int
-    rng : Generator
-        Draws the first weights: normal, of variance ``2 / n_hidden``, which gives the hidden
-        units a squared norm of about one as well, and ``1 / n_hidden``.
-    device : torch.device
+    `features`: (n_items, n_features), dense or CSR. `rng`: draws the first weights: normal, of
+    variance ``2 / n_hidden``, which gives the hidden units a squared norm of about one as well, and
+    ``1 / n_hidden``.
     """
 
     def __init__(

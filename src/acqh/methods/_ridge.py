@@ -11,11 +11,7 @@ from acqh._core.linalg import factor_spd
 class RidgeSolver:
     """Ridge regression from fixed features to many targets; the Gram matrix is factored once.
 
-    Parameters
-    ----------
-    features : (n_items, n_features), dense or CSR
-    penalty : float
-        At least zero.
+    `features`: (n_items, n_features), dense or CSR. `penalty`: at least zero.
 
     Examples
     --------
@@ -41,14 +37,8 @@ class ViewRidge:
 
     They minimise ``μ Σ_v (||B - F_v P_v||² + ρ ||P_v||²)``.
 
-    Parameters
-    ----------
-    features : mapping of str to (n_items, n_features), dense or CSR
-        F_v.
-    weight : float
-        μ.
-    penalty : float
-        ρ.
+    `features`: mapping of str to (n_items, n_features), dense or CSR; F_v. `weight`: μ. `penalty`:
+    ρ.
 
     Examples
     --------

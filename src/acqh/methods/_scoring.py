@@ -19,24 +19,9 @@ _MAX_QUERIES = 2_000
 def held_out_map(method: "BaseMethod", views: Any, labels: Any = None) -> float:
     """Return mean average precision across views, on items that `method` has not been fitted on.
 
-    Parameters
-    ----------
-    method : BaseMethod
-        Fitted.
-    views : mapping of str to matrix, or MultiViewData
-    labels : optional
-        With a mapping of views only.
-
-    Returns
-    -------
-    float
-        From 0 to 1: the mean over all pairs of views of the figure for queries of the one and items
-        coded by the other; items that share a label are relevant.
-
-    Raises
-    ------
-    LabelError
-        There are no labels.
+    `method`: fitted. `labels`: with a mapping of views only. Gives from 0 to 1: the mean over all
+    pairs of views of the figure for queries of the one and items coded by the other; items that
+    share a label are relevant. Raises LabelError: there are no labels.
     """
     data = views if isinstance(views, MultiViewData) else MultiViewData(views, labels)
     if data.labels is None:

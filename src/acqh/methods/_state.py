@@ -41,19 +41,9 @@ def save_method(method: Any, path: str | os.PathLike[str]) -> None:
     Stored are the method's name in the registry, its parameters and every attribute that ends
     in an underscore. A ``Generator`` given as `random_state` is left out.
 
-    Parameters
-    ----------
-    method : BaseMethod
-        Fitted.
-    path : path-like
-        A directory; made if it is not there.
-
-    Raises
-    ------
-    InvalidInputError
-        A parameter or attribute that cannot be stored, such as a function.
-    NotFittedError
-        The method is not fitted.
+    `method`: fitted. `path`: a directory; made if it is not there. Raises InvalidInputError: a
+    parameter or attribute that cannot be stored, such as a function. Raises NotFittedError: the
+    method is not fitted.
     """
     info, arrays = _stored(method)
     write_bundle(path, kind=KIND, name=method.info.title, info=info, arrays={MEMBER: arrays})

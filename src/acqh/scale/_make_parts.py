@@ -97,18 +97,9 @@ def make_parts_on(
 ) -> None:
     """Have the workers of a cluster make the parts that are not there yet.
 
-    Parameters
-    ----------
-    client : distributed.Client
-    folder : Path
-        Seen by all workers.
-    plan : Plan
-    chunks : sequence of Chunk
-        With their numbers of rows.
-    make : callable
-        From the items of a part to the part; it is sent to the workers.
-    done : callable, optional
-        Called with the number of each part that is done.
+    `folder`: seen by all workers. `chunks`: with their numbers of rows. `make`: from the items of a
+    part to the part; it is sent to the workers. `done`: called with the number of each part that is
+    done.
     """
     plan.begin(folder)
     sizes = [chunk.n_rows or 0 for chunk in chunks]

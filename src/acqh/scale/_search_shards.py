@@ -71,20 +71,9 @@ def search_on(
 ) -> None:
     """Have the workers of a cluster write the answers that are not there yet.
 
-    Parameters
-    ----------
-    client : distributed.Client
-    folder : Path
-        Seen by all workers.
-    plan : SearchPlan
-    chunks : sequence of Chunk
-        The queries, with their numbers of rows.
-    model : BaseMethod
-        Sent to the workers.
-    shards : sequence of Path
-        Indexes with items, seen by all workers.
-    done : callable, optional
-        Called with the number of each part that is done.
+    `folder`: seen by all workers. `chunks`: the queries, with their numbers of rows. `model`: sent
+    to the workers. `shards`: indexes with items, seen by all workers. `done`: called with the
+    number of each part that is done.
 
     Notes
     -----

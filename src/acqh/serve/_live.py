@@ -33,10 +33,7 @@ class Live:
     collection is opened and verified beside the old one, with threads of its own, then takes its
     place; the old one ends what it has begun, and is closed.
 
-    Attributes
-    ----------
-    problem : str or None
-        What is wrong with the collection on disk, if it is not the one being served.
+    `problem`: what is wrong with the collection on disk, if it is not the one being served.
     """
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:

@@ -35,18 +35,8 @@ def rows_of(n_rows: int, widths: Mapping[str, int], keeps_rows: bool, max_memory
 def number_tensor(sets: LabelSets, labels: Any, device: Any) -> Tensor:
     """Return the set number of every row, int64 (n_items,), -1 for a row without labels.
 
-    Parameters
-    ----------
-    sets : LabelSets
-        Those not seen before get a number.
-    labels : 0/1 (n_items, n_labels), tensor, array or CSR
-    device : torch device
-        Where the numbers go.
-
-    Raises
-    ------
-    LabelError
-        A tensor with other values than 0 and 1.
+    `sets`: those not seen before get a number. `labels`: 0/1 (n_items, n_labels), tensor, array or
+    CSR. `device`: where the numbers go. Raises LabelError: a tensor with other values than 0 and 1.
     """
     torch = require("torch")
     if not is_tensor(labels):

@@ -121,14 +121,9 @@ def summarise(values: Iterable[float]) -> Summary:
 class Results:
     """All runs of a store, each setting once.
 
-    Attributes
-    ----------
-    runs : list of Run
-    failures : list of dict
-        Records of the cells that failed.
-    n_left_out : int
-        Cells that were left out because the data or the code of a method have changed since, or
-        because the same setting was run with other threads.
+    `failures`: records of the cells that failed. `n_left_out`: cells that were left out because the
+    data or the code of a method have changed since, or because the same setting was run with other
+    threads.
     """
 
     def __init__(self, store: Store) -> None:

@@ -26,21 +26,9 @@ def paired_p_values(differences: Floats, *, random_state: Any = 0) -> Floats:
     far from 0 as the one seen; of 9,999 random choices and the one seen, where there are more
     than 13 pairs.
 
-    Parameters
-    ----------
-    differences : (n_pairs, n_tests)
-        A column for each comparison; all are tested with the same flips.
-    random_state : None, int or Generator
-
-    Returns
-    -------
-    (n_tests,) float64
-        1 where there are no pairs.
-
-    Raises
-    ------
-    InvalidInputError
-        The differences are no matrix, or not finite.
+    `differences`: (n_pairs, n_tests); a column for each comparison; all are tested with the same
+    flips. Gives (n_tests,) float64; 1 where there are no pairs. Raises InvalidInputError: the
+    differences are no matrix, or not finite.
 
     Examples
     --------

@@ -71,11 +71,7 @@ class ViewRows:
 
     `n_rows`: how many there will be. `width`, `where`, `first_row`: as `view_matrix` takes them.
 
-    Attributes
-    ----------
-    matrix : ndarray, (n_rows, width)
-        Null rows are zero.
-    present : bool ndarray, (n_rows,)
+    `matrix`: ndarray, (n_rows, width); null rows are zero. `present`: bool ndarray, (n_rows,).
     """
 
     def __init__(self, n_rows: int, width: int, where: str, first_row: int) -> None:

@@ -52,18 +52,8 @@ def lay_out(
     In memory are a block, the layout, a second copy of its largest run while runs are sorted, and
     where codes are grouped a second layout, which is smaller.
 
-    Parameters
-    ----------
-    blocks : callable
-        Gives all items, in blocks; called twice.
-    n_codebooks, codebook_size : int
-    n_items : int, optional
-        How many there are, where it is known.
-
-    Raises
-    ------
-    InvalidInputError
-        The blocks are not the same both times.
+    `blocks`: gives all items, in blocks; called twice. `n_items`: how many there are, where it is
+    known. Raises InvalidInputError: the blocks are not the same both times.
     """
     shape = n_codebooks, codebook_size
     counts = _count(blocks, shape, n_items)

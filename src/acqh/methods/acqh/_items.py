@@ -83,18 +83,9 @@ class Items:
     ) -> Iterator[tuple[Ints, dict[str, Matrix]]]:
         """Yield rows, in blocks that all have the same, and what is known of them.
 
-        Parameters
-        ----------
-        map_rows : callable
-            From rows of views to their mapped features.
-        embed_sets : callable
-            From label sets, 0/1 (n_sets, n_labels), to features.
-
-        Yields
-        ------
-        rows : (n_rows,)
-        known : dict of str to (n_rows, n_features)
-            By view, and ``"labels"``.
+        `map_rows`: from rows of views to their mapped features. `embed_sets`: from label sets, 0/1
+        (n_sets, n_labels), to features. Yields `rows`, (n_rows,), and `known`, dict of str to
+        (n_rows, n_features); by view, and ``"labels"``.
         """
         labelled, sets, numbers = self.labelled(np.zeros((0, self._packed_width), dtype=np.uint8))
         features = embed_sets(sets) if labelled.size else np.zeros((0, 0))

@@ -79,15 +79,9 @@ def expected_error(metric: Floats, judge: Floats, moment: Floats, n_bits: int) -
     The points are taken as normal; bits go to the principal components in the metric so that what
     is left is the same for all of them, or their whole spread (reverse water-filling).
 
-    Parameters
-    ----------
-    metric : (n_dimensions, n_dimensions)
-        In which codes are made.
-    judge : (n_dimensions, n_dimensions)
-        In which they are judged.
-    moment : (n_dimensions, n_dimensions)
-        Second moment of the points.
-    n_bits : int
+    `metric`: (n_dimensions, n_dimensions); in which codes are made. `judge`: (n_dimensions,
+    n_dimensions); in which they are judged. `moment`: (n_dimensions, n_dimensions); second moment
+    of the points.
 
     Examples
     --------

@@ -68,14 +68,9 @@ def learn_blocks(
 ) -> dict[str, BlockPredictor]:
     """Learn to predict every block from the features of another encoder.
 
-    Parameters
-    ----------
-    features : (n_items, n_features)
-    described : (n_items, n_dimensions)
-        All blocks of the same items, side by side, as `TargetSpace.describe` gives them.
-    space : TargetSpace
-    ridge, fit_intercept
-        As `ACQH` takes them.
+    `features`: (n_items, n_features). `described`: (n_items, n_dimensions); all blocks of the same
+    items, side by side, as `TargetSpace.describe` gives them. `ridge`, `fit_intercept`: as `ACQH`
+    takes them.
     """
     found = {}
     start = 0

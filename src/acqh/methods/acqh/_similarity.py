@@ -117,15 +117,8 @@ def embed(
     has one row per distinct set, or a sample of `MAX_LANDMARKS` of them where there are more:
     half of them the most frequent, the others drawn evenly.
 
-    Parameters
-    ----------
-    similarity : {"cosine", "dot", "jaccard", "shared"} or callable
-        A callable gets two 0/1 matrices and returns the matrix of similarities.
-    sets : uint8 (n_sets, n_labels)
-        Distinct label sets.
-    counts : (n_sets,)
-        How many items carry each.
-    rng : Generator
+    `similarity`: a callable gets two 0/1 matrices and returns the matrix of similarities. `sets`:
+    uint8 (n_sets, n_labels); distinct label sets. `counts`: (n_sets,); how many items carry each.
 
     Examples
     --------

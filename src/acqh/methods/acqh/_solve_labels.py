@@ -30,21 +30,9 @@ def solve_labels(
 ) -> Fitted:
     """Solve for maps, codebooks and codes of label sets.
 
-    Parameters
-    ----------
-    stats : Statistics
-        Of at least one labelled item.
-    similarity, solver, ridge, fit_intercept, label_weight, label_ridge
-        As `ACQH` takes them.
-    settings : Settings
-    rng : Generator
-    predicted : collection of str
-        Views whose features may be predictions of the label embedding.
-
-    Raises
-    ------
-    ViewError
-        No labelled item has a view.
+    `stats`: of at least one labelled item. `similarity`, `solver`, `ridge`, `fit_intercept`,
+    `label_weight`, `label_ridge`: as `ACQH` takes them. `predicted`: views whose features may be
+    predictions of the label embedding. Raises ViewError: no labelled item has a view.
     """
     stats = stats.compact()
     for name, view in stats.views.items():

@@ -45,22 +45,9 @@ def solve_space(
 ) -> Fitted:
     """Learn blocks, predictions, maps and codebooks.
 
-    Parameters
-    ----------
-    collected : MappedStatistics
-        With a sample of rows.
-    targets : mapping of str to Target
-    similarity : str or callable
-        Of labels.
-    ridge, fit_intercept
-        Of every prediction.
-    is_normalized : bool
-    is_weighed : bool
-        Whether targets are weighted by how well they are predicted, whatever their weights are.
-    queries : mapping of str to RowSample
-        Real ones.
-    settings : Settings
-    rng : Generator
+    `collected`: with a sample of rows. `similarity`: of labels. `ridge`, `fit_intercept`: of every
+    prediction. `is_weighed`: whether targets are weighted by how well they are predicted, whatever
+    their weights are. `queries`: real ones.
     """
     collected = replace(collected, statistics=collected.statistics.compact())
     stats = collected.statistics

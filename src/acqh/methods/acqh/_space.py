@@ -43,16 +43,9 @@ class TargetSpace:
     def describe(self, known: Mapping[str, Matrix]) -> Floats:
         """Return all blocks of some items, side by side, each by the root of its weight.
 
-        Parameters
-        ----------
-        known : mapping of str to (n_items, n_features)
-            Mapped features of some views; for ``"labels"``, embeddings of the label sets.
-
-        Returns
-        -------
-        (n_items, n_dimensions) float64
-            Exact where the source of a block is known and trusted, otherwise predicted from what
-            is known.
+        `known`: mapping of str to (n_items, n_features); mapped features of some views; for
+        ``"labels"``, embeddings of the label sets. Gives (n_items, n_dimensions) float64; exact
+        where the source of a block is known and trusted, otherwise predicted from what is known.
         """
         n_items = next(iter(known.values())).shape[0]
         described = np.empty((n_items, sum(block.rank for block in self.blocks.values())))

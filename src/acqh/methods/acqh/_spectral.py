@@ -41,14 +41,8 @@ def spectral_maps(
 ) -> SpectralMaps:
     """Return the maps of principal components, given as `acqh.methods.acqh._problem.components`.
 
-    Parameters
-    ----------
-    values : (rank,)
-    vectors : (n_dimensions, rank)
-    root, inverse_root : (n_dimensions, n_dimensions)
-    total : float
-        The weight of all points.
-    n_components : int
+    `values`: (rank,). `vectors`: (n_dimensions, rank). `root`, `inverse_root`: (n_dimensions,
+    n_dimensions). `total`: the weight of all points.
     """
     if len(values) == 0:
         nothing = np.zeros((len(root), 1))

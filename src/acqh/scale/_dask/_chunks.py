@@ -81,18 +81,9 @@ def is_dask_source(source: Any) -> bool:
 def list_chunks(source: Any, chunk_size: int) -> list[Chunk]:
     """Return what each task has to read.
 
-    Parameters
-    ----------
-    source : path-like, sequence of path-like, sequence of Piece, DaskViews or dask.bag.Bag
-    chunk_size : int
-        Items of a chunk, where the source does not come in chunks.
-
-    Raises
-    ------
-    InvalidInputError
-        A source of another kind, or without chunks.
-    ViewError
-        Dask arrays of different numbers of rows.
+    `chunk_size`: items of a chunk, where the source does not come in chunks. Raises
+    InvalidInputError: a source of another kind, or without chunks. Raises ViewError: dask arrays of
+    different numbers of rows.
     """
     if isinstance(source, DaskViews):
         chunks = _cut_arrays(source)

@@ -43,12 +43,7 @@ def slim(model: Any) -> Any:
 def tree(merge: Callable[[list[Any]], Any], results: Sequence[Any]) -> Any:
     """Return a task that merges results, a few at a time and always in their order.
 
-    Parameters
-    ----------
-    merge : callable
-        Takes a list of results, and of what it returned.
-    results : sequence of tasks
-        At least one.
+    `merge`: takes a list of results, and of what it returned. `results`: at least one.
     """
     together = call(merge)
     level = list(results)
