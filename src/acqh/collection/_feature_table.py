@@ -22,9 +22,9 @@ class FeatureTable:
     [1]
     """
 
-    # mapping of str to (n_items, n_features): rows of absent views are zero.
+    # each (n_items, n_features): rows of absent views are zero.
     views: Mapping[str, Matrix]
-    present: Mapping[str, Bools]  # mapping of str to bool (n_items,)
+    present: Mapping[str, Bools]  # each bool (n_items,)
 
     def having(self, names: Sequence[str]) -> Bools:
         """Return which items have any of some views."""

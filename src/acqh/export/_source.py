@@ -59,7 +59,7 @@ class Source:
     codebooks: Floats  # (n_codebooks, codebook_size, n_components) float32
     n_items: int
     has_text_ids: bool
-    # dict of str to {"text", "texts", "integer", "real", "boolean"}: what each field of the
+    # {"text", "texts", "integer", "real", "boolean"}: what each field of the
     # metadata holds; any value may also be None.
     kinds: Mapping[str, str]
     # Gives batches of at most this many items, in order of insertion.

@@ -19,7 +19,7 @@ _ITEMS, _QUANTIZER = "items", "quantizer"
 class Stored(NamedTuple):
     """What a bundle holds."""
 
-    records: list[tuple[str, Mapping[str, Any]]]  # list of (id, document)
+    records: list[tuple[str, Mapping[str, Any]]]  # by id
     rows: Array  # (n, n_components) float32, or (n, n_codebooks) uint8 with a quantizer
     quantizer: AdditiveQuantizer | None
     settings: dict[str, Any]  # further arguments of the store's constructor

@@ -84,7 +84,7 @@ def fit_logistic_views(
 ) -> dict[str, Floats]:
     """Fit the hash functions of all views to their codes, (n_mapped_features, n_bits) each.
 
-    `codes`: mapping of str to (n_items, n_bits); of -1 and 1, for each view. `strength`: of the
+    `codes`: each (n_items, n_bits); of -1 and 1, for each view. `strength`: of the
     penalty; see `logistic_penalty`.
     """
     return {

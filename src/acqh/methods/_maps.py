@@ -61,9 +61,9 @@ class QueryMaps:
 
     widths: Mapping[str, int]  # features of each view
     codebooks: Floats  # (n_codebooks, codebook_size, n_components)
-    projections: Mapping[str, Floats]  # mapping of str to (n_mapped_features, n_components)
-    intercepts: Mapping[str, Floats]  # mapping of str to (n_components,)
-    # mapping of str to (n_mapped_features, n_components): from features scaled to unit length,
+    projections: Mapping[str, Floats]  # each (n_mapped_features, n_components)
+    intercepts: Mapping[str, Floats]  # each (n_components,)
+    # each (n_mapped_features, n_components): from features scaled to unit length,
     # added; only for views that need it.
     units: Mapping[str, Floats]
     feature_maps: Mapping[str, Any]

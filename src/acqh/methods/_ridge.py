@@ -37,7 +37,7 @@ class ViewRidge:
 
     They minimise ``μ Σ_v (||B - F_v P_v||² + ρ ||P_v||²)``.
 
-    `features`: mapping of str to (n_items, n_features), dense or CSR; F_v. `weight`: μ. `penalty`:
+    `features`: each (n_items, n_features), dense or CSR; F_v. `weight`: μ. `penalty`:
     ρ.
 
     Examples

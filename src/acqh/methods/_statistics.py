@@ -59,7 +59,7 @@ class MappedStatistics:
     label_names: tuple[str, ...]
     dtype: np.dtype[Any]  # float32 if no view has more, otherwise float64
     units: tuple[str, ...] = ()  # views that are also summed with their rows scaled to unit length
-    # dict of str to (n_items, n_features): features of the part that the maps were fitted to, by
+    # each (n_items, n_features): features of the part that the maps were fitted to, by
     # maps that saw what it is to be predicted as: each row as if they had not seen it.
     left_out: Mapping[str, Matrix] = field(default_factory=dict)
 

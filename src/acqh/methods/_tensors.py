@@ -31,7 +31,7 @@ def has_tensors(views: Any, labels: Any = None) -> bool:
 class TensorData:
     """Items whose views are looked at on one device; every item has every view."""
 
-    # dict of str to (n_items, n_features): tensors on the device, or arrays on the host, which go
+    # each (n_items, n_features): tensors on the device, or arrays on the host, which go
     # there block by block.
     views: dict[str, Tensor]
     # 0/1 (n_items, n_labels) or None: a tensor on the same device, or an array or CSR on the host.

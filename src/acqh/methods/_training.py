@@ -22,10 +22,10 @@ from acqh.methods.registry import DatabaseMode
 class Training:
     """What a method learns from."""
 
-    # dict of str to (n_items, n_features) float64, dense or CSR: every view through its feature
+    # each (n_items, n_features) float64, dense or CSR: every view through its feature
     # map.
     features: dict[str, Matrix]
-    # mapping of str to (n_items, n_raw_features), dense or CSR: as they were given.
+    # each (n_items, n_raw_features), dense or CSR: as they were given.
     views: Mapping[str, Matrix]
     # (n_items, n_labels) float64, dense or CSR: 0/1, at least one per row; of no columns where the
     # method needs no labels.

@@ -13,9 +13,9 @@ class Fitted:
     """A fitted model without names and types."""
 
     space: LabelSpace | TargetSpace
-    projections: dict[str, Floats]  # dict of str to (n_features, n_components)
-    intercepts: dict[str, Floats]  # dict of str to (n_components,): from features to query vectors
-    # dict of str to (n_features, n_components): from features scaled to unit length, added; only
+    projections: dict[str, Floats]  # each (n_features, n_components)
+    intercepts: dict[str, Floats]  # each (n_components,): from features to query vectors
+    # each (n_features, n_components): from features scaled to unit length, added; only
     # for views that need it.
     units: dict[str, Floats]
     codebooks: Floats  # (n_codebooks, codebook_size, n_components)

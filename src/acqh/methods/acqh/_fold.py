@@ -16,13 +16,13 @@ from acqh.methods.acqh._space import TargetSpace
 class ItemMaps:
     """Vectors of items that are known by certain sources: a sum of linear maps."""
 
-    maps: dict[str, Floats]  # dict of str to (n_features, n_dimensions): of every source
-    # dict of str to (n_features, n_dimensions): of rows scaled to unit length, for some sources.
+    maps: dict[str, Floats]  # each (n_features, n_dimensions): of every source
+    # each (n_features, n_dimensions): of rows scaled to unit length, for some sources.
     units: dict[str, Floats]
     offset: Floats  # (n_dimensions,)
-    # (n_dimensions, n_components) or None: comes after; None where the sum is the code vector.
+    # (n_dimensions, n_components): comes after; None where the sum is the code vector.
     target_map: Floats | None = None
-    # ((n_dimensions,), float) or None: mean and mean squared length by which the sum is scaled
+    # (n_dimensions,) and a number: mean and mean squared length by which the sum is scaled
     # before that; None: not at all.
     usual: tuple[Floats, float] | None = None
 

@@ -17,9 +17,9 @@ class Items:
     """Checked views and labels of items, paired by row."""
 
     n_items: int
-    views: Mapping[str, Matrix]  # mapping of str to (n_items, n_features)
-    present: Mapping[str, Bools]  # mapping of str to bool (n_items,): for every view
-    labels: Matrix | None  # 0/1 (n_items, n_labels), dense or CSR, or None
+    views: Mapping[str, Matrix]  # each (n_items, n_features)
+    present: Mapping[str, Bools]  # each bool (n_items,): for every view
+    labels: Matrix | None  # 0/1 (n_items, n_labels), dense or CSR
     has_labels: Bools  # bool (n_items,)
 
     @classmethod

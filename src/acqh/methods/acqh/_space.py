@@ -43,7 +43,7 @@ class TargetSpace:
     def describe(self, known: Mapping[str, Matrix]) -> Floats:
         """Return all blocks of some items, side by side, each by the root of its weight.
 
-        `known`: mapping of str to (n_items, n_features); mapped features of some views; for
+        `known`: each (n_items, n_features); mapped features of some views; for
         ``"labels"``, embeddings of the label sets. Gives (n_items, n_dimensions) float64; exact
         where the source of a block is known and trusted, otherwise predicted from what is known.
         """
