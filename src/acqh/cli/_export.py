@@ -74,8 +74,13 @@ def _to_milvus(source: Path, uri: str, name: str, token_file: Path | None, **opt
 
     # It logs tracebacks of errors, which reach people as messages.
     logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
-    token = os.environ.get(_TOKEN) if token_file is None else token_file.read_text().strip()
-    return export_milvus(source, uri, name, token=token, **options)
+    return export_milvus(source, uri, name, token=_token(token_file), **options)
+
+
+def _token(file: Path | None) -> str | None:
+    if file is not None:
+        return file.read_text().strip()
+    return os.environ.get(_TOKEN)
 
 
 def _to_file(source: Path, out: Path, to: str, **options: Any) -> Any:
