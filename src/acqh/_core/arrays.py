@@ -1,7 +1,7 @@
 """Array types and the checks every room makes on matrices that users hand in."""
 
 import sys
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -192,6 +192,28 @@ def check_width(matrix: Matrix, expected: int, name: str) -> None:
     """Raise ViewError unless the matrix has the number of columns that was fitted."""
     if matrix.shape[1] != expected:
         raise ViewError(f"{name} has {matrix.shape[1]} columns, but {expected} were fitted")
+
+
+def check_positive(value: float | None, name: str) -> None:
+    """Raise InvalidInputError for a number that is not finite or not above zero; None is fine."""
+    if value is not None and not (np.isfinite(value) and value > 0):
+        raise InvalidInputError(f"{name} must be a positive number, got {value!r}")
+
+
+def as_numbers(value: Any, name: str, shape: str) -> Array:
+    """Return an array of numbers with as many axes as a shape names, or raise InvalidInputError.
+
+    Examples
+    --------
+    >>> as_numbers([[1, 2]], "vectors", "(n_items, n_components)").shape
+    (1, 2)
+    """
+    array = as_rows(value, name, InvalidInputError)
+    if array.ndim != 1 + shape.count(",") or array.dtype.kind not in "iuf":
+        raise InvalidInputError(
+            f"{name} must be numbers of shape {shape}, got {array.dtype} of shape {array.shape}"
+        )
+    return cast(Array, array)
 
 
 def check_positive_int(value: Any, name: str, *, minimum: int = 1) -> int:

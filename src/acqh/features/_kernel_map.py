@@ -7,7 +7,15 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 
-from acqh._core.arrays import Array, Floats, Ints, Matrix, check_positive_int, is_sparse
+from acqh._core.arrays import (
+    Array,
+    Floats,
+    Ints,
+    Matrix,
+    check_positive,
+    check_positive_int,
+    is_sparse,
+)
 from acqh._core.linalg import fix_signs
 from acqh._core.random import RandomState, check_rng
 from acqh._core.tensors import Tensor, check_rows, is_tensor
@@ -284,9 +292,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
 
     def _check_params(self) -> None:
         for name in ("bandwidth", "ridge"):
-            value = getattr(self, name)
-            if value is not None and not (np.isfinite(value) and value > 0):
-                raise InvalidInputError(f"{name} must be a positive number, got {value!r}")
+            check_positive(getattr(self, name), name)
         if self.anchors not in ("leverage", "kmeans"):
             raise InvalidInputError(f"anchors must be 'leverage' or 'kmeans', got {self.anchors!r}")
         for name in ("n_anchors", "max_memory"):

@@ -10,7 +10,7 @@ from sklearn.cluster import KMeans
 from sklearn.preprocessing import StandardScaler, normalize
 from sklearn.utils.extmath import row_norms
 
-from acqh._core.arrays import Array, Floats, Matrix, check_positive_int, is_sparse
+from acqh._core.arrays import Array, Floats, Matrix, check_positive, check_positive_int, is_sparse
 from acqh._core.random import RandomState, check_rng
 from acqh.errors import InvalidInputError
 from acqh.features._base import FeatureMap, row_blocks
@@ -138,9 +138,7 @@ class RBFAnchors(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         if self.anchors not in ("random", "kmeans"):
             raise InvalidInputError(f"anchors must be 'random' or 'kmeans', got {self.anchors!r}")
         for name in ("sigma", "scale"):
-            value = getattr(self, name)
-            if value is not None and not (np.isfinite(value) and value > 0):
-                raise InvalidInputError(f"{name} must be a positive number, got {value!r}")
+            check_positive(getattr(self, name), name)
 
     def _choose_anchors(self, X: Matrix) -> Matrix:
         n_rows = X.shape[0]

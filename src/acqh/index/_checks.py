@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, as_rows, check_positive_int, first_bad_row
+from acqh._core.arrays import Array, Floats, as_numbers, as_rows, check_positive_int, first_bad_row
 from acqh._core.threads import default_threads
 from acqh.errors import InvalidInputError
 
@@ -22,12 +22,7 @@ def as_codebooks(codebooks: Any) -> Floats:
     >>> as_codebooks([[[1, 2], [3, 4]]]).shape
     (1, 2, 2)
     """
-    array = as_rows(codebooks, "codebooks", InvalidInputError)
-    if array.ndim != 3 or array.dtype.kind not in "iuf":
-        raise InvalidInputError(
-            "codebooks must be numbers of shape (n_codebooks, codebook_size, n_components), got "
-            f"{array.dtype} of shape {array.shape}"
-        )
+    array = as_numbers(codebooks, "codebooks", "(n_codebooks, codebook_size, n_components)")
     m, n, n_components = array.shape
     if not (1 <= m <= MAX_CODEBOOKS and 1 <= n <= MAX_CODEBOOK_SIZE and n_components >= 1):
         raise InvalidInputError(

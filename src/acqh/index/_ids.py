@@ -14,6 +14,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, Bools, Ints
 from acqh._core.foreign import take_in
+from acqh._core.texts import pack_texts
 from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh.index._kernels import find_numbers, find_texts
 from acqh.index._stored import check_rising, frozen, read_array, require
@@ -196,8 +197,8 @@ class TextIds:
         for before, after in pairwise(order):
             if ids[before] == ids[after]:
                 raise DuplicateIdError(_repeat_message(ids[before]))
-        text, starts = _pack_texts(ids)
-        return cls(text, starts, frozen(np.array(order, dtype=np.uint32)))
+        text, starts = pack_texts(ids)
+        return cls(frozen(text), frozen(starts), frozen(np.array(order, dtype=np.uint32)))
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -219,7 +220,7 @@ class TextIds:
 
     def find(self, ids: Array) -> Ints:
         """Return the row of each id, -1 where there is none."""
-        return np.asarray(find_texts(self.text, self.starts, self.order, *_pack_texts(ids)))
+        return np.asarray(find_texts(self.text, self.starts, self.order, *pack_texts(ids)))
 
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return what a file needs: named arrays, and a dictionary that JSON can hold."""
@@ -331,16 +332,6 @@ def verify_table(table: IdTable) -> None:
     ids = table.take(order)
     if not np.all(ids[1:] > ids[:-1]):
         raise CorruptBundleError("ids are not in the order given for look-up, or repeat")
-
-
-def _pack_texts(ids: Sequence[str] | Array) -> tuple[Array, Array]:
-    try:
-        encoded = [text.encode() for text in ids]
-    except UnicodeEncodeError as error:
-        raise InvalidInputError(f"id {error.object!r} is not valid text: {error.reason}") from error
-    starts = np.zeros(len(encoded) + 1, dtype=np.int64)
-    np.cumsum([len(text) for text in encoded], out=starts[1:])
-    return frozen(np.frombuffer(b"".join(encoded), dtype=np.uint8)), frozen(starts)
 
 
 def _decode(text: Array) -> str:

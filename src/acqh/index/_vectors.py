@@ -5,7 +5,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, as_rows
+from acqh._core.arrays import Array, Floats, as_numbers
 from acqh.errors import CorruptBundleError, InvalidInputError, UnknownIdError
 from acqh.index._ids import read_ids, table_from_arrays
 from acqh.index._new_ids import NewIds
@@ -96,12 +96,7 @@ class VectorFile:
         """
         if dtype not in ("float16", "int8"):
             raise InvalidInputError(f"dtype must be 'float16' or 'int8', got {dtype!r}")
-        matrix = as_rows(vectors, "vectors", InvalidInputError)
-        if matrix.ndim != 2 or matrix.dtype.kind not in "iuf":
-            raise InvalidInputError(
-                f"vectors must be numbers of shape (n_items, n_components), got {matrix.dtype} of "
-                f"shape {matrix.shape}"
-            )
+        matrix = as_numbers(vectors, "vectors", "(n_items, n_components)")
         table = NewIds(Snapshot()).take(ids, len(matrix))
         stored = np.empty(matrix.shape, dtype=dtype)
         scales = np.empty(len(matrix) if dtype == "int8" else 0, dtype=np.float32)

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, as_rows, check_positive_int, first_bad_row
+from acqh._core.arrays import Array, Floats, as_numbers, check_positive_int, first_bad_row
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex
 from acqh.integrations._files import Stored, read_store, write_store
@@ -300,12 +300,7 @@ class DocumentStore:
         return self._matrix
 
     def _rows(self, vectors: Any) -> Floats:
-        rows = as_rows(vectors, "vectors", InvalidInputError)
-        if rows.ndim != 2 or rows.dtype.kind not in "iuf":
-            raise InvalidInputError(
-                f"vectors must be numbers of shape (n, n_components), got {rows.dtype} of shape "
-                f"{rows.shape}"
-            )
+        rows = as_numbers(vectors, "vectors", "(n, n_components)")
         bad = first_bad_row(rows)
         if bad is not None:
             raise InvalidInputError(f"vector {bad} has a NaN or infinite value")

@@ -31,6 +31,17 @@ def check_view(widths: Mapping[str, int], X: Any, view: str) -> Matrix:
     return matrix
 
 
+def count_paired(views: Mapping[str, Any], labels: Any = None) -> int:
+    """Return how many rows all views and the labels have; raise ViewError where they differ."""
+    lengths = {f"view '{name}'": matrix.shape[0] for name, matrix in views.items()}
+    if labels is not None:
+        lengths["the labels"] = labels.shape[0]
+    if len(set(lengths.values())) > 1:
+        rows = ", ".join(f"{name}: {length}" for name, length in lengths.items())
+        raise ViewError(f"views and labels are paired by row, but have different rows ({rows})")
+    return int(next(iter(lengths.values())))
+
+
 def map_features(feature_maps: Mapping[str, Any], matrix: Matrix, view: str) -> Matrix:
     """Return a view's rows through its feature map, if it has one."""
     matrix = widened(matrix)

@@ -14,6 +14,7 @@ from acqh._core.tensors import Tensor, check_device, first_bad_row, is_tensor, r
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.features import Condition
 from acqh.methods._feature_maps import as_step, bounded, is_kernel, make_map, maps_by_view
+from acqh.methods._maps import count_paired
 from acqh.methods._statistics import MappedStatistics, Needs, check_labelled, check_same, unit_name
 from acqh.stats import Statistics
 
@@ -80,14 +81,9 @@ def read_tensors(
     else:
         place = check_device(device)
     tensors = {name: _as_matrix(it, name, place) for name, it in views.items()}
-    lengths = {f"view '{name}'": it.shape[0] for name, it in tensors.items()}
     if labels is not None:
         labels, names = _read_labels(labels, names, place)
-        lengths["the labels"] = labels.shape[0]
-    if len(set(lengths.values())) > 1:
-        rows = ", ".join(f"{name}: {length}" for name, length in lengths.items())
-        raise ViewError(f"views and labels are paired by row, but have different rows ({rows})")
-    if 0 in lengths.values():
+    if count_paired(tensors, labels) == 0:
         raise InvalidInputError("there are no items")
     return TensorData(tensors, labels, names or (), place)
 

@@ -14,7 +14,7 @@ from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.methods._base import BaseMethod, as_parts
 from acqh.methods._constraints import CONSTRAINTS
 from acqh.methods._feature_maps import fit_feature_maps
-from acqh.methods._maps import map_features
+from acqh.methods._maps import count_paired, map_features
 from acqh.methods.registry import DatabaseMode
 
 
@@ -199,9 +199,7 @@ class TrainedMethod(BaseMethod):
         if mode == "hashed" and len(views) != 1:
             raise InvalidInputError(f"mode 'hashed' takes one view, got {sorted(views)}")
         checked = {view: self._check_view(X, view) for view, X in views.items()}
-        rows = {view: matrix.shape[0] for view, matrix in checked.items()}
-        if len(set(rows.values())) > 1:
-            raise ViewError(f"views are paired by row, but have these numbers of rows: {rows}")
+        count_paired(checked)
         return self._code(checked, mode)
 
     def _learnt_codes(self, views: Any) -> Array:

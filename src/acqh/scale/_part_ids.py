@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh.errors import CorruptBundleError, InvalidInputError
+from acqh._core.texts import pack_texts
+from acqh.errors import CorruptBundleError
 
 
 def pack_ids(ids: Array, prefix: str = "") -> tuple[dict[str, Array], dict[str, int | None]]:
@@ -19,17 +20,12 @@ def pack_ids(ids: Array, prefix: str = "") -> tuple[dict[str, Array], dict[str, 
         if int(ids[-1]) - int(ids[0]) == len(ids) - 1 and np.all(np.diff(ids) == 1):
             return {}, {first: int(ids[0])}
         return {f"{prefix}ids": ids.astype(np.int64, copy=False)}, {first: None}
-    return pack_texts(ids, prefix), {first: None}
+    return pack_text_ids(ids, prefix), {first: None}
 
 
-def pack_texts(texts: Array, prefix: str = "") -> dict[str, Array]:
-    """Return texts as their bytes and where each starts."""
-    try:
-        encoded = [str(each).encode() for each in texts]
-    except UnicodeEncodeError as error:
-        raise InvalidInputError(f"id {error.object!r} is not valid text: {error.reason}") from error
-    starts = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-    content = np.frombuffer(b"".join(encoded), dtype=np.uint8)
+def pack_text_ids(ids: Array, prefix: str = "") -> dict[str, Array]:
+    """Return ids that are texts as arrays that a bundle can hold."""
+    content, starts = pack_texts(map(str, ids))
     return {f"{prefix}text": content, f"{prefix}starts": starts}
 
 
@@ -43,11 +39,11 @@ def unpack_ids(
     numbers = arrays.get(f"{prefix}ids", np.empty(0))
     if numbers.dtype == np.int64 and numbers.shape == (n,):
         return numbers
-    return unpack_texts(arrays, n, path, prefix)
+    return unpack_text_ids(arrays, n, path, prefix)
 
 
-def unpack_texts(arrays: Mapping[str, Array], n: int, path: Path, prefix: str = "") -> Array:
-    """Take back what `pack_texts` gave."""
+def unpack_text_ids(arrays: Mapping[str, Array], n: int, path: Path, prefix: str = "") -> Array:
+    """Take back what `pack_text_ids` gave."""
     starts = arrays.get(f"{prefix}starts", np.empty(0))
     if f"{prefix}text" not in arrays or starts.shape != (n + 1,):
         raise CorruptBundleError(f"{path} does not hold {n} ids")

@@ -11,7 +11,7 @@ import numpy as np
 from acqh._core.arrays import Array, Floats, Ints
 from acqh.errors import CorruptBundleError
 from acqh.scale._part_folder import Parts, Plan
-from acqh.scale._part_ids import pack_ids, pack_texts, unpack_ids, unpack_texts
+from acqh.scale._part_ids import pack_ids, pack_text_ids, unpack_ids, unpack_text_ids
 
 
 class SearchPart(NamedTuple):
@@ -52,7 +52,7 @@ class SearchPlan(Plan[SearchPart]):
         if part.ids.dtype == object:
             # A text that is not there is told by the counts.
             found = np.where(self._is_found(part.counts), part.ids, "")
-            arrays |= pack_texts(found.ravel())
+            arrays |= pack_text_ids(found.ravel())
         else:
             arrays["ids"] = np.ascontiguousarray(part.ids, dtype=np.int64)
         arrays["scores"] = np.ascontiguousarray(part.scores, dtype=np.float32)
@@ -69,7 +69,7 @@ class SearchPlan(Plan[SearchPart]):
             raise CorruptBundleError(f"{path} does not hold {n_rows} answers of {self.k} items")
         ids = arrays.get("ids", np.empty(0))
         if ids.dtype != np.int64 or ids.shape != (n_rows, self.k):
-            texts = unpack_texts(arrays, n_rows * self.k, path).reshape(n_rows, self.k)
+            texts = unpack_text_ids(arrays, n_rows * self.k, path).reshape(n_rows, self.k)
             ids = np.where(self._is_found(counts), texts, np.array(None))
         query_ids = unpack_ids(arrays, info, n_rows, path, "query_")
         return SearchPart(query_ids, ids, scores, counts)

@@ -9,6 +9,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, is_sparse
 from acqh._core.files import written_whole
+from acqh._core.texts import pack_texts
 from acqh.data._multiview import MultiViewData
 from acqh.data._readers._layout import (
     CSR_PIECES,
@@ -130,19 +131,8 @@ def _column_pieces(column: str, values: Array) -> dict[str, Array]:
             f"column {column!r} of the item table holds {odd or 'nested'} objects; a .npz file "
             "can keep numbers and texts, so convert or drop the column"
         )
-    encoded = [_encode(value, column) for value in values]
-    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-    text = np.frombuffer(b"".join(encoded), dtype=np.uint8)
-    return dict(zip((name + piece for piece in TEXT_PIECES), (text, offsets), strict=True))
-
-
-def _encode(text: str, column: str) -> bytes:
-    try:
-        return text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise InvalidInputError(
-            f"column {column!r} of the item table has a text that is not valid Unicode: {error}"
-        ) from error
+    pieces = pack_texts(values, f"in column {column!r} of the item table,")
+    return dict(zip((name + piece for piece in TEXT_PIECES), pieces, strict=True))
 
 
 def _fixed_strings(names: tuple[str, ...]) -> Array:

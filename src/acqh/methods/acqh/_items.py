@@ -1,15 +1,18 @@
 """Items to be coded: which by their labels, which by which of their views."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix
 from acqh.errors import InvalidInputError, LabelError, ViewError
-from acqh.methods._maps import CHUNK_ROWS
+from acqh.methods._maps import CHUNK_ROWS, count_paired
 from acqh.methods.acqh._targets import LABELS
 from acqh.stats import LabelSets
+
+# From rows of views to their mapped features.
+MapRows = Callable[[Mapping[str, Matrix]], Mapping[str, Matrix]]
 
 
 @dataclass(frozen=True)
@@ -27,13 +30,7 @@ class Items:
         cls, views: Mapping[str, Matrix], present: Mapping[str, Bools], labels: Matrix | None
     ) -> "Items":
         """Check that everything is paired and that every item has something to be coded by."""
-        lengths = {f"view '{name}'": matrix.shape[0] for name, matrix in views.items()}
-        if labels is not None:
-            lengths["the labels"] = labels.shape[0]
-        if len(set(lengths.values())) > 1:
-            rows = ", ".join(f"{name}: {length}" for name, length in lengths.items())
-            raise ViewError(f"views and labels are paired by row, but have different rows ({rows})")
-        n_items = next(iter(lengths.values()))
+        n_items = count_paired(views, labels)
         if n_items == 0:
             raise InvalidInputError("there are no items to encode")
         masks = {name: present.get(name, np.ones(n_items, dtype=bool)) for name in views}
@@ -77,15 +74,12 @@ class Items:
             yield from group_rows({name: self.present[name] for name in self.views}, rows)
 
     def known(
-        self,
-        map_rows: Callable[[Mapping[str, Matrix]], Mapping[str, Matrix]],
-        embed_sets: Callable[[Array], Floats],
+        self, map_rows: MapRows, embed_sets: Callable[[Array], Floats]
     ) -> Iterator[tuple[Ints, dict[str, Matrix]]]:
         """Yield rows, in blocks that all have the same, and what is known of them.
 
-        `map_rows`: from rows of views to their mapped features. `embed_sets`: from label sets, 0/1
-        (n_sets, n_labels), to features. Yields `rows`, (n_rows,), and `known`, dict of str to
-        (n_rows, n_features); by view, and ``"labels"``.
+        `embed_sets`: from label sets, 0/1 (n_sets, n_labels), to features. Yields `rows`,
+        (n_rows,), and `known`, each (n_rows, n_features), by view, and ``"labels"``.
         """
         labelled, sets, numbers = self.labelled(np.zeros((0, self._packed_width), dtype=np.uint8))
         features = embed_sets(sets) if labelled.size else np.zeros((0, 0))
@@ -94,13 +88,19 @@ class Items:
         masks = {name: self.present[name] for name in self.views} | {LABELS: self.has_labels}
         for names, rows in group_rows(masks, np.arange(self.n_items)):
             views = [name for name in names if name != LABELS]
-            for start in range(0, len(rows), CHUNK_ROWS):
-                part = rows[start : start + CHUNK_ROWS]
-                mapped = map_rows({name: take_rows(self.views[name], part) for name in views})
+            for part, mapped in self.mapped(views, rows, map_rows):
                 known = {name: mapped[name] for name in views}
                 if LABELS in names:
                     known[LABELS] = features[set_of[part]]
                 yield part, known
+
+    def mapped(
+        self, views: Sequence[str], rows: Ints, map_rows: MapRows
+    ) -> Iterator[tuple[Ints, Mapping[str, Matrix]]]:
+        """Yield rows, a chunk at a time, and what the feature maps make of these views of them."""
+        for start in range(0, len(rows), CHUNK_ROWS):
+            part = rows[start : start + CHUNK_ROWS]
+            yield part, map_rows({name: take_rows(self.views[name], part) for name in views})
 
     @property
     def _packed_width(self) -> int:

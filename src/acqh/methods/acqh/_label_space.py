@@ -6,16 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints, Matrix
+from acqh._core.arrays import Array, Floats, Ints
 from acqh.methods._entries import storable
-from acqh.methods._maps import CHUNK_ROWS
 from acqh.methods._target import Target
-from acqh.methods.acqh._items import Items, take_rows
+from acqh.methods.acqh._items import Items, MapRows
 from acqh.methods.acqh._predictions import Predictor, fuse
 from acqh.methods.acqh._similarity import LabelEmbedding
 from acqh.methods.acqh._targets import LABELS
-
-MapRows = Callable[[Mapping[str, Matrix]], Mapping[str, Matrix]]
 
 
 @storable("label-space")
@@ -61,9 +58,7 @@ class LabelSpace:
 
     def _by_views(self, items: Items, map_rows: MapRows) -> Iterator[tuple[Ints, Floats]]:
         for names, rows in items.unlabelled():
-            for start in range(0, len(rows), CHUNK_ROWS):
-                part = rows[start : start + CHUNK_ROWS]
-                mapped = map_rows({name: take_rows(items.views[name], part) for name in names})
+            for part, mapped in items.mapped(names, rows, map_rows):
                 found = {name: self.predictors[name].predict(mapped[name]) for name in names}
                 yield part, fuse(found, self.predictors)
 

@@ -13,11 +13,9 @@ from acqh._core.linalg import RANK_TOLERANCE
 from acqh.methods._entries import storable
 from acqh.methods._target import Target
 from acqh.methods.acqh._blocks import Block, BlockPredictor, fuse_predictions
-from acqh.methods.acqh._items import Items
+from acqh.methods.acqh._items import Items, MapRows
 from acqh.methods.acqh._similarity import LabelEmbedding
 from acqh.methods.acqh._targets import LABELS
-
-MapRows = Callable[[Mapping[str, Matrix]], Mapping[str, Matrix]]
 
 
 @storable("target-space")
