@@ -35,10 +35,13 @@ def posterior(model: acqh.ACQH, train: Any, view: str, items: Any) -> tuple[Any,
     return model.embed(labels=sets), shares / shares.sum(axis=1, keepdims=True)
 
 
-def measure(data: Any, seed: int) -> list[dict[str, Any]]:
+def measure(data: Any, seed: int, maps: str | None) -> list[dict[str, Any]]:
     parts = make_split(data, "unlabelled", seed=seed).parts(data)
     relevant = relevance(parts.query.labels, parts.database_labels)
-    models = {m: acqh.ACQH(32, n_codebooks=m, random_state=seed).fit(parts.train) for m in BYTES}
+    models = {
+        m: acqh.ACQH(32, n_codebooks=m, feature_maps=maps, random_state=seed).fit(parts.train)
+        for m in BYTES
+    }
     lines = []
     for view, other in (("image", "text"), ("text", "image")):
         known = {other: parts.database.views[other]}
@@ -66,13 +69,14 @@ def measure(data: Any, seed: int) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", default=None, help="folder with the data; default $ACQH_DATA")
+    parser.add_argument("--maps", help="feature maps, such as kernel; default none")
     arguments = parser.parse_args()
-    for name in ("uci_mfeat", "wiki"):
+    for name in ("uci_mfeat", "wiki", "emoji"):
         data = acqh.load_dataset(name, arguments.data_dir)
         for seed in (0, 1):
-            for record in measure(data, seed):
-                line = {"benchmark": "more_bytes", "data": name, "seed": seed, **record}
-                print(json.dumps(line), flush=True)
+            for record in measure(data, seed, arguments.maps):
+                line = {"benchmark": "more_bytes", "data": name, "maps": arguments.maps}
+                print(json.dumps({**line, "seed": seed, **record}), flush=True)
 
 
 if __name__ == "__main__":
