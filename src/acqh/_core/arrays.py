@@ -1,6 +1,7 @@
 """Array types and the checks every room makes on matrices that users hand in."""
 
 import sys
+from collections.abc import Iterator
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -192,6 +193,17 @@ def check_width(matrix: Matrix, expected: int, name: str) -> None:
     """Raise ViewError unless the matrix has the number of columns that was fitted."""
     if matrix.shape[1] != expected:
         raise ViewError(f"{name} has {matrix.shape[1]} columns, but {expected} were fitted")
+
+
+def slices(n_rows: int, size: int) -> Iterator[slice]:
+    """Yield what cuts rows into blocks of a size, of which the last may have fewer.
+
+    Examples
+    --------
+    >>> [*slices(5, 2)]
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    return (slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size))
 
 
 def check_positive(value: float | None, name: str) -> None:

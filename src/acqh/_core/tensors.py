@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from acqh._core.arrays import Floats
+from acqh._core.arrays import Floats, slices
 from acqh._core.optional import require
 from acqh.errors import DeviceError, InvalidInputError, ViewError
 
@@ -63,8 +63,7 @@ def row_blocks(n_rows: int, bytes_per_row: int, max_memory: int) -> Iterator[sli
         raise InvalidInputError(
             f"max_memory is {max_memory} bytes, but one row needs {bytes_per_row}; raise it"
         )
-    for start in range(0, n_rows, rows):
-        yield slice(start, min(start + rows, n_rows))
+    return slices(n_rows, rows)
 
 
 def to_tensor(values: Any, device: Any, dtype: Any = None) -> Tensor:

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from acqh._core.arrays import Array, Matrix, as_rows, first_bad_row, is_sparse
+from acqh._core.arrays import Array, Matrix, as_rows, first_bad_row, is_sparse, slices
 from acqh.errors import ViewError
 from acqh.features._state import StateMixin, require_fitted
 
@@ -98,9 +98,7 @@ def row_blocks(n_rows: int, width: int, n_values: int = _BLOCK_VALUES) -> Iterat
     >>> list(row_blocks(3, 10))
     [slice(0, 3, None)]
     """
-    step = max(1, n_values // max(1, width))
-    for start in range(0, n_rows, step):
-        yield slice(start, min(start + step, n_rows))
+    return slices(n_rows, max(1, n_values // max(1, width)))
 
 
 def with_data(X: Matrix, data: Array) -> Matrix:

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import row_norms
 
-from acqh._core.arrays import Floats, Matrix, is_sparse
+from acqh._core.arrays import Floats, Matrix, is_sparse, slices
 from acqh._core.optional import require
 from acqh._core.tensors import Tensor, is_tensor, unit_rows
 from acqh.errors import InvalidInputError
@@ -76,8 +76,7 @@ class TensorSide:
 
     def parts(self, n_rows: int) -> Iterator[tuple[slice, tuple[Tensor, Tensor]]]:
         """Yield blocks of prepared rows, with what each is of all."""
-        for start in range(0, len(self), n_rows):
-            here = slice(start, min(start + n_rows, len(self)))
+        for here in slices(len(self), n_rows):
             yield here, self[here].prepared()
 
 

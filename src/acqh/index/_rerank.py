@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints, as_rows, check_positive_int
+from acqh._core.arrays import Array, Floats, Ints, as_rows, check_positive_int, slices
 from acqh._core.foreign import take_in
 from acqh.errors import InvalidInputError
 from acqh.index._result import SearchResult
@@ -65,8 +65,7 @@ def rank_again(
     best = np.zeros((len(queries), k), dtype=np.int64)
     scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
     step = max(1, _MAX_NUMBERS // max(places.shape[1] * queries.shape[1], 1))
-    for start in range(0, len(queries), step):
-        part = slice(start, start + step)
+    for part in slices(len(queries), step):
         there = np.arange(places.shape[1]) < found.counts[part, np.newaxis]
         if vectors is None:
             full = _taken(rerank, found.ids[part][there], queries.shape[1])

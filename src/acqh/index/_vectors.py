@@ -5,7 +5,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, as_numbers
+from acqh._core.arrays import Array, Floats, as_numbers, slices
 from acqh.errors import CorruptBundleError, InvalidInputError, UnknownIdError
 from acqh.index._ids import read_ids, table_from_arrays
 from acqh.index._new_ids import NewIds
@@ -100,8 +100,7 @@ class VectorFile:
         table = NewIds(Snapshot()).take(ids, len(matrix))
         stored = np.empty(matrix.shape, dtype=dtype)
         scales = np.empty(len(matrix) if dtype == "int8" else 0, dtype=np.float32)
-        for start in range(0, len(matrix), _CHUNK):
-            part = slice(start, start + _CHUNK)
+        for part in slices(len(matrix), _CHUNK):
             stored[part] = _pack(matrix[part], scales[part])
         id_arrays, id_info = table.to_arrays()
         info = {"n_items": len(matrix), "width": matrix.shape[1], "dtype": dtype, "ids": id_info}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Floats, Matrix, as_matrix, check_width, is_sparse, unit_rows
+from acqh._core.arrays import Floats, Matrix, as_matrix, check_width, is_sparse, slices, unit_rows
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 from acqh.features._plain import plain_map
 from acqh.io import Bundle
@@ -56,8 +56,7 @@ def mapped_blocks(
     feature_maps: Mapping[str, Any], matrix: Matrix, view: str
 ) -> Iterator[tuple[slice, Matrix]]:
     """Yield rows of a checked view through its feature map, some at a time."""
-    for start in range(0, matrix.shape[0], CHUNK_ROWS):
-        rows = slice(start, min(start + CHUNK_ROWS, matrix.shape[0]))
+    for rows in slices(matrix.shape[0], CHUNK_ROWS):
         yield rows, map_features(feature_maps, matrix[rows], view)
 
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from acqh._core.arrays import Floats, Matrix
+from acqh._core.arrays import Floats, Matrix, slices
 from acqh.methods._binary import LinearBinaryMethod, discrete_functions
 from acqh.methods._discrete import BLOCK_ROWS, random_signs
 from acqh.methods._label_products import LabelSimilarity
@@ -32,8 +32,7 @@ def update_factor(A: Floats, other: Floats, target: Floats) -> Floats:
     squares = np.diag(gram).copy()
     np.fill_diagonal(gram, 0.0)
     updated = np.array(A)
-    for start in range(0, len(A), BLOCK_ROWS):
-        rows = slice(start, start + BLOCK_ROWS)
+    for rows in slices(len(A), BLOCK_ROWS):
         block, goal = np.array(A[rows], order="F"), target[rows]
         for k in np.flatnonzero(squares > 0):
             block[:, k] = np.clip((goal[:, k] - block @ gram[:, k]) / squares[k], -1.0, 1.0)

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from acqh._core.arrays import Array, Ints
+from acqh._core.arrays import Array, Ints, slices
 from acqh.errors import InvalidInputError
 from acqh.metrics._evaluator import RetrievalMetrics, RetrievalResult
 from acqh.metrics._inputs import Denominator, Empty
@@ -102,8 +102,7 @@ def evaluate(
         kind="ranking",
     )
     step = max(1, _PAIRS_AT_ONCE // n_database)
-    for start in range(0, n_queries, step):
-        block = slice(start, start + step)
+    for block in slices(n_queries, step):
         metrics.update(rows[block], relevance(queries[block], database))
     return metrics.result()
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Bools, Ints, Matrix, is_sparse
+from acqh._core.arrays import Bools, Ints, Matrix, is_sparse, slices
 from acqh._core.labels import as_label_matrix
 from acqh.errors import LabelError
 
@@ -120,7 +120,6 @@ def _iter_shared(queries: Matrix, database: Matrix) -> Iterator[tuple[slice, Any
     """
     database = database.astype(np.float32).T
     step = max(1, _PAIRS_AT_ONCE // max(1, database.shape[1]))
-    for start in range(0, queries.shape[0], step):
-        rows = slice(start, start + step)
+    for rows in slices(queries.shape[0], step):
         counts = queries[rows].astype(np.float32) @ database
         yield rows, counts.toarray() if is_sparse(counts) else counts

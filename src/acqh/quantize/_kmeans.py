@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from acqh._core.arrays import Floats, Ints
+from acqh._core.arrays import Floats, Ints, slices
 from acqh.quantize import _kernels
 from acqh.quantize._codebooks import sum_by_word
 
@@ -202,8 +202,7 @@ def _seed(points: Floats, weights: Floats, n_words: int, rng: np.random.Generato
 def _nearest(points: Floats, words: Floats) -> Ints:
     norms = np.einsum("jk,jk->j", words, words)
     codes = np.empty(len(points), dtype=np.uint8)
-    for start in range(0, len(points), _BLOCK_ROWS):
-        rows = slice(start, start + _BLOCK_ROWS)
+    for rows in slices(len(points), _BLOCK_ROWS):
         codes[rows] = np.argmin(norms - 2.0 * (points[rows] @ words.T), axis=1)
     return codes
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, TypeVar
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
-from acqh._core.arrays import Array, Floats, Matrix, is_sparse
+from acqh._core.arrays import Array, Floats, Matrix, is_sparse, slices
 from acqh.stats._kernels import add_mixed_product, add_sparse_gram
 
 # Two views, in alphabetical order.
@@ -150,8 +150,7 @@ def upper_gram(
         add_sparse_gram(matrix.indptr, matrix.indices, matrix.data, upper)
         return upper, column_sums(matrix)
     sums = np.zeros(matrix.shape[1])
-    for start in range(0, len(matrix), BLOCK_ROWS):
-        rows = slice(start, start + BLOCK_ROWS)
+    for rows in slices(len(matrix), BLOCK_ROWS):
         block = np.asarray(matrix[rows], dtype=np.float64, order="C")
         # The transpose of a C-ordered block is what BLAS calls column-major: no copy.
         upper = dsyrk(1.0, block.T, beta=1.0, c=upper, overwrite_c=True)

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints, Matrix
+from acqh._core.arrays import Array, Floats, Ints, Matrix, slices
 from acqh.bench.running._split import Split, SplitParts
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError
@@ -273,8 +273,7 @@ def _score(
     labels: Matrix = parts.query.labels
     metrics = RetrievalMetrics(tuple(CUTOFFS.values()), top_n=top_n, curve=curve)
     step = max(1, _BLOCK_VALUES // max(1, len(coded.inverse)))
-    for start in range(0, len(queries), step):
-        rows = slice(start, start + step)
+    for rows in slices(len(queries), step):
         scores = score_codes(method, queries[rows], coded.distinct, coded.inverse)
         metrics.update(scores, relevance(labels[rows], parts.database_labels))
     return metrics.result()

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from acqh._core.arrays import Floats
+from acqh._core.arrays import Floats, slices
 from acqh.methods.acqh._problem import components_of
 
 # Shares of the real queries in the metric that are tried; the rest are those of training rows.
@@ -14,8 +14,7 @@ _BLOCK_ROWS = 1024
 def weighted_gram(points: Floats, weights: Floats) -> Floats:
     """Return the sum of points times themselves, by their weights: (n_dimensions, n_dimensions)."""
     total = np.zeros((points.shape[1], points.shape[1]))
-    for start in range(0, len(points), _BLOCK_ROWS):
-        rows = slice(start, start + _BLOCK_ROWS)
+    for rows in slices(len(points), _BLOCK_ROWS):
         scaled = points[rows] * np.sqrt(weights[rows])[:, None]
         total += scaled.T @ scaled  # a product with itself takes half the time
     return total
