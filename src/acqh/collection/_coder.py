@@ -130,18 +130,10 @@ class Coder:
     ) -> tuple[Array, list[str]]:
         """Code items by whatever the model knows of them: labels and views.
 
-        Parameters
-        ----------
-        features : MultiViewData, optional
-            Of the items that have any; its ids say which of them they are, from 0.
-        labels : sequence of n_items sequences of str
-            Those that the model was not fitted with are passed over.
-
-        Returns
-        -------
-        codes : uint8 (n_items, n_codebooks)
-        coded_by : list of str
-            What each was coded by; empty where it has nothing that the model knows.
+        `features`: of the items that have any; its ids say which of them they are, from 0.
+        `labels`: those that the model was not fitted with are passed over. Gives `codes`, uint8
+        (n_items, n_codebooks), and `coded_by`; what each was coded by; empty where it has nothing
+        that the model knows.
         """
         model = self.model
         names = set(model.label_names_) if "labels" in model.targets_ else set()

@@ -234,22 +234,10 @@ def add_part(
 ) -> None:
     """Add the items of one part to sums, in place.
 
-    Parameters
-    ----------
-    part : MultiViewData
-        None of its items need have a label.
-    known : MappedStatistics
-        What the part must be like, and the feature maps to use; where it brings features that
-        were left out, the part is the one that its maps were fitted to.
-    statistics : Statistics
-        As `MappedStatistics.sums_of_none` gives them, or those of parts before.
-    device : torch device, optional
-        Where to sum.
-
-    Raises
-    ------
-    LabelError, ViewError
-        As `collect` does.
+    `part`: none of its items need have a label. `known`: what the part must be like, and the
+    feature maps to use; where it brings features that were left out, the part is the one that its
+    maps were fitted to. `statistics`: as `MappedStatistics.sums_of_none` gives them, or those of
+    parts before. `device`: where to sum. Raises LabelError, ViewError: as `collect` does.
     """
     check_labelled(part, statistics.keep)
     check_same(part, known)

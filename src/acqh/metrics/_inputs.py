@@ -34,23 +34,10 @@ def check_cutoff(cutoff: Any, n_database: int) -> int:
 def check_block(scores: Any, values: Any, kind: Kind, name: str) -> tuple[Array, Array]:
     """Check that scores and what is known of the items fit each other; make both 2-d.
 
-    Parameters
-    ----------
-    scores : (n_queries, n_database) or (n_database,); a ranking may have fewer columns
-    values : (n_queries, n_database) or (n_database,)
-        Relevance or gains.
-    kind : {"scores", "distances", "ranking"}
-    name : str
-        What `values` are called in errors.
-
-    Returns
-    -------
-    scores, values : ndarray, (n_queries, ...)
-
-    Raises
-    ------
-    InvalidInputError
-        Wrong shapes, no queries, no items, NaN, or not a ranking.
+    `scores`: (n_queries, n_database) or (n_database,); a ranking may have fewer columns. `values`:
+    (n_queries, n_database) or (n_database,); relevance or gains. `name`: what `values` are called
+    in errors. Gives both as (n_queries, ...). Raises InvalidInputError: wrong
+    shapes, no queries, no items, NaN, or not a ranking.
     """
     check_choice(kind, Kind, "kind")
     if is_sparse(scores) or is_sparse(values):

@@ -72,21 +72,10 @@ def vector_source(
 ) -> VectorSource:
     """Look at where vectors are.
 
-    Parameters
-    ----------
-    items : array-like, path-like, Pieces, MultiViewData, Dask array, or DaskViews
-    view : str, optional
-        Which view, where there are several.
-    ids : (n_items,), optional
-        Of the items of an array; else those of the source, or row numbers.
-    chunk_size : int
-    client : distributed.Client, optional
-        Whose workers do the work; an array in memory stays here.
-
-    Raises
-    ------
-    InvalidInputError, ViewError
-        Of no known kind, empty, or several views and none chosen.
+    `view`: which view, where there are several. `ids`: (n_items,); of the items of an array; else
+    those of the source, or row numbers. `client`: whose workers do the work; an array in memory
+    stays here. Raises InvalidInputError, ViewError: of no known kind, empty, or several views and
+    none chosen.
     """
     if is_dask_source(items) and not isinstance(items, DaskViews):
         items = DaskViews({_ARRAY_VIEW: items})

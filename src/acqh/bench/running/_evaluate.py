@@ -167,27 +167,10 @@ def measure(
 ) -> list[Measured]:
     """Measure a fitted method in every direction.
 
-    Parameters
-    ----------
-    method : BaseMethod
-        Fitted on the training part.
-    split : Split
-    parts : SplitParts
-        Of this split.
-    database : {"learnt", "hashed", "unified"}
-    fit_seconds : float
-        For the rows.
-    top_n : sequence of int
-        Where to measure precision.
-    curve : bool
-        Whether to measure precision and recall at every rank.
-    n_threads : int, optional
-        Of a search; one per core by default.
-
-    Returns
-    -------
-    list of Measured
-        One for each ordered pair of views.
+    `method`: fitted on the training part. `parts`: of this split. `fit_seconds`: noted in the
+    rows. `top_n`: where to measure precision. `curve`: whether to measure precision and recall at
+    every rank. `n_threads`: of a search; one per core by default. Gives a row for each ordered pair
+    of views.
     """
     coded: dict[str, _Coded] = {}
     found = []

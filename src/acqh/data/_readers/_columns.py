@@ -39,26 +39,10 @@ def list_lengths(column: Any) -> Array:
 def view_matrix(column: Any, width: int, where: str, first_row: int) -> tuple[Array, Bools]:
     """Return a column of lists as a matrix, and which rows are not null.
 
-    Parameters
-    ----------
-    column : pyarrow.ChunkedArray of lists
-    width : int
-        Numbers in each list.
-    where : str
-        What to call the column in an error.
-    first_row : int
-        Number of the column's first row in the whole table.
-
-    Returns
-    -------
-    matrix : ndarray, (n_rows, width)
-        Null rows are zero.
-    present : bool ndarray, (n_rows,)
-
-    Raises
-    ------
-    ViewError
-        A list of another length, or with a null inside; the row is named.
+    `width`: numbers in each list. `where`: what to call the column in an error. `first_row`: number
+    of the column's first row in the whole table. Gives the matrix, (n_rows, width),
+    in which null rows are zero, and bool (n_rows,). Raises ViewError: a list of another
+    length, or with a null inside; the row is named.
     """
     rows = ViewRows(len(column), width, where, first_row)
     for chunk in column.chunks:

@@ -26,21 +26,10 @@ _SAFE_CODECS = {
 class ZarrStore:
     """The arrays of a Zarr group in a folder.
 
-    Parameters
-    ----------
-    path : Path
-    max_bytes : int, optional
-        How much the rows read at a time may take; see `check_unpacked_size`.
-    fill_missing : bool
-        Whether a chunk without a file means that all its values are the array's fill value. Else
-        it is taken as lost.
-
-    Raises
-    ------
-    CorruptBundleError
-        It is not a readable group.
-    InvalidInputError
-        An array is packed in a way that could run code.
+    `max_bytes`: how much the rows read at a time may take; see `check_unpacked_size`.
+    `fill_missing`: whether a chunk without a file means that all its values are the array's fill
+    value. Else it is taken as lost. Raises CorruptBundleError: it is not a readable group. Raises
+    InvalidInputError: an array is packed in a way that could run code.
     """
 
     def __init__(

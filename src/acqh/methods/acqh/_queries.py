@@ -21,20 +21,10 @@ def check_queries(
 ) -> dict[str, RowSample]:
     """Return a sample of the real queries of each view.
 
-    Parameters
-    ----------
-    queries : mapping of str to (n_queries, n_features), or None
-    widths : mapping of str to int
-        Of the views that there are.
-    before : mapping of str to RowSample, optional
-        Queries given before, which these are added to.
-
-    Raises
-    ------
-    InvalidInputError
-        No mapping, or a view without queries.
-    ViewError
-        An unknown view, another width, or a value that is not finite.
+    `queries`: mapping of str to (n_queries, n_features), or None. `widths`: of the views that there
+    are. `before`: queries given before, which these are added to. Raises InvalidInputError: no
+    mapping, or a view without queries. Raises ViewError: an unknown view, another width, or a value
+    that is not finite.
     """
     found = dict(before or {})
     if queries is None:
