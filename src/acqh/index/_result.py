@@ -32,7 +32,7 @@ class SearchResult:
         their words. Codes that it passed over by the words they are grouped by, the first two or
         three, do not count. If not given, those scored.
     exact : (n_queries,) bool, optional
-        Whether the answer is proven: no other item belongs into it. If not given, all are.
+        Whether the answer is proven: no other item belongs in it. If not given, all are.
     bound : (n_queries,) float32, optional
         No item that is missing from the answer scores more. If not given, the last score, or minus
         infinity where there are fewer than k items: what it is for every proven answer.
