@@ -17,21 +17,9 @@ _BLOCK = 1 << 18
 class PartReader:
     """Blocks of the codes and rows of all parts, as `lay_out` reads them: twice.
 
-    Parameters
-    ----------
-    parts : iterable of (codes, ids or None)
-        The same each time it is read.
-    check_codes : callable
-        Returns codes as (n, n_codebooks) uint8 or raises.
-    take_ids : callable
-        Called in the first reading with the ids of each part, or None, and how many it has.
-    progress : callable or None
-        Told after each part; what was read once counts half.
-
-    Attributes
-    ----------
-    n_items : int
-        How many there are; 0 before the first reading has ended.
+    `parts`: the same each time they are read. `check_codes`: returns codes as (n, n_codebooks)
+    uint8 or raises. `take_ids`: called in the first reading with the ids of each part, or None, and
+    how many it has. `progress`: told after each part; what was read once counts half.
     """
 
     def __init__(
@@ -46,7 +34,7 @@ class PartReader:
         self._take_ids = take_ids
         self._progress = progress
         self._first: tuple[int, int] | None = None
-        self.n_items = 0
+        self.n_items = 0  # before the first reading has ended
 
     def __call__(self) -> Iterator[tuple[Array, Array]]:
         """Yield the codes and rows of all items, a block at a time.

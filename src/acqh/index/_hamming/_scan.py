@@ -13,19 +13,11 @@ _BYTE_VALUES = 256
 
 
 class Target(NamedTuple):
-    """A segment to search.
+    """A segment to search."""
 
-    Parameters
-    ----------
-    planes : (n_bytes, n_rows) uint8
-    first_row : int
-        What to add to its row numbers.
-    allowed : (n_bytes,) uint8
-        A bit for each row that may be found, lowest bit first; empty where all may.
-    """
-
-    planes: Array
-    first_row: int
+    planes: Array  # (n_bytes, n_rows) uint8
+    first_row: int  # what to add to its row numbers
+    # (n_bytes,) uint8: a bit for each row that may be found, lowest bit first; empty where all may.
     allowed: Array
 
 

@@ -23,44 +23,24 @@ _MAX_NUMBERS = 4_000_000
 
 
 class Target(NamedTuple):
-    """A segment to search.
-
-    Parameters
-    ----------
-    runs : Runs
-        Its arrays.
-    first_row : int
-        What to add to its row numbers.
-    allowed : (n_bytes,) uint8
-        A bit for each row that may be found, lowest bit first; empty where all may.
-    """
+    """A segment to search."""
 
     runs: Runs
-    first_row: int
+    first_row: int  # what to add to its row numbers
+    # (n_bytes,) uint8: a bit for each row that may be found, lowest bit first; empty where all may.
     allowed: Array
 
 
 class TopRows(NamedTuple):
-    """The best rows of each query, best first.
+    """The best rows of each query, best first."""
 
-    Parameters
-    ----------
-    rows : (n_queries, k) int64
-        -1 where there are fewer than k.
-    scores : (n_queries, k) float32
-        Minus infinity where there are fewer than k.
-    counts : (n_queries,) int64
-    tallies : (n_queries, 2) int64
-        How many codes were looked at, and how many were scored to the last word.
-    ceilings : (n_queries,) float32
-        What an item that was left out can score at most, where it is no less than the last score;
-        minus infinity where there is none.
-    """
-
-    rows: Ints
-    scores: Floats
-    counts: Ints
+    rows: Ints  # (n_queries, k) int64: -1 where there are fewer than k
+    scores: Floats  # (n_queries, k) float32: minus infinity where there are fewer than k
+    counts: Ints  # (n_queries,) int64
+    # (n_queries, 2) int64: how many codes were looked at, and how many scored to the last word.
     tallies: Ints
+    # (n_queries,) float32: what an item that was left out can score at most, where it is no less
+    # than the last score; minus infinity where there is none.
     ceilings: Floats
 
     @classmethod
@@ -80,21 +60,11 @@ class TopRows(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """When a search may end before its answer is proven; by default never.
+    """When a search may end before its answer is proven; by default never."""
 
-    Parameters
-    ----------
-    budget : int, optional
-        How many codes each query may look at.
-    epsilon : float, default 0
-        What is missed scores at most so much more than the k-th best.
-    recall : float, default 1
-        What share of the k best is to be found, as expected.
-    """
-
-    budget: int | None = None
-    epsilon: float = 0.0
-    recall: float = 1.0
+    budget: int | None = None  # how many codes each query may look at
+    epsilon: float = 0.0  # what is missed scores at most this much more than the k-th best
+    recall: float = 1.0  # what share of the k best is to be found, as expected
 
     def efforts(self, targets: Sequence[Target], k: int) -> Sequence[Effort | None]:
         """Return what each target may cost, in proportion to its codes."""
