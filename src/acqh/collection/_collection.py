@@ -260,7 +260,7 @@ class Collection(Searchable, Changeable):
 
     @property
     def settings(self) -> BuildSettings | None:
-        """How it was built; None of collections made before this was stored."""
+        """How it was built; None for collections made before this was stored."""
         return self._facts.settings
 
     @property

@@ -18,7 +18,7 @@ class Item:
     Parameters
     ----------
     image : path, bytes or PIL.Image.Image, optional
-        None of items that were read; `Collection.thumbnail` returns what is kept of it.
+        None for items that were read; `Collection.thumbnail` returns what is kept of it.
     text : str
         Empty for none.
     labels : sequence of str
@@ -193,7 +193,7 @@ class CollectionStats:
     version : str
         Of acqh, at the build.
     settings : dict or None
-        How it was built, by the names of `BuildSettings`; None of collections made before this
+        How it was built, by the names of `BuildSettings`; None for collections made before this
         was stored.
     """
 
