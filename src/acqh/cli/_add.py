@@ -11,7 +11,7 @@ from acqh.cli._collections import (
     MaxPixelsOption,
     print_skipped,
 )
-from acqh.cli._output import JsonOption, print_json
+from acqh.cli._output import JsonOption, print_result
 from acqh.cli._progress import reporting
 
 
@@ -49,10 +49,10 @@ def add(
         report = change(items, strict=strict, max_pixels=max_pixels, progress=progress)
         n_items = len(collection)
     print_skipped(report.skipped)
-    if as_json:
-        skipped = [list(entry) for entry in report.skipped]
-        print_json({"ids": list(report.ids), "skipped": skipped, "n_items": n_items})
-    else:
-        print(f"{path}: {len(report.ids):,} items added, {n_items:,} in all")
+    print_result(
+        {"ids": report.ids, "skipped": report.skipped, "n_items": n_items},
+        f"{path}: {len(report.ids):,} items added, {n_items:,} in all",
+        as_json,
+    )
     if manifest is None and report.skipped:
         raise typer.Exit(1)

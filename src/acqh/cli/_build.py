@@ -9,7 +9,7 @@ import typer
 
 from acqh.cli._collections import LabelSeparatorOption, MaxPixelsOption, print_skipped
 from acqh.cli._options import CodebooksOption, ComponentsOption, SeedOption
-from acqh.cli._output import JsonOption, print_json
+from acqh.cli._output import JsonOption, print_result
 from acqh.cli._progress import reporting
 from acqh.cli._targets import TargetsOption, parse_targets
 
@@ -116,16 +116,13 @@ def _print(
     out: Path, stats: Any, skipped: Sequence[tuple[str, str]], seconds: float, as_json: bool
 ) -> None:
     print_skipped(skipped)
-    if as_json:
-        print_json({"path": str(out), "n_items": stats.n_items, "n_labelled": stats.n_labelled,
-                    "n_trained": stats.n_trained, "trained_on": stats.trained_on,
-                    "settings": stats.settings,
-                    "size_on_disk": stats.size_on_disk, "seconds": round(seconds, 3),
-                    "skipped": [list(entry) for entry in skipped]})  # fmt: skip
-        return
-    print(
+    names = ("n_items", "n_labelled", "n_trained", "trained_on", "settings", "size_on_disk")
+    facts = {"path": str(out), **{name: getattr(stats, name) for name in names}}
+    print_result(
+        {**facts, "seconds": round(seconds, 3), "skipped": skipped},
         f"{out}: {stats.n_items:,} items, {stats.n_labelled:,} of them with {stats.n_labels} "
         f"labels; learnt from {stats.n_trained:,} by {stats.trained_on}. {len(skipped)} left out. "
         f"{stats.code_bytes} bytes per item, {stats.size_on_disk / 1e6:.1f} MB in all, "
-        f"{seconds:.1f} s."
+        f"{seconds:.1f} s.",
+        as_json,
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from acqh._core.files import written_whole
 from acqh.cli._cluster import cluster
-from acqh.cli._output import print_json, refuse_existing
+from acqh.cli._output import print_result, refuse_existing
 from acqh.cli._progress import reporting
 
 _COLUMNS = ("query", "rank", "id", "score")
@@ -54,10 +54,8 @@ def search_all(
             with written_whole(out) as table:
                 (_write_csv if out.suffix == ".csv" else _write_parquet)(parts, table)
     facts = {"n_queries": len(parts), "k": k, "seconds": time.perf_counter() - started}
-    if as_json:
-        print_json(facts)
-        return
-    print(f"{out}: the best {k} for each of {len(parts):,} queries; {facts['seconds']:.1f} s.")
+    sentence = f"{out}: the best {k} for each of {len(parts):,} queries; {facts['seconds']:.1f} s."
+    print_result(facts, sentence, as_json)
 
 
 def _write_csv(parts: Any, path: Path) -> None:

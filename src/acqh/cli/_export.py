@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from acqh.cli._output import JsonOption, print_json
+from acqh.cli._output import JsonOption, print_result
 from acqh.cli._progress import reporting
 
 _TOKEN = "ACQH_MILVUS_TOKEN"  # noqa: S105
@@ -90,10 +90,11 @@ def _to_file(source: Path, out: Path, to: str, **options: Any) -> Any:
 
 
 def _print(report: Any, where: str, seconds: float, as_json: bool) -> None:
-    if as_json:
-        files = [str(file) for file in report.files]
-        print_json({"n_items": report.n_items, "files": files, "n_bytes": report.n_bytes,
-                    "seconds": round(seconds, 3)})  # fmt: skip
-        return
+    facts = {
+        "n_items": report.n_items,
+        "files": [str(file) for file in report.files],
+        "n_bytes": report.n_bytes,
+        "seconds": round(seconds, 3),
+    }
     size = f", {report.n_bytes / 1e6:.1f} MB" if report.files else ""
-    print(f"{where}: {report.n_items:,} items{size}; {seconds:.1f} s.")
+    print_result(facts, f"{where}: {report.n_items:,} items{size}; {seconds:.1f} s.", as_json)

@@ -15,7 +15,7 @@ from acqh.cli._options import (
     ModelArgument,
     SeedOption,
 )
-from acqh.cli._output import JsonOption, print_json, refuse_existing
+from acqh.cli._output import JsonOption, print_result, refuse_existing
 from acqh.cli._progress import reporting
 from acqh.cli._targets import TargetsOption, parse_targets
 
@@ -64,13 +64,12 @@ def fit(
         "optimality_gap": float(model.optimality_gap_),
         "seconds": time.perf_counter() - started,
     }
-    if as_json:
-        print_json(facts)
-        return
-    print(
+    print_result(
+        facts,
         f"{out}: learnt from {facts['n_items']:,} items with {facts['n_labels']} labels; views "
         f"{', '.join(model.n_features_in_)}; {facts['bytes_per_item']} bytes per code; at most "
-        f"{facts['optimality_gap']:.2%} above the best possible; {facts['seconds']:.1f} s."
+        f"{facts['optimality_gap']:.2%} above the best possible; {facts['seconds']:.1f} s.",
+        as_json,
     )
 
 
@@ -118,12 +117,11 @@ def encode(
         }
         what = f"{parts.n_parts:,} parts"
     seconds = time.perf_counter() - started
-    if as_json:
-        print_json({**facts, "seconds": seconds})
-        return
-    print(
+    print_result(
+        {**facts, "seconds": seconds},
         f"{out}: {facts['n_items']:,} items in {facts['bytes_per_item']} bytes each, {what}; "
-        f"{seconds:.1f} s."
+        f"{seconds:.1f} s.",
+        as_json,
     )
 
 

@@ -9,7 +9,7 @@ import typer
 
 from acqh.cli._cluster import DaskOption, cluster
 from acqh.cli._options import ModelArgument
-from acqh.cli._output import JsonOption, print_json, refuse_existing
+from acqh.cli._output import JsonOption, print_result, refuse_existing
 from acqh.cli._progress import reporting
 from acqh.errors import InvalidInputError
 
@@ -53,12 +53,11 @@ def index(
         "bytes_per_item": made.bytes_per_item,
         "seconds": time.perf_counter() - started,
     }
-    if as_json:
-        print_json(facts)
-        return
-    print(
+    print_result(
+        facts,
         f"{out}: {facts['n_items']:,} items in {facts['bytes_per_item']:.2f} bytes each without "
-        f"ids; {facts['seconds']:.1f} s."
+        f"ids; {facts['seconds']:.1f} s.",
+        as_json,
     )
 
 

@@ -23,6 +23,14 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2))
 
 
+def print_result(facts: dict[str, Any], sentence: str, as_json: bool) -> None:
+    """Print what a command has done: as JSON, or as a sentence."""
+    if as_json:
+        print_json(facts)
+    else:
+        print(sentence)
+
+
 def print_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str = ""
 ) -> None:

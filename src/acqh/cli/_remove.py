@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from acqh.cli._collections import CollectionArgument
-from acqh.cli._output import JsonOption, print_json
+from acqh.cli._output import JsonOption, print_result
 
 
 def remove(
@@ -19,7 +19,5 @@ def remove(
     with Collection.open(path) as collection:
         n_removed = collection.remove(ids)
         n_items = len(collection)
-    if as_json:
-        print_json({"n_removed": n_removed, "n_items": n_items})
-    else:
-        print(f"{path}: {n_removed:,} items removed, {n_items:,} left")
+    facts = {"n_removed": n_removed, "n_items": n_items}
+    print_result(facts, f"{path}: {n_removed:,} items removed, {n_items:,} left", as_json)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from acqh.cli._collections import CollectionArgument, MaxPixelsOption, print_skipped
-from acqh.cli._output import JsonOption, print_json
+from acqh.cli._output import JsonOption, print_result
 from acqh.cli._progress import reporting
 
 
@@ -50,9 +50,6 @@ def sync(
         "unchanged": report.n_unchanged,
         "unreadable": len(report.unreadable),
     }
-    if as_json:
-        skipped = [list(entry) for entry in report.unreadable]
-        print_json({"path": str(path), "n_items": n_items, **counts, "skipped": skipped})
-    else:
-        said = ", ".join(f"{n:,} {name}" for name, n in counts.items())
-        print(f"{path}: {n_items:,} items; {said}")
+    facts = {"path": str(path), "n_items": n_items, **counts, "skipped": report.unreadable}
+    said = ", ".join(f"{n:,} {name}" for name, n in counts.items())
+    print_result(facts, f"{path}: {n_items:,} items; {said}", as_json)
