@@ -3,10 +3,11 @@
 import itertools
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from acqh.data._multiview import MultiViewData
 from acqh.data._readers._csvfile import CsvFile, Mark
 from acqh.data._readers._limits import CHUNK_SIZE, check_names_have_labels
 from acqh.data._readers._manifest import Manifest
-from acqh.data._readers._pieces import ReadRows
+from acqh.data._readers._pieces import ReadRows, RowSource
 from acqh.data._readers._tables import (
     ID_COLUMNS,
     LABEL_COLUMNS,
@@ -83,11 +84,9 @@ def read_manifest_file(path: Path, options: CsvOptions) -> Manifest:
 
 
 @dataclass(frozen=True)
-class CsvRows:
+class CsvRows(RowSource):
     """The rows of a file: what its columns are, and where every few rows start."""
 
-    path: Path
-    n_rows: int
     plan: _Plan
     names: Sequence[str] | None
     options: CsvOptions
@@ -125,16 +124,12 @@ class CsvRows:
 
             yield read
 
-    def only(self, start: int, stop: int) -> "CsvRows":  # noqa: ARG002
+    def only(self, start: int, stop: int) -> Self:  # noqa: ARG002
         """Return this without marks other than the one to start from."""
         return replace(self, marks=(self._mark_before(start),))
 
     def _mark_before(self, row: int) -> tuple[int, Mark]:
         return self.marks[bisect_right(self.marks, row, key=lambda each: each[0]) - 1]
-
-    def files(self) -> Iterable[Path]:
-        """Return the file."""
-        return [self.path]
 
 
 def find_csv_rows(

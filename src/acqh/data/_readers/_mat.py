@@ -1,11 +1,11 @@
 """Read Matlab files with the variable layouts the field uses."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,7 +17,7 @@ from acqh.data._readers._mat5 import Mat5File
 from acqh.data._readers._mat73 import Mat73File, is_hdf5
 from acqh.data._readers._matlayout import LABELS, WHOLE, Orientation, Plan, find_axes, make_plan
 from acqh.data._readers._matvariable import MatFile
-from acqh.data._readers._pieces import ReadRows
+from acqh.data._readers._pieces import ReadRows, RowSource
 from acqh.errors import InvalidInputError, LabelError
 
 
@@ -56,27 +56,21 @@ def read_mat(path: Path, options: MatOptions) -> MultiViewData:
 
 
 @dataclass(frozen=True)
-class MatRows:
+class MatRows(RowSource):
     """The rows of a Matlab file, whose formats cannot be entered by items: it is read whole."""
 
-    path: Path
-    n_rows: int
     options: MatOptions
-    whole: MultiViewData | None = None
+    data: MultiViewData | None = None
 
     @contextmanager
     def open(self) -> Iterator[ReadRows]:
         """Read the file, unless it is in memory already."""
-        whole = read_mat(self.path, self.options) if self.whole is None else self.whole
+        whole = read_mat(self.path, self.options) if self.data is None else self.data
         yield lambda start, stop: whole.subset(slice(start, stop))
 
-    def only(self, start: int, stop: int) -> "MatRows":  # noqa: ARG002
+    def only(self, start: int, stop: int) -> Self:  # noqa: ARG002
         """Return this without what has been read."""
-        return replace(self, whole=None)
-
-    def files(self) -> Iterable[Path]:
-        """Return the file."""
-        return [self.path]
+        return replace(self, data=None)
 
 
 def find_mat_rows(path: Path, _: int, options: MatOptions) -> MatRows:

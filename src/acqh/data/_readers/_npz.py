@@ -14,7 +14,7 @@ from acqh.data._readers import _layout
 from acqh.data._readers._classes import Classes, find_classes
 from acqh.data._readers._layout import EXTRA_PREFIX, Entry, Layout
 from acqh.data._readers._limits import check_names_have_labels
-from acqh.data._readers._pieces import ReadRows
+from acqh.data._readers._pieces import ReadRows, RowSource
 from acqh.data._readers._store import ArrayStore, NpyFolder, NpzStore
 from acqh.data._readers._zarr import ZarrStore
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
@@ -57,18 +57,12 @@ def read_arrays(path: Path, options: ArrayOptions) -> MultiViewData:
 
 
 @dataclass(frozen=True)
-class ArrayRows:
+class ArrayRows(RowSource):
     """The rows of a store of arrays: which array is what, and the label columns of all rows."""
 
-    path: Path
     layout: Layout
     classes: Classes
     options: ArrayOptions
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows there are."""
-        return self.layout.n_items
 
     @contextmanager
     def open(self) -> Iterator[ReadRows]:
@@ -92,10 +86,6 @@ class ArrayRows:
 
             yield read
 
-    def only(self, start: int, stop: int) -> "ArrayRows":  # noqa: ARG002
-        """Return this: what is known does not grow with the rows."""
-        return self
-
     def files(self) -> Iterable[Path]:
         """Return the file, or the files of the folder."""
         if isinstance(self.options, ZarrOptions):
@@ -109,7 +99,8 @@ def find_array_rows(path: Path, _: int, options: ArrayOptions) -> ArrayRows:
         layout = _choose(_layout.find_entries(store), path, options)
         if layout.n_items == 0:
             raise ViewError(f"{path.name} has no rows; give at least one item")
-        return ArrayRows(path, layout, _settle_classes(store, layout, options), options)
+        classes = _settle_classes(store, layout, options)
+        return ArrayRows(path, layout.n_items, layout, classes, options)
 
 
 def _open(path: Path, options: ArrayOptions) -> AbstractContextManager[ArrayStore]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from acqh.data._readers._arrowfile import (
 from acqh.data._readers._classes import Classes, find_classes
 from acqh.data._readers._limits import check_names_have_labels
 from acqh.data._readers._parquet import class_names, view_width
-from acqh.data._readers._pieces import ReadRows
+from acqh.data._readers._pieces import ReadRows, RowSource
 from acqh.data._readers._store import Header, file_rows, read_file_header
 from acqh.data._readers._tables import ID_COLUMNS, LABEL_COLUMNS, find_column
 from acqh.errors import CorruptBundleError, InvalidInputError, LabelError, ViewError
@@ -93,11 +93,9 @@ _Rows = _Arrays | _TableColumn
 
 
 @dataclass(frozen=True)
-class PairedRows:
+class PairedRows(RowSource):
     """The rows of folders, paired in the order of their files."""
 
-    path: Path
-    n_rows: int
     views: Mapping[str, _Rows]
     widths: Mapping[str, int]
     labels: _Rows | None
@@ -160,7 +158,7 @@ class PairedRows:
                 )
         return columns[0]
 
-    def only(self, start: int, stop: int) -> "PairedRows":
+    def only(self, start: int, stop: int) -> Self:
         """Return this without files that have none of these rows."""
         return replace(
             self,
@@ -179,9 +177,7 @@ class PairedRows:
 
 def read_paired(path: Path, options: PairedOptions) -> MultiViewData:
     """Read all rows."""
-    rows = find_paired_rows(path, 0, options)
-    with rows.open() as read:
-        return read(0, rows.n_rows)
+    return find_paired_rows(path, 0, options).whole()
 
 
 def is_paired(path: Path, views: Mapping[str, str] | None) -> bool:

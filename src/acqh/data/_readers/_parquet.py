@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from acqh.data._readers import _columns
 from acqh.data._readers._arrowfile import ArrowTable, FileRows, TableCursor, files_of
 from acqh.data._readers._columns import is_list, is_multi_hot, is_vector, list_lengths
 from acqh.data._readers._limits import CHUNK_SIZE, check_names_have_labels
-from acqh.data._readers._pieces import ReadRows
+from acqh.data._readers._pieces import ReadRows, RowSource
 from acqh.data._readers._tables import (
     ID_COLUMNS,
     LABEL_COLUMNS,
@@ -70,11 +70,9 @@ def read_table(path: Path, options: TableOptions) -> MultiViewData:
 
 
 @dataclass(frozen=True)
-class TableRows:
+class TableRows(RowSource):
     """The rows of a table: its files, and what their columns are."""
 
-    path: Path
-    n_rows: int
     plan: _Plan
     parts: tuple[FileRows, ...]
 
@@ -88,7 +86,7 @@ class TableRows:
 
         yield read
 
-    def only(self, start: int, stop: int) -> "TableRows":
+    def only(self, start: int, stop: int) -> Self:
         """Return this without files that have none of these rows."""
         return replace(self, parts=files_of(self.parts, start, stop))
 

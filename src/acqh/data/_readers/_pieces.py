@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, overload
+from typing import Any, Self, overload
 
 from acqh._core.arrays import NotFiniteError
 from acqh.data._multiview import MultiViewData
@@ -17,29 +18,33 @@ from acqh.errors import CorruptBundleError
 ReadRows = Callable[[int, int], MultiViewData]
 
 
-class RowSource(Protocol):
+@dataclass(frozen=True)
+class RowSource(ABC):
     """What a look at a file or folder has found out: all that reading some of its rows takes.
 
     Small, and can be pickled. Views, label columns and ids are settled here once, so that they are
     the same whoever reads whichever rows.
     """
 
-    @property
-    def path(self) -> Path:
-        """The file or folder."""
+    path: Path
+    n_rows: int
 
-    @property
-    def n_rows(self) -> int:
-        """How many rows there are."""
-
+    @abstractmethod
     def open(self) -> AbstractContextManager[ReadRows]:
         """Open what has the rows; reading on where the last rows ended costs no search."""
 
-    def only(self, start: int, stop: int) -> "RowSource":
+    def only(self, start: int, stop: int) -> Self:  # noqa: ARG002
         """Return what is needed for these rows alone, under the same row numbers."""
+        return self  # what is known need not grow with the rows
 
     def files(self) -> Iterable[Path]:
         """Return all files that rows are read from."""
+        return [self.path]
+
+    def whole(self) -> MultiViewData:
+        """Read all rows."""
+        with self.open() as read:
+            return read(0, self.n_rows)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Read files of one matrix: .npy, those of the nearest-neighbour benchmarks, Faiss indexes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ import numpy as np
 from acqh._core.arrays import Array
 from acqh._core.optional import require
 from acqh.data._multiview import MultiViewData
-from acqh.data._readers._pieces import ReadRows
+from acqh.data._readers._pieces import ReadRows, RowSource
 from acqh.data._readers._store import Rows, file_rows, read_file_header
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 
@@ -42,11 +42,9 @@ class VectorOptions:
 
 
 @dataclass(frozen=True)
-class VectorRows:
+class VectorRows(RowSource):
     """The rows of a file of one matrix."""
 
-    path: Path
-    n_rows: int
     n_columns: int
     view: str  # what the matrix is called
 
@@ -64,14 +62,6 @@ class VectorRows:
 
         yield read
 
-    def only(self, start: int, stop: int) -> "VectorRows":  # noqa: ARG002
-        """Return this: what is known does not grow with the rows."""
-        return self
-
-    def files(self) -> Iterable[Path]:
-        """Return the file."""
-        return [self.path]
-
 
 def find_vector_rows(path: Path, _: int, options: VectorOptions) -> VectorRows:
     """Look at the size of a matrix, without reading its rows."""
@@ -83,9 +73,7 @@ def find_vector_rows(path: Path, _: int, options: VectorOptions) -> VectorRows:
 
 def read_vectors(path: Path, options: VectorOptions) -> MultiViewData:
     """Read a whole file; those that are no Faiss index stay memory-mapped."""
-    rows = find_vector_rows(path, 0, options)
-    with rows.open() as read:
-        return read(0, rows.n_rows)
+    return find_vector_rows(path, 0, options).whole()
 
 
 def _open(path: Path) -> tuple[tuple[int, int], Rows]:
