@@ -29,7 +29,7 @@ class HogColour(TransformerMixin, BaseEstimator):
     size : int, default 64
         Side of the square in pixels; a multiple of `cells`.
     cells : int, default 4
-        Cells a side; at least 2.
+        Cells per side; at least 2.
     orientations : int, default 8
         Directions of gradients told apart.
     hsv_bins : sequence of three ints, default (16, 4, 4)

@@ -37,7 +37,7 @@ class EfficientNetLite0(NetworkEncoder, EfficientNetNetwork):
     Parameters
     ----------
     size : int, default 224
-        Images are resized to a square of this many pixels a side; a multiple of 32.
+        Images are resized to a square of this many pixels per side; a multiple of 32.
     batch_size : int, default 32
         Images that are held in memory at a time.
     max_pixels : int, default 64,000,000
