@@ -79,7 +79,7 @@ def test_without_labels_content_is_learnt(tmp_path, make_items):
         made = Collection.build(items, tmp_path / "c.acqh", auto_labels=3, **PLAIN)
     with made as collection:
         stats = collection.stats()
-        assert (stats.n_trained, stats.trained_on) == (60, "image 0.5, text 0.5")
+        assert (stats.n_trained, stats.trained_on) == (60, "image 0.6, text 0.4")
         assert stats.coded_by == {"image+text": 60}
         assert collection.labels() == {}
         hits = collection.search(text="dog cat", k=5).hits

@@ -63,3 +63,9 @@ def test_images_and_pairs_of_ones_own_join_the_sums(model, tmp_path):
     np.testing.assert_array_equal(
         load_method(tmp_path / "model").encode({"image": images}), model.encode({"image": images})
     )
+
+
+def test_rows_that_stand_in_for_photographs_count_as_told():
+    found = general_statistics(n_stand_ins=20, stand_in_weight=0.25).statistics
+    np.testing.assert_array_equal(found.sample.counts, np.full(20, 0.25))
+    assert found.n_items == general_model().sums.n

@@ -59,7 +59,7 @@ def build(
     image_encoder: ImageEncoderOption = "auto",
     text_encoder: TextEncoderOption = "auto",
     encoder: EncoderOption = None,
-    n_components: ComponentsOption = 64,
+    n_components: ComponentsOption = 128,
     n_codebooks: CodebooksOption = 8,
     targets: TargetsOption = None,
     auto_labels: Annotated[int | None, typer.Option(hidden=True)] = None,

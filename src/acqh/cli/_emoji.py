@@ -10,7 +10,7 @@ from acqh._core.progress import Progress
 from acqh.errors import AcqhError
 
 # What a collection must have been built with to be kept.
-_SETTINGS = {"n_components": 64, "n_codebooks": 8}
+_SETTINGS = {"n_components": 128, "n_codebooks": 8}
 # Emoji are drawings of 64 pixels, which larger inputs describe no better, only more slowly.
 _IMAGE_SIZE = 128
 

@@ -80,7 +80,7 @@ class Collection(Searchable, Changeable):
         *,
         image_encoder: Any = "auto",
         text_encoder: Any = "auto",
-        n_components: int = 64,
+        n_components: int = 128,
         n_codebooks: int = 8,
         targets: "Mapping[str, float | Target] | None" = None,
         auto_labels: int | None = None,

@@ -46,7 +46,7 @@ class BuildSettings:
 
     image_encoder: Any = "auto"
     text_encoder: Any = "auto"
-    n_components: int = 64
+    n_components: int = 128
     n_codebooks: int = 8
     targets: "Mapping[str, float | Target] | None" = None
     strict: bool = False

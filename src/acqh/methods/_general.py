@@ -1,5 +1,6 @@
 """The general model as sums that `ACQH` learns from, and to which a collection's own are added."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from acqh._core.arrays import Floats
 from acqh.features import GeneralMap, GeneralModel, general_model
 from acqh.methods._statistics import MappedStatistics
-from acqh.stats import Keep, Moments, Statistics
+from acqh.stats import Keep, Moments, RowSample, Statistics
 
 
 def general_statistics(
@@ -17,6 +18,7 @@ def general_statistics(
     label_names: Any = (),
     sample_size: int = 65_536,
     n_stand_ins: int = 4_096,
+    stand_in_weight: float = 1.0,
 ) -> MappedStatistics:
     """Return the sums of the general model's pairs of images and texts.
 
@@ -36,8 +38,11 @@ def general_statistics(
     sample_size : int
         Rows at most that the statistics keep to learn codebooks from.
     n_stand_ins : int
-        Rows that stand in for photographs where codebooks are learnt. None are needed where a
+        Rows that stand in for photographs where codebooks are learnt. None are needed where a few
         thousand items or more are added, which are coded more exactly without them.
+    stand_in_weight : float
+        For how many rows of one's own each of these counts. A little is enough for codebooks that
+        know other photographs, and texts, as well.
 
     Returns
     -------
@@ -60,8 +65,9 @@ def general_statistics(
     statistics = Statistics(widths, len(label_names), keep)
     rows = _stand_ins(model, n_stand_ins, np.random.default_rng(0))
     if n_stand_ins:
-        mapped = {view: model.map_features(matrix, view=view) for view, matrix in rows.items()}
-        statistics.update(mapped, None, rows=rows)
+        here = {view: np.ones(n_stand_ins, dtype=bool) for view in rows}
+        sample = RowSample(sample_size, len(label_names)).with_rows(rows, None, here)
+        statistics.add_sample(replace(sample, counts=stand_in_weight * sample.counts))
     pairs, texts = model.sums, np.diag(model.text_variance)
     if means is not None:
         means = np.asarray(means[0], np.float64), np.asarray(means[1], np.float64)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
 from acqh._core.random import RandomState
@@ -68,9 +68,11 @@ class ACQH(LearningMethod):
         For some views, or for all; fitted on the training rows (of an iterable, on its first
         chunk). Any scikit-learn transformer, or a name of `acqh.features`, such as ``"kernel"``
         for kernel ridge regression (`acqh.features.KernelMap`).
-    codebooks_from : {"both", "labels", "predictions"}
-        What the codebooks of the spectral solver are learnt from: the code vectors of label
-        sets, those that will be predicted for items without labels, or both.
+    codebooks_from : float or {"both", "labels", "predictions"}
+        What the codebooks of the spectral solver are learnt from: the share of the code vectors of
+        items as they are known (with labels alone, of label sets), from 0 to 1; the rest are those
+        that will be predicted for items of which only one view is known (without labels).
+        ``"labels"`` stands for 1, ``"predictions"`` for 0, ``"both"`` for a half.
     max_iter : int, optional
         Sweeps at most; by default 40 of Algorithm 1, or 4 over the spectral solver's codes.
     tol : float, optional
@@ -152,7 +154,10 @@ class ACQH(LearningMethod):
         "solver": [StrOptions({"spectral", "alternating"})],
         "ridge": [*NOT_NEGATIVE, StrOptions({"auto"})],
         "fit_intercept": ["boolean"],
-        "codebooks_from": [StrOptions({"both", "labels", "predictions"})],
+        "codebooks_from": [
+            Interval(Real, 0, 1, closed="both"),
+            StrOptions({"both", "labels", "predictions"}),
+        ],
         "max_iter": [*COUNT, None],
         "tol": [*NOT_NEGATIVE, None],
         "normalize": ["boolean", None],
@@ -171,7 +176,7 @@ class ACQH(LearningMethod):
     ridge: float | Literal["auto"] = "auto"
     fit_intercept: bool = True
     feature_maps: Any = None
-    codebooks_from: Literal["both", "labels", "predictions"] = "both"
+    codebooks_from: float | Literal["both", "labels", "predictions"] = "both"
     targets: Mapping[str, float | Target] | None = None
     normalize: bool | None = None
     keep: Literal["needed", "all"] = "needed"

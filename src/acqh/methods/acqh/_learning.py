@@ -39,7 +39,7 @@ class LearningMethod(RefittableMethod):
     solver: Literal["spectral", "alternating"]
     label_weight: float
     label_ridge: float
-    codebooks_from: Literal["both", "labels", "predictions"]
+    codebooks_from: float | Literal["both", "labels", "predictions"]
     targets: Mapping[str, float | Target] | None
     normalize: bool | None
     keep: Literal["needed", "all"]

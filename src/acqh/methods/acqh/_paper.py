@@ -75,7 +75,9 @@ class ACQHPaper(ACQH):
     solver: Literal["spectral", "alternating"] = field(default="alternating", init=False)
     ridge: float = field(default=0.0, init=False)
     fit_intercept: bool = field(default=False, init=False)
-    codebooks_from: Literal["both", "labels", "predictions"] = field(default="labels", init=False)
+    codebooks_from: float | Literal["both", "labels", "predictions"] = field(
+        default="labels", init=False
+    )
     normalize: bool = field(default=False, init=False)
     keep: Literal["needed", "all"] = field(default="needed", init=False)
     sample_size: int = field(default=65_536, init=False)

@@ -31,11 +31,18 @@ class Settings:
     n_components: int
     n_codebooks: int
     codebook_size: int
-    codebooks_from: Literal["both", "labels", "predictions"]
+    codebooks_from: float | Literal["both", "labels", "predictions"]
     max_iter: int
     tol: float
     # Where eigenvalues are computed; None: on the host.
     device: Any = None
+
+    @property
+    def known_share(self) -> float:
+        """Share of the vectors of items as they are known among those of codebooks."""
+        if isinstance(self.codebooks_from, str):
+            return {"labels": 1.0, "predictions": 0.0, "both": 0.5}[self.codebooks_from]
+        return self.codebooks_from
 
     def train_codebooks(
         self,
@@ -127,15 +134,16 @@ def _solve_spectral(
     targets = problem.embeddings @ maps.target_map
     trained_on = _most_frequent(problem.counts)
     points, weights = targets[trained_on], problem.counts[trained_on]
-    if settings.codebooks_from == "predictions":
+    share = settings.known_share
+    if share == 0:
         # The label sets are coded along, but have no say.
         weights = np.zeros(len(trained_on))
-    if settings.codebooks_from != "labels":
+    if share < 1:
         drawn = draw_predictions(views, predictors, _DRAWS, rng)
         points = np.concatenate([points, drawn])
-        # As much weight as all labelled items together.
-        alike = np.full(len(drawn), problem.counts.sum() / len(drawn))
-        weights = np.concatenate([weights, alike])
+        # Beside all labelled items together, as much weight as their share leaves.
+        weight = problem.counts.sum() * ((1 - share) / share if share else 1.0)
+        weights = np.concatenate([weights, np.full(len(drawn), weight / len(drawn))])
     values: list[float] = []
 
     def record(codebooks: Floats, codes: Array) -> None:

@@ -63,7 +63,7 @@ def solve_space(
     sample = _sample_of(stats)
     space = TargetSpace(blocks, predictors, embedding, nothing, nothing, is_normalized)
     space = settle_trust(space, collected, sample)
-    ways = _Ways(space, collected, sample, settings.codebooks_from)
+    ways = _Ways(space, collected, sample, settings.known_share)
     parts = ways.points()
     weights = np.concatenate([weights for _, weights in parts])
     gram = np.sum([weighted_gram(*part) for part in parts], axis=0)
@@ -105,23 +105,23 @@ class _Ways:
     space: TargetSpace
     collected: MappedStatistics
     sample: RowSample
-    codebooks_from: Literal["both", "labels", "predictions"]
+    known_share: float  # of the rows with all they have
 
     def points(self) -> list[tuple[Floats, Floats]]:
         """Return blocks of items and their weights, in parts.
 
-        Rows with all they have, and with each view alone; together as much weight for the one as
-        for the other.
+        Rows with all they have, by their share, and with each view alone.
         """
-        alone = [*self._alone]
-        is_single = len(alone) == 1 and not self.space.knows_labels
-        wholes = [] if self.codebooks_from == "predictions" and not is_single else [self._whole()]
-        if self.codebooks_from == "labels" or is_single:
-            alone = []
-        found = []
-        for part in (wholes, alone):
+        is_single = len(self._alone) == 1 and not self.space.knows_labels
+        share = 1.0 if is_single else self.known_share
+        found: list[tuple[Floats, Floats]] = []
+        for part_share, part in ((share, [self._whole()]), (1 - share, self._alone)):
             total = sum(float(weights.sum()) for _, weights in part)
-            found += [(self.space.scale(points), weights / total) for points, weights in part]
+            if part_share:
+                found += [
+                    (self.space.scale(points), 2 * part_share * weights / total)
+                    for points, weights in part
+                ]
         return found
 
     def query_moments(self) -> list[Floats]:

@@ -54,15 +54,19 @@ def _least_trust(
     rows = sample.first(_MAX_ROWS)
     others = [view for view in rows.views if name in space.predictors[view]]
     has_both = np.any([rows.present[view] for view in others], axis=0) if others else False
-    asked = np.flatnonzero(has_both & rows.present.get(block.source, np.False_))[:_MAX_ASKED]
+    asked = np.flatnonzero(has_both & rows.present.get(block.source, np.False_))
+    # Rows that stand in for others count less, and come last.
+    asked = asked[np.argsort(-rows.counts[asked], kind="stable")][:_MAX_ASKED]
     if not asked.size:
         return _UNSEEN
+    weights = rows.counts[asked]
     found = {
-        trust: _finds_itself(_settled(space, name, trust), block.source, collected, rows, asked)
+        trust: weights
+        @ _finds_itself(_settled(space, name, trust), block.source, collected, rows, asked)
         for trust in TRUSTS
     }
-    enough = _KEPT * found[1.0].mean()
-    return next(trust for trust, each in found.items() if each.mean() >= enough)
+    enough = _KEPT * found[1.0]
+    return next(trust for trust, each in found.items() if each >= enough)
 
 
 def _finds_itself(
