@@ -179,11 +179,18 @@ def test_the_form_that_was_typed_comes_before_others_of_the_same_word(things, tm
 
 
 def test_of_equal_sums_of_ranks_the_better_by_words_comes_first():
-    one, other = WordHit(1, -2.0, True), WordHit(2, -1.0, True)
+    one, other = WordHit(1, -2.0, False), WordHit(2, -1.0, False)
     words = [WordPlace(0, one), WordPlace(0, other)]
     best = fuse([(0.9, 0, 2), (0.8, 0, 1), (0.7, 0, 3)], words, 3, words_first=True)
     assert [number for _, _, number in best] == [1, 2, 3]
-    assert best[0][0] == best[1][0] > 1 > best[2][0]
+    assert best[0][0] == best[1][0] > best[2][0]
+
+
+def test_of_items_with_every_word_meaning_decides_before_the_length_of_texts():
+    places = [WordPlace(0, WordHit(number, -1.0, True)) for number in range(7)]
+    meaning = [(1.0, 0, 6), *((0.5, 0, number) for number in (10, 11, 12, 13)), (0.4, 0, 0)]
+    best = fuse(meaning, places, 2, words_first=True)
+    assert [number for _, _, number in best] == [6, 0]
 
 
 def test_meaning_alone_is_as_it_was(things):

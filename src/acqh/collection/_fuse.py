@@ -9,6 +9,8 @@ from acqh.errors import CollectionError
 Mode = Literal["auto", "words", "meaning"]
 # How much the first places count against the next: the usual constant of reciprocal ranks.
 _FLATNESS = 60
+# Of items that all have every word, BM25 says little more than how long their texts are.
+_MEANING_OF_COMPLETE = 1.5
 # Both rankings are read this far at least, so that what is good in both comes up.
 POOL = 100
 
@@ -53,7 +55,8 @@ def fuse(
     k : int
     words_first : bool
         Whether items that have every word of the query come before all others, and those that are
-        called exactly so before these; their scores are above one and two. Among either, those
+        called exactly so before these; their scores are above one and two, and meaning counts one
+        and a half times among them. Among either, those
         that have the words as they were typed come before those that have other forms of them.
 
     Examples
@@ -71,8 +74,9 @@ def fuse(
     scores: dict[tuple[int, int], float] = {}
     for rank, (shard, hit) in enumerate(words, start=1):
         place = shard, hit.number
-        score = 1.0 / (_FLATNESS + rank) + by_meaning.get(place, 0.0)
-        scores[place] = score + (_tier(hit) if words_first else 0.0)
+        is_first = words_first and hit.complete
+        meant = by_meaning.get(place, 0.0) * (_MEANING_OF_COMPLETE if is_first else 1.0)
+        scores[place] = 1.0 / (_FLATNESS + rank) + meant + (_tier(hit) if words_first else 0.0)
     # Stable: of equal scores, the better ranked by words comes first.
     for place, score in by_meaning.items():
         scores.setdefault(place, score)
