@@ -1,6 +1,6 @@
 """From what a person gives to what is searched for: words to look up, and a vector."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import Any, NamedTuple
@@ -74,13 +74,22 @@ class QueryReader:
         meant["text"] = asked.plain or text
         if mode == "words":
             meant = {}
-        elif "text" not in self._coder.maps.widths:
+        elif "text" not in self._coder.maps.widths or self._is_unknown(asked):
             del meant["text"]
         return asked, meant
 
+    def _is_unknown(self, asked: WordQuery) -> bool:
+        """Whether a query is of symbols alone, none of which the encoder of texts has learnt."""
+        is_symbol = not any(map(str.isalnum, "".join((asked.plain, *asked.signs))))
+        return bool(asked.signs) and is_symbol and self._knows_words is not None
+
+    @property
+    def _knows_words(self) -> Callable[[str], bool] | None:
+        return getattr(self._encoders.by_view.get("text"), "is_word", None)
+
     def _spelt(self, asked: WordQuery, mode: str) -> WordQuery:
         """Note which terms are words: what they mean is found, and no word that looks alike."""
-        is_word = getattr(self._encoders.by_view.get("text"), "is_word", None)
+        is_word = self._knows_words
         if mode != "auto" or is_word is None:
             return asked
         return replace(asked, no_typos=frozenset(filter(is_word, asked.terms)))

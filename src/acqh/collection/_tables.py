@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from acqh.collection._connections import LISTED, Connections, listed, translated
+from acqh.collection._signs import plain_sign
 from acqh.collection._types import Item
 from acqh.collection._words import (
     WORDS_SCHEMA,
@@ -53,6 +54,8 @@ CREATE TABLE removals (change INTEGER PRIMARY KEY, number INTEGER NOT NULL);
 """
 # Columns that say what an item is called, whose words are looked up like those of its caption.
 _NAMES = ("name", "title", "keywords", "description", "file")
+# Of sentences, not of what is called so: "dog?" is a dog, "C++" is not C.
+_PUNCTUATION = ".,;:!?()[]{}\"'"
 _DEFINITIONS = "SELECT type, name, tbl_name, sql FROM sqlite_master"
 # Changes are numbered below this, so that numbers of items fit 64 bits for ever.
 _NO_CHANGE = 1 << 62
@@ -137,16 +140,23 @@ def compare_words(
         f"SELECT number, text, labels, columns FROM items WHERE number IN {LISTED}",  # noqa: S608
         (listed([hit.number for hit in hits]),),
     )
-    said = {number: _words_of(*fields) for number, *fields in rows}
-    name, typed = asked.plain.casefold(), plain_words(*asked.terms)
+    said = {number: fields for number, *fields in rows}
+    name = plain_sign(" ".join(filter(None, (asked.plain, *asked.signs))))
+    typed = plain_words(*asked.terms)
+    spelt = [term.strip(_PUNCTUATION).casefold() for term in asked.terms if not term.isalnum()]
     compared = []
     for hit in hits:
-        text, names, labels = said.get(hit.number, ("", "", ()))
+        fields = said.get(hit.number, ("", "[]", "{}"))
+        text, names, labels = _words_of(*fields)
+        called = {text, names}
+        if asked.signs:
+            called |= {value for value in json.loads(fields[2]).values() if isinstance(value, str)}
+        whole = " ".join((text, names, *labels)).casefold()
         compared.append(
             replace(
                 hit,
-                is_named=name in {text.casefold(), names.casefold()},
-                is_typed=typed <= plain_words(text, names, *labels),
+                is_named=name in map(plain_sign, called),
+                is_typed=typed <= plain_words(whole) and all(each in whole for each in spelt),
             )
         )
     return compared

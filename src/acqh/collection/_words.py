@@ -9,12 +9,13 @@ import re
 import sqlite3
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from acqh._core.arrays import Ints
 from acqh.collection._connections import LISTED, listed
+from acqh.collection._signs import find_signs, is_sign, know_signs, plain_sign
 
 # Captions, what an item is called, its labels. Nothing but the index is stored: the texts are
 # those of the items.
@@ -49,8 +50,15 @@ class WordQuery:
     terms: tuple[str, ...] = ()  # the more of them an item has, the better
     phrases: tuple[str, ...] = ()  # each must stand in it as it is
     without: tuple[str, ...] = ()  # words and phrases that must not
+    signs: tuple[str, ...] = ()  # symbols, and words without spaces between them
+    without_signs: tuple[str, ...] = ()
     # Terms that are words, whether they stand in an item or not.
     no_typos: frozenset[str] = field(default=frozenset(), repr=False)
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether some items must not be found, however good they are."""
+        return bool(self.phrases or self.without or self.without_signs)
 
     @property
     def plain(self) -> str:
@@ -66,6 +74,7 @@ class KnownWords:
     # What to ask the index for: of each term the word itself, those that it begins, or the one that
     # it is a typo of. Terms that nothing is like are left out.
     terms: tuple[str, ...]
+    signs: tuple[str, ...] = ()  # those that stand somewhere, as they do
 
     @property
     def phrases(self) -> tuple[str, ...]:
@@ -93,26 +102,33 @@ def read_words(text: str) -> WordQuery:
     Examples
     --------
     >>> read_words('dog "on a beach" -cat')
-    WordQuery(terms=('dog',), phrases=('on a beach',), without=('cat',))
+    WordQuery(terms=('dog',), phrases=('on a beach',), without=('cat',), signs=(), without_signs=())
     """
     terms: list[str] = []
     phrases: list[str] = []
     without: list[str] = []
+    signs: dict[str, list[str]] = {"": [], "-": []}
     for part in _PART.finditer(text):
         content = part["phrase"] if part["phrase"] is not None else part["word"]
-        if not any(character.isalnum() for character in content):
+        if is_sign(content):
+            signs[part["sign"]].append(content)
+        elif not any(character.isalnum() for character in content):
             continue
-        if part["sign"]:
+        elif part["sign"]:
             without.append(content)
         elif part["phrase"] is not None:
             phrases.append(content)
         else:
             terms.append(content)
     telling = [term for term in terms if term.lower() not in _COMMON]
-    kept = telling if telling or phrases else terms
+    kept = telling if telling or phrases or signs[""] else terms
     limits = slice(_MAX_TERMS)
     return WordQuery(
-        tuple(dict.fromkeys(kept))[limits], tuple(phrases)[limits], tuple(without)[limits]
+        tuple(dict.fromkeys(kept))[limits],
+        tuple(phrases)[limits],
+        tuple(without)[limits],
+        tuple(dict.fromkeys(signs[""]))[limits],
+        tuple(signs["-"])[limits],
     )
 
 
@@ -154,7 +170,7 @@ def _change(
 def know_words(connection: sqlite3.Connection, query: WordQuery) -> KnownWords:
     """Look the words of a query up: for a typo, this reads the whole vocabulary."""
     found = (_resolved(connection, term, term in query.no_typos) for term in query.terms)
-    return KnownWords(query, tuple(filter(None, found)))
+    return KnownWords(query, tuple(filter(None, found)), know_signs(connection, query.signs))
 
 
 def find_words(
@@ -164,6 +180,21 @@ def find_words(
 
     Best first, at most `k`. `numbers`: int64 (n_items,); only these items are looked at.
     """
+    hits = _find_terms(connection, known, k, numbers)
+    if not known.asked.signs:
+        return hits
+    having = find_signs(connection, known.signs, k, numbers) if known.signs else []
+    has_all = set(having) if len(known.signs) == len(known.asked.signs) else set()
+    listed = {hit.number for hit in hits}
+    is_only = not known.asked.terms and not known.asked.phrases
+    hits = [replace(hit, complete=hit.complete and hit.number in has_all) for hit in hits]
+    more = [each for each in having if each not in listed]
+    return hits + [WordHit(each, 0.0, is_only and each in has_all) for each in more]
+
+
+def _find_terms(
+    connection: sqlite3.Connection, known: KnownWords, k: int, numbers: Ints | None
+) -> list[WordHit]:
     terms, phrases, without = known.terms, known.phrases, known.asked.without
     if not terms and not phrases:
         return []
@@ -189,7 +220,10 @@ def numbers_allowed(connection: sqlite3.Connection, query: WordQuery) -> Ints:
         wanted += " EXCEPT SELECT rowid FROM words WHERE words MATCH ?"
         values.append(" OR ".join(map(_quoted, query.without)))
     rows = connection.execute(wanted, values)
-    return np.sort(np.fromiter((number for (number,) in rows), dtype=np.int64))
+    allowed = np.sort(np.fromiter((number for (number,) in rows), dtype=np.int64))
+    for sign in map(plain_sign, query.without_signs):
+        allowed = np.setdiff1d(allowed, find_signs(connection, [sign]))
+    return allowed
 
 
 def reasons(
@@ -198,6 +232,10 @@ def reasons(
     """Return where words of a query stand, by item: "words", "labels" or both."""
     expression = " OR ".join((*known.phrases, *known.terms))
     stands: dict[int, tuple[str, ...]] = {}
+    if known.signs:
+        chosen = np.array(numbers, dtype=np.int64)
+        having = find_signs(connection, known.signs, len(numbers), chosen)
+        stands = dict.fromkeys(having, ("words",))
     if not expression:
         return stands
     for reason, columns in (("words", "{text names}"), ("labels", "labels")):
@@ -206,7 +244,7 @@ def reasons(
             (f"{columns} : ({expression})", listed(numbers)),
         )
         for (number,) in rows:
-            stands[number] = (*stands.get(number, ()), reason)
+            stands[number] = tuple(dict.fromkeys((*stands.get(number, ()), reason)))
     return stands
 
 
@@ -254,7 +292,7 @@ def _similar(connection: sqlite3.Connection, term: str) -> list[str]:
     connection.execute(_VOCABULARY)
     rows = connection.execute(
         "SELECT term, doc FROM temp.vocabulary WHERE length(term) BETWEEN ? AND ?",
-        (len(term) - 2, len(term) + 2),
+        (max(len(term) - 2, _MIN_TYPO_LENGTH), len(term) + 2),
     )
     wanted = _trigrams(term)
     scored = []

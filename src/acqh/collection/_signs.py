@@ -1,0 +1,81 @@
+"""Signs: emoji and other symbols, and words of scripts without spaces, looked for as they are.
+
+SQLite's full-text index drops symbols and takes a line of Chinese for one word, so items are read
+through for them, once for each query that has any.
+"""
+
+import re
+import sqlite3
+import unicodedata
+from collections.abc import Iterable
+
+from acqh._core.arrays import Ints
+from acqh.collection._connections import LISTED, listed
+
+# Asks for the coloured form of a symbol; written or left out as programs please.
+_COLOURED = "\ufe0f"
+_JOINER, _KEYCAP = "\u200d", "\u20e3"
+_SKIN_TONES = re.compile("[\U0001f3fb-\U0001f3ff]")
+# Thai, Lao and Khmer; kana and Chinese characters.
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_SAID = f"lower(replace(text || ' ' || labels || ' ' || columns, '{_COLOURED}', ''))"
+
+
+def is_sign(term: str) -> bool:
+    """Whether a part of a query is looked for as it is.
+
+    Examples
+    --------
+    >>> [is_sign(each) for each in ("🍕", "1️⃣", "東京", "C++", "dog", "!?", "+")]
+    [True, True, True, False, False, False, False]
+    """
+    if _UNSPACED.search(term) or _KEYCAP in term:
+        return True
+    is_word = any(character.isalnum() for character in term)
+    return not is_word and any(
+        not character.isascii() and unicodedata.category(character) in ("So", "Sk")
+        for character in term
+    )
+
+
+def plain_sign(text: str) -> str:
+    """Return a text without case, and without what only says how symbols are drawn."""
+    return text.replace(_COLOURED, "").casefold()
+
+
+def know_signs(connection: sqlite3.Connection, signs: Iterable[str]) -> tuple[str, ...]:
+    """Return each sign in the form in which it stands somewhere; without those that do not.
+
+    Failing the sign itself, the same of any skin, and failing that what the sign begins with.
+    """
+    found = []
+    for sign in map(plain_sign, signs):
+        same = _SKIN_TONES.sub("", sign)
+        forms = dict.fromkeys((sign, same, same.partition(_JOINER)[0]))
+        found += [form for form in forms if form and find_signs(connection, [form], 1)][:1]
+    return tuple(found)
+
+
+def find_signs(
+    connection: sqlite3.Connection, signs: Iterable[str], k: int = -1, numbers: Ints | None = None
+) -> list[int]:
+    """Return the items in whose texts, labels or columns all signs stand.
+
+    At most `k`, or all: those of which a sign is the whole text or column first, then short ones.
+    `numbers`: int64 (n_items,); only these items are looked at.
+    """
+    signs = list(signs)
+    wanted = " AND ".join(f"instr({_SAID}, ?)" for _ in signs)
+    whole = " OR ".join(f"instr({_SAID}, ?) OR text = ?" for _ in signs)
+    only = "" if numbers is None else f"AND number IN {LISTED}"
+    rows = connection.execute(
+        f"SELECT number FROM items WHERE {wanted} {only} "  # noqa: S608
+        f"ORDER BY ({whole}) DESC, length(text), number LIMIT ?",
+        (
+            *signs,
+            *([] if numbers is None else [listed(numbers.tolist())]),
+            *(value for sign in signs for value in (f'"{sign}"', sign)),
+            k,
+        ),
+    )
+    return [number for (number,) in rows]

@@ -1,0 +1,78 @@
+"""Symbols, and words of scripts without spaces, are found as they are typed."""
+
+import pytest
+
+from acqh.collection import Collection, Item
+from acqh.collection._words import read_words
+
+ITEMS = {
+    "pizza": ("pizza, cheese, slice", {"emoji": "🍕"}),
+    "rocket": ("rocket, space", {"emoji": "🚀"}),
+    "astronaut": ("woman astronaut, space", {"emoji": "👩‍🚀"}),
+    "thumb": ("thumbs up", {"emoji": "👍"}),
+    "heart": ("red heart", {"emoji": "❤️"}),
+    "fire": ("heart on fire", {"emoji": "❤️‍🔥"}),
+    "germany": ("flag: Germany", {"emoji": "🇩🇪"}),
+    "tower": ("夜の東京タワー", {}),
+    "party": ("we had 🍕 at the party", {}),
+    "c": ("a letter C on a wall", {}),
+    "c++": ("a book on C++", {}),
+    "acdc": ("AC/DC on stage", {}),
+    "dont": ("a sign: don't walk", {}),
+}
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory):
+    items = [Item(text=text, id=id_, columns=columns) for id_, (text, columns) in ITEMS.items()]
+    path = tmp_path_factory.mktemp("signs") / "c.acqh"
+    settings = {"text_encoder": "tfidf", "n_components": 4}
+    with Collection.build(items, path, **settings) as built:
+        yield built
+
+
+@pytest.mark.parametrize("mode", ["auto", "words"])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("🍕", ["pizza", "party"]),
+        ("🚀", ["rocket", "astronaut"]),
+        ("👩‍🚀", ["astronaut"]),
+        ("👍🏽", ["thumb"]),  # of any skin
+        ("👩🏿‍🚀", ["astronaut"]),
+        ("❤", ["heart", "fire"]),  # with or without the selector of a coloured form
+        ("❤️", ["heart", "fire"]),
+        ("🇩🇪", ["germany"]),
+        ("東京", ["tower"]),
+        ("タワー", ["tower"]),
+        ("🍕 party", ["party"]),
+        ("🍕 -party", ["pizza"]),
+        ("heart -🔥", ["heart"]),
+        ("C++", ["c++"]),
+        ("c++?", ["c++"]),
+        ("AC/DC", ["acdc"]),
+        ("don't", ["dont"]),
+    ],
+)
+def test_what_is_typed_is_found_first(collection, text, expected, mode):
+    hits = collection.search(text=text, mode=mode).hits
+    assert [hit.id for hit in hits[: len(expected)]] == expected
+    assert all("words" in hit.why for hit in hits[: len(expected)])
+
+
+def test_what_stands_nowhere_is_not_found_by_words(collection):
+    assert not collection.search(text="🦄", mode="words").hits
+    assert not collection.search(text="北京", mode="words").hits
+
+
+def test_signs_follow_what_is_added_and_removed(collection):
+    collection.add(Item(text="a unicorn 🦄", id="unicorn"))
+    assert collection.search(text="🦄", k=1).hits[0].id == "unicorn"
+    collection.remove("unicorn")
+    assert not collection.search(text="🦄", mode="words").hits
+
+
+def test_punctuation_and_operators_are_no_signs():
+    assert read_words("cats + dogs | birds !!!").signs == ()
+    assert read_words("🍕 -🚀 party").signs == ("🍕",)
+    assert read_words("🍕 -🚀 party").without_signs == ("🚀",)
