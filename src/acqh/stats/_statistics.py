@@ -174,10 +174,7 @@ class Statistics:
             if given := views if rows is None else rows:
                 self.add_rows(given, labels, {name: masks[name] for name in given})
             return self
-        labelled = sets >= 0
-        np.add(
-            self.counts, np.bincount(sets[labelled], minlength=len(self.counts)), out=self.counts
-        )
+        labelled = self._count(sets)
         for name, matrix in views.items():
             these = labelled if present is None or name not in present else labelled & present[name]
             if these.all():
@@ -186,13 +183,16 @@ class Statistics:
                 self.views[name].update(matrix[np.flatnonzero(these)], sets[these])
         return self
 
+    def _count(self, sets: Ints) -> Bools:
+        """Count items by label set; return which of them have labels."""
+        labelled = sets >= 0
+        self.counts += np.bincount(sets[labelled], minlength=len(self.counts))
+        return labelled
+
     def _add_pattern(self, views: Mapping[str, Matrix], sets: Ints, keep: Keep) -> None:
         """Add items that have exactly these views, which are in alphabetical order."""
         pattern = tuple(views)
-        labelled = sets >= 0
-        np.add(
-            self.counts, np.bincount(sets[labelled], minlength=len(self.counts)), out=self.counts
-        )
+        labelled = self._count(sets)
         uppers: dict[str, Floats] = {}
         sums: dict[str, Floats] = {}
         for name, matrix in views.items():
