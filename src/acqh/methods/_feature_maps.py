@@ -14,7 +14,7 @@ from acqh.features import Condition, KernelMap, make_feature_map
 from acqh.methods._maps import widened
 
 # Rows by which the size of a view's numbers is judged.
-_CONDITION_ROWS = 4_096
+CONDITION_ROWS = 4_096
 
 
 def fit_feature_maps(
@@ -157,7 +157,7 @@ def as_step(steps: list[Any]) -> Any:
 
 def _condition(rows: Matrix, own: Any = None) -> Condition | None:
     """Return what rows, as mapped, need before their squares are summed."""
-    some = widened(rows[:: max(1, rows.shape[0] // _CONDITION_ROWS)])
+    some = widened(rows[:: max(1, rows.shape[0] // CONDITION_ROWS)])
     fitted = Condition().fit(some if own is None else own.transform(some))
     return fitted if fitted.is_needed else None
 

@@ -13,7 +13,7 @@ from acqh._core.tensors import MAX_MEMORY, Tensor, to_tensor, unit_rows
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.features import Condition, KernelMap, RowSpace
-from acqh.methods._feature_maps import fit_feature_maps
+from acqh.methods._feature_maps import as_step, fit_feature_maps
 from acqh.methods._maps import CHUNK_ROWS, map_features
 from acqh.stats import Keep, Statistics
 from acqh.stats._sample import row_keys
@@ -217,8 +217,7 @@ def _narrowed(maps: dict[str, Any], part: MultiViewData, narrow: Collection[str]
         first = map_features(maps, matrix[rows[:1]], view)
         if first.shape[1] > max(_WIDE, rows.size):
             space = RowSpace().fit(map_features(maps, matrix[rows], view))
-            steps = [*_steps(maps.get(view)), space]
-            found[view] = Pipeline([(str(number), step) for number, step in enumerate(steps)])
+            found[view] = as_step([*_steps(maps.get(view)), space])
     return found
 
 

@@ -13,13 +13,17 @@ from acqh._core.optional import require
 from acqh._core.tensors import Tensor, check_device, first_bad_row, is_tensor, row_blocks, to_tensor
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.features import Condition
-from acqh.methods._feature_maps import as_step, bounded, is_kernel, make_map, maps_by_view
+from acqh.methods._feature_maps import (
+    CONDITION_ROWS,
+    as_step,
+    bounded,
+    is_kernel,
+    make_map,
+    maps_by_view,
+)
 from acqh.methods._maps import count_paired
 from acqh.methods._statistics import MappedStatistics, Needs, check_labelled, check_same, unit_name
 from acqh.stats import Statistics
-
-# Rows by which the size of a view's numbers is judged.
-_LOOKED_AT = 4_096
 
 
 def has_tensors(views: Any, labels: Any = None) -> bool:
@@ -182,7 +186,7 @@ def _describe(data: TensorData, feature_maps: Any, needed: Needs) -> MappedStati
     left_out: dict[str, Any] = {}
     outputs = {}
     for name, matrix in data.views.items():
-        some = to_tensor(matrix[:: max(1, len(matrix) // _LOOKED_AT)], data.device)
+        some = to_tensor(matrix[:: max(1, len(matrix) // CONDITION_ROWS)], data.device)
         check_finite(some, name)
         condition = Condition().fit_tensor(some)
         steps = [condition] if condition.is_needed else []
