@@ -45,6 +45,8 @@ _ROOMS = frozenset(
         "stats",
     }
 )
+# Needs an extra, so that ``from acqh import *`` must not load it.
+_OPTIONAL_ROOMS = frozenset({"serve"})
 
 __all__ = ["__version__", *sorted(_HOMES), *sorted(_ROOMS)]
 
@@ -52,7 +54,7 @@ __all__ = ["__version__", *sorted(_HOMES), *sorted(_ROOMS)]
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
-    elif name in _ROOMS:
+    elif name in _ROOMS | _OPTIONAL_ROOMS:
         value = import_module(f"acqh.{name}")
     else:
         raise AttributeError(f"module 'acqh' has no attribute {name!r}")
@@ -61,4 +63,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *_OPTIONAL_ROOMS})

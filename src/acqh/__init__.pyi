@@ -12,6 +12,7 @@ from acqh import methods as methods
 from acqh import metrics as metrics
 from acqh import quantize as quantize
 from acqh import scale as scale
+from acqh import serve as serve
 from acqh import stats as stats
 from acqh._load import load as load
 from acqh._load import verify as verify

@@ -91,7 +91,7 @@ def open_source(
             return Source(images, len(images))
         path = manifest
     elif not path.is_file():
-        raise CollectionError(f"there is no manifest {path}")
+        raise CollectionError(f"there is no manifest and no folder of images at {path}")
     root = (path.parent if image_root is None else Path(image_root)).resolve()
     if not root.is_dir():
         raise CollectionError(f"the folder of images {root} is not there")
