@@ -146,7 +146,8 @@ def test_sync_follows_a_folder_and_says_what_it_did(built, photos, tmp_path):
     path = tmp_path / "folder.acqh"
     done = run("build", folder, "--out", path, "--like", built)
     assert "3 items" in done.stdout
-    assert "left out broken.png" in done.stderr
+    assert "left out broken.png: it cannot be read: it is no image of a known kind" in done.stderr
+    assert "none with labels" in done.stdout
     (folder / "0.png").rename(folder / "zero.png")
     (folder / "1.png").unlink()
     shutil.copy(photos / "5.png", folder)
@@ -154,6 +155,9 @@ def test_sync_follows_a_folder_and_says_what_it_did(built, photos, tmp_path):
     found = {name: answer[name] for name in ("new", "changed", "moved", "deleted", "unreadable")}
     assert found == {"new": 1, "changed": 0, "moved": 1, "deleted": 1, "unreadable": 1}
     assert "3 items; 0 new" in run("sync", folder, path).stdout
+    table = run("search", path, "--image", folder / "zero.png", "-k", "1").stdout
+    assert "zero.png" in table  # where it is now, beside its id
+    assert "labels" not in table
     shutil.rmtree(folder)
     folder.mkdir()
     assert isinstance(run("sync", folder, path, code=1).exception, CollectionError)

@@ -25,6 +25,7 @@ CAPTIONS = {
     3: ("a dog runs on the beach", "dog", ["animal"]),
     4: ("a café at night, garden chairs", "café", []),
     5: ("beach on a rainy day", "", ["sea", "animal shelter"]),
+    6: ("", "grey16", []),
 }
 
 
@@ -52,6 +53,8 @@ def numbers_of(connection, text, k=10, numbers=None):
         ("cafe", [4]),
         ("flow", [1]),
         ("flwer", [1]),
+        ("rain", [5]),
+        ("grey", [6]),  # whose stem is grei
         ("zebra", []),
         ("!!!", []),
         ('"on a beach"', [2]),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from acqh.errors import ImageError, InvalidInputError, MissingExtraError
-from acqh.features import HogColour, feature_map_from_state, feature_map_state
+from acqh.features import HogColour, feature_map_from_state, feature_map_state, read_image
 
 Image = pytest.importorskip("PIL.Image")
 pytest.importorskip("skimage")
@@ -195,3 +195,14 @@ def test_a_missing_extra_is_named(monkeypatch: Any) -> None:
     monkeypatch.setitem(__import__("sys").modules, "PIL.Image", None)
     with pytest.raises(MissingExtraError, match=r"acqh\[images\]"):
         HogColour().transform([b""])
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [(b"", "it is empty"), (b"no image", "it is no image of a known kind")]
+)
+def test_what_is_no_image_is_said_plainly(tmp_path, content, reason):
+    path = tmp_path / "a.jpg"
+    path.write_bytes(content)
+    for source in (content, path):
+        with pytest.raises(ImageError, match=f"^a.jpg cannot be read: {reason}$"):
+            read_image(source, name="a.jpg")

@@ -117,11 +117,14 @@ def _print(
 ) -> None:
     print_skipped(skipped)
     names = ("n_items", "n_labelled", "n_trained", "trained_on", "settings", "size_on_disk")
+    labelled = "none with labels"
+    if stats.n_labels:
+        labelled = f"{stats.n_labelled:,} of them with {stats.n_labels} labels"
     facts = {"path": str(out), **{name: getattr(stats, name) for name in names}}
     print_result(
         {**facts, "seconds": round(seconds, 3), "skipped": skipped},
-        f"{out}: {stats.n_items:,} items, {stats.n_labelled:,} of them with {stats.n_labels} "
-        f"labels; learnt from {stats.n_trained:,} by {stats.trained_on}. {len(skipped)} left out. "
+        f"{out}: {stats.n_items:,} items, {labelled}; learnt from {stats.n_trained:,} by "
+        f"{stats.trained_on}. {len(skipped)} left out. "
         f"{stats.code_bytes} bytes per item, {stats.size_on_disk / 1e6:.1f} MB in all, "
         f"{seconds:.1f} s.",
         as_json,

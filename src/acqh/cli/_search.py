@@ -124,21 +124,28 @@ def _print(answer: Any) -> None:
         return
     from rich.markup import escape
 
-    rows = [
-        [
-            str(rank),
-            f"{hit.score:.3f}",
-            escape(printable(hit.id)),
-            ", ".join(hit.why),
-            escape(printable(", ".join(hit.labels))),
-            escape(printable(hit.text)[:_TEXT_WIDTH]),
-        ]
-        for rank, hit in enumerate(answer.hits, start=1)
-    ]
+    table = {
+        "rank": [str(rank) for rank, _ in enumerate(answer.hits, start=1)],
+        "score": [f"{hit.score:.3f}" for hit in answer.hits],
+        "id": [hit.id for hit in answer.hits],
+        # Of a folder's image the id is where it was first seen.
+        "file": [_moved_to(hit) for hit in answer.hits],
+        "why": [", ".join(hit.why) for hit in answer.hits],
+        "labels": [", ".join(hit.labels) for hit in answer.hits],
+        "text": [printable(hit.text)[:_TEXT_WIDTH] for hit in answer.hits],
+    }
+    table = {name: cells for name, cells in table.items() if any(cells)}
+    rows = [[escape(printable(cell)) for cell in row] for row in zip(*table.values(), strict=True)]
     times = answer.milliseconds
     caption = (
         f"{answer.n_items:,} items, {answer.n_seen:,} codes looked at; "
         f"{times['encode']:.1f} ms to describe the query, "
         f"{times['search']:.2f} ms to search, {times['items']:.1f} ms to read what was found"
     )
-    print_table("Hits", ["rank", "score", "id", "why", "labels", "text"], rows, caption=caption)
+    print_table("Hits", [*table], rows, caption=caption)
+
+
+def _moved_to(hit: Any) -> str:
+    """Return the file of a hit where its id is another."""
+    file = hit.columns.get("file")
+    return file if isinstance(file, str) and file != hit.id else ""

@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterable, Iterator
 from io import BytesIO
 from itertools import islice
-from os import PathLike, fspath
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from acqh._core.optional import require
@@ -56,7 +57,7 @@ def prepare(item: Item) -> Item:
     columns = {_checked_name(name): _checked_value(v, name) for name, v in item.columns.items()}
     image = thumbnail = None
     if item.image is not None:
-        image = working_image(item.image)
+        image = working_image(item.image, item.name)
         thumbnail = make_thumbnail(image)
     return Item(
         image,
@@ -70,10 +71,16 @@ def prepare(item: Item) -> Item:
     )
 
 
-def working_image(source: ImageLike) -> Any:
-    """Read an image, no larger than encoders need it; raise ImageError."""
-    name = fspath(source) if isinstance(source, str | PathLike) else ""
-    image = read_image(source, name=name or "the image", side=_WORKING_SIDE)
+def working_image(source: ImageLike, known_as: str = "") -> Any:
+    """Read an image, no larger than encoders need it; raise ImageError.
+
+    `known_as`: what is said before the error anyway.
+    """
+    name = "the image"
+    if isinstance(source, str | PathLike):
+        path = Path(source)
+        name = "it" if known_as and path.as_posix().endswith(known_as) else str(path)
+    image = read_image(source, name=name, side=_WORKING_SIDE)
     image.thumbnail((_WORKING_SIDE, _WORKING_SIDE), require("PIL.Image").Resampling.BICUBIC)
     return image
 

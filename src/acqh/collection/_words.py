@@ -273,10 +273,28 @@ def _resolved(connection: sqlite3.Connection, term: str, is_word: bool) -> str |
     for expression in (_quoted(term), f"{_quoted(term)} *"):
         if _stands(connection, expression):
             return expression
+    if begun := _begun(connection, term):
+        return f"({' OR '.join(map(_quoted, begun))})"
     for similar in [] if is_word else _similar(connection, term):
         if _stands(connection, _quoted(similar)):
             return _quoted(similar)
     return None
+
+
+def _begun(connection: sqlite3.Connection, term: str) -> list[str]:
+    """Return words that begin with a word whose stem has other letters.
+
+    The stem of "grey" is "grei", which "grey16" does not begin with.
+    """
+    start = term.lower()
+    if not start.isalnum() or not start.endswith("y"):
+        return []
+    connection.execute(_VOCABULARY)
+    rows = connection.execute(
+        "SELECT term FROM temp.vocabulary WHERE term >= ? AND term < ? ORDER BY doc DESC LIMIT ?",
+        (start, f"{start}\U0010ffff", _MAX_TERMS),
+    )
+    return [word for (word,) in rows if _stands(connection, _quoted(word))]
 
 
 def _stands(connection: sqlite3.Connection, expression: str) -> bool:

@@ -101,10 +101,17 @@ def read_image(
     except ImageError:
         raise
     except image_module.UnidentifiedImageError as error:
-        hint = "; it is HEIC, which needs the package pillow-heif: pip install 'acqh[heic]'"
-        raise ImageError(f"{name} cannot be read: {error}{hint * is_foreign(image)}") from error
+        raise ImageError(f"{name} cannot be read: {_what_it_is(image)}") from error
     except Exception as error:  # damaged bytes make decoders raise anything
         raise ImageError(f"{name} cannot be read: {error}") from error
+
+
+def _what_it_is(image: Any) -> str:
+    """Say of what is no image of a known kind what it is instead."""
+    if is_foreign(image):
+        return "it is HEIC, which needs the package pillow-heif: pip install 'acqh[heic]'"
+    n_bytes = Path(image).stat().st_size if isinstance(image, str | PathLike) else len(image)
+    return "it is no image of a known kind" if n_bytes else "it is empty"
 
 
 @contextmanager
