@@ -572,3 +572,24 @@ def test_nothing_sticks_out_at_the_width_of_a_phone(client, visit):
     page.get_by_text("How it was found").click()
     expect(page.locator(".lookup")).to_be_visible()
     assert page.evaluate(FITS)
+
+
+def test_a_long_file_name_is_cut_on_cards_and_broken_at_its_separators(
+    start, visit, make_picture, tmp_path
+):
+    name = f"holidays/IMG_20190804_{'verylong' * 12}_edited_copy.png"
+    facts = {"file": name, "sha256": "0" * 64, "bytes": 6763, "date": "2019-08-04T15:30:12"}
+    made = [Item(image=make_picture((20, 60, n * 9)), columns={**facts, "n": n}) for n in range(12)]
+    Collection.build(made, tmp_path / "a.acqh", image_encoder="hog", n_codebooks=2).close()
+    with start(tmp_path / "a.acqh") as client:
+        for width in (360, 1280):
+            page = visit(client, "/", viewport={"width": width, "height": 740})
+            expect(page.locator(".words").first).to_have_text("IMG_20190804_ver…d_copy.png")
+            hits(page).first.click()
+            expect(page.locator("#detail-name")).to_have_text(name)
+            assert page.locator("#detail-name wbr").count() == 5
+            columns = page.locator("#detail-columns")
+            expect(columns).to_contain_text("6.8 kB")
+            expect(columns).to_contain_text("2019-08-04 15:30")
+            expect(columns).not_to_contain_text("sha256")
+            assert page.evaluate(FITS)

@@ -1,6 +1,6 @@
 // One item, large: what it shows and says, and what to do with it.
 
-import { make } from "./dom.js";
+import { breakable, make, size } from "./dom.js";
 import * as api from "./api.js";
 import { whyOf } from "./grid.js";
 import { captionOf, shortOf } from "./words.js";
@@ -40,15 +40,15 @@ export function addDetail(page, on) {
 
 /** Show an item; `at` is its place among the hits, or -1, and `n` how many there are. */
 export function fillDetail(page, item, at, n, canSubtract) {
-  page["detail-name"].textContent = captionOf(item);
-  page["detail-file"].textContent = item.file && item.file !== captionOf(item) ? item.file : "";
+  page["detail-name"].replaceChildren(...breakable(captionOf(item)));
+  const file = item.file && item.file !== captionOf(item) ? item.file : "";
+  page["detail-file"].replaceChildren(...breakable(file));
   page["detail-why"].textContent = whyOf(item) && `Found ${whyOf(item)}`;
   page["detail-labels"].replaceChildren(
     ...item.labels.map((name) => make("button", { type: "button", className: "chip", value: name, title: name }, shortOf(name))),
   );
-  const columns = Object.entries(item.columns).filter(([, value]) => value !== null && value !== item.file);
   page["detail-columns"].replaceChildren(
-    ...columns.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, String(value)))),
+    ...columnsOf(item).map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, ...breakable(value)))),
   );
   page.unlike.hidden = !canSubtract;
   page.original.hidden = !item.original;
@@ -68,4 +68,15 @@ export function fillDetail(page, item, at, n, canSubtract) {
     if (item.thumbnail) api.showPicture(image, api.thumbnailOf(item)); // the file is gone
   };
   if (!page.detail.open) page.detail.showModal();
+}
+
+/** The columns of an item as texts; of those that `acqh sync` keeps for itself, what people can read. */
+function columnsOf({ columns, file }) {
+  const isOfFolder = file !== null && columns.file === file && "sha256" in columns;
+  const toMinute = (time) => time.slice(0, 16).replace("T", " ");
+  const read = { sha256: () => null, bytes: size, modified: toMinute, date: toMinute };
+  return Object.entries(columns)
+    .filter(([, value]) => value !== null && value !== file)
+    .map(([name, value]) => [name, isOfFolder && name in read ? read[name](value) : String(value)])
+    .filter(([, value]) => value !== null);
 }

@@ -19,6 +19,11 @@ export function draw(tag, attributes = {}, ...children) {
   return element;
 }
 
+/** A name of a file, to be broken after its separators first, and anywhere only where it must. */
+export function breakable(name) {
+  return name.split(/(?<=[/\\_-])(?=[^/\\_-])/).flatMap((part, at) => (at ? [make("wbr"), part] : [part]));
+}
+
 /** A whole number with separators. */
 export function count(number) {
   return number.toLocaleString("en-GB");

@@ -1,8 +1,8 @@
 // The grid of hits: cards, and the keys that move among them.
 
-import { make, signed } from "./dom.js";
+import { breakable, make, signed } from "./dom.js";
 import { showPicture, thumbnailOf } from "./api.js";
-import { captionOf } from "./words.js";
+import { captionOf, cardOf } from "./words.js";
 
 // Smaller pictures than this are drawings and shown whole; larger ones fill their card.
 const SMALL = 96;
@@ -22,7 +22,7 @@ export function fillGrid(list, hits, addressOf) {
 }
 
 function card(hit, key) {
-  const words = make("span", { className: "words" }, captionOf(hit));
+  const words = make("span", { className: "words" }, ...breakable(cardOf(hit)));
   const names = make("span", { className: "names" }, hit.labels.join(" · "));
   const parts = [frame(hit), words, names, make("span", { className: "score" }), make("span", { className: "why" })];
   const like = make("button", { type: "button", className: "like", tabIndex: -1 }, "More like this");
@@ -55,7 +55,7 @@ function frame(hit) {
   const box = make("span", { className: "frame" });
   const missing = () => {
     box.classList.add("missing");
-    box.replaceChildren(captionOf(hit).trim().slice(0, 1).toUpperCase());
+    box.replaceChildren(cardOf(hit).trim().slice(0, 1).toUpperCase());
   };
   if (!hit.thumbnail) {
     missing();

@@ -4,6 +4,8 @@ import { several } from "./dom.js";
 import { asks } from "./query.js";
 
 const LONGEST = 40;
+// Of a file's name on a card, which has two lines.
+const [BEGIN, END] = [16, 10];
 const DATES = /^(date|datetime|taken|created|time|timestamp|year)/i;
 
 /** What to call an item: the first words of its text, up to a comma or the like, or its file. */
@@ -20,6 +22,15 @@ export function shortOf(text) {
 /** What an item says, or else the name of its file. */
 export function captionOf(item) {
   return item.text || item.file || item.id;
+}
+
+/** The same for a card: of a file its name without folders, of which begin and end tell most. */
+export function cardOf(item) {
+  if (item.text) return item.text;
+  const name = captionOf(item).split("/").at(-1);
+  const letters = [...name];
+  if (letters.length <= BEGIN + END) return name;
+  return `${letters.slice(0, BEGIN).join("")}…${letters.slice(-END).join("")}`;
 }
 
 /** The column that says when, among those of some items; null where there is none. */
