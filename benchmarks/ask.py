@@ -9,7 +9,11 @@ Prints JSON lines, one for each way of asking and each way of answering:
 - ``photos``: tags and images of held-out photographs as queries, with all labels, with labels on
   5 %, without labels, without labels and tags, and with tags on 100 or on half of them, with
   the general model and without it; Jaccard index of labels over the first ten,
-  distinct hits, and whether stored photographs are their own first hit and among their first ten.
+  distinct hits, and whether stored photographs are their own first hit and among their first ten,
+  by codes alone.
+- ``itself``: the same of the whole answer of a collection (``auto``, which recognises images that
+  are stored) beside that of codes alone (``meaning``), for stored images and for smaller copies,
+  and for images that were added later.
 - ``start``: processor seconds of ``acqh search`` for one text, from start to end, against those
   of ``python -c "import numpy"``.
 - ``coco``: captions as queries for images whose captions are hidden or shown, and images as
@@ -29,6 +33,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -304,7 +309,7 @@ def photos(n, n_captioned=100):
             say(data="photos", how=way, query=view, **found, **itself, trained_on=trained_on)
 
 
-def itself(n):
+def itself(n, n_later=50):
     """Ask a collection for the images it was built from, and for smaller copies of them."""
     with (PHOTOS / "manifest.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))[:n]
@@ -319,14 +324,23 @@ def itself(n):
     ]
     with (
         tempfile.TemporaryDirectory() as folder,
-        Collection.build(items, folder + "/c.acqh") as collection,
+        Collection.build(items[n_later:], folder + "/c.acqh") as collection,
     ):
-        say(data="itself", how="chance", own_first=round(1 / n, 4))
-        for what, change in {"the same": lambda path: path, "smaller, JPEG 75": smaller}.items():
-            for mode in ("auto", "meaning"):
-                hits = [collection.search(image=change(i.image), k=1, mode=mode) for i in items]
-                found = [answer.hits[0].id == i.id for answer, i in zip(hits, items, strict=True)]
-                say(data="itself", query=what, how=mode, own_first=round(float(np.mean(found)), 3))
+        collection.add([replace(item, labels=(), text="") for item in items[:n_later]])
+        say(data="itself", how="chance", own_first=round(1 / n, 4), own_in_ten=round(10 / n, 4))
+        stored, later = items[n_later:], items[:n_later]
+        for what, asked, change in (
+            ("the same", stored, lambda path: path),
+            ("smaller, JPEG 75", stored, smaller),
+            ("the same, added later without labels and tags", later, lambda path: path),
+        ):
+            for mode, how in (("auto", "auto"), ("meaning", "meaning, codes alone")):
+                hits = [collection.search(image=change(i.image), k=10, mode=mode) for i in asked]
+                ids = [[hit.id for hit in answer.hits] for answer in hits]
+                first = np.mean([each[0] == i.id for each, i in zip(ids, asked, strict=True)])
+                some = np.mean([i.id in each for each, i in zip(ids, asked, strict=True)])
+                figures = {"own_first": round(float(first), 3), "own_in_ten": round(float(some), 3)}
+                say(data="itself", query=what, how=how, **figures)
 
 
 def smaller(path):

@@ -34,8 +34,9 @@ _LABEL_WEIGHT = 0.45
 _TEXT_SHARE = 0.4
 # The same where no image has a text: words are to find them. On 2,000 photographs 0.75 found a
 # little more by words and by images than 0.5 or 1. Between both, in proportion to the images that
-# have one.
-_UNCAPTIONED_TEXT_SHARE = 0.75
+# have one; and the less, the fewer pairs the general model counts as beside captions of one's own:
+# what it expects of captions of another kind, such as tags, is worth less.
+_UNCAPTIONED_TEXT_SHARE, _KINDRED_WORTH = 0.75, 40_000.0
 # Codebooks are for the items that are there, as they are; one tenth for those that come later with
 # an image or a text alone.
 _KNOWN_SHARE = 0.9
@@ -105,18 +106,18 @@ def learn(
     captioned = _captioned(present)
     is_general = encoders.fit_general_model and captioned < 1
     views = [view for view in present if is_general or present[view].any()]
+    refined = _refined(table) if is_general else None
+    worth = 0.0 if refined is None else refined.sums.n - refined.n_own
     model = ACQH(
         settings.n_components,
         n_codebooks=settings.n_codebooks,
         similarity=_SIMILARITY,
-        targets=settings.targets or _targets(views, bool(names), captioned, is_general),
+        targets=settings.targets or _targets(views, bool(names), captioned, worth),
         feature_maps=_feature_maps(encoders, views, is_general),
         codebooks_from=_KNOWN_SHARE,
         sample_size=_SAMPLE_ROWS,
         random_state=settings.random_state,
     )
-    refined = _refined(table) if is_general else None
-    worth = 0.0 if refined is None else refined.sums.n - refined.n_own
     chunks = _told(_chunks(table, views, labels, names), len(labels), progress)
     if refined is not None and worth:
         general = general_statistics(
@@ -149,12 +150,11 @@ def _captioned(present: Mapping[str, Bools]) -> float:
 
 
 def _targets(
-    views: Sequence[str], has_labels: bool, captioned: float, is_general: bool
+    views: Sequence[str], has_labels: bool, captioned: float, worth: float
 ) -> dict[str, float | Target]:
     """Return the usual targets; images without a text are to be found as well as those with."""
-    share = _TEXT_SHARE
-    if is_general:
-        share = _UNCAPTIONED_TEXT_SHARE + captioned * (_TEXT_SHARE - _UNCAPTIONED_TEXT_SHARE)
+    more = (1 - captioned) * min(worth / _KINDRED_WORTH, 1.0)
+    share = _TEXT_SHARE + more * (_UNCAPTIONED_TEXT_SHARE - _TEXT_SHARE)
     usual = usual_targets(views, has_labels, share)
     if captioned == 1 or "text" not in usual:
         return {**usual}
