@@ -2,7 +2,8 @@
 
 Prints one JSON line for each data set, size and method. Items are coded by PQ, OPQ, a residual
 quantizer with beam 16, LSQ++ (`LocalSearchQuantizer`) and RaBitQ (at its own size) of Faiss, and by
-`AdditiveQuantizer`, plain, told half of the queries, and with ``ridge=None``, for items to come.
+`AdditiveQuantizer`: for items to come (``new``, its default), and with ``ridge=0`` for those of the
+database alone, as `acqh.compress` does, plain and told half of the queries.
 ``error`` is the squared distance of items from what their codes stand for, relative to their
 spread, of the database, which codebooks are learnt from, and ``error_new`` that of items outside
 it; ``recall_items`` and ``recall_queries`` are recall@10 against exact search, with the items
@@ -33,7 +34,7 @@ from acqh.quantize import AdditiveQuantizer
 from acqh.scale._vectors import read_queries
 
 MAX_QUERIES = 1_000
-METHODS = ("pq", "opq", "rq16", "lsq", "rabitq", "plain", "told", "ridge")
+METHODS = ("pq", "opq", "rq16", "lsq", "rabitq", "new", "plain", "told")
 
 
 def main() -> None:
@@ -121,7 +122,7 @@ def measure(split: Split, method: str, n_bytes: int, n_words: int, n_sweeps: int
     if method == "rabitq":
         return measure_rabitq(split, begin)
     n_codebooks = n_bytes * (1 if n_words == 256 else 2)
-    if method in ("plain", "told", "ridge"):
+    if method in ("new", "plain", "told"):
         decoded, again = train_ours(split, method, n_codebooks, n_words, n_sweeps)
     else:
         decoded, again = train_faiss(split.base, method, n_codebooks, n_words.bit_length() - 1)
@@ -157,7 +158,7 @@ def train_ours(split: Split, method: str, n_codebooks: int, n_words: int, n_swee
         n_codebooks,
         n_words,
         max_iter=n_sweeps,
-        ridge=None if method == "ridge" else 0.0,
+        ridge=None if method == "new" else 0.0,
         n_threads=1,
         random_state=0,
     )

@@ -130,6 +130,19 @@ def test_seeds_are_their_twin(seed, n_items, n_components, n_words):
     assert chosen[:count].tolist() == seed_twin(points, weights, draws)
 
 
+@settings(max_examples=30)
+@given(seed=st.integers(0, 2**32 - 1), n_points=st.integers(1, 40), n_words=st.integers(1, 256))
+def test_nearest_words_are_the_first_of_the_lowest_costs(seed, n_points, n_words):
+    rng = np.random.default_rng(seed)
+    products = rng.integers(-3, 4, (n_points, n_words)).astype(np.float32)
+    norms = rng.integers(0, 3, n_words).astype(np.float32)
+    expected = np.argmin(products + norms, axis=1)
+    codes = np.empty(n_points, dtype=np.uint8)
+    top, sign = np.int32(np.iinfo(np.int32).max), np.int32(31)
+    _kernels.nearest(norms, products, products.view(np.int32), top, sign, codes)
+    np.testing.assert_array_equal(codes, expected)
+
+
 def test_seeds_of_more_points_than_a_block_are_their_twin():
     rng = np.random.default_rng(0)
     points = rng.normal(size=(2500, 3))

@@ -160,10 +160,18 @@ def test_a_power_of_two_in_all_rows_changes_no_code(exponent, dtype):
 
 def test_many_codebooks_keep_codes_that_a_search_from_scratch_does_not_find():
     rows = np.random.default_rng(0).normal(size=(300, 12))
-    quantizer = AdditiveQuantizer(12, 16, random_state=0).fit(rows)
+    quantizer = AdditiveQuantizer(12, 16, beam_width=8, ridge=0.0, random_state=0).fit(rows)
     kept, found = (
         quantization_errors(rows, codes, quantizer.codebooks_).sum()
         for codes in (quantizer.training_codes_, quantizer.encode(rows))
     )
     assert kept < 0.8 * found
     assert quantizer.history_[-1] == pytest.approx(kept)
+
+
+def test_more_codebooks_are_searched_by_a_wider_beam_unless_one_is_given():
+    rows = np.random.default_rng(0).normal(size=(400, 6))
+    for n_codebooks, width in ((4, 8), (5, 16)):
+        quantizer = AdditiveQuantizer(n_codebooks, 8, max_iter=1, random_state=0).fit(rows)
+        expected = search_codes(rows, quantizer.codebooks_, beam_width=width)
+        np.testing.assert_array_equal(quantizer.encode(rows), expected)

@@ -312,3 +312,10 @@ def test_a_quantizer_told_of_queries_finds_more_than_the_plain_one():
     best = exact_best(new, items, 0, 100).rows
     recalls = [measure_recall(best, each.search(new, 100).ids) for each in (index, told)]
     assert recalls[1][100] > recalls[0][100]
+
+
+def test_words_are_held_for_items_to_come_only_where_some_were_not_learnt_from():
+    items = np.random.default_rng(0).normal(size=(700, 8)).astype(np.float32)
+    for n_train, ridge in ((700, 0.0), (400, None)):
+        small = acqh.compress(items, bytes_per_item=2, n_train=n_train, random_state=0)
+        assert small.quantizer.ridge == ridge

@@ -14,15 +14,20 @@ from acqh.quantize._sums._kernels import leave_over
 from acqh.quantize._train import QuantizerFit, refill_unused_words
 
 # Codes of each item that a new codebook learns from. With the best alone, words fit the items
-# trained on and others less; `benchmarks/quantizer.py` says by how much.
+# trained on and others less; `benchmarks/quantizer.py` says by how much. The more codes, the better
+# are others coded, and the less those trained on, which is why the most are for others alone.
 _N_BEAMS = 8
+_MOST_BEAMS = 32
 # Points for each word of a new codebook; a quarter of them leaves errors a tenth higher.
 POINTS_PER_WORD = 256
-_LLOYD_STEPS = 5
 # Ridges tried, in items, while the error of those held out, one in eight, does not rise by more
 # than this: the less words are held, the better the items trained on are coded.
 _RIDGES = (np.inf, 128.0, 32.0, 8.0, 0.0)
 _HELD_OUT, _AS_GOOD = 8, 1.005
+# Sweeps by which ridges are compared; the first gain most.
+_CHOICE_SWEEPS = 3
+# From this many items on for each word of all codebooks, what sweeps fit they fit of others too.
+_MANY = 10
 
 
 def grow_codebooks(
@@ -65,7 +70,8 @@ def grow_codebooks(
         What k-means of a new codebook looks at, at most; fewer are quicker and worse.
     ridge : float or None, default 0
         Items by which sweeps hold every word to where k-means has put it; infinite: no sweeps.
-        None chooses it by items held out, where there are few for each word.
+        None chooses it by items held out, where there are few for each word, and else takes 0.
+        With any but 0 codebooks learn from more codes of each item, for the sake of others.
     rng : Generator
         Draws points, seeds of k-means and items held out.
 
@@ -83,7 +89,13 @@ def grow_codebooks(
     True
     """
     targets = np.ascontiguousarray(targets, dtype=np.float64)
-    how = _How(search, beam_width, max_iter, tol, points_per_word, n_threads)
+    if ridge is None and len(targets) >= _MANY * n_codebooks * codebook_size:
+        ridge = 0.0
+    n_beams = _N_BEAMS
+    if ridge != 0:
+        most = 2 * points_per_word * codebook_size // max(len(targets), 1)
+        n_beams = min(max(most, _N_BEAMS), _MOST_BEAMS)
+    how = _How(search, beam_width, max_iter, tol, points_per_word, n_beams, n_threads)
     shape = n_codebooks, codebook_size, targets.shape[1]
     if ridge is None:
         ridge = _choose_ridge(targets, weights, shape, how, rng)
@@ -98,6 +110,7 @@ class _How(NamedTuple):
     max_iter: int
     tol: float
     points_per_word: int
+    n_beams: int
     n_threads: int | None
 
     def codes(self, targets: Floats, codebooks: Floats, start: Ints | None = None) -> Ints:
@@ -127,10 +140,10 @@ def _grown(
     beams = Beams.empty(len(targets))
     for s in range(n_codebooks):
         n_points = how.points_per_word * n_words
-        kept = beams.codes[:, :_N_BEAMS]
+        kept = beams.codes[:, : how.n_beams]
         points, masses = _leftovers(targets, weights, kept, codebooks[:s], n_points, rng)
-        codebooks[s] = sampled_kmeans(points, masses, n_words, rng, max_iter=_LLOYD_STEPS)
-        n_best = 1 if s == n_codebooks - 1 else max(how.beam_width, _N_BEAMS)
+        codebooks[s] = sampled_kmeans(points, masses, n_words, rng)
+        n_best = 1 if s == n_codebooks - 1 else max(how.beam_width, how.n_beams)
         beams = extend_beams(targets, codebooks[: s + 1], beams, n_best, n_threads=how.n_threads)
         codes = beams.codes[:, 0]
         error = float(weights @ quantization_errors(targets, codes, codebooks[: s + 1]))
@@ -174,6 +187,7 @@ def _choose_ridge(
     if not len(held):
         return 0.0
     grown = _grown(targets[rest], weights[rest], shape, how, rng)
+    how = how._replace(max_iter=min(how.max_iter, _CHOICE_SWEEPS))
     least, chosen = np.inf, 0.0
     for ridge in _RIDGES:
         words = _swept(targets[rest], weights[rest], grown, ridge, how).codebooks

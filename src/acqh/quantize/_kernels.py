@@ -309,6 +309,19 @@ def _position(keys: Ints, row: int, key: int) -> int:
 
 
 @kernel()
+def nearest(norms: Floats, costs: Floats, keys: Ints, top: int, sign: int, codes: Ints) -> None:
+    """Write the nearest word of each point, the first of those equally near.
+
+    `norms`: (n_words,). `costs`, `keys`: (n_points, n_words), products of points with the words
+    times minus two; overwritten. `codes`: (n_points,).
+    """
+    for i in range(len(codes)):
+        for j in range(len(norms)):
+            costs[i, j] += norms[j]
+        codes[i] = _position(keys, i, _order_row(keys, i, top, sign))
+
+
+@kernel()
 def seed(columns: Floats, weights: Floats, draws: Floats, chosen: Ints) -> int:
     """Choose points to start k-means from, the best of several draws each (greedy k-means++).
 

@@ -1,5 +1,7 @@
 """The start: weighted k-means, and k-means of what is left, codebook after codebook."""
 
+from typing import Any
+
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints, slices
@@ -11,11 +13,18 @@ MAX_LLOYD = 5
 _TRIALS = 3
 # Components that k-means begins with, at least.
 _FEWEST = 8
+# Lloyd's steps of k-means of many points, times the components they look at, and steps at most:
+# with few components a step is cheap, and with one step for each number of components the error of
+# 50,000 items in 16 codebooks is a quarter higher.
+_WORK = 256
+_MOST_STEPS = 10
 # Of many points these are enough to draw seeds from and to find the principal components.
 _SEED_POINTS_PER_WORD = 16
 _POINTS_PER_COMPONENT = 4
 # Distances from all words are kept for this many points at a time.
 _BLOCK_ROWS = 4096
+# Of so few they stay in the cache.
+_QUICK_ROWS = 512
 
 
 def weighted_kmeans(
@@ -76,14 +85,13 @@ def sampled_kmeans(
     weights: Floats,
     n_words: int,
     rng: np.random.Generator,
-    *,
-    max_iter: int = MAX_LLOYD,
 ) -> Floats:
     """Cluster many weighted points: first by their principal components, then by all.
 
-    Seeds and principal components come from a sample. Each of Lloyd's steps looks at twice as many
-    components as the one before. Where there are many, most of the distance between two points is
-    noise that no word can take up; to begin with what matters gives lower errors in the end.
+    Seeds and principal components come from a sample. Lloyd's steps look at eight components, then
+    at twice as many and so on; the more components, the fewer steps. Where there are many, most of
+    the distance between two points is noise that no word can take up; to begin with what matters
+    gives lower errors in the end.
 
     Parameters
     ----------
@@ -93,7 +101,6 @@ def sampled_kmeans(
     n_words : int
         From 1 to 256.
     rng : Generator
-    max_iter : int, default 5
 
     Returns
     -------
@@ -118,7 +125,7 @@ def sampled_kmeans(
     sample = np.sort(rng.choice(len(points), min(len(points), enough), replace=False))
     if not weights[sample].any():
         sample = np.arange(len(points))
-    *narrow, _ = _widths(small.shape[1], max_iter)
+    *narrow, _ = _widths(small.shape[1])
     few, masses = small[sample], weights[sample, np.newaxis].astype(np.float32)
     directions = np.linalg.eigh(few.T @ (few * masses))[1][:, ::-1]
     turned = small @ directions[:, : max(narrow, default=0)]
@@ -126,16 +133,19 @@ def sampled_kmeans(
     words = _seed(views[0][sample], weights[sample], n_words, rng)
     before = views[0]
     for view in views:
-        codes = _nearest(before, words.astype(np.float32))
-        words = _means(view, weights, codes, np.zeros((n_words, view.shape[1])))
-        before = view
-    codes = _nearest(small, words.astype(np.float32))
+        for _ in range(max(1, min(_MOST_STEPS, _WORK // view.shape[1]))):
+            codes = _nearest_single(before, words.astype(np.float32))
+            words = _means(view, weights, codes, np.zeros((n_words, view.shape[1])))
+            before = view
+    codes = _nearest_single(small, words.astype(np.float32))
     return _means(points, weights, codes, np.zeros((n_words, points.shape[1])))
 
 
-def _widths(n_components: int, n_steps: int) -> list[int]:
-    """Return how many components each of Lloyd's steps looks at: the last one at all of them."""
-    widths = [max(n_components >> step, min(n_components, _FEWEST)) for step in range(n_steps)]
+def _widths(n_components: int) -> list[int]:
+    """Return how many components Lloyd's steps look at: each twice the one before, then all."""
+    widths = [n_components]
+    while widths[-1] >= 2 * _FEWEST:
+        widths.append(widths[-1] // 2)
     return widths[::-1]
 
 
@@ -204,6 +214,23 @@ def _nearest(points: Floats, words: Floats) -> Ints:
     codes = np.empty(len(points), dtype=np.uint8)
     for rows in slices(len(points), _BLOCK_ROWS):
         codes[rows] = np.argmin(norms - 2.0 * (points[rows] @ words.T), axis=1)
+    return codes
+
+
+def _nearest_single(points: Floats, words: Floats) -> Ints:
+    """Return what `_nearest` does, several times quicker, of points in single precision."""
+    norms = np.einsum("jk,jk->j", words, words)
+    doubled = np.ascontiguousarray(-2.0 * words.T)
+    codes = np.empty(len(points), dtype=np.uint8)
+    costs = np.empty((_QUICK_ROWS, len(words)), dtype=np.float32)
+    top: Any = np.int32(np.iinfo(np.int32).max)
+    sign: Any = np.int32(31)
+    for start in range(0, len(points), _QUICK_ROWS):
+        rows = points[start : start + _QUICK_ROWS]
+        some = costs[: len(rows)]
+        np.matmul(rows, doubled, out=some)
+        found = codes[start : start + _QUICK_ROWS]
+        _kernels.nearest(norms, some, some.view(np.int32), top, sign, found)
     return codes
 
 

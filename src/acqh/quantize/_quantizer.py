@@ -33,6 +33,8 @@ _FEW_ROWS_PER_WORD = 4
 _CHOICE_ROWS = 8192
 _CHOICE_POINTS_PER_WORD = 48
 _CHOICE_SWEEPS = 1
+# Where none is given; codes of more codebooks need a search twice as wide.
+_BEAM_WIDTH, _FEW_CODEBOOKS = 8, 4
 
 
 class UnfittedQuantizerError(NotFittedError, exceptions.NotFittedError):
@@ -58,8 +60,8 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         From 2 to 256 words.
     search : {"greedy", "beam", "icm", "beam+icm"}, default "beam+icm"
         How codes are searched, in training and in `encode`; see `search_codes`.
-    beam_width : int, default 8
-        Wider is slower and better.
+    beam_width : int, optional
+        Wider is slower and better; None is 8 for up to four codebooks and 16 for more.
     max_iter : int, default 10
         Sweeps over all codebooks at most.
     tol : float, default 1e-3
@@ -69,9 +71,10 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         one. None chooses it by the recall of queries held out, and takes the plain metric, 1,
         unless another is better beyond noise.
     ridge : float, optional
-        Items by which sweeps hold every word to where it was put first: 0, the default, codes the
-        rows fitted best, more codes others better where rows are few. None chooses by the error
-        of rows held out, in two to four times the time.
+        Items by which sweeps hold every word to where it was put first. 0 codes the rows fitted
+        best, and is right where they are all there is to be coded; more codes others better where
+        rows are few. None, the default, chooses by the error of rows held out where there are few,
+        in two to three times the time.
     n_threads : int, optional
         Threads of the code search; None takes every core. The result does not depend on it.
     random_state : int, Generator or None
@@ -118,7 +121,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         "n_codebooks": [Interval(Integral, 1, 16, closed="both")],
         "codebook_size": [Interval(Integral, 2, 256, closed="both")],
         "search": [StrOptions(set(SEARCHES))],
-        "beam_width": [Interval(Integral, 1, None, closed="left")],
+        "beam_width": [Interval(Integral, 1, None, closed="left"), None],
         "max_iter": [Interval(Integral, 0, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "shrinkage": [Interval(Real, 0, 1, closed="both"), None],
@@ -130,11 +133,11 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     codebook_size: int = 256
     _: KW_ONLY
     search: Search = "beam+icm"
-    beam_width: int = 8
+    beam_width: int | None = None
     max_iter: int = 10
     tol: float = 1e-3
     shrinkage: float | None = None
-    ridge: float | None = 0.0
+    ridge: float | None = None
     n_threads: int | None = None
     random_state: RandomState = None
     codebooks_: Floats = field(init=False)
@@ -241,7 +244,8 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     ) -> tuple[QuantizerFit, Floats]:
         """Return what training gives under a metric, and the codebooks as items have them."""
         train: Callable[..., QuantizerFit] = partial(grow_codebooks, ridge=self.ridge)
-        if self.ridge == 0 and len(rows) <= _FEW_ROWS_PER_WORD * self.codebook_size:
+        few = 1 if self.ridge is None else 0 if self.ridge else _FEW_ROWS_PER_WORD
+        if len(rows) <= few * self.codebook_size:  # a word each, or learnt by heart as asked for
             train = fit_codebooks
         elif quick:
             train = partial(grow_codebooks, points_per_word=_CHOICE_POINTS_PER_WORD)
@@ -251,7 +255,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             self.n_codebooks,
             self.codebook_size,
             search=self.search,
-            beam_width=self.beam_width,
+            beam_width=self._beam_width,
             max_iter=min(self.max_iter, _CHOICE_SWEEPS) if quick else self.max_iter,
             tol=self.tol,
             rng=rng,
@@ -260,6 +264,12 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if root is None:
             return fitted, fitted.codebooks
         return fitted, root.words(fitted.codebooks, np.average(rows, axis=0, weights=weights))
+
+    @property
+    def _beam_width(self) -> int:
+        if self.beam_width is not None:
+            return self.beam_width
+        return _BEAM_WIDTH if self.n_codebooks <= _FEW_CODEBOOKS else 2 * _BEAM_WIDTH
 
     def encode(self, X: Any, *, start: Ints | None = None) -> Ints:
         """Return the code of each row.
@@ -294,7 +304,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             X,
             codebooks,
             search=self.search,
-            beam_width=self.beam_width,
+            beam_width=self._beam_width,
             start=None if start is None else check_codes(start, self.codebooks_, len(X)),
             n_threads=self.n_threads,
         )

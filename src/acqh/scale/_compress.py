@@ -117,7 +117,9 @@ def compress(
     with clock.of("read"):
         sample = _sample(source, n_train, rng, progress)
         split = _split_queries(sample, queries, query_view, rng)
-    quantizer = AdditiveQuantizer(n_bytes, n_threads=n_threads, random_state=rng)
+    # Where all items are learnt from, no others are to be coded as well as these.
+    ridge = 0.0 if len(sample) == source.n_items else None
+    quantizer = AdditiveQuantizer(n_bytes, ridge=ridge, n_threads=n_threads, random_state=rng)
     with clock.of("fit"):
         quantizer.fit(sample, queries=split.fitted)
     index, best, error = _code(source, quantizer, split.held_out, clock, progress)
