@@ -2,11 +2,12 @@
 
 One JSON line a point. Items are the clustered vectors of ``search.py`` (32 components), queries of
 the same kind; recall is the share of the ten vectors of highest inner product that are found. Times
-are milliseconds of processor time a query in a batch of 100, the best of several rounds. Bytes are
+are milliseconds of processor time per query in a batch of 100, the best of ``--rounds``, in which
+all points of all curves take turns, so that what else the machine does meets all alike. Bytes are
 those an item takes in memory, Faiss's with its 8 bytes for an id; what lies on disk for ranking
 again is given beside them. Every quantizer learns from the same 20,000 vectors, acqh's being
 `AdditiveQuantizer`; "the same codes" are Faiss's inverted lists over the codes that acqh searches.
-All search on one thread. ``--plot`` draws the curves.
+All search on one thread. ``--only FastScan`` leaves other rivals out, ``--plot`` draws the curves.
 
 The last lines, of case "ahead", say for each rival whether acqh reaches the same recall in less
 time with no more bytes in memory; times between two points of a curve are interpolated. Beside an
@@ -21,7 +22,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import faiss
 import hnswlib
@@ -62,60 +63,73 @@ class Case:
         quantizer = AdditiveQuantizer(n_codebooks, random_state=0).fit(self.items[:N_SAMPLE])
         return build(quantizer.codebooks_, quantizer.encode(self.items))[0]
 
-    def point(
-        self,
-        name: str,
-        setting: str,
-        size: float,
-        search: Callable[[], np.ndarray],
-        disk: float = 0,
-    ) -> Record:
-        """Time a search that returns ids, and compare these with the truth."""
-        found = search()
+
+class Point(NamedTuple):
+    """A search that returns ids, and what it takes."""
+
+    index: str
+    setting: str
+    size: float
+    search: Callable[[], np.ndarray]
+    disk: float = 0
+
+    def record(self, case: Case, seconds: float) -> Record:
+        """Return what is printed of it."""
         return {
             "case": "recall curve",
-            "index": name,
-            "setting": setting,
-            "n_items": self.n,
-            "ms": round(min(cpu_seconds(search) for _ in range(5)) / N_QUERIES * 1e3, 5),
-            "recall_of_true_10": recall(found, self.truth),
-            "bytes_per_item": round(size, 2),
-            "disk_bytes_per_item": round(disk, 2),
+            "index": self.index,
+            "setting": self.setting,
+            "n_items": case.n,
+            "ms": round(seconds / N_QUERIES * 1e3, 5),
+            "recall_of_true_10": recall(self.search(), case.truth),
+            "bytes_per_item": round(self.size, 2),
+            "disk_bytes_per_item": round(self.disk, 2),
         }
 
 
-def ours(case: Case) -> Iterator[Record]:
+def measure(case: Case, points: list[Point], n_rounds: int) -> Iterator[Record]:
+    """Time all points in turns; yield what is known of each."""
+    best = [np.inf] * len(points)
+    for point in points:
+        point.search()
+    for _ in range(n_rounds):
+        for i, point in enumerate(points):
+            best[i] = min(best[i], cpu_seconds(point.search))
+    for point, seconds in zip(points, best, strict=True):
+        yield point.record(case, seconds)
+
+
+def ours(case: Case, folder: str) -> Iterator[Point]:
+    VectorFile.write(f"{folder}/full", case.items, dtype="int8")
+    full = VectorFile(f"{folder}/full")
+
+    def found(index: CodeIndex, **settings: Any) -> np.ndarray:
+        return index.search(case.queries, K, n_threads=1, **settings).ids
+
     for n_codebooks in case.sizes:
         index = case.index(n_codebooks)
-        name = f"acqh, {n_codebooks} codebooks"
-
-        def found(**settings: Any) -> np.ndarray:
-            return index.search(case.queries, K, n_threads=1, **settings).ids  # noqa: B023
-
-        for budget in (20, 50, 100, 200, 300, 1000, 3000, 10_000):
-            yield case.point(
-                name, f"budget={budget}", index.bytes_per_item, partial(found, budget=budget)
-            )
+        name, size, search = (
+            f"acqh, {n_codebooks} codebooks",
+            index.bytes_per_item,
+            partial(found, index),
+        )
+        for budget in (10, 20, 50, 100, 200, 300, 1000, 3000, 10_000):
+            yield Point(name, f"budget={budget}", size, partial(search, budget=budget))
         for wanted in (0.5, 0.8, 0.95):
-            limits = partial(found, recall=wanted)
-            yield case.point(f"{name}, recall=", f"{wanted}", index.bytes_per_item, limits)
-        yield case.point(name, "exact", index.bytes_per_item, found)
-        with tempfile.TemporaryDirectory() as folder:
-            VectorFile.write(f"{folder}/full", case.items, dtype="int8")
-            full = VectorFile(f"{folder}/full")
-            efforts = ((20, 100), (20, 300), (50, 300), (30, 600), (50, 1000), (100, 1000))
-            for n_again, budget in (*efforts, (200, 3000), (1000, 10_000)):
-                settings = {"rerank": full, "rerank_k": n_again, "budget": budget}
-                yield case.point(
-                    f"{name}, int8 on disk",
-                    f"rerank_k={n_again}, budget={budget}",
-                    index.bytes_per_item,
-                    partial(found, **settings),
-                    full.bytes_per_item,
-                )
+            yield Point(f"{name}, recall=", f"{wanted}", size, partial(search, recall=wanted))
+        yield Point(name, "exact", size, search)
+        efforts = ((20, 100), (20, 300), (50, 300), (30, 600), (50, 1000), (100, 1000))
+        for n_again, budget in (*efforts, (200, 3000), (1000, 10_000)):
+            yield Point(
+                f"{name}, int8 on disk",
+                f"rerank_k={n_again}, budget={budget}",
+                size,
+                partial(search, rerank=full, rerank_k=n_again, budget=budget),
+                full.bytes_per_item,
+            )
 
 
-def inverted(case: Case) -> Iterator[Record]:
+def inverted(case: Case, only: str) -> Iterator[Point]:
     """Faiss's inverted lists over additive codes, product codes by FastScan, and RaBitQ."""
     n_lists = 1 << int(np.log2(np.sqrt(case.n)) + 1)
     additive = faiss.AdditiveQuantizer.ST_LUT_nonorm
@@ -149,16 +163,21 @@ def inverted(case: Case) -> Iterator[Record]:
                 n + 8,
             ),
         }
+
+    def found(index: Any, n_probe: int) -> np.ndarray:
+        index.nprobe = n_probe
+        return index.search(case.queries, K)[1]
+
     for name, (make, size) in made.items():
+        if only not in name:
+            continue
         lists = faiss.IndexFlatIP(N_COMPONENTS)
         index = make(lists)
         if not index.is_trained:
             index.train(case.items[:N_SAMPLE])
             index.add(case.items)
         for n_probe in (1, 2, 4, 8, 16, 32, 64, 128, 256):
-            index.nprobe = n_probe
-            search = partial(lambda one: one.search(case.queries, K)[1], index)
-            yield case.point(name, f"nprobe={n_probe}", size, search)
+            yield Point(name, f"nprobe={n_probe}", size, partial(found, index, n_probe))
 
 
 def same_codes(case: Case, lists: Any, n_lists: int, n_codebooks: int) -> Any:
@@ -170,7 +189,7 @@ def same_codes(case: Case, lists: Any, n_lists: int, n_codebooks: int) -> Any:
         lists, N_COMPONENTS, n_lists, n_codebooks, 8, PRODUCT, additive
     )
     made.by_residual = False
-    theirs = index.to_faiss()  # kept, since its quantizer goes with it
+    theirs = index.to_faiss()  # kept below, since its quantizer goes with it
     made.rq = theirs.rq
     made.is_trained = True
     places = made.quantizer.search(case.items, 1)[1][:, 0]
@@ -181,26 +200,35 @@ def same_codes(case: Case, lists: Any, n_lists: int, n_codebooks: int) -> Any:
         made.invlists.add_entries(
             int(number), len(rows), faiss.swig_ptr(rows), faiss.swig_ptr(some)
         )
-    made.ntotal = case.n
+    made.ntotal, made.kept = case.n, theirs
     return made
 
 
-def graphs(case: Case) -> Iterator[Record]:
-    graph = hnswlib.Index(space="ip", dim=N_COMPONENTS)
-    graph.init_index(max_elements=case.n, M=16, ef_construction=100)
-    graph.set_num_threads(1)
-    graph.add_items(case.items)
-    size = graph.index_file_size() / case.n
-    for effort in (10, 20, 50, 100, 200, 400, 1000):
-        graph.set_ef(effort)
-        search = partial(lambda: graph.knn_query(case.queries, k=K)[0])
-        yield case.point("hnswlib, float32", f"ef={effort}", size, search)
-    other = usearch.index.Index(ndim=N_COMPONENTS, metric="ip", dtype="f16", connectivity=16)
-    other.add(np.arange(case.n), case.items, threads=1)
-    for effort in (16, 32, 64, 128, 256, 1024):
-        other.expansion_search = effort
-        search = partial(lambda one: one.search(case.queries, K, threads=1).keys, other)
-        yield case.point("usearch, float16", f"ef={effort}", other.memory_usage / case.n, search)
+def graphs(case: Case, only: str) -> Iterator[Point]:
+    if only in "hnswlib, float32":
+        graph = hnswlib.Index(space="ip", dim=N_COMPONENTS)
+        graph.init_index(max_elements=case.n, M=16, ef_construction=100)
+        graph.set_num_threads(1)
+        graph.add_items(case.items)
+        size = graph.index_file_size() / case.n
+
+        def found(effort: int) -> np.ndarray:
+            graph.set_ef(effort)
+            return graph.knn_query(case.queries, k=K)[0]
+
+        for effort in (10, 20, 50, 100, 200, 400, 1000):
+            yield Point("hnswlib, float32", f"ef={effort}", size, partial(found, effort))
+    if only in "usearch, float16":
+        other = usearch.index.Index(ndim=N_COMPONENTS, metric="ip", dtype="f16", connectivity=16)
+        other.add(np.arange(case.n), case.items, threads=1)
+
+        def found_too(effort: int) -> np.ndarray:
+            other.expansion_search = effort
+            return other.search(case.queries, K, threads=1).keys
+
+        for effort in (16, 32, 64, 128, 256, 1024):
+            size = other.memory_usage / case.n
+            yield Point("usearch, float16", f"ef={effort}", size, partial(found_too, effort))
 
 
 def time_at(points: list[tuple[float, float]], wanted: float) -> float | None:
@@ -269,7 +297,7 @@ def plot(records: list[Record], path: Path) -> None:
         axes.plot(*zip(*sorted(points), strict=True), style, marker="o", markersize=3, label=label)
     axes.set(
         xscale="log",
-        xlabel="milliseconds of processor time a query",
+        xlabel="milliseconds of processor time per query",
         ylabel="recall of the true ten",
     )
     axes.grid(alpha=0.3)
@@ -282,12 +310,15 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--bytes", type=int, nargs="+", default=[4, 8], help="of a code")
     parser.add_argument("--plot", type=Path, help="write the curves as an SVG file")
+    parser.add_argument("--only", default="", help="rivals whose name has this in it")
+    parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     faiss.omp_set_num_threads(1)
-    case = Case(Vectors(), arguments.items, arguments.bytes)
+    case, only = Case(Vectors(), arguments.items, arguments.bytes), arguments.only
     records = []
-    for source in (ours(case), inverted(case), graphs(case)):
-        for record in source:
+    with tempfile.TemporaryDirectory() as folder:
+        points = [*ours(case, folder), *inverted(case, only), *graphs(case, only)]
+        for record in measure(case, points, arguments.rounds):
             records.append(record)
             print(json.dumps(record), flush=True)
     for record in ahead(records):

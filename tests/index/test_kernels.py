@@ -23,7 +23,8 @@ def test_fill_tables_agrees_with_its_twin(seed, m, n, dim):
     queries = rng.standard_normal((3, dim), dtype=np.float32)
     tables = np.zeros((3, m, _kernels.TABLE_WIDTH), dtype=np.float32)
     tops = np.empty((3, m), dtype=np.float32)
-    scales = _kernels.fill_tables(words, queries, tables, tops)
+    scales = np.empty(3, dtype=np.float32)
+    _kernels.fill_tables(words, queries, tables, tops, scales)
     expected = twins.fill_tables(words, queries)
     np.testing.assert_array_equal(tables[:, :, :n], expected)
     np.testing.assert_array_equal(tops, expected.max(axis=2))
@@ -34,7 +35,8 @@ def test_scales_tell_where_tables_overflow():
     words = np.array([[[3e38, -3e38], [3e38, 3e38]]], dtype=np.float32)
     queries = np.array([[1, 1], [10, -10], [1, 0]], dtype=np.float32)
     tables = np.zeros((3, 1, _kernels.TABLE_WIDTH), dtype=np.float32)
-    scales = _kernels.fill_tables(words, queries, tables, np.empty((3, 1), dtype=np.float32))
+    tops, scales = np.empty((3, 1), dtype=np.float32), np.empty(3, dtype=np.float32)
+    _kernels.fill_tables(words, queries, tables, tops, scales)
     assert not np.isfinite(scales).any()
 
 
@@ -83,9 +85,15 @@ def test_find_texts_agrees_with_its_twin(known, others):
     np.testing.assert_array_equal(TextIds.of(known).find(wanted), twins.find(values, wanted))
 
 
-@given(seed=seeds, k=st.integers(1, 40), grouped=st.booleans(), first_row=st.integers(0, 2**31))
+@given(
+    seed=seeds,
+    k=st.integers(1, 40),
+    grouped=st.booleans(),
+    first_row=st.integers(0, 2**31),
+    n_tables=st.integers(1, 2),
+)
 @settings(max_examples=40)
-def test_search_runs_agrees_with_scoring_every_allowed_row(seed, k, grouped, first_row):
+def test_search_runs_agrees_with_scoring_every_allowed_row(seed, k, grouped, first_row, n_tables):
     rng = np.random.default_rng(seed)
     codes = rng.integers(8, size=(300, 3)).astype(np.uint8)
     if grouped:
@@ -94,9 +102,9 @@ def test_search_runs_agrees_with_scoring_every_allowed_row(seed, k, grouped, fir
     words = np.round(rng.standard_normal((3, 2, 8)) * 2).astype(np.float32)
     queries = rng.standard_normal((2, 2), dtype=np.float32)
     allowed = rng.random(300) < 0.5
-    tables = np.zeros((2, 3, _kernels.TABLE_WIDTH), dtype=np.float32)
-    tops = np.empty((2, 3), dtype=np.float32)
-    scales = _kernels.fill_tables(words, queries, tables, tops)
+    words.setflags(write=False)  # as those of an index are
+    tables = np.zeros((n_tables, 3, _kernels.TABLE_WIDTH), dtype=np.float32)
+    tops, scales = np.empty((2, 3), dtype=np.float32), np.empty(2, dtype=np.float32)
     keys = np.empty((2, 2 * k + 1), dtype=np.uint64)
     counts = np.zeros(2, dtype=np.int64)
     worsts = np.full(2, keys_kernels.NO_KEY)
@@ -105,7 +113,8 @@ def test_search_runs_agrees_with_scoring_every_allowed_row(seed, k, grouped, fir
     bits = np.packbits(allowed, bitorder="little")
     bits.setflags(write=False)
     best = (keys, counts, worsts, tallies, ceilings)
-    search_kernels.search_runs(tables, bounds, segment.runs, (first_row, bits), k, None, best)
+    asked, rows = (words, queries), (first_row, bits)
+    search_kernels.search_runs(asked, tables, bounds, segment.runs, rows, k, None, best)
     assert tallies.min() >= 1
     assert (ceilings == -np.inf).all()
     scores = twins.score_codes(twins.fill_tables(words, queries), codes)

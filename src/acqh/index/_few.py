@@ -11,7 +11,7 @@ from acqh._core.arrays import Array, Floats, Ints
 from acqh.errors import InvalidInputError
 
 # Scores of larger magnitude could overflow float32 when bounds are added to them.
-_MAX_SCALE = 2.0**124
+MAX_SCALE = 2.0**124
 
 
 def fill_tables(codebooks: Floats, queries: Floats) -> Floats:
@@ -53,7 +53,7 @@ def check_scales(scales: Floats, first: int = 0) -> None:
     `scales`: (n_queries,); bounds of the magnitude of any score; NaN where there is none. `first`:
     number of the first query.
     """
-    too_large = ~(scales < _MAX_SCALE)
+    too_large = ~(scales < MAX_SCALE)
     if too_large.any():
         number = first + int(np.argmax(too_large))
         raise InvalidInputError(f"query {number} is too large: its scores overflow; scale it down")

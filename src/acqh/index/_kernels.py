@@ -11,9 +11,13 @@ import numpy as np
 
 from acqh._core.arrays import Array
 from acqh._core.kernels import kernel
+from acqh.index._few import MAX_SCALE as _MAX_SCALE
 
 # Tables are always this wide, so that any stored byte is a valid index.
 TABLE_WIDTH = 256
+
+# Scores of a larger magnitude are not computed.
+MAX_SCALE = np.float32(_MAX_SCALE)
 
 # Sorting fewer keys byte by byte costs more than moving them one by one.
 _FEW_KEYS = 64
@@ -21,31 +25,38 @@ _BYTE = np.uint64(255)
 
 
 @kernel()
-def fill_tables(codebooks: Array, queries: Array, tables: Array, tops: Array) -> Any:
+def fill_tables(
+    codebooks: Array, queries: Array, tables: Array, tops: Array, scales: Array
+) -> None:
     """Compute the score of every codeword for every query.
 
     Parameters
     ----------
     codebooks : (n_codebooks, n_components, codebook_size) float32
     queries : (n_queries, n_components) float32
-    tables : (n_queries, n_codebooks, TABLE_WIDTH) float32, zeros; filled
+    tables : (at least n_queries, n_codebooks, TABLE_WIDTH) float32
+        Filled but for words that there are not.
     tops : (n_queries, n_codebooks) float32; filled with the largest entry of each table
-
-    Returns
-    -------
-    (n_queries,) float32
-        A bound of the magnitude of any score; not finite where scores may overflow.
+    scales : (n_queries,) float32
+        Filled with a bound of the magnitude of any score; not finite where scores may overflow.
     """
-    n_codebooks, _, size = codebooks.shape
-    scales = np.zeros(queries.shape[0], dtype=np.float32)
+    n_queries, (n_codebooks, _, size) = queries.shape[0], codebooks.shape
+    scales[:] = 0
     for s in range(n_codebooks):
-        for i in range(queries.shape[0]):
-            table = tables[i, s]
-            _add_products(codebooks[s], queries[i], table)
-            tops[i, s], low = _extent(table[:size])
+        for i in range(0, n_queries, 2):
+            # Two at a time, so that words are read half as often.
+            j = min(i + 1, n_queries - 1)
+            one, other = tables[i, s, :size], tables[j, s, :size]
+            one[:] = 0
+            other[:] = 0
+            if i == j:
+                _add_products(codebooks[s], queries[i], one)
+            else:
+                _add_both(codebooks[s], queries[i], queries[j], one, other)
+        for i in range(n_queries):
+            tops[i, s], low = extent(tables[i, s, :size])
             # A sum, not the larger, so that NaN is passed on.
             scales[i] += abs(tops[i, s]) + abs(low)
-    return scales
 
 
 @kernel()
@@ -55,7 +66,7 @@ def _ordinal(bits: Any) -> Any:
 
 
 @kernel()
-def _extent(values: Array) -> Any:
+def extent(values: Array) -> Any:
     """Return the largest and the smallest value, NaN being larger or smaller than all others.
 
     Compared as integers, which compilers do many at a time.
@@ -81,6 +92,25 @@ def _add_products(words: Array, query: Array, table: Array) -> None:
     for d in range(whole, n_components):
         for j in range(size):
             table[j] += words[d, j] * query[d]
+
+
+@kernel()
+def _add_both(words: Array, x: Array, y: Array, one: Array, other: Array) -> None:
+    """Add the products of two queries, x and y, as `_add_products` does, to the bit."""
+    n_components, size = words.shape
+    whole = n_components - n_components % 4
+    for d in range(0, whole, 4):
+        w0, w1, w2, w3 = words[d], words[d + 1], words[d + 2], words[d + 3]
+        x0, x1, x2, x3 = x[d], x[d + 1], x[d + 2], x[d + 3]
+        y0, y1, y2, y3 = y[d], y[d + 1], y[d + 2], y[d + 3]
+        for j in range(size):
+            a, b, c, e = w0[j], w1[j], w2[j], w3[j]
+            one[j] = (((one[j] + a * x0) + b * x1) + c * x2) + e * x3
+            other[j] = (((other[j] + a * y0) + b * y1) + c * y2) + e * y3
+    for d in range(whole, n_components):
+        for j in range(size):
+            one[j] += words[d, j] * x[d]
+            other[j] += words[d, j] * y[d]
 
 
 @kernel()

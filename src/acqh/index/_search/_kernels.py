@@ -18,8 +18,15 @@ import numpy as np
 
 from acqh._core.arrays import Array
 from acqh._core.kernels import kernel
+from acqh.index._kernels import MAX_SCALE, fill_tables
 from acqh.index._keys._kernels import NO_KEY, is_allowed, keep_best, keep_key, key_score, pack_key
-from acqh.index._search._heads._kernels import fill_head, head_score, new_heads, order_heads
+from acqh.index._search._heads._kernels import (
+    begin_heads,
+    fill_head,
+    head_score,
+    new_heads,
+    order_heads,
+)
 from acqh.index._search._recall._kernels import (
     BINS_A_WAVE,
     N_WAVES,
@@ -27,6 +34,7 @@ from acqh.index._search._recall._kernels import (
     expected_misses,
     tail_spread,
 )
+from acqh.index._search._rows._kernels import forget_rows, visit_rows
 from acqh.index._search._tails._kernels import MIN_GROUPED, choose, run_bound, tail_score
 from acqh.index._search._types import Effort, Heads, Query, Runs
 
@@ -40,50 +48,14 @@ _PIECE: Any = np.uint64(64)
 _WORTH_ASKING = 4096
 _NO_ENTRY: Any = np.uint64(0xFFFFFFFFFFFFFFFF)
 
+# Waves that words are put in order for at first.
+_FIRST_WAVES = 4
+
 _LOWEST = np.float32(-np.inf)
+_HIGHEST = np.float32(np.inf)
 # Relative rounding error of one float32 operation, doubled.
 _ROUNDING = np.float32(2.0**-23)
 _ONE = np.uint64(1)
-
-
-@kernel()
-def _forget_rows(query: Query, count: int) -> Any:
-    """Drop the keys that came from this segment; return how many are left."""
-    left = 0
-    for i in range(count):
-        row = np.int64(np.uint32(query.keys[i])) - query.first_row
-        if row < 0 or row >= query.runs.n_rows:
-            query.keys[left] = query.keys[i]
-            left += 1
-    return left
-
-
-@kernel()
-def _visit_rows(query: Query, entry: Any, score: Any, count: Any, worst: Any) -> Any:
-    """Keep the first k allowed rows of one code; the others cannot be among the best."""
-    starts, gaps = query.runs.gap_starts, query.runs.gaps
-    allowed, keys = query.allowed, query.keys
-    row, gap, shift, kept = np.uint64(0), np.uint64(0), np.uint64(0), 0
-    # Where lists start is not checked when a file is opened: there may be hundreds of millions.
-    stop = min(np.uint64(starts[entry + _ONE]), np.uint64(gaps.shape[0]))
-    for place in range(min(np.uint64(starts[entry]), stop), stop):
-        byte = np.uint64(gaps[place])
-        gap |= (byte & np.uint64(127)) << shift
-        shift = (shift + np.uint64(7)) & np.uint64(31)
-        if byte >= np.uint64(128):
-            continue
-        row += gap
-        if is_allowed(allowed, row):
-            key = pack_key(score, query.first_row + np.int64(row))
-            count, worst = keep_key(keys, query.k, key, count, worst)
-            kept += 1
-            if kept == query.k:
-                worst = min(worst, key)
-            if key >= worst:
-                break  # later rows have larger keys
-        row += _ONE
-        gap, shift = np.uint64(0), np.uint64(0)
-    return count, worst
 
 
 @kernel()
@@ -146,7 +118,7 @@ def _visit_above(
     order_a, values_a, bounds_a = heads.order_a, heads.values_a, heads.bounds_a
     order_b, bounds_b, visited = heads.order_b, heads.bounds_b, heads.visited
     grouped, has_reaches = runs.gap_starts.shape[0] > 0, reaches.shape[0] > 0
-    n_b = order_b.shape[0]
+    n_b, (last_a, last_b) = order_b.shape[0], (heads.ordered[0], heads.ordered[1])
     # Long tails are passed over by their first word where the others cannot make up for it.
     deep, short = tails.shape[1] >= MIN_GROUPED, tails.shape[1] == 2
     seen, given_up, left, slack = np.int64(0), np.int64(0), NO_LIMIT, np.float32(0)
@@ -159,12 +131,12 @@ def _visit_above(
     ceiling = _LOWEST
     threshold = key_score(worst)
     low = max(floor, threshold + slack - rest)
-    for place in range(order_a.shape[0]):
+    for place in range(last_a):
         if bounds_a[place] + bounds_b[0] < low or (limited and seen >= left):
             break
         a = order_a[place]
         next_b = visited[place]
-        while next_b < n_b and values_a[a] + bounds_b[next_b] >= low:
+        while next_b < last_b and values_a[a] + bounds_b[next_b] >= low:
             if limited and seen >= left:
                 break
             b = order_b[next_b]
@@ -207,7 +179,7 @@ def _visit_above(
                     if grouped:
                         if entry == done:
                             continue
-                        count, worst = _visit_rows(query, entry, score, count, worst)
+                        count, worst = visit_rows(query, entry, score, count, worst)
                     elif is_allowed(allowed, rows[entry]):
                         key = pack_key(score, query.first_row + np.int64(rows[entry]))
                         count, worst = keep_key(keys, k, key, count, worst)
@@ -228,11 +200,11 @@ def _left_out(query: Query, heads: Heads, rest: Any, threshold: Any, ceiling: An
     order_a, values_a, bounds_a = heads.order_a, heads.values_a, heads.bounds_a
     order_b, bounds_b, visited = heads.order_b, heads.bounds_b, heads.visited
     n_b = order_b.shape[0]
-    for place in range(order_a.shape[0]):
+    for place in range(heads.ordered[0]):
         if bounds_a[place] + bounds_b[0] + rest < max(threshold, ceiling):
             break
         a = order_a[place]
-        for next_b in range(visited[place], n_b):
+        for next_b in range(visited[place], heads.ordered[1]):
             if values_a[a] + bounds_b[next_b] + rest < max(threshold, ceiling):
                 break
             b = order_b[next_b]
@@ -259,19 +231,24 @@ def _search_one(
         limit, slack, misses = effort.limit, np.float32(effort.slack), effort.misses
     limited = limit < NO_LIMIT or misses >= 0
     plain = query.k * PLAIN_PASS_PART > query.runs.n_rows and not limited
-    order_heads(heads, plain)
+    grouped = query.runs.gap_starts.shape[0] > 0
+    high_a, high_b, spread = begin_heads(heads)
+    highs, best = (high_a, high_b), high_a + high_b
+    # What ends early needs few words in order; the others come behind them when it is their turn.
+    reached = best - spread * np.float32(_FIRST_WAVES / N_WAVES)
+    if plain or (grouped and not limited):
+        reached = _LOWEST
+    order_heads(heads, highs, reached, _HIGHEST, plain)
     done, last_wave, ceiling = _NO_ENTRY, N_WAVES, _LOWEST
-    if query.runs.gap_starts.shape[0] > 0 and not plain and not limited:
+    if grouped and not plain and not limited:
         # The rows of the best code alone may be enough, and then they leave little to look at.
         done, score, tied = _best_entry(query, heads, rest)
         if done != _NO_ENTRY:
-            count, worst = _visit_rows(query, done, score, count, worst)
+            count, worst = visit_rows(query, done, score, count, worst)
         if worst != NO_KEY:
             if count == query.k and not tied and key_score(worst) >= score:
                 return count, worst, ceiling
             last_wave = 0
-    best = heads.bounds_a[0] + heads.bounds_b[0]
-    spread = best - heads.values_a[heads.order_a[-1]] - heads.values_b[heads.order_b[-1]]
     n_heads, mean, deviation = np.zeros(0, dtype=np.float64), 0.0, 1.0
     # With short tails, going on is cheaper than asking until many codes were looked at.
     worth = query.tally[0] + (_WORTH_ASKING if query.runs.tails.shape[1] <= 2 else 0)
@@ -280,6 +257,9 @@ def _search_one(
         floor = _LOWEST
         if wave <= last_wave and not plain:
             floor = best - spread * np.float32(wave / N_WAVES)
+        if floor < reached:
+            order_heads(heads, highs, _LOWEST, reached, False)
+            reached = _LOWEST
         count, worst, skipped, n_passed = _visit_above(
             query, heads, effort, (floor, rest), done, count, worst
         )
@@ -302,27 +282,43 @@ def _search_one(
         plain = not limited and passed * PLAIN_PASS_PART > n_entries
         if plain:
             # Start again, in storage order, for all that is no worse than the worst found.
-            count, worst = _forget_rows(query, count), worst + _ONE
+            count, worst = forget_rows(query, count), worst + _ONE
             done = _NO_ENTRY
-            order_heads(heads, plain)
+            begin_heads(heads)
+            order_heads(heads, highs, _LOWEST, _HIGHEST, plain)
+            reached = _LOWEST
     if effort is not None and not proven:
         ceiling = _left_out(query, heads, rest, key_score(worst), ceiling)
+        if reached + rest >= max(key_score(worst), ceiling):
+            order_heads(heads, highs, _LOWEST, reached, False)
+            ceiling = _left_out(query, heads, rest, key_score(worst), ceiling)
     return count, worst, ceiling
 
 
 @kernel()
 def search_runs(
-    tables: Array, bounds: Any, runs: Runs, rows: Any, k: int, effort: Effort | None, best: Any
+    asked: Any,
+    tables: Array,
+    bounds: Any,
+    runs: Runs,
+    rows: Any,
+    k: int,
+    effort: Effort | None,
+    best: Any,
 ) -> None:
     """Add what one segment holds of each query's k best.
 
     Parameters
     ----------
-    tables : (n_queries, n_codebooks, TABLE_WIDTH) float32
-        From `fill_tables`.
+    asked : (words, queries)
+        (n_codebooks, n_components, codebook_size) and (n_queries, n_components) float32, to fill
+        tables from; no codebooks where those of all queries are filled.
+    tables : (n_tables, n_codebooks, TABLE_WIDTH) float32
+        Zeros, to be filled for so many queries at a time, so that they stay in the cache.
     bounds : (tops, scales, bases, spans)
-        The first two from `fill_tables`; a tail adds at most a query's base and its span times
-        the reach of the run, both (n_queries,) float32.
+        The first two as `fill_tables` fills them; queries whose scores may overflow are left out.
+        A tail adds at most a query's base and its span times the reach of the run, both
+        (n_queries,) float32.
     runs : Runs
         The segment.
     rows : (int, (n_bytes,) uint8)
@@ -338,6 +334,7 @@ def search_runs(
         looked at beyond what groups them, and how many scored to the last word; float32, raised
         to what an item can score that was left out.
     """
+    words, queries = asked
     tops, scales, bases, spans = bounds
     keys, counts, worsts, tallies, ceilings = best
     size, n_head, n_entries = runs.codebook_size, runs.digits_a + runs.digits_b, len(runs.tails)
@@ -347,17 +344,22 @@ def search_runs(
     has_reaches, farthest = runs.reaches.shape[0] > 0, np.float32(0)
     if has_reaches:
         farthest = np.float32(runs.reaches.max())
-    for i in range(tables.shape[0]):
+    for i in range(queries.shape[0]):
+        place = i % tables.shape[0]
+        if place == 0 and words.shape[0] > 0:
+            some = slice(i, i + tables.shape[0])
+            fill_tables(words, queries[some], tables, tops[some], scales[some])
+        if not scales[i] < MAX_SCALE:
+            continue
+        table = tables[place]
         # For the rounding of bounds and of scores, a few units each a codebook.
         after[-1] = scales[i] * np.float32(2 * tops.shape[1] + 8) * _ROUNDING
         for s in range(tops.shape[1] - 1, n_head - 1, -1):
             after[s - n_head] = after[s - n_head + 1] + tops[i, s]
-        fill_head(tables[i], 0, runs.digits_a, size, heads.values_a)
-        fill_head(tables[i], runs.digits_a, runs.digits_b, size, heads.values_b)
+        fill_head(table, 0, runs.digits_a, size, heads.values_a)
+        fill_head(table, runs.digits_a, runs.digits_b, size, heads.values_b)
         tally, before = tallies[i], tallies[i, 0]
-        query = Query(
-            tables[i], after, bases[i], spans[i], runs, allowed, first_row, k, keys[i], tally
-        )
+        query = Query(table, after, bases[i], spans[i], runs, allowed, first_row, k, keys[i], tally)
         rest = after[0]
         if has_reaches and bases[i] + spans[i] * farthest < rest:
             rest = bases[i] + spans[i] * farthest

@@ -58,5 +58,8 @@ class Heads(NamedTuple):
     bounds_a: Array
     bounds_b: Array
     visited: Array
+    # (2,) int64: how many of each half are in order so far; the others come later.
+    ordered: Array
+    chosen: Array
     buckets: Array
     bucket_starts: Array

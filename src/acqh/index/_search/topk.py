@@ -18,6 +18,8 @@ from acqh.index._search._types import Effort, Runs
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 # Room for candidates beyond twice k; more room means sorting out the best less often.
 _SPARE_KEYS = 32
+# Queries whose tables are filled at a time.
+_TABLES_AT_ONCE = 4
 # Numbers of 8 bytes kept for all queries that are searched at once.
 _MAX_NUMBERS = 4_000_000
 
@@ -142,15 +144,24 @@ def search_targets(
     capacity = min(2 * k + _SPARE_KEYS, n_items + 1)
 
     def search(block: slice) -> None:
-        tables, tops, scales = _tables_of(words, queries[block], block.start)
-        mine = top.part(block)
-        n_queries = len(mine.counts)
-        keys = np.empty((n_queries, capacity), dtype=np.uint64)
-        worsts = np.full(n_queries, NO_KEY)
-        best = (keys, mine.counts, worsts, mine.tallies, mine.ceilings)
+        asked, mine = queries[block], top.part(block)
+        # For one segment a few queries at a time, in the nearest cache.
+        n_tables = min(len(asked), _TABLES_AT_ONCE) if len(targets) == 1 else len(asked)
+        tables = np.zeros((n_tables, len(words), TABLE_WIDTH), dtype=np.float32)
+        tops = np.empty((len(asked), len(words)), dtype=np.float32)
+        scales = np.zeros(len(asked), dtype=np.float32)
+        keys = np.empty((len(asked), capacity), dtype=np.uint64)
+        best = (keys, mine.counts, np.full(len(asked), NO_KEY), mine.tallies, mine.ceilings)
+        to_fill = words
         for (runs, first_row, allowed), effort in zip(targets, efforts, strict=True):
-            bounds = (tops, scales, *_reach_bounds(rests, runs, queries[block]))
-            search_runs(tables, bounds, runs, (first_row, allowed), k, effort, best)
+            bounds = (tops, scales, *_reach_bounds(rests, runs, asked))
+            search_runs(
+                (to_fill, asked), tables, bounds, runs, (first_row, allowed), k, effort, best
+            )
+            to_fill = words[:0]
+        if not targets:
+            fill_tables(words, asked, tables, tops, scales)
+        check_scales(scales, block.start)
         unpack_keys(keys, mine, k)
 
     # Tables have single precision, two entries to a number.
@@ -204,13 +215,3 @@ def unpack_keys(keys: Array, top: TopRows, k: int) -> None:
     found = np.arange(k) < top.counts[:, None]
     np.copyto(top.rows[:, :k], ordered.astype(np.uint32), where=found)
     np.copyto(top.scores[:, :k], bits.view(np.float32), where=found)
-
-
-def _tables_of(words: Floats, queries: Floats, first: int) -> tuple[Floats, Floats, Floats]:
-    """Return the tables of a block of queries, their largest entries, and bounds of scores."""
-    n_codebooks = len(words)
-    tables = np.zeros((len(queries), n_codebooks, TABLE_WIDTH), dtype=np.float32)
-    tops = np.empty((len(queries), n_codebooks), dtype=np.float32)
-    scales = fill_tables(words, queries, tables, tops)
-    check_scales(scales, first)
-    return tables, tops, scales

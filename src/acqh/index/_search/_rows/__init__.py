@@ -1,0 +1,1 @@
+"""The rows of codes that many items share."""
