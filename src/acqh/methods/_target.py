@@ -34,7 +34,8 @@ class Target:
         How much an item's own features count for this target, from 0 to 1; the rest is what its
         other views predict of them. Where some items have these features and others do not,
         items that have them are found by them first, whatever else they show. ``"auto"``: as
-        little as keeps items findable by their own features.
+        much as leaves these items about their share of the hits; where nothing does, as little as
+        keeps them findable by their own features.
 
     Raises
     ------

@@ -50,3 +50,15 @@ def test_trust_says_nothing_of_items_that_have_one_view(captioned):
     for view, X in known.items():
         np.testing.assert_allclose(half.describe({view: X}), full.describe({view: X}), atol=1e-12)
     assert np.abs(half.describe(known) - full.describe(known)).max() > 0.1
+
+
+def test_texts_that_images_predict_well_count_in_full():
+    rng = np.random.default_rng(0)
+    seen, other = rng.normal(size=(500, 10)), rng.normal(size=(500, 3))
+    views = {
+        "image": seen @ rng.normal(size=(10, 60)) + other @ rng.normal(size=(3, 60)),
+        "text": seen @ rng.normal(size=(10, 40)),
+    }
+    data = acqh.MultiViewData(views, present={"text": np.arange(500) % 2 == 0})
+    model = acqh.ACQH(16, targets={"image": 0.2, "text": Target(0.8, trust="auto")}, **SMALL)
+    assert model.fit(data).targets_["text"].trust == 1

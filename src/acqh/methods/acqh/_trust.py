@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from acqh._core.arrays import Bools, Ints
+from acqh._core.arrays import Ints
 from acqh.methods._statistics import MappedStatistics
 from acqh.methods._target import AUTO
 from acqh.methods.acqh._blocks import Block
@@ -12,6 +12,10 @@ from acqh.methods.acqh._items import Items
 from acqh.methods.acqh._space import TargetSpace
 from acqh.stats import RowSample
 
+# How many times their share of the hits rows may take that have what is trusted.
+_MAX_EXCESS = 1.1
+# Among fewer rows than this, the first ten say little of the share.
+_MIN_ROWS = 100
 TRUSTS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 # Of the rows that their own features find with full trust, how many must still be found.
 _KEPT = 0.95
@@ -26,9 +30,10 @@ def settle_trust(space: TargetSpace, collected: MappedStatistics, sample: RowSam
     """Choose the trust of every target that leaves it open.
 
     Two items of which one has a caption and one has not are compared with a typed text by numbers
-    of different kinds, a similarity of texts and an expectation of it, which is far nearer to
-    zero. The first kind leads every list. So captions count as little as they may without losing
-    what they are there for: an item is to be found by its own.
+    of different kinds, a similarity of texts and an expectation of it. Where images say most of
+    what captions do, the two are alike, and captions count as much as they can. Otherwise the
+    second is far nearer to zero, and the first kind leads every list. Then captions count as little
+    as they may without losing what they are there for: an item is to be found by its own.
 
     The space comes before its maps, and goes with numbers for all trusts; `sample` are rows of the
     collection, which alone decide.
@@ -38,7 +43,7 @@ def settle_trust(space: TargetSpace, collected: MappedStatistics, sample: RowSam
         space = _settled(space, name, 1.0)
     for name in names:
         block = space.blocks[name]
-        space = _settled(space, name, _least_trust(space, name, block, collected, sample))
+        space = _settled(space, name, _choose_trust(space, name, block, collected, sample))
     return space
 
 
@@ -48,7 +53,7 @@ def _settled(space: TargetSpace, name: str, trust: float) -> TargetSpace:
     return replace(space, blocks={**space.blocks, name: block})
 
 
-def _least_trust(
+def _choose_trust(
     space: TargetSpace, name: str, block: Block, collected: MappedStatistics, sample: RowSample
 ) -> float:
     rows = sample.first(_MAX_ROWS)
@@ -59,26 +64,39 @@ def _least_trust(
     asked = asked[np.argsort(-rows.counts[asked], kind="stable")][:_MAX_ASKED]
     if not asked.size:
         return _UNSEEN
-    weights = rows.counts[asked]
-    found = {
-        trust: weights
-        @ _finds_itself(_settled(space, name, trust), block.source, collected, rows, asked)
+    trials = {
+        trust: _try(_settled(space, name, trust), block.source, collected, rows, asked)
         for trust in TRUSTS
     }
-    enough = _KEPT * found[1.0]
-    return next(trust for trust, each in found.items() if each >= enough)
+    fair = [trust for trust, (_, excess) in trials.items() if excess <= _MAX_EXCESS]
+    if fair:
+        return max(fair)
+    enough = _KEPT * trials[1.0][0]
+    return next(trust for trust, (found, _) in trials.items() if found >= enough)
 
 
-def _finds_itself(
+def _try(
     space: TargetSpace, source: str, collected: MappedStatistics, rows: RowSample, asked: Ints
-) -> Bools:
-    """Say of some rows whether their features of one view find them among the first ten."""
-    features = collected.map_rows({source: rows.views[source][asked]})
-    queries = space.describe(features)
+) -> tuple[float, float]:
+    """Look for some rows by their features of one view, among all.
+
+    Returns the weight of those that are among their own first ten, and how many times their share
+    rows that have the view take of the other hits.
+    """
+    queries = space.describe(collected.map_rows({source: rows.views[source][asked]}))
     items = Items.of(rows.views, rows.present, rows.labels if space.knows_labels else None)
     vectors = np.empty((len(rows), queries.shape[1]))
     for chosen, described in space.blocks_of(items, collected.map_rows):
         vectors[chosen] = space.scale(described)
     scores = queries @ vectors.T
-    own = scores[np.arange(len(asked)), asked]
-    return np.asarray((scores > own[:, np.newaxis]).sum(axis=1) < _N_FIRST)
+    places = np.arange(len(asked)), asked
+    is_found = (scores > scores[places][:, np.newaxis]).sum(axis=1) < _N_FIRST
+    scores[places] = -np.inf
+    # Rows that stand in for others are not there to be found.
+    is_real, has_view = rows.counts >= 1, rows.present[source]
+    scores[:, ~is_real] = -np.inf
+    excess = np.inf
+    if is_real[asked].any() and is_real.sum() >= _MIN_ROWS:
+        hits = np.argpartition(-scores[is_real[asked]], _N_FIRST, axis=1)[:, :_N_FIRST]
+        excess = float(has_view[hits].mean() / has_view[is_real].mean())
+    return float(rows.counts[asked] @ is_found), excess
