@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import scipy.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import LinAlgError
@@ -81,3 +82,20 @@ def test_tridiagonal_form_refuses_a_shift_that_leaves_negative_eigenvalues():
     form = Tridiagonal.of(np.diag([1.0, 2.0, 3.0]))
     with pytest.raises(LinAlgError, match="not positive definite"):
         form.solve(-2.5, np.ones((3, 1)))
+
+
+def test_eigenvectors_are_found_where_the_quick_solver_gives_up(monkeypatch):
+    find = scipy.linalg.eigh_tridiagonal
+
+    def give_up(*args, **kwargs):
+        # As LAPACK does for some matrices, none of them small.
+        if kwargs["lapack_driver"] == "stemr":
+            raise LinAlgError("stemr (eigh_tridiagonal) did not converge (LAPACK info=22)")
+        return find(*args, **kwargs)
+
+    monkeypatch.setattr(scipy.linalg, "eigh_tridiagonal", give_up)
+    factor = np.random.default_rng(0).normal(size=(30, 30))
+    gram = factor @ factor.T
+    values, vectors = Tridiagonal.of(gram).leading(5)
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(gram)[::-1][:5])
+    np.testing.assert_allclose(gram @ vectors, vectors * values, atol=1e-9)

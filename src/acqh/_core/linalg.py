@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.linalg
@@ -208,15 +209,19 @@ class Tridiagonal:
         `n_vectors`: all of them where there are fewer. Gives `values`, (n_found,), and `vectors`,
         (n, n_found).
         """
-        n = len(self.diagonal)
-        values, vectors = scipy.linalg.eigh_tridiagonal(
+        find = partial(
+            scipy.linalg.eigh_tridiagonal,
             self.diagonal,
             self.off_diagonal,
             select="i",
-            select_range=(max(n - n_vectors, 0), n - 1),
+            select_range=(max(len(self.diagonal) - n_vectors, 0), len(self.diagonal) - 1),
             check_finite=False,
-            lapack_driver="stemr",
         )
+        try:
+            values, vectors = find(lapack_driver="stemr")
+        except scipy.linalg.LinAlgError:
+            # Gives up on some matrices, such as those of many zeros; bisection is slower but sure.
+            values, vectors = find(lapack_driver="stebz")
         return values[::-1], np.ascontiguousarray(self.rotate_back(vectors)[:, ::-1])
 
     def rotate(self, right: Floats) -> Floats:
