@@ -99,3 +99,18 @@ def test_each_codebook_lowers_the_error_of_the_ones_before(n_codebooks):
         for s in range(1, n_codebooks + 1)
     ]
     assert np.all(np.diff(errors) < 0)
+
+
+def test_quick_clusters_are_as_good_and_do_not_depend_on_where_points_lie():
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(40, 6))
+    points = centres[rng.integers(0, 40, 2000)] + 0.2 * rng.normal(size=(2000, 6))
+    weights = rng.uniform(0.5, 1.5, 2000)
+
+    def error(points, **how):
+        words, codes = weighted_kmeans(points, weights, 32, np.random.default_rng(1), **how)
+        return weights @ np.square(points - words[codes]).sum(axis=1)
+
+    assert error(points, is_quick=True) < 1.1 * error(points)
+    # Distances are compared in single precision, which would not see points this far apart.
+    assert error(points + 1e6, is_quick=True) == pytest.approx(error(points, is_quick=True), 1e-3)

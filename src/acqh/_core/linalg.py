@@ -12,6 +12,8 @@ from acqh._core.arrays import Array, Floats
 
 # Eigenvalues below this share of the largest count as zero.
 RANK_TOLERANCE = 1e-10
+# Eigenvectors are few where the matrix is more than this many times as wide.
+_FEW = 4
 
 
 def solve_spd(gram: Floats, right: Floats) -> Floats:
@@ -209,12 +211,15 @@ class Tridiagonal:
         `n_vectors`: all of them where there are fewer. Gives `values`, (n_found,), and `vectors`,
         (n, n_found).
         """
+        n = len(self.diagonal)
+        # Eigenvalues are found one by one where some are asked for, which takes longer than all.
+        which = "i" if n > _FEW * n_vectors else "a"
         find = partial(
             scipy.linalg.eigh_tridiagonal,
             self.diagonal,
             self.off_diagonal,
-            select="i",
-            select_range=(max(len(self.diagonal) - n_vectors, 0), len(self.diagonal) - 1),
+            select=which,
+            select_range=(max(n - n_vectors, 0), n - 1) if which == "i" else None,
             check_finite=False,
         )
         try:
@@ -222,7 +227,8 @@ class Tridiagonal:
         except scipy.linalg.LinAlgError:
             # Gives up on some matrices, such as those of many zeros; bisection is slower but sure.
             values, vectors = find(lapack_driver="stebz")
-        return values[::-1], np.ascontiguousarray(self.rotate_back(vectors)[:, ::-1])
+        values, vectors = values[::-1][:n_vectors], vectors[:, ::-1][:, :n_vectors]
+        return values, np.ascontiguousarray(self.rotate_back(vectors))
 
     def rotate(self, right: Floats) -> Floats:
         """Return ``Q^T right``, (n, k)."""

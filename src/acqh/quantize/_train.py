@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -66,6 +67,7 @@ def fit_codebooks(
     n_threads: int | None = None,
     callback: Callback | None = None,
     device: Any = None,
+    is_quick: bool = False,
 ) -> QuantizerFit:
     """Learn codebooks and codes that make the weighted error of the targets small.
 
@@ -95,6 +97,8 @@ def fit_codebooks(
         yet added are zero. Both arrays change with the next step.
     device : torch device, optional
         Where codes are searched, if it is a CUDA device; the rest is quickest on the host.
+    is_quick : bool
+        Of `weighted_kmeans`.
 
     Returns
     -------
@@ -137,7 +141,8 @@ def fit_codebooks(
         return codebooks, codes
 
     history = []
-    for error in _steps(targets, weights, codebooks, codes, sweep, max_iter, tol, rng):
+    cluster = partial(weighted_kmeans, max_iter=_LLOYD_STEPS, is_quick=is_quick)
+    for error in _steps(targets, weights, codebooks, codes, cluster, sweep, max_iter, tol, rng):
         history.append(error)
         if callback is not None:
             callback(codebooks, codes)
@@ -149,6 +154,7 @@ def _steps(
     weights: Floats,
     codebooks: Floats,
     codes: Ints,
+    cluster: Callable[[Floats, Floats, int, np.random.Generator], tuple[Floats, Ints]],
     sweep: Callable[[Floats, Ints], tuple[Floats, Ints]],
     max_iter: int,
     tol: float,
@@ -162,9 +168,7 @@ def _steps(
     negligible = _NEGLIGIBLE_SPREAD * spread + _NEGLIGIBLE_ENERGY * error
     for s in range(n_codebooks):
         residuals = targets - decode(codes, codebooks)
-        codebooks[s], codes[:, s] = weighted_kmeans(
-            residuals, weights, n_words, rng, max_iter=_LLOYD_STEPS
-        )
+        codebooks[s], codes[:, s] = cluster(residuals, weights, n_words, rng)
         new_error = float(weights @ quantization_errors(targets, codes, codebooks))
         if new_error < error:
             error = new_error

@@ -5,11 +5,11 @@ from acqh.stats._moments import Keep, Moments, Pair, pair_of
 from acqh.stats._regression import (
     HELD_ROWS,
     Regression,
-    RidgeSolver,
     regress,
     regress_moments,
     regress_rows,
 )
+from acqh.stats._ridge_solver import RidgeSolver, error_directions
 from acqh.stats._sample import RowSample
 from acqh.stats._statistics import Statistics
 from acqh.stats._view_statistics import ViewStatistics
@@ -25,6 +25,7 @@ __all__ = [
     "RowSample",
     "Statistics",
     "ViewStatistics",
+    "error_directions",
     "pair_of",
     "regress",
     "regress_moments",

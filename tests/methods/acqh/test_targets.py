@@ -60,24 +60,6 @@ def test_without_labels_the_content_of_all_views_is_learnt(data):
     assert np.mean((scores > own[:, None]).sum(axis=1) < 10) > 0.9
 
 
-def test_content_counts_by_what_other_views_predict_of_it():
-    rng = np.random.default_rng(0)
-    # The text says the image and three times as much that no image shows.
-    image = rng.normal(size=(600, 4))
-    text = np.concatenate([image, rng.normal(size=(600, 12))], axis=1)
-    views = {"image": image + 0.1 * rng.normal(size=image.shape), "text": text}
-    weights = {name: it.weight for name, it in acqh.ACQH(8, **SMALL).fit(views).targets_.items()}
-    assert weights["image"] == pytest.approx(0.8, abs=0.02)
-    named = acqh.ACQH(8, targets={"image": 1, "text": 1}, **SMALL).fit(views)
-    assert {it.weight for it in named.targets_.values()} == {1}
-    # Views that know nothing of one another count alike.
-    apart = {"image": rng.normal(size=(600, 4)), "text": rng.normal(size=(600, 3))}
-    weights = {name: it.weight for name, it in acqh.ACQH(8, **SMALL).fit(apart).targets_.items()}
-    assert weights["image"] == pytest.approx(0.5, abs=0.1)
-    alone = acqh.ACQH(8, **SMALL).fit({"image": image})
-    assert alone.targets_["image"].weight == 1
-
-
 def test_labels_alone_are_learnt_where_they_are_given(data):
     plain = acqh.ACQH(8, **SMALL).fit(data)
     named = acqh.ACQH(8, targets={"labels": 2.0}, **SMALL).fit(data)

@@ -1,6 +1,5 @@
 """Targets as vectors: one block of numbers for every target, and where they come from."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,9 +14,6 @@ from acqh.methods._target import Target
 MAX_RANK = 256
 # No direction of a prediction is trusted more than this much over knowing nothing.
 _LEAST_ERROR = 1e-6
-# This share of a block counts as predicted anyway, so that shares which are but noise make no
-# difference, and no block is left out.
-_LEAST_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -117,45 +113,6 @@ def predictor_precision(block: Block, residual: Floats) -> Floats:
     values, vectors = scipy.linalg.eigh((white + white.T) / 2.0, check_finite=False)
     values = np.clip(values, _LEAST_ERROR, 1.0)
     return np.asarray((vectors / values) @ vectors.T)
-
-
-def weigh_by_prediction(
-    blocks: Mapping[str, Block], predictors: Mapping[str, Mapping[str, BlockPredictor]]
-) -> dict[str, Block]:
-    """Return blocks weighted by the share of each that another source predicts.
-
-    What no other source knows of a block is noise to a search from one view for another. The share
-    is that of the best source, of the variance on items not seen.
-
-    Parameters
-    ----------
-    blocks : mapping of str to Block
-        By target.
-    predictors : mapping of str to mapping of str to BlockPredictor
-        By source, then by target.
-
-    Returns
-    -------
-    dict of str to Block
-        Weights add up to one; they are the same where no source predicts any block.
-    """
-    shares = {
-        name: _LEAST_SHARE
-        + max((_explained(block, it[name]) for it in predictors.values() if name in it), default=0)
-        for name, block in blocks.items()
-    }
-    total = sum(shares.values())
-    return {
-        name: replace(block, target=replace(block.target, weight=float(shares[name] / total)))
-        for name, block in blocks.items()
-    }
-
-
-def _explained(block: Block, predictor: BlockPredictor) -> float:
-    """Return the share of a block's variance that is predicted on items not seen."""
-    variance = np.square(block.spread).sum()
-    error = block.spread @ np.linalg.solve(predictor.precision, block.spread)
-    return float(1.0 - np.trace(error) / variance)
 
 
 def fuse_predictions(block: Block, votes: list[tuple[BlockPredictor, Floats]]) -> Floats:

@@ -80,9 +80,9 @@ class ACQH(LearningMethod):
         the objective (alternating), 1e-3 of the quantization error (spectral).
     targets : mapping of str to float or Target, optional
         What scores should be: weights of ``"labels"`` and of views, or `acqh.Target`. By default
-        labels where they are given, otherwise the content of all views, each weighted by the share
-        of it that another view predicts. A target may be a view that is there for training only:
-        a teacher.
+        labels where they are given, otherwise the content of all views, with weights under which
+        an item's views agree on what is similar. A target may be a view that is there for training
+        only: a teacher.
     normalize : bool, optional
         Whether items are coded with the length that known ones have, so that those of which more
         is known do not lead every list. By default not with labels alone, otherwise yes.

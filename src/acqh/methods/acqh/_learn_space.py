@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
@@ -11,10 +12,19 @@ from acqh._core.arrays import Floats, Ints, Matrix
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.methods._statistics import MappedStatistics, unit_name
 from acqh.methods._target import Target
+from acqh.methods.acqh._agreement import LEAST_ROWS, PairScores, Told
 from acqh.methods.acqh._blocks import Block, BlockPredictor, make_block, predictor_precision
 from acqh.methods.acqh._similarity import LabelEmbedding
 from acqh.methods.acqh._targets import LABELS
-from acqh.stats import HELD_ROWS, Moments, RidgeSolver, RowSample, pair_of, regress_moments
+from acqh.stats import (
+    HELD_ROWS,
+    Moments,
+    RidgeSolver,
+    RowSample,
+    error_directions,
+    pair_of,
+    regress_moments,
+)
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,8 @@ class SpaceSums:
         self._known: dict[tuple[str, ...], Moments] = {}
         self._powers: dict[str, list[tuple[Floats, Floats]]] = {}
         self._solvers: dict[str, list[tuple[Floats, Ints, RidgeSolver]]] = {}
+        # By source and target: the rows left out in turn, and the solver.
+        self._used: dict[tuple[str, str], tuple[Ints, RidgeSolver]] = {}
 
     @cached_property
     def _label_vectors(self) -> Floats:
@@ -120,7 +132,11 @@ class SpaceSums:
     def _predict(self, source: str, sums: PairSums, block: Block) -> BlockPredictor:
         held = self._held(source, block.source)
         solver = self._solver(source, sums.n_items, sums.gram, sums.sums, held)
-        seen = block.transform(self._features(_key(block), held)) if len(held) else None
+        self._used[source, block.source] = held.keys, solver
+        seen = None
+        if len(held):
+            some = error_directions(block.rank)
+            seen = self._features(_key(block), held) @ (block.map @ some) + block.offset @ some
         # The block is a map of the target's features, so its sums are maps of theirs.
         learnt = regress_moments(
             solver,
@@ -136,6 +152,42 @@ class SpaceSums:
             learnt.ridge,
             predictor_precision(block, learnt.residual),
         )
+
+    def score_pairs(
+        self,
+        blocks: Mapping[str, Block],
+        predictors: Mapping[str, Mapping[str, BlockPredictor]],
+        sample: RowSample,
+    ) -> dict[tuple[str, str], PairScores]:
+        """Return the scores of rows of a sample, asked for by either of two views.
+
+        `blocks`: contents of views. Of every two views that enough rows have both of.
+        """
+        found = {}
+        for first, second in combinations(blocks, 2):
+            rows = sample.first(HELD_ROWS, (first, second))
+            if len(rows) >= LEAST_ROWS:
+                exact = [blocks[it].transform(self._features(it, rows)) for it in (first, second)]
+                guesses = [
+                    self._left_out(source, predictors[source][name], name, known, rows)
+                    for source, name, known in (
+                        (second, first, exact[0]),
+                        (first, second, exact[1]),
+                    )
+                ]
+                found[first, second] = PairScores.of(Told(*exact, *guesses))
+        return found
+
+    def _left_out(
+        self, source: str, predictor: BlockPredictor, name: str, known: Floats, rows: RowSample
+    ) -> Floats:
+        """Return what a source predicts of rows of a block when each is left out."""
+        keys, solver = self._used[source, name]
+        is_held = solver.rows is not None and np.array_equal(keys, rows.keys)
+        features: Any = solver.rows if is_held else self._features(source, rows)
+        guess = features @ predictor.coefficients + predictor.intercept
+        left = solver.left_of(features, predictor.ridge)
+        return np.asarray(known - (known - guess) / left[:, None])
 
     def _power(self, sums: PairSums, block: Block) -> Floats:
         """Return the products of a block with itself: once for all sources that have all of it."""

@@ -50,6 +50,8 @@ class Settings:
         weights: Floats,
         rng: np.random.Generator,
         callback: Callable[[Floats, Array], None] | None = None,
+        *,
+        is_quick: bool = False,
     ) -> QuantizerFit:
         """Learn codebooks of weighted points."""
         return fit_codebooks(
@@ -62,6 +64,7 @@ class Settings:
             rng=rng,
             callback=callback,
             device=self.device,
+            is_quick=is_quick,
         )
 
 

@@ -11,7 +11,7 @@ from acqh._core.arrays import Floats, Matrix
 from acqh.errors import InvalidInputError
 from acqh.methods._statistics import MappedStatistics
 from acqh.methods._target import Target
-from acqh.methods.acqh._blocks import weigh_by_prediction
+from acqh.methods.acqh._agreement import weigh_by_agreement
 from acqh.methods.acqh._fitted import Fitted
 from acqh.methods.acqh._items import Items
 from acqh.methods.acqh._learn_space import SpaceSums
@@ -46,8 +46,8 @@ def solve_space(
     """Learn blocks, predictions, maps and codebooks.
 
     `collected`: with a sample of rows. `similarity`: of labels. `ridge`, `fit_intercept`: of every
-    prediction. `is_weighed`: whether targets are weighted by how well they are predicted, whatever
-    their weights are. `queries`: real ones.
+    prediction. `is_weighed`: whether targets are weighted so that views agree, whatever their
+    weights are. `queries`: real ones.
     """
     collected = replace(collected, statistics=collected.statistics.compact())
     stats = collected.statistics
@@ -58,7 +58,8 @@ def solve_space(
     blocks = sums.make_blocks(targets)
     predictors = sums.make_predictors(blocks)
     if is_weighed:
-        blocks = weigh_by_prediction(blocks, predictors)
+        pairs = sums.score_pairs(blocks, predictors, _sample_of(stats))
+        blocks = weigh_by_agreement(blocks, pairs)
     nothing = np.zeros((0, 0))
     sample = _sample_of(stats)
     space = TargetSpace(blocks, predictors, embedding, nothing, nothing, is_normalized)
@@ -164,7 +165,7 @@ def _quantize(
 ) -> Fitted:
     """Find codebooks for points, as the maps have placed them."""
     n_components = settings.n_components
-    trained = settings.train_codebooks(points, weights, rng)
+    trained = settings.train_codebooks(points, weights, rng, is_quick=True)
     bound = float(np.sum(energies[n_components:]))
     # Code vectors have a mean squared length of one, whatever the points have.
     unit = float(np.sum(energies[:n_components])) / weights.sum()
