@@ -190,7 +190,7 @@ def same_codes(case: Case, lists: Any, n_lists: int, n_codebooks: int) -> Any:
         lists, N_COMPONENTS, n_lists, n_codebooks, 8, PRODUCT, additive
     )
     made.by_residual = False
-    theirs = index.to_faiss()  # kept below, since its quantizer goes with it
+    theirs = index.to_faiss()  # kept, since its quantizer goes with it
     made.rq = theirs.rq
     made.is_trained = True
     places = made.quantizer.search(case.items, 1)[1][:, 0]
@@ -201,7 +201,7 @@ def same_codes(case: Case, lists: Any, n_lists: int, n_codebooks: int) -> Any:
         made.invlists.add_entries(
             int(number), len(rows), faiss.swig_ptr(rows), faiss.swig_ptr(some)
         )
-    made.ntotal, made.kept = case.n, theirs
+    made.ntotal = case.n
     return made
 
 
