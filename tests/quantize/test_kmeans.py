@@ -111,6 +111,6 @@ def test_quick_clusters_are_as_good_and_do_not_depend_on_where_points_lie():
         words, codes = weighted_kmeans(points, weights, 32, np.random.default_rng(1), **how)
         return weights @ np.square(points - words[codes]).sum(axis=1)
 
-    assert error(points, is_quick=True) < 1.1 * error(points)
+    assert error(points, is_quick=True) < 1.01 * error(points)
     # Distances are compared in single precision, which would not see points this far apart.
     assert error(points + 1e6, is_quick=True) == pytest.approx(error(points, is_quick=True), 1e-3)
