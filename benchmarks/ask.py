@@ -305,7 +305,7 @@ def photos(n, n_captioned=100):
         model, vectors, trained_on = learnt(data, sets, encoders)
         for view, rows_of in queries.items():
             found = top(model.project(rows_of, view=view) @ vectors.T, relevance)
-            itself = own(model.project(stored[view][:500], view=view) @ vectors.T)
+            itself = own(model.project(stored[view], view=view) @ vectors.T)
             say(data="photos", how=way, query=view, **found, **itself, trained_on=trained_on)
 
 
