@@ -314,7 +314,7 @@ def search_runs(
         (n_codebooks, n_components, codebook_size) and (n_queries, n_components) float32, to fill
         tables from; no codebooks where those of all queries are filled.
     tables : (n_tables, n_codebooks, TABLE_WIDTH) float32
-        Zeros, to be filled for so many queries at a time, so that they stay in the cache.
+        Zeros, to be filled for a few queries at a time, so that they stay in the cache.
     bounds : (tops, scales, bases, spans)
         The first two as `fill_tables` fills them; queries whose scores may overflow are left out.
         A tail adds at most a query's base and its span times the reach of the run, both
