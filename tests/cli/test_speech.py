@@ -165,15 +165,31 @@ def test_quiet_leaves_the_result_and_verbose_shows_the_log_and_the_traceback(fol
     assert rest.splitlines()[-1].startswith("acqh: the folder")
 
 
-def test_a_reader_that_has_enough_ends_a_search_with_success(folder):
-    command = [sys.executable, "-m", "acqh", "search", folder / "c.acqh", "--text", "rose"]
-    with subprocess.Popen(
-        [*map(str, command), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        process.stdout.close()
-        errors = process.stderr.read()
-        assert process.wait() == 0, errors
-    assert errors == b""
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["search", "{}", "--text", "rose", "--json"], 0),
+        (["--help"], 0),
+        (["search", "--help"], 0),
+        (["datasets"], 0),
+        (["no-such-command"], 2),
+    ],
+)
+def test_a_reader_that_has_enough_leaves_the_exit_status_alone(folder, arguments, expected):
+    command = [each.format(folder / "c.acqh") for each in arguments]
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "acqh", *command],
+            stdout=writer,
+            stderr=writer if expected else subprocess.PIPE,
+            timeout=120,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr or b"") == (expected, b"")
 
 
 @pytest.mark.parametrize(

@@ -77,11 +77,11 @@ def main() -> None:
     warnings.showwarning = voice.warn
     try:
         app()
-    except SystemExit:
-        # Whoever reads has enough, as `head` does: Typer then silences what is left to print and
-        # leaves with 1, but nothing has failed.
-        if type(sys.stdout).__name__ == "PacifyFlushWrapper":
-            raise SystemExit(0) from None
+    except SystemExit as left:
+        # Whoever reads has enough, as `head` does: Typer and Rich then silence what is left to
+        # print and leave with 1, but nothing has failed, unless it was an error that they printed.
+        if isinstance(left.__context__, BrokenPipeError):
+            raise SystemExit(getattr(left.__context__.__context__, "exit_code", 0)) from None
         raise
     except (AcqhError, OSError) as error:
         # A user's mistake or a full disk: the message says it all, a traceback would hide it.
