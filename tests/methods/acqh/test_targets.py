@@ -364,6 +364,7 @@ def test_wrong_input_is_refused_with_the_reason(data):
         (InvalidInputError, "from 0 to 1", lambda: fit({"text": Target(1, trust="much")})),
         (InvalidInputError, "labels is the argument", lambda: fit({"labels": Target(1, "inner")}, labels=data.labels)),  # noqa: E501
         (ViewError, "no item has view 'teacher'", lambda: fit({"teacher": 1}, absent)),
+        (ViewError, "no item has view 'teacher' and a target, text", lambda: fit({"text": 1}, absent)),  # noqa: E501
         (LabelError, "labels are needed", lambda: fit({"labels": 1, "text": 1})),
         (LabelError, "no item has a label", lambda: fit({"labels": 1, "text": 1}, labels=data.labels * 0)),  # noqa: E501
         (ViewError, "called 'labels'", lambda: fit(views={"labels": text})),

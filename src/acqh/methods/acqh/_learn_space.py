@@ -120,6 +120,8 @@ class SpaceSums:
 
         Each is learnt from the items that have both, with its own ridge; there is none where no
         item has both.
+
+        Raises ViewError: a view that says nothing of any target.
         """
         found: dict[str, dict[str, BlockPredictor]] = {}
         for source in self.sources:
@@ -127,6 +129,11 @@ class SpaceSums:
             for name, block in blocks.items():
                 if name != source and (sums := self._pair(source, name, block)) is not None:
                     found[source][name] = self._predict(source, sums, block)
+            if source not in blocks and not found[source]:
+                raise ViewError(
+                    f"no item has view {source!r} and a target, {' or '.join(blocks)}, so nothing "
+                    "can be learnt of the view; leave it out, or make it a target"
+                )
         return found
 
     def _predict(self, source: str, sums: PairSums, block: Block) -> BlockPredictor:
