@@ -44,7 +44,6 @@ from acqh._core.progress import say_nothing
 from acqh.cli._emoji import cache_folder, emoji_collection
 from acqh.collection import Collection, Item
 from acqh.collection._coder import Encoders
-from acqh.collection._feature_table import FeatureTable
 from acqh.collection._learn import learn
 from acqh.collection._stage import BuildSettings
 from acqh.features import EfficientNetLite0, MiniLM, word_vectorizer
@@ -230,8 +229,9 @@ def built(folder, rows, out):
 
 def learnt(views, labels, encoders=ENCODERS, **settings):
     """Learn as `Collection.build` does, and return a model and the codes of the items."""
-    given = FeatureTable(views.views, views.present)
-    found = learn(given, labels, encoders, BuildSettings(**settings), say_nothing)
+    known = {"labels": labels} if any(labels) else {}
+    given = MultiViewData(views.views, present=views.present, **known)
+    found = learn(given, encoders, BuildSettings(**settings), say_nothing)
     model = found.model
     names = set(model.label_names_)
     sets = [set(row) & names for row in labels] if names else None

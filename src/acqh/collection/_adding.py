@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from acqh._core.progress import Progress
-from acqh.collection._coder import Coder, Encoders
-from acqh.collection._feature_table import FeatureTable
+from acqh.collection._coder import Coder, Described, Encoders
 from acqh.collection._prepare import Skipped, batches, prepared
 from acqh.collection._sources import Source, data_items, open_source
 from acqh.collection._stage import CHUNK_ROWS, IMAGE_BATCH, left_in
@@ -55,8 +56,8 @@ class Adder:
         """Yield items, some at a time, with their codes."""
         if isinstance(items, MultiViewData):
             for part in items.chunks(CHUNK_ROWS):
-                features = FeatureTable(part.views, part.present).chunk()
-                yield self._coded(data_items(part), features, skipped, strict)
+                described: Described = np.arange(len(part)), part
+                yield self._coded(data_items(part), described, skipped, strict)
             return
         if not self._encoders.by_view:
             raise CollectionError(
@@ -65,15 +66,15 @@ class Adder:
             )
         usable = prepared(items.items, skipped, strict=strict)
         for batch in batches(usable, IMAGE_BATCH):
-            features = self._encoders.describe(
+            described = self._encoders.describe(
                 [item.image for item in batch], [item.text for item in batch]
             )
-            yield self._coded(batch, features, skipped, strict)
+            yield self._coded(batch, described, skipped, strict)
 
     def _coded(
-        self, items: list[Item], features: MultiViewData | None, skipped: Skipped, strict: bool
+        self, items: list[Item], described: Described, skipped: Skipped, strict: bool
     ) -> list[Item]:
-        codes, coded_by = self._coder.encode(features, [tuple(item.labels) for item in items])
+        codes, coded_by = self._coder.encode([tuple(item.labels) for item in items], described)
         found = []
         for item, code, by in zip(items, codes, coded_by, strict=True):
             if by:  # the image has done its duty, and is large

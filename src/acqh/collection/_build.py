@@ -5,18 +5,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
 from acqh import __version__
 from acqh._core.progress import Progress
 from acqh.collection._adding import Adder
 from acqh.collection._cache import IndexCache
 from acqh.collection._coder import Coder, Encoders
-from acqh.collection._feature_table import FeatureTable
 from acqh.collection._folder import INDEX, ITEMS, MODEL, Facts, start_folder, write_facts
 from acqh.collection._learn import learn
 from acqh.collection._prepare import Skipped
 from acqh.collection._settings import BuildSettings, Learnt
 from acqh.collection._sources import open_source
-from acqh.collection._stage import CHUNK_ROWS, stage_data, stage_items
+from acqh.collection._stage import CHUNK_ROWS, check_filled, stage_data, stage_items
 from acqh.collection._store import Store
 from acqh.collection._tables import create_store
 from acqh.data import MultiViewData
@@ -69,15 +70,12 @@ def _fill(
     """Store the items of a source, learn from them, and give them their codes."""
     skipped: Skipped = []
     if isinstance(source, MultiViewData):
-        table, encoders = FeatureTable(source.views, source.present), Encoders()
-        stage_data(store, source, progress)
+        features, encoders = stage_data(store, source, progress), Encoders()
     else:
         items = open_source(source, settings.image_root, settings.label_separator)
-        table, encoders = stage_items(staging, store, items, settings, skipped, progress)
-    n_items = _check_filled(store, skipped)
-    labels = [names for _, _, names in store.staged(0, n_items)]
-    learnt = learn(table, labels, encoders, settings, progress)
-    _code(store, table, Coder.of(learnt.model), n_items, skipped, settings.strict, progress)
+        features, encoders = stage_items(staging, store, items, settings, skipped, progress)
+    learnt = learn(features, encoders, settings, progress)
+    _code(store, features, Coder.of(learnt.model), skipped, settings.strict, progress)
     return learnt, skipped
 
 
@@ -95,38 +93,33 @@ def _fill_like(
         items, strict=settings.strict, at_once=False, replace=False, progress=progress
     )
     skipped = list(report.skipped)
-    _check_filled(store, skipped)
+    check_filled(store, skipped)
     return like, skipped
-
-
-def _check_filled(store: Store, skipped: Skipped) -> int:
-    """Return how many items there are, at least one."""
-    if n_items := len(store):
-        return n_items
-    reason = f": {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
-    raise CollectionError(f"there are no items to build from{reason}")
 
 
 def _code(
     store: Store,
-    table: FeatureTable,
+    features: MultiViewData,
     coder: Coder,
-    n_items: int,
     skipped: Skipped,
     strict: bool,
     progress: Progress,
 ) -> None:
     """Give every item its code; take out those that have nothing the model knows."""
     unknown: list[str] = []
+    n_items = len(store)
     for start in range(0, n_items, CHUNK_ROWS):
-        rows = store.staged(start, CHUNK_ROWS)
-        features = table.chunk(start, start + CHUNK_ROWS)
-        codes, coded_by = coder.encode(features, [labels for _, _, labels in rows])
+        items = store.staged(start, CHUNK_ROWS)
+        end = start + len(items)
+        first, last = np.searchsorted(features.ids, [start, end])
+        known = features.subset(slice(first, last)) if first < last else None
+        described = features.ids[first:last] - start, known
+        codes, coded_by = coder.encode([labels for _, _, labels in items], described)
         store.set_codes(
             (start + 1 + row, by, codes[row].tobytes()) for row, by in enumerate(coded_by)
         )
-        unknown += [rows[row][0] for row, by in enumerate(coded_by) if not by]
-        progress(min(start + CHUNK_ROWS, n_items), n_items, "coding")
+        unknown += [items[row][0] for row, by in enumerate(coded_by) if not by]
+        progress(end, n_items, "coding")
     why = "it has no image, and no word of its text occurs in others"
     if unknown and strict:
         raise CollectionError(f"item {unknown[0]!r}: {why}")

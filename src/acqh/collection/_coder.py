@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Bools, Floats, Matrix, is_sparse
+from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix, is_sparse
 from acqh._core.optional import require
 from acqh.features._efficientnet import EfficientNetNetwork
 from acqh.features._minilm import MiniLMNetwork
@@ -29,8 +29,9 @@ class Encoders:
     --------
     >>> from acqh.features import word_vectorizer
     >>> encoders = Encoders({"text": word_vectorizer().fit(["a rose", "a car"])})
-    >>> encoders.describe([None, None], ["boat", "rose"]).ids.tolist()
-    [1]
+    >>> rows, features = encoders.describe([None, None], ["boat", "rose"])
+    >>> rows.tolist(), len(features)
+    ([1], 1)
     """
 
     by_view: Mapping[str, Any] = field(default_factory=dict)
@@ -46,19 +47,14 @@ class Encoders:
             and isinstance(text, MiniLMNetwork)
         )
 
-    def describe(self, images: Sequence[Any], texts: Sequence[str]) -> "MultiViewData | None":
-        """Return the features of those items that the encoders know anything of.
-
-        Its ids say which they are, from 0; None where there is none.
-        """
-        from acqh.collection._feature_table import FeatureTable
-
+    def describe(self, images: Sequence[Any], texts: Sequence[str]) -> "Described":
+        """Return which items the encoders know anything of, and the features of these."""
         raw = {"image": images, "text": texts}
         found = {view: describe(each, view, raw[view]) for view, each in self.by_view.items()}
-        return FeatureTable(
+        return _described(
             {view: matrix for view, (matrix, _) in found.items()},
             {view: present for view, (_, present) in found.items()},
-        ).chunk()
+        )
 
 
 def describe(encoder: Any, view: str, raw: Sequence[Any]) -> tuple[Matrix, Bools]:
@@ -87,6 +83,22 @@ def describe(encoder: Any, view: str, raw: Sequence[Any]) -> tuple[Matrix, Bools
 
 def _blank(view: str) -> Any:
     return "a" if view == "text" else require("PIL.Image").new("RGB", (8, 8))
+
+
+# Which items have features, by their numbers from 0, and those features; None where none has.
+Described = tuple[Ints, "MultiViewData | None"]
+
+
+def _described(views: Mapping[str, Matrix], present: Mapping[str, Bools]) -> Described:
+    from acqh.data import MultiViewData
+
+    rows = np.flatnonzero(np.any([*present.values()], axis=0)) if views else np.zeros(0, np.int64)
+    if rows.size == 0:
+        return rows, None
+    return rows, MultiViewData(
+        {view: matrix[rows] for view, matrix in views.items()},
+        present={view: mask[rows] for view, mask in present.items()},
+    )
 
 
 class Coder:
@@ -126,14 +138,13 @@ class Coder:
         return len(self.maps.codebooks)
 
     def encode(
-        self, features: "MultiViewData | None", labels: Sequence[Sequence[str]]
+        self, labels: Sequence[Sequence[str]], described: Described
     ) -> tuple[Array, list[str]]:
         """Code items by whatever the model knows of them: labels and views.
 
-        `features`: of the items that have any; its ids say which of them they are, from 0.
-        `labels`: those that the model was not fitted with are passed over. Gives `codes`, uint8
-        (n_items, n_codebooks), and `coded_by`; what each was coded by; empty where it has nothing
-        that the model knows.
+        `labels`: of all items; those that the model was not fitted with are passed over. Gives
+        `codes`, uint8 (n_items, n_codebooks), and `coded_by`: what each was coded by, empty where
+        it has nothing that the model knows.
         """
         model = self.model
         names = set(model.label_names_) if "labels" in model.targets_ else set()
@@ -141,30 +152,27 @@ class Coder:
         codes = np.zeros((len(sets), model.n_codebooks), dtype=np.uint8)
         coded_by = [["labels"] if each else [] for each in sets]
         by_labels = {row for row, each in enumerate(sets) if each}
-        rows, seen = self._known_views(features)
+        rows, seen = self._known_views(*described)
         if seen is not None:
-            known = [sets[row] for row in rows] if names else None
+            known = [sets[row] for row in rows.tolist()] if names else None
             codes[rows] = model.encode(seen, labels=known)
             for view in filter(seen.present.__contains__, model.n_features_in_):
                 for at in np.flatnonzero(seen.present[view]):
                     coded_by[rows[at]].append(view)
-        if alone := sorted(by_labels.difference(rows)):
+        if alone := sorted(by_labels.difference(rows.tolist())):
             codes[alone] = model.encode(labels=[sets[row] for row in alone])
         return codes, ["+".join(each) for each in coded_by]
 
-    def _known_views(
-        self, features: "MultiViewData | None"
-    ) -> "tuple[list[int], MultiViewData | None]":
+    def _known_views(self, rows: Ints, features: "MultiViewData | None") -> Described:
         """Return the items that have views which the model knows, with these alone."""
-        if features is None:
-            return [], None
+        if features is None or features.views.keys() <= self.model.n_features_in_.keys():
+            return rows, features
         views = [name for name in self.model.n_features_in_ if name in features.views]
-        if len(views) == len(features.views):
-            return features.ids.tolist(), features
-        from acqh.collection._feature_table import FeatureTable
-
-        known = FeatureTable(features.views, features.present).chunk(names=views)
-        return ([], None) if known is None else (features.ids[known.ids].tolist(), known)
+        known, seen = _described(
+            {name: features.views[name] for name in views},
+            {name: features.present[name] for name in views},
+        )
+        return rows[known], seen
 
     def query(self, view: str, features: Matrix) -> Floats:
         """Return the query vector of one row of features; (n_components,) float32."""

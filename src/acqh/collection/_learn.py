@@ -11,11 +11,9 @@ from sklearn.preprocessing import Normalizer
 from acqh._core.arrays import Bools
 from acqh._core.progress import Progress
 from acqh.collection._coder import Encoders
-from acqh.collection._feature_table import FeatureTable
 from acqh.collection._settings import BuildSettings, Learnt
 from acqh.collection._stage import CHUNK_ROWS
 from acqh.data import MultiViewData
-from acqh.errors import CollectionError
 from acqh.features import EfficientNetLite0, GeneralMap, GeneralModel, SignedRoot, general_model
 from acqh.methods import general_statistics
 from acqh.methods._statistics import collect
@@ -85,28 +83,19 @@ def usual_targets(
 
 
 def learn(
-    table: FeatureTable,
-    labels: Sequence[tuple[str, ...]],
-    encoders: Encoders,
-    settings: BuildSettings,
-    progress: Progress,
+    features: MultiViewData, encoders: Encoders, settings: BuildSettings, progress: Progress
 ) -> Learnt:
     """Learn to code the items of a collection, and queries of each view.
 
     Where the encoders are those of the general model and some image has no text, learning begins
     with that model's sums.
 
-    Raises CollectionError: no item has anything to learn from. Raises InvalidInputError,
-    LabelError, ViewError: targets that there are not.
+    Raises InvalidInputError, LabelError, ViewError: targets that there are not.
     """
-    names = sorted({name for row in labels for name in row})
-    present = table.present
-    if not any(each.any() for each in present.values()):
-        raise CollectionError("no item has an image or a text that can be described")
-    captioned = _captioned(present)
+    names, views = features.label_names, list(features.views)
+    captioned = _captioned(features.present)
     is_general = encoders.fit_general_model and captioned < 1
-    views = [view for view in present if is_general or present[view].any()]
-    refined = _refined(table) if is_general else None
+    refined = _refined(features) if is_general else None
     worth = 0.0 if refined is None else refined.sums.n - refined.n_own
     model = ACQH(
         settings.n_components,
@@ -118,14 +107,14 @@ def learn(
         sample_size=_SAMPLE_ROWS,
         random_state=settings.random_state,
     )
-    chunks = _told(_chunks(table, views, labels, names), len(labels), progress)
+    chunks = _told(features, progress)
     if refined is not None and worth:
         general = general_statistics(
             worth,
             means=refined.means,
             label_names=names,
             sample_size=_SAMPLE_ROWS,
-            n_stand_ins=max(0, _ENOUGH_IMAGES - int(present["image"].sum())),
+            n_stand_ins=max(0, _ENOUGH_IMAGES - int(features.present["image"].sum())),
             stand_in_weight=_STAND_IN_WEIGHT,
         )
         own = collect(chunks, None, general)
@@ -134,7 +123,7 @@ def learn(
         model.fit(chunks)
     # Nothing is learnt later, and sums and samples would take more room than the items.
     del model.stats_
-    return Learnt(encoders, model, _trained_on(model, worth), int(table.having(views).sum()))
+    return Learnt(encoders, model, _trained_on(model, worth), len(features))
 
 
 def _trained_on(model: ACQH, worth: float) -> str:
@@ -161,32 +150,15 @@ def _targets(
     return {**usual, "text": Target(usual["text"], trust="auto")}
 
 
-def _told(
-    chunks: Iterator[MultiViewData], n_items: int, progress: Progress
-) -> Iterator[MultiViewData]:
+def _told(features: MultiViewData, progress: Progress) -> Iterator[MultiViewData]:
     """Yield chunks and say how far they are; what is learnt from all of them comes after."""
     n_done = 0
-    progress(0, n_items, "learning")
-    for chunk in chunks:
+    progress(0, len(features), "learning")
+    for chunk in features.chunks(CHUNK_ROWS):
         yield chunk
         n_done += len(chunk)
-        progress(n_done, n_items, "learning")
+        progress(n_done, len(features), "learning")
     progress(0, None, "learning codebooks")
-
-
-def _chunks(
-    table: FeatureTable,
-    views: Sequence[str],
-    labels: Sequence[tuple[str, ...]],
-    label_names: Sequence[str],
-) -> Iterator[MultiViewData]:
-    """Yield all items that have any of the views, with labels where there are any."""
-    for start in range(0, len(labels), CHUNK_ROWS):
-        part = table.chunk(
-            start, start + CHUNK_ROWS, names=views, labels=labels, label_names=label_names
-        )
-        if part is not None:
-            yield part
 
 
 def _feature_maps(encoders: Encoders, views: Sequence[str], is_general: bool) -> dict[str, Any]:
@@ -196,9 +168,9 @@ def _feature_maps(encoders: Encoders, views: Sequence[str], is_general: bool) ->
     return {view: make_pipeline(SignedRoot(), Normalizer()) for view in rooted}
 
 
-def _refined(table: FeatureTable) -> GeneralModel:
+def _refined(features: MultiViewData) -> GeneralModel:
     """Return the general model with pairs of these items, which say for how many it counts."""
-    both = table.present["image"] & table.present["text"]
+    both = features.present["image"] & features.present["text"]
     rows = np.flatnonzero(both)[:_MAX_PAIRS]
-    pairs = (np.asarray(table.views[view][rows]) for view in ("image", "text"))
+    pairs = (np.asarray(features.views[view][rows]) for view in ("image", "text"))
     return general_model().refine(*pairs)

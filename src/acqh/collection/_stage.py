@@ -6,12 +6,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from acqh._core.arrays import Ints
 from acqh._core.progress import Progress
 from acqh.collection._coder import Encoders, describe
-from acqh.collection._feature_table import FeatureTable, StagedView
 from acqh.collection._prepare import Skipped, batches, prepared
 from acqh.collection._settings import BuildSettings
 from acqh.collection._sources import Source, data_items
+from acqh.collection._staged_view import StagedView
 from acqh.collection._store import Store
 from acqh.collection._types import Item
 from acqh.data import MultiViewData
@@ -37,13 +40,19 @@ def warn_of_auto_labels(given: int | None) -> None:
         )
 
 
-def stage_data(store: Store, data: MultiViewData, progress: Progress) -> None:
-    """Store the items of data that brings its features."""
+def stage_data(store: Store, data: MultiViewData, progress: Progress) -> MultiViewData:
+    """Store the items of data that brings its features; return them as `stage_items` does."""
     n_done = 0
     for part in data.chunks(CHUNK_ROWS):
         store.insert(data_items(part))
         n_done += len(part)
         progress(n_done, len(data), "storing items")
+    given = [view for view, mask in data.present.items() if mask.any()]
+    return MultiViewData(
+        {view: data.views[view] for view in given},
+        present={view: data.present[view] for view in given},
+        **_numbered(store, np.arange(n_done)),
+    )
 
 
 def stage_items(
@@ -53,8 +62,12 @@ def stage_items(
     settings: BuildSettings,
     skipped: Skipped,
     progress: Progress,
-) -> tuple[FeatureTable, Encoders]:
-    """Store raw items and describe them."""
+) -> tuple[MultiViewData, Encoders]:
+    """Store raw items and describe them.
+
+    Gives the features and labels of the items that have any features, by their numbers from 0,
+    and the encoders.
+    """
     image_encoder = make_encoder(settings.image_encoder, view="image")
     text_encoder = make_encoder(
         settings.text_encoder, view="text", random_state=settings.random_state
@@ -75,20 +88,43 @@ def stage_items(
         n_items += len(new)
         n_images += sum(item.image is not None for item in new)
         progress(n_items + len(skipped), source.n_items, "describing images")
+    check_filled(store, skipped)
     views, encoders = {}, {}
     if n_images:
         views["image"], encoders["image"] = images, image_encoder
     both = Encoders({"image": image_encoder, "text": text_encoder})
     # The general model finds images by words even where no item has any.
-    if store.has_texts() or (n_images and both.fit_general_model):
+    is_general = n_images > 0 and both.fit_general_model
+    if store.has_texts() or is_general:
         texts = (text for _, text, _ in store.staged(0, _FITTED_TEXTS))
         encoders["text"] = text_encoder.fit([text for text in texts if text])
         views["text"] = _stage_texts(staging, store, text_encoder, n_items, progress)
-    table = FeatureTable(
-        {view: staged.matrix() for view, staged in views.items()},
-        {view: staged.present() for view, staged in views.items()},
+    present = {view: staged.present() for view, staged in views.items()}
+    present = {view: mask for view, mask in present.items() if is_general or mask.any()}
+    if not present:
+        raise CollectionError("no item has an image or a text that can be described")
+    known = np.any([*present.values()], axis=0)
+    features = MultiViewData(
+        {view: views[view].matrix(known) for view in present},
+        present={view: mask[known] for view, mask in present.items()},
+        **_numbered(store, np.flatnonzero(known)),
     )
-    return table, Encoders(encoders)
+    return features, Encoders(encoders)
+
+
+def _numbered(store: Store, rows: Ints) -> dict[str, Any]:
+    """Return ids of staged items, which are their numbers from 0, and their labels."""
+    labels = [names for _, _, names in store.staged(0, len(store))]
+    known = sorted({name for each in labels for name in each})
+    given = {"labels": [labels[row] for row in rows], "label_names": known} if known else {}
+    return {"ids": rows, **given}
+
+
+def check_filled(store: Store, skipped: Skipped) -> None:
+    """Refuse to go on with no item."""
+    if len(store) == 0:
+        reason = f": {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
+        raise CollectionError(f"there are no items to build from{reason}")
 
 
 def _check_targets(targets: Mapping[str, Any] | None, has: frozenset[str] | None) -> None:

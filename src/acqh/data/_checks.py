@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from acqh._core.arrays import Array, Bools, Ints, Matrix, as_matrix, as_rows, is_sparse
+from acqh._core.arrays import Array, Bools, Ints, Matrix, as_matrix, as_rows, is_sparse, slices
 from acqh._core.labels import as_label_matrix
 from acqh.data._splits import name_part
 from acqh.errors import DuplicateIdError, InvalidInputError, LabelError, ViewError
+
+_BLOCK_ROWS = 16_384
 
 
 def check_views(
@@ -91,7 +93,9 @@ def _zero_absent(matrix: Matrix, present: Bools) -> Matrix:
     if present.all():
         return matrix
     if not is_sparse(matrix):
-        if np.any(matrix[~present] != 0):
+        # By blocks, since the absent rows of a file that is mapped may be more than memory holds.
+        blocks = slices(len(matrix), _BLOCK_ROWS)
+        if any(np.any(matrix[rows][~present[rows]]) for rows in blocks):
             matrix = matrix.copy()
             matrix[~present] = 0
         return matrix
