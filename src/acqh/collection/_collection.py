@@ -112,8 +112,8 @@ class Collection(Searchable, Changeable):
         n_codebooks : int
             Bytes of a code.
         targets : mapping of str to float or Target, optional
-            What counts: weights of ``"labels"`` and views. By default half for labels, if any item
-            has some, and the rest for the content of all views.
+            What counts: weights of ``"labels"`` and views. By default 0.42 for labels, if any item
+            has some, and the rest for the content of all views, more of images than of texts.
         auto_labels : optional
             Deprecated, and without effect: content is learnt where there are no labels.
         strict : bool

@@ -1,13 +1,13 @@
 """Signs: emoji and other symbols, and words of scripts without spaces, looked for as they are.
 
 SQLite's full-text index drops symbols and takes a line of Chinese for one word, so items are read
-through for them, once for each query that has any.
+through for them: once to see which stand anywhere, and once to find those items.
 """
 
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from acqh._core.arrays import Ints
 from acqh.collection._connections import LISTED, listed
@@ -48,12 +48,23 @@ def know_signs(connection: sqlite3.Connection, signs: Iterable[str]) -> tuple[st
 
     Failing the sign itself, the same of any skin, and failing that what the sign begins with.
     """
-    found = []
-    for sign in map(plain_sign, signs):
-        same = _SKIN_TONES.sub("", sign)
-        forms = dict.fromkeys((sign, same, same.partition(_JOINER)[0]))
-        found += [form for form in forms if form and find_signs(connection, [form], 1)][:1]
-    return tuple(found)
+    forms = [list(_forms(sign)) for sign in signs]
+    every = list(dict.fromkeys(form for each in forms for form in each))
+    if not every:
+        return ()
+    # One reading of the items says it of all forms.
+    stands = ", ".join(f"max(instr({_SAID}, ?) > 0)" for _ in every)
+    row = connection.execute(f"SELECT {stands} FROM items", every).fetchone()  # noqa: S608
+    known = {form for form, stood in zip(every, row, strict=True) if stood}
+    best = (next(filter(known.__contains__, each), None) for each in forms)
+    return tuple(filter(None, best))
+
+
+def _forms(sign: str) -> Iterator[str]:
+    """Yield a sign, the same of any skin, and what it begins with."""
+    plain = plain_sign(sign)
+    same = _SKIN_TONES.sub("", plain)
+    return filter(None, (plain, same, same.partition(_JOINER)[0]))
 
 
 def find_signs(
