@@ -60,6 +60,17 @@ def test_what_is_typed_is_found_first(collection, text, expected, mode):
     assert all("words" in hit.why for hit in hits[: len(expected)])
 
 
+@pytest.mark.parametrize("mode", ["auto", "words"])
+@pytest.mark.parametrize(
+    ("text", "unwanted"),
+    [("heart -🔥", {"fire"}), ("space -🚀", {"rocket", "astronaut"}), ("wall -東京", {"tower"})],
+)
+def test_what_is_not_wanted_is_not_found_at_all(collection, text, unwanted, mode):
+    every = {hit.id for hit in collection.search(text=text.split(" -")[0], k=50, mode=mode).hits}
+    found = {hit.id for hit in collection.search(text=text, k=50, mode=mode).hits}
+    assert found == every - unwanted
+
+
 def test_what_stands_nowhere_is_not_found_by_words(collection):
     assert not collection.search(text="🦄", mode="words").hits
     assert not collection.search(text="北京", mode="words").hits

@@ -80,11 +80,11 @@ class Shard:
     def select(
         self, conditions: tuple[Condition, ...], asked: WordQuery | None = None
     ) -> Selection:
-        """Return the items that may be found: that meet the conditions and have the phrases."""
-        strict = (asked.phrases, asked.without) if asked is not None else ((), ())
-        if not conditions and not any(strict):
+        """Return the items that may be found: that meet the conditions and what words demand."""
+        demanded = None if asked is None else asked.demanded
+        if not conditions and demanded is None:
             return Selection()
-        key = conditions, strict, self.store.change
+        key = conditions, demanded, self.store.change
         selected = self._selections.get(key)
         if selected is None:
             numbers, index = self.store.select(conditions, asked), None

@@ -303,7 +303,7 @@ class StoredItems:
         with self.connections.reading() as connection:
             if conditions:
                 found.append(select_numbers(connection, conditions))
-            if asked is not None and self.has_words and asked.is_strict:
+            if asked is not None and self.has_words and asked.demanded:
                 found.append(numbers_allowed(connection, asked))
         return reduce(np.intersect1d, found) if found else None
 

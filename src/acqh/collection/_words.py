@@ -56,9 +56,10 @@ class WordQuery:
     no_typos: frozenset[str] = field(default=frozenset(), repr=False)
 
     @property
-    def is_strict(self) -> bool:
-        """Whether some items must not be found, however good they are."""
-        return bool(self.phrases or self.without or self.without_signs)
+    def demanded(self) -> tuple[tuple[str, ...], ...] | None:
+        """What keeps items from being found, however good they are; None where nothing does."""
+        demanded = self.phrases, self.without, self.without_signs
+        return demanded if any(demanded) else None
 
     @property
     def plain(self) -> str:
