@@ -53,8 +53,4 @@ def print_table(
         table.add_column(column, justify="right" if is_number else "left")
     for row in rows:
         table.add_row(*row)
-    # As one text: Rich would leave with an error where the reader, such as `head`, has enough.
-    console = Console()
-    with console.capture() as shown:
-        console.print(table)
-    print(shown.get(), end="", flush=True)
+    Console().print(table)

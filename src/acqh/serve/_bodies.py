@@ -59,7 +59,7 @@ async def read_form(request: Request, max_bytes: int) -> tuple[Fields, list[byte
                 if content := await value.read():
                     images.append(content)
             elif value and name in fields:
-                fields[name] = [*_listed(fields[name]), value]
+                fields[name] = [*listed(fields[name]), value]
             elif value:  # what a browser leaves empty was not filled in
                 fields[name] = value
     return fields, images
@@ -79,8 +79,9 @@ def check_fields(fields: Fields, schema: type[M]) -> M:
     return _checked({name: _read_field(name, value) for name, value in fields.items()}, schema)
 
 
-def _listed(given: str | list[str]) -> list[str]:
-    return [given] if isinstance(given, str) else given
+def listed(given: str | list[str] | None) -> list[str]:
+    """Return one, several or no texts as a list."""
+    return [given] if isinstance(given, str) else given or []
 
 
 def _read_field(name: str, value: str | list[str]) -> Any:

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -65,9 +66,8 @@ def make_map(collection: Searchable, most: int = MOST_POINTS) -> CollectionMap:
     """
     n_items = len(collection)
     step = max(1, -(-n_items // most))
-    chosen = [pair for position, pair in enumerate(_items(collection)) if position % step == 0]
-    items = [item for item, _ in chosen]
-    codes = np.frombuffer(b"".join(code for _, code in chosen), dtype=np.uint8)
+    items = list(islice(_items(collection), 0, None, step))
+    codes = np.frombuffer(b"".join(item.code for item in items), dtype=np.uint8)
     codebooks = _shards(collection)[0].codebooks
     positions = embed_codes(codes.reshape(len(items), len(codebooks)), codebooks)
     return CollectionMap(items, positions, n_items)
@@ -143,7 +143,7 @@ def _shards(collection: Searchable) -> tuple[Collection, ...]:
     raise CollectionError(f"a {type(collection).__name__} has no map")
 
 
-def _items(collection: Searchable) -> Iterator[tuple[Item, bytes]]:
+def _items(collection: Searchable) -> Iterator[Item]:
     for shard in _shards(collection):
         for batch in shard.batches():
-            yield from batch
+            yield from (item for item, _ in batch)

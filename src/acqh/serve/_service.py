@@ -19,6 +19,7 @@ from acqh.errors import (
 )
 from acqh.serve import _schemas as schemas
 from acqh.serve._answers import Addresses, answer_schema, file_of, item_schema, map_schema
+from acqh.serve._bodies import listed
 from acqh.serve._images import check_image, decode_base64, original_file
 from acqh.serve._live import Live
 from acqh.serve._map import MapCache
@@ -54,7 +55,7 @@ class Service:
     async def search(self, query: schemas.SearchRequest, uploads: list[bytes]) -> bytes:
         """Answer a query; `uploads` are the images of a form."""
         started = time.perf_counter()
-        in_base64 = _listed(query.image)
+        in_base64 = listed(query.image)
         if in_base64 and uploads:
             raise ProblemError(422, "image: send images as files or in base64, not both ways")
 
@@ -199,13 +200,6 @@ class Service:
         self.metrics.encode_seconds.observe(answer.milliseconds["encode"] / 1000)
         self.metrics.items_seen.inc(answer.n_seen)
         self.metrics.items.set(answer.n_items)
-
-
-def _listed(given: str | list[str] | None) -> list[str]:
-    """Return one, several or no texts as a list."""
-    if given is None:
-        return []
-    return [given] if isinstance(given, str) else given
 
 
 def _weights(
