@@ -113,7 +113,7 @@ def test_reaches_keep_most_codes_from_being_looked_at_and_scored(clustered):
     assert (found.scored >= 10).all()
     without = CodeIndex(index.codebooks).add(index.codes)
     part = without._snapshot.parts[0]
-    assert len(part.segment.reaches) == len(part.segment.starts) - 1
+    assert len(part.segment.runs.reaches) == len(part.segment.runs.starts) - 1
 
 
 def test_groups_that_cannot_reach_the_best_are_passed_over(clustered):
@@ -122,7 +122,7 @@ def test_groups_that_cannot_reach_the_best_are_passed_over(clustered):
     assert (found.seen >= 10).all()
     # Without the third word there is no telling: every code of a run that is visited counts.
     part = index._snapshot.parts[0].segment
-    runs = part.starts.astype(int)
+    runs = part.runs.starts.astype(int)
     heads = index.codebooks[0][:, None] + index.codebooks[1][None]
     rest = index.codebooks[2:].astype(float)
     for query, threshold, seen in zip(queries, found.scores[:, -1], found.seen, strict=True):
@@ -174,7 +174,7 @@ def test_a_file_without_reaches_gives_the_same_answers(clustered, tmp_path):
     plain._rests = None
     plain.add(index.codes).save(tmp_path / "plain")
     loaded = CodeIndex.load(tmp_path / "plain", verify=True)
-    assert len(loaded._snapshot.parts[0].segment.reaches) == 0
+    assert len(loaded._snapshot.parts[0].segment.runs.reaches) == 0
     found, expected = loaded.search(queries, 10), index.search(queries, 10)
     np.testing.assert_array_equal(found.ids, expected.ids)
     np.testing.assert_array_equal(found.scores, expected.scores)

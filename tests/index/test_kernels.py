@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from acqh.index import CodeIndex, _kernels
 from acqh.index._ids import NumberIds, TextIds
 from acqh.index._keys import _kernels as keys_kernels
-from acqh.index._layout import measure_reaches
+from acqh.index._layout._kernels import measure_reaches
 from acqh.index._search import _kernels as search_kernels
 from acqh.index._segment import CodeSegment
 

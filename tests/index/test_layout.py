@@ -37,7 +37,7 @@ def in_blocks(codes, rows, cuts):
 def assert_same(layout, expected):
     for name in layout._fields:
         np.testing.assert_array_equal(getattr(layout, name), getattr(expected, name), err_msg=name)
-    for name in ("starts", "tails", "rows", "gap_starts", "gaps"):
+    for name in ("starts", "tails", "rows", "gap_starts", "gaps", "reaches"):
         assert getattr(layout, name).dtype == getattr(expected, name).dtype, name
 
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints
 from acqh.index._few import best_rows, fill_tables, score_codes
-from acqh.index._layout import Layout, choose_digits, grouping_pays
+from acqh.index._layout._lay_out import choose_digits, grouping_pays
+from acqh.index._search._types import Runs
 
 __all__ = [
     "best_rows",
@@ -31,7 +32,7 @@ def find(known: Array, wanted: Array) -> Ints:
     return np.array([place.get(value, -1) for value in wanted.tolist()], dtype=np.int64)
 
 
-def lay_out(codes: Array, rows: Ints, codebook_size: int) -> Layout:
+def lay_out(codes: Array, rows: Ints, codebook_size: int) -> Runs:
     """Return items as they are searched, all at once.
 
     Parameters
@@ -44,7 +45,8 @@ def lay_out(codes: Array, rows: Ints, codebook_size: int) -> Layout:
     shape = codes.shape[1], codebook_size
     order = np.lexsort(codes.T[::-1])
     codes, rows = codes[order], rows[order]
-    gap_starts = gaps = np.empty(0, dtype=np.uint8)
+    gap_starts = gaps = none = np.empty(0, dtype=np.uint8)
+    n_rows = len(codes)
     is_first = np.ones(len(codes), dtype=bool)
     is_first[1:] = (codes[1:] != codes[:-1]).any(axis=1)
     if grouping_pays(len(codes), int(np.count_nonzero(is_first)), *shape):
@@ -56,13 +58,16 @@ def lay_out(codes: Array, rows: Ints, codebook_size: int) -> Layout:
     for column in range(sum(digits)):
         run = run * codebook_size + codes[:, column]
     sizes = np.bincount(run, minlength=codebook_size ** sum(digits))
-    return Layout(
+    return Runs(
+        codebook_size,
         *digits,
+        n_rows,
         starts=np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint32),
         tails=codes[:, sum(digits) :],
         rows=rows.astype(np.uint32),
         gap_starts=gap_starts.astype(np.uint32),
         gaps=gaps,
+        reaches=none,
     )
 
 

@@ -15,13 +15,13 @@ from acqh.index._checks import as_codebooks, as_codes, as_queries, as_thread_cou
 from acqh.index._faiss import from_faiss, to_faiss
 from acqh.index._filters import rows_allowed
 from acqh.index._ids import read_ids
-from acqh.index._layout import lay_out
+from acqh.index._layout._lay_out import lay_out
 from acqh.index._new_ids import NewIds, refuse_known
 from acqh.index._parts import PartReader
 from acqh.index._rerank import candidate_count, places_of, rank_again
 from acqh.index._rests import Rests
 from acqh.index._result import SearchResult
-from acqh.index._search import Target, as_stop, search_targets
+from acqh.index._search.topk import Target, as_stop, search_targets
 from acqh.index._segment import CodeSegment
 from acqh.index._snapshot import ALL_ROWS, Snapshot, pack_bits
 from acqh.index._stored import frozen, read_array, require
@@ -134,12 +134,9 @@ class CodeIndex(BaseIndex[CodeSegment]):
                     refuse_known(snapshot, table)
 
             reader = PartReader(parts, self._check_codes, take_ids, progress)
-            layout = lay_out(reader, n_codebooks, codebook_size)
+            runs = lay_out(reader, n_codebooks, codebook_size)
             if new.n:
-                segment = CodeSegment.of_layout(
-                    layout, n_codebooks, codebook_size, new.n, self._rests
-                )
-                self._publish(snapshot, segment, new)
+                self._publish(snapshot, CodeSegment.of_runs(runs, self._rests), new)
         return self
 
     def search(
@@ -280,7 +277,7 @@ class CodeIndex(BaseIndex[CodeSegment]):
         for part in self._snapshot.parts:
             for first in range(0, part.segment.n_rows, window):
                 end = min(first + window, part.segment.n_rows)
-                codes = part.segment.codes_between(first, end)
+                codes = part.segment.codes(first, end)
                 for start in range(first, end, size):
                     rows = np.arange(start, min(start + size, end))
                     rows = rows[part.is_live(rows)]
@@ -299,7 +296,7 @@ class CodeIndex(BaseIndex[CodeSegment]):
         """
         part, row = self._locate(identifier)
         vector = np.zeros(self._codebooks.shape[2], dtype=np.float32)
-        for words, word in zip(self._codebooks, part.segment.code_of(row), strict=True):
+        for words, word in zip(self._codebooks, part.segment.codes(row, row + 1)[0], strict=True):
             vector += words[word]
         return vector
 
@@ -358,9 +355,7 @@ class CodeIndex(BaseIndex[CodeSegment]):
             raise CorruptBundleError(f"stored {error}") from error
 
     def _take_segment(self, segment: CodeSegment) -> CodeSegment:
-        m, n, _ = self._codebooks.shape
-        require(segment.n_codebooks == m, "n_codebooks")
-        require(segment.codebook_size == n, "codebook_size")
+        require(segment.shape == self._codebooks.shape[:2], "codebooks")
         return replace(segment, rests=self._rests)
 
 

@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints
-from acqh.index._layout import measure_reaches
+from acqh.index._layout._kernels import measure_reaches
 from acqh.index._stored import frozen
 
 # A reach is a byte.
@@ -54,7 +54,7 @@ class Rests:
         """
         n_tail = tails.shape[1]
         if n_tail < _MIN_TAIL or len(starts) == 2 or not np.isfinite(self.radii).all():
-            return np.empty(0, dtype=np.uint8)
+            return frozen(np.empty(0, dtype=np.uint8))
         step = self._step(len(self.words) - n_tail)
         return frozen(measure_reaches(starts, tails, self.words[-n_tail:], step))
 

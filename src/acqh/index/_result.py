@@ -10,7 +10,7 @@ from acqh._core.arrays import Array, Bools, Floats, Ints
 from acqh._core.foreign import GiveBack, take_in
 from acqh._core.optional import require
 from acqh.index._few import best_columns
-from acqh.index._search import TopRows
+from acqh.index._search.topk import TopRows
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -56,8 +56,8 @@ class Segment(Protocol):
     def nbytes(self) -> int:
         """Bytes of all arrays."""
 
-    def codes(self) -> Array:
-        """Return the code of every row."""
+    def codes(self, start: int = 0, stop: int | None = None) -> Array:
+        """Return the codes of consecutive rows, of all by default."""
 
     @classmethod
     def join(cls, segments: Sequence[Self], keep: Sequence[Bools | None]) -> Self:

@@ -140,7 +140,7 @@ class HammingIndex(BaseIndex[HammingSegment]):
             No item has this id.
         """
         part, row = self._locate(identifier)
-        bits = np.unpackbits(part.segment.code_of(row), count=self._n_bits)
+        bits = np.unpackbits(part.segment.codes(row, row + 1), count=self._n_bits)
         return np.where(bits, np.float32(1), np.float32(-1))
 
     def _check_codes(self, codes: Any) -> Array:

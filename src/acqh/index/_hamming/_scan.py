@@ -7,7 +7,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats
 from acqh.index._hamming import _kernels
-from acqh.index._search import TopRows, in_blocks, unpack_keys
+from acqh.index._search.topk import TopRows, in_blocks, unpack_keys
 
 _BYTE_VALUES = 256
 

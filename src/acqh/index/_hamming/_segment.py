@@ -50,13 +50,9 @@ class HammingSegment:
         """Bytes of all arrays."""
         return self.planes.nbytes
 
-    def codes(self) -> Array:
-        """Return the code of every row, (n_rows, n_bytes) uint8."""
-        return np.array(self.planes.T, order="C")
-
-    def code_of(self, row: int) -> Array:
-        """Return the code of one row, (n_bytes,) uint8."""
-        return self.planes[:, row]
+    def codes(self, start: int = 0, stop: int | None = None) -> Array:
+        """Return the codes of consecutive rows, of all by default: (n, n_bytes) uint8."""
+        return np.array(self.planes[:, start:stop].T, order="C")
 
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return what a file needs: named arrays, and a dictionary that JSON can hold."""

@@ -1,7 +1,7 @@
 """The layout of a segment, from items in any order."""
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from acqh.index._layout._kernels import (
     place_items,
     sort_runs,
 )
+from acqh.index._search._types import Runs
 from acqh.index._stored import frozen
 
 # Read twice: each call gives the codes (n, n_codebooks) uint8 and rows (n,) uint32 of all items, a
@@ -32,21 +33,9 @@ _MAX_GAP_BYTES = 2**32 - 1
 _CODES_A_RUN = 1 / 2
 
 
-class Layout(NamedTuple):
-    """Items in the order in which they are searched; ``CodeSegment`` says what the arrays hold."""
-
-    digits_a: int
-    digits_b: int
-    starts: Array
-    tails: Array
-    rows: Array
-    gap_starts: Array
-    gaps: Array
-
-
 def lay_out(
     blocks: Blocks, n_codebooks: int, codebook_size: int, n_items: int | None = None
-) -> Layout:
+) -> Runs:
     """Sort items by their codes, those of equal codes as they come, and group these if it pays.
 
     In memory are a block, the layout, a second copy of its largest run while runs are sorted, and
@@ -64,10 +53,16 @@ def lay_out(
     tails, rows = _place(blocks, counts, sum(digits), shape)
     sort_runs(starts, tails, rows)
     n_codes, n_bytes = measure_groups(starts, tails, rows)
+    gap_starts, gaps = np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.uint8)
     if n_bytes <= _MAX_GAP_BYTES and grouping_pays(n_items, n_codes, *shape):
-        return _group((starts, tails, rows), n_codes, n_bytes, shape)
-    none = np.empty(0, dtype=np.uint32)
-    return Layout(*digits, starts, tails, rows, none, none.astype(np.uint8))
+        codes = np.empty((n_codes, n_codebooks), dtype=np.uint8)
+        gap_starts, gaps = np.empty(n_codes + 1, dtype=np.uint32), np.empty(n_bytes, dtype=np.uint8)
+        pack_groups(starts, tails, rows, codebook_size, codes, (gap_starts, gaps))
+        digits = choose_digits(n_codes, *shape)
+        starts = _starts(_count(lambda: [(codes, rows)], shape, n_codes))
+        tails, rows = codes[:, sum(digits) :], rows[:0].copy()
+    arrays = map(frozen, (starts, tails, rows, gap_starts, gaps, np.empty(0, dtype=np.uint8)))
+    return Runs(codebook_size, *digits, n_items, *arrays)
 
 
 def _count(blocks: Blocks, shape: tuple[int, int], n_items: int | None) -> Ints:
@@ -104,23 +99,6 @@ def _place(
             "the items were not the same when they were read again; give parts that do not change"
         )
     return tails, rows
-
-
-def _group(
-    items: tuple[Array, Array, Array], n_codes: int, n_bytes: int, shape: tuple[int, int]
-) -> Layout:
-    """Return the layout that keeps each code once, with the list of its rows."""
-    n_codebooks, codebook_size = shape
-    codes = np.empty((n_codes, n_codebooks), dtype=np.uint8)
-    gap_starts = np.empty(n_codes + 1, dtype=np.uint32)
-    gaps = np.empty(n_bytes, dtype=np.uint8)
-    pack_groups(*items, codebook_size, codes, (gap_starts, gaps))
-    digits = choose_digits(n_codes, n_codebooks, codebook_size)
-    n_head = sum(digits)
-    counts = np.zeros(codebook_size**n_head, dtype=np.int64)
-    count_heads(frozen(codes), n_head, codebook_size, counts)
-    tails = np.ascontiguousarray(codes[:, n_head:])
-    return Layout(*digits, _starts(counts), tails, items[2][:0].copy(), gap_starts, gaps)
 
 
 def _starts(counts: Ints) -> Array:

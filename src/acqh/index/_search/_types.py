@@ -6,17 +6,29 @@ from acqh._core.arrays import Array
 
 
 class Runs(NamedTuple):
-    """The arrays of one segment as the kernels take them; ``CodeSegment`` says what they hold."""
+    """Codes sorted by their words, first word first, with the rows they belong to.
+
+    An entry is an item, or, where codes repeat, a distinct code. Entries with the same first
+    ``digits_a + digits_b`` words are a run; those words are not stored, only where each run
+    starts. A run's number has the words as digits in base ``codebook_size``.
+    """
 
     codebook_size: int
+    # How many words make up each half of a run's number; 0 and 0 for a single run.
     digits_a: int
     digits_b: int
-    n_rows: int
+    n_rows: int  # rows are 0 to ``n_rows - 1``, in order of insertion
+    # (n_runs + 1,) uint32: where each run starts among the entries, and the end of the last.
     starts: Array
+    # (n_entries, n_codebooks - digits_a - digits_b) uint8: the other words of each entry.
     tails: Array
-    rows: Array
+    rows: Array  # (n_entries,) uint32: row of each item; empty where codes are grouped
+    # (n_entries + 1,) uint32: where each code's list of rows starts in `gaps`; empty where codes
+    # are not grouped.
     gap_starts: Array
-    gaps: Array
+    gaps: Array  # (n_bytes,) uint8: lists of rows as ``_layout`` writes them
+    # (n_runs,) uint8: how far the other words of each run's items reach, see `Rests`; empty where
+    # it is not known or would not help.
     reaches: Array
 
 
