@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acqh.errors import InvalidInputError
 from acqh.index import CodeIndex
-from acqh.index._few import FewCodes
+from acqh.index._few import FewCodes, best_rows
 
 
 def made(seed, n, size=4):
@@ -54,3 +55,12 @@ def test_words_that_there_are_not_and_queries_that_overflow_are_refused():
         few_of(books, numbers, np.full((3, 3), 9, dtype=np.uint8))
     with pytest.raises(InvalidInputError, match="too large"):
         few_of(books, numbers, codes).search(np.full(5, 3e38, dtype=np.float32), 1)
+
+
+@given(
+    scores=st.lists(st.sampled_from([-np.inf, -1.5, -0.0, 0.0, 2.0]), max_size=30),
+    k=st.integers(1, 35),
+)
+def test_the_best_rows_are_the_first_of_all_rows_in_order(scores, k):
+    scores = np.array(scores, dtype=np.float32)
+    assert best_rows(scores, k).tolist() == twins.best_rows(scores, k).tolist()

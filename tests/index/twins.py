@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints
-from acqh.index._few import best_rows, fill_tables, score_codes
+from acqh.index._few import fill_tables, score_codes
 from acqh.index._layout._lay_out import choose_digits, grouping_pays
 from acqh.index._search._types import Runs
 
@@ -24,6 +24,11 @@ _BITS = 7
 _MORE = 1 << _BITS
 # Enough for gaps below 2 ** 35; rows are below 2 ** 32.
 _MAX_BYTES = 5
+
+
+def best_rows(scores: Floats, k: int) -> Ints:
+    """Return the k best rows of one query: higher score first, then lower row."""
+    return np.lexsort([np.arange(len(scores)), -scores])[:k]
 
 
 def find(known: Array, wanted: Array) -> Ints:

@@ -7,7 +7,7 @@ import acqh
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 from acqh.quantize import AdditiveQuantizer
 from acqh.scale import Compressed
-from acqh.scale._report import exact_best, measure_recall, merge_best
+from acqh.scale._report import exact_best, measure_recall
 
 N_COMPONENTS = 8
 
@@ -294,8 +294,8 @@ def test_the_exact_best_do_not_depend_on_chunks():
     queries, items = make_queries(20), make_items(100)
     whole = exact_best(queries, items, 0, 30)
     parts = [exact_best(queries, items[start : start + 7], start, 30) for start in range(0, 100, 7)]
-    np.testing.assert_array_equal(merge_best(parts, 30).rows, whole.rows)
-    np.testing.assert_array_equal(whole.rows, np.argsort(-(queries @ items.T), axis=1)[:, :30])
+    np.testing.assert_array_equal(acqh.SearchResult.merge(parts, 30).ids, whole.ids)
+    np.testing.assert_array_equal(whole.ids, np.argsort(-(queries @ items.T), axis=1)[:, :30])
 
 
 def test_recall_is_the_share_of_the_best_that_were_found():
@@ -309,7 +309,7 @@ def test_a_quantizer_told_of_queries_finds_more_than_the_plain_one():
     plain = AdditiveQuantizer(1, random_state=0).fit(items)
     index = acqh.CodeIndex(plain.codebooks_).add(plain.encode(items))
     new = make_queries(900)[600:]
-    best = exact_best(new, items, 0, 100).rows
+    best = exact_best(new, items, 0, 100).ids
     recalls = [measure_recall(best, each.search(new, 100).ids) for each in (index, told)]
     assert recalls[1][100] > recalls[0][100]
 

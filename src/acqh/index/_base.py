@@ -35,7 +35,8 @@ class BaseIndex(ABC, Generic[S]):
     _kind: ClassVar[str]  # of the bundles it is saved as
     _segment_type: ClassVar[type[Any]]
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_per_code: int) -> None:
+        self._bytes_per_code = bytes_per_code
         self._snapshot: Snapshot[S] = Snapshot()
         self._info: dict[str, Any] = {}
         self._info_arrays: dict[str, Array] = {}
@@ -44,10 +45,6 @@ class BaseIndex(ABC, Generic[S]):
     @abstractmethod
     def _check_codes(self, codes: Any) -> Array:
         """Return the codes as the segment takes them; raise InvalidInputError."""
-
-    @abstractmethod
-    def _no_codes(self) -> Array:
-        """Return no codes, of the right width."""
 
     @abstractmethod
     def _segment_of(self, codes: Array) -> S:
@@ -95,7 +92,7 @@ class BaseIndex(ABC, Generic[S]):
         ]
         if len(codes) == 1:
             return codes[0]
-        return np.concatenate(codes) if codes else self._no_codes()
+        return np.concatenate([np.empty((0, self._bytes_per_code), dtype=np.uint8), *codes])
 
     @property
     def memory_bytes(self) -> int:

@@ -69,8 +69,8 @@ class CodeIndex(BaseIndex[CodeSegment]):
     _segment_type = CodeSegment
 
     def __init__(self, codebooks: Any) -> None:
-        super().__init__()
         self._codebooks = as_codebooks(codebooks)
+        super().__init__(len(self._codebooks))
         # Words last, so that a table is filled along contiguous memory.
         self._words = frozen(self._codebooks.transpose(0, 2, 1))
         self._rests = Rests.of(self._codebooks)
@@ -337,9 +337,6 @@ class CodeIndex(BaseIndex[CodeSegment]):
     def _check_codes(self, codes: Any) -> Array:
         m, n, _ = self._codebooks.shape
         return as_codes(codes, m, n)
-
-    def _no_codes(self) -> Array:
-        return np.empty((0, len(self._codebooks)), dtype=np.uint8)
 
     def _segment_of(self, codes: Array) -> CodeSegment:
         return CodeSegment.of(codes, self._codebooks.shape[1], self._rests)

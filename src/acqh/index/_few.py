@@ -39,7 +39,10 @@ def score_codes(tables: Floats, codes: Array) -> Floats:
 
 def best_rows(scores: Floats, k: int) -> Ints:
     """Return the k best rows of one query: higher score first, then lower row."""
-    return np.lexsort([np.arange(len(scores)), -scores])[:k]
+    kept = np.arange(len(scores))
+    if k < len(scores):
+        kept = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
+    return kept[np.argsort(-scores[kept], kind="stable")[:k]]
 
 
 def best_columns(scores: Floats, k: int) -> Ints:
@@ -47,13 +50,13 @@ def best_columns(scores: Floats, k: int) -> Ints:
     return np.argsort(-scores, axis=1, kind="stable")[:, :k]
 
 
-def check_scales(scales: Floats, first: int = 0) -> None:
+def check_scales(scales: Floats, first: int = 0, *, limit: float = MAX_SCALE) -> None:
     """Refuse queries whose scores may overflow.
 
     `scales`: (n_queries,); bounds of the magnitude of any score; NaN where there is none. `first`:
-    number of the first query.
+    number of the first query. `limit`: what a magnitude must be below.
     """
-    too_large = ~(scales < MAX_SCALE)
+    too_large = ~(scales < limit)
     if too_large.any():
         number = first + int(np.argmax(too_large))
         raise InvalidInputError(f"query {number} is too large: its scores overflow; scale it down")

@@ -10,6 +10,7 @@ import numpy as np
 from acqh._core.arrays import Array, Floats, as_numbers, check_positive_int, first_bad_row
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex
+from acqh.index._few import best_rows
 from acqh.integrations._files import Stored, read_store, write_store
 from acqh.quantize import AdditiveQuantizer
 
@@ -195,7 +196,7 @@ class DocumentStore:
         if among is not None:
             wanted = set(among)
             rows = np.array([row for row, each in enumerate(ids) if each in wanted], dtype=int)
-        best = rows[np.argsort(-scores[rows], kind="stable")[:k]]
+        best = rows[best_rows(scores[rows], k)]
         return [(ids[row], float(scores[row])) for row in best]
 
     def vectors(self, ids: Iterable[str]) -> Floats:

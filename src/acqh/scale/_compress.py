@@ -12,17 +12,10 @@ from acqh._core.arrays import Array, Floats, Ints, check_positive_int
 from acqh._core.progress import Progress
 from acqh._core.random import RandomState, check_rng
 from acqh.errors import InvalidInputError, ViewError
-from acqh.index import CodeIndex
+from acqh.index import CodeIndex, SearchResult
 from acqh.quantize import AdditiveQuantizer
 from acqh.scale._compressed import Compressed
-from acqh.scale._report import (
-    RECALL_AT,
-    Best,
-    CompressionReport,
-    exact_best,
-    measure_recall,
-    merge_best,
-)
+from acqh.scale._report import RECALL_AT, CompressionReport, exact_best, measure_recall
 from acqh.scale._vectors import Rows, VectorSource, read_queries, vector_source
 
 # Of the queries, one in this many is held out for the report, and not more than this many.
@@ -124,8 +117,8 @@ def compress(
         quantizer.fit(sample, queries=split.fitted)
     index, best, error = _code(source, quantizer, split.held_out, clock, progress)
     with clock.of("evaluate"):
-        found = index.search(split.held_out, best.rows.shape[1], n_threads=n_threads)
-        recall = measure_recall(index.ids[best.rows], found.ids)
+        found = index.search(split.held_out, best.ids.shape[1], n_threads=n_threads)
+        recall = measure_recall(index.ids[best.ids], found.ids)
     report = CompressionReport(
         n_items=source.n_items,
         n_components=sample.shape[1],
@@ -179,7 +172,7 @@ class _Coded(NamedTuple):
 
     codes: Array
     ids: Array
-    best: Best
+    best: SearchResult  # of the held-out queries, by row
     error: float
 
 
@@ -218,21 +211,22 @@ def _code(
     queries: Floats,
     clock: _Clock,
     progress: Progress | None,
-) -> tuple[CodeIndex, Best, float]:
+) -> tuple[CodeIndex, SearchResult, float]:
     """Return an index of all items, the exact best of the queries, and the mean squared error."""
     starts = np.concatenate([[0], np.cumsum(source.sizes)]).tolist()
     # All items were learnt from, or else their codes are not known yet.
     learnt = quantizer.training_codes_
     coder = _Coder(quantizer, queries, starts, learnt if len(learnt) == source.n_items else None)
     codes, ids, error = [], [], 0.0
-    best: Best | None = None
+    best: SearchResult | None = None
     with clock.of("encode"):
         for part in source.apply(coder, "coded", progress):
             codes.append(part.codes)
             ids.append(part.ids)
             error += part.error
             # Only the best so far are kept: what is in memory grows by codes and ids alone.
-            best = merge_best([part.best] if best is None else [best, part.best], max(RECALL_AT))
+            known = [] if best is None else [best]
+            best = SearchResult.merge([*known, part.best], max(RECALL_AT))
     if best is None:
         raise ViewError("there are no items any more, but some when they were counted")
     with clock.of("index"):

@@ -1,13 +1,15 @@
 """How well compressed items are found: recall against exact search."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints
+from acqh._core.arrays import Array, Floats
 from acqh.errors import CorruptBundleError
+from acqh.index import SearchResult
+from acqh.index._few import best_rows
 
 # Lengths of answers that a report speaks of.
 RECALL_AT = (1, 10, 100)
@@ -85,36 +87,12 @@ class CompressionReport:
         )
 
 
-class Best(NamedTuple):
-    """The best items of each query in some rows."""
-
-    scores: Floats  # (n_queries, k) float32: falling
-    rows: Ints  # (n_queries, k) int64
-
-
-def exact_best(queries: Floats, vectors: Floats, first_row: int, k: int) -> Best:
-    """Return the best items of each query by inner product; ties go to the first row."""
+def exact_best(queries: Floats, vectors: Floats, first_row: int, k: int) -> SearchResult:
+    """Return the best items of each query by inner product, by row; ties go to the first row."""
     scores = queries @ vectors.T
-    k = min(k, len(vectors))
-    borders = np.partition(scores, len(vectors) - k, axis=1)[:, len(vectors) - k]
-    rows = np.empty((len(queries), k), dtype=np.int64)
-    for query, (each, border) in enumerate(zip(scores, borders, strict=True)):
-        above = np.flatnonzero(each > border)
-        ties = np.flatnonzero(each == border)[: k - len(above)]
-        rows[query] = np.concatenate([above, ties])
-    return _sorted(np.take_along_axis(scores, rows, axis=1), rows + first_row, k)
-
-
-def merge_best(parts: Iterable[Best], k: int) -> Best:
-    """Return the best of all parts."""
-    found = list(parts)
-    scores = np.hstack([part.scores for part in found])
-    return _sorted(scores, np.hstack([part.rows for part in found]), k)
-
-
-def _sorted(scores: Floats, rows: Ints, k: int) -> Best:
-    order = np.lexsort((rows, -scores), axis=1)[:, :k]
-    return Best(np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1))
+    rows = np.stack([best_rows(each, k) for each in scores])
+    counts, scored = (np.full(len(queries), n) for n in (rows.shape[1], len(vectors)))
+    return SearchResult(rows + first_row, np.take_along_axis(scores, rows, axis=1), counts, scored)
 
 
 def measure_recall(true_ids: Array, found_ids: Array) -> dict[int, float]:

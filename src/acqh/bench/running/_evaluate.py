@@ -13,6 +13,7 @@ from acqh.bench.running._split import Split, SplitParts
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError
 from acqh.index import CodeIndex, HammingIndex
+from acqh.index._few import best_rows
 from acqh.methods import BaseMethod
 from acqh.methods._binary import pack_signs
 from acqh.methods.registry import DatabaseMode
@@ -235,13 +236,7 @@ def _searcher(method: BaseMethod, codes: Array, n_threads: int | None) -> Callab
         words = CodeIndex(codebooks).add(codes)
         return lambda queries: words.search(queries, k, n_threads=n_threads).ids
     vectors = method.decode(codes).T
-    return lambda queries: np.stack([_first(query @ vectors, k) for query in queries])
-
-
-def _first(scores: Floats, k: int) -> Ints:
-    """Return the numbers of the k highest scores, falling; of equal ones the first come first."""
-    kept = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
-    return kept[np.argsort(-scores[kept], kind="stable")[:k]]
+    return lambda queries: np.stack([best_rows(query @ vectors, k) for query in queries])
 
 
 def _score(

@@ -9,8 +9,9 @@ from acqh._core.arrays import Array, Floats, Ints, check_positive_int
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index._base import BaseIndex
 from acqh.index._checks import as_queries, as_thread_count
+from acqh.index._few import check_scales
 from acqh.index._filters import rows_allowed
-from acqh.index._hamming._scan import Target, search_bits, search_real
+from acqh.index._hamming._scan import Target, search_planes
 from acqh.index._hamming._segment import HammingSegment, spare_bits
 from acqh.index._result import SearchResult
 from acqh.index._snapshot import Snapshot, pack_bits
@@ -18,6 +19,7 @@ from acqh.index._stored import read_count, require
 
 # Distances are counted in two bytes, and one value stands for "too far".
 MAX_BITS = 65_528
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 class HammingIndex(BaseIndex[HammingSegment]):
@@ -56,8 +58,8 @@ class HammingIndex(BaseIndex[HammingSegment]):
     _segment_type = HammingSegment
 
     def __init__(self, n_bits: int) -> None:
-        super().__init__()
         self._n_bits = check_positive_int(n_bits, "n_bits")
+        super().__init__(-(-self._n_bits // 8))
         if self._n_bits > MAX_BITS:
             raise InvalidInputError(f"n_bits must be at most {MAX_BITS}, got {n_bits}")
 
@@ -104,13 +106,12 @@ class HammingIndex(BaseIndex[HammingSegment]):
         """
         queries = np.asarray(queries)
         is_real = queries.dtype.kind == "f"
-        queries = self._as_real(queries) if is_real else self._as_packed(queries)
+        queries = self._as_real(queries) if is_real else self._check_codes(queries)
         k = check_positive_int(k, "k")
         n_threads = as_thread_count(n_threads, len(queries))
         snapshot = self._snapshot
         targets = _targets(snapshot, filter)
-        search = search_real if is_real else search_bits
-        top = search(targets, queries, k, self._n_bits, len(snapshot), n_threads)
+        top = search_planes(targets, queries, k, self._n_bits, len(snapshot), n_threads)
         return SearchResult.of(snapshot.take_ids(top.rows), top)
 
     def distances(self, scores: Floats) -> Ints:
@@ -143,12 +144,6 @@ class HammingIndex(BaseIndex[HammingSegment]):
         bits = np.unpackbits(part.segment.codes(row, row + 1), count=self._n_bits)
         return np.where(bits, np.float32(1), np.float32(-1))
 
-    def _check_codes(self, codes: Any) -> Array:
-        return self._as_packed(np.asarray(codes))
-
-    def _no_codes(self) -> Array:
-        return np.empty((0, -(-self._n_bits // 8)), dtype=np.uint8)
-
     def _segment_of(self, codes: Array) -> HammingSegment:
         return HammingSegment.of(codes, self._n_bits)
 
@@ -166,27 +161,22 @@ class HammingIndex(BaseIndex[HammingSegment]):
         require(segment.n_bits == self._n_bits, "n_bits")
         return segment
 
-    def _as_packed(self, codes: Array) -> Array:
-        n_bytes = -(-self._n_bits // 8)
+    def _check_codes(self, codes: Any) -> Array:
+        codes, n_bytes = np.asarray(codes), self._bytes_per_code
         is_empty = codes.size == 0
         if codes.ndim != 2 or codes.shape[1] != n_bytes or not (is_empty or _are_bytes(codes)):
             raise InvalidInputError(
                 f"{self._n_bits} bits are packed in rows of {n_bytes} bytes, got {codes.dtype} of "
                 f"shape {codes.shape}; pack with np.packbits(bits, axis=1)"
             )
-        codes = np.ascontiguousarray(codes, dtype=np.uint8)
-        if (codes[:, -1] & spare_bits(self._n_bits)).any():
+        packed = np.ascontiguousarray(codes, dtype=np.uint8)
+        if (packed[:, -1] & spare_bits(self._n_bits)).any():
             raise InvalidInputError(f"a code has a bit set beyond its {self._n_bits} bits")
-        return codes
+        return packed
 
     def _as_real(self, queries: Array) -> Floats:
         queries = as_queries(queries, self._n_bits)
-        too_large = np.abs(queries).sum(axis=1, dtype=np.float64) > np.finfo(np.float32).max
-        if too_large.any():
-            number = int(np.argmax(too_large))
-            raise InvalidInputError(
-                f"query {number} is too large: its scores overflow; scale it down"
-            )
+        check_scales(np.abs(queries).sum(axis=1, dtype=np.float64), limit=_LARGEST)
         return queries
 
 

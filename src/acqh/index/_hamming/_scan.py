@@ -21,59 +21,50 @@ class Target(NamedTuple):
     allowed: Array
 
 
-def search_bits(
+def search_planes(
     targets: Sequence[Target], queries: Array, k: int, n_bits: int, n_items: int, n_threads: int
 ) -> TopRows:
-    """Find each query's k nearest rows of all targets together.
+    """Find each query's k rows of highest inner product with the signs of their bits.
 
-    `targets`: in order of row. `queries`: (n_queries, n_bytes) uint8. `k`, `n_bits`, `n_items`,
+    `targets`: in order of row. `queries`: packed bits, (n_queries, n_bytes) uint8, whose rows are
+    found by Hamming distance; or (n_queries, n_bits) float32. `k`, `n_bits`, `n_items`,
     `n_threads`: at least 1, but `n_items`, how many rows may be found at most.
     """
     top = TopRows.none(len(queries), k)
     top.tallies[:] = sum(planes.shape[1] for planes, _, _ in targets)
     k = min(k, n_items)
+    is_packed = queries.dtype == np.uint8
 
     def search(block: slice) -> None:
-        mine = top.part(block)
-        candidates = _kernels.no_candidates(len(mine.counts), k, n_bits)
-        for planes, first_row, allowed in targets:
-            _kernels.take_nearest(planes, first_row, allowed, queries[block], k, candidates)
-        distances = np.empty((len(mine.counts), k), dtype=np.int64)
-        _kernels.sort_nearest(candidates, mine.rows[:, :k], distances, mine.counts)
-        found = np.arange(k) < mine.counts[:, None]
-        mine.scores[:, :k][found] = n_bits - 2 * distances[found]
+        if is_packed:
+            _take_nearest(targets, queries[block], k, n_bits, top.part(block))
+        else:
+            _take_best(targets, queries[block], k, top.part(block))
 
-    in_blocks(search, len(queries), 4 * k + n_bits + 2, n_threads)
+    n_numbers = 4 * k + n_bits + 2 if is_packed else 2 * k + 32 * n_bits
+    in_blocks(search, len(queries), n_numbers, n_threads)
     return top
 
 
-def search_real(
-    targets: Sequence[Target], queries: Floats, k: int, n_bits: int, n_items: int, n_threads: int
-) -> TopRows:
-    """Find each query's k rows of highest inner product with the signs of their bits.
+def _take_nearest(
+    targets: Sequence[Target], queries: Array, k: int, n_bits: int, top: TopRows
+) -> None:
+    candidates = _kernels.no_candidates(len(queries), k, n_bits)
+    for planes, first_row, allowed in targets:
+        _kernels.take_nearest(planes, first_row, allowed, queries, k, candidates)
+    distances = np.empty((len(queries), k), dtype=np.int64)
+    _kernels.sort_nearest(candidates, top.rows[:, :k], distances, top.counts)
+    found = np.arange(k) < top.counts[:, None]
+    top.scores[:, :k][found] = n_bits - 2 * distances[found]
 
-    `targets`, `k`, `n_bits`, `n_items`, `n_threads`: as for `search_bits`. `queries`: (n_queries,
-    n_bits) float32.
-    """
-    top = TopRows.none(len(queries), k)
-    top.tallies[:] = sum(planes.shape[1] for planes, _, _ in targets)
-    k = min(k, n_items)
 
-    def search(block: slice) -> None:
-        mine = top.part(block)
-        n_queries = len(mine.counts)
-        best = _kernels.Best(
-            np.empty((n_queries, 2 * k + 1), dtype=np.uint64),
-            mine.counts,
-            np.full(n_queries, -np.inf, dtype=np.float32),
-        )
-        tables = byte_tables(queries[block])
-        for planes, first_row, allowed in targets:
-            _kernels.take_best(planes, first_row, allowed, tables, k, best)
-        unpack_keys(best.keys, mine, k)
-
-    in_blocks(search, len(queries), 2 * k + 32 * n_bits, n_threads)
-    return top
+def _take_best(targets: Sequence[Target], queries: Floats, k: int, top: TopRows) -> None:
+    keys = np.empty((len(queries), 2 * k + 1), dtype=np.uint64)
+    thresholds = np.full(len(queries), -np.inf, dtype=np.float32)
+    best, tables = _kernels.Best(keys, top.counts, thresholds), byte_tables(queries)
+    for planes, first_row, allowed in targets:
+        _kernels.take_best(planes, first_row, allowed, tables, k, best)
+    unpack_keys(keys, top, k)
 
 
 def byte_tables(queries: Floats) -> Floats:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints, check_positive_int
+from acqh._core.arrays import Array, Floats, Ints, check_positive_int, slices
 from acqh.errors import InvalidInputError
 from acqh.index._few import check_scales
 from acqh.index._kernels import TABLE_WIDTH, fill_tables, sort_keys
@@ -193,7 +193,7 @@ def in_blocks(
     n_threads : int
     """
     step = max(1, min(-(-n_queries // n_threads), _MAX_NUMBERS // n_numbers))
-    blocks = [slice(start, min(start + step, n_queries)) for start in range(0, n_queries, step)]
+    blocks = slices(n_queries, step)
     if n_threads == 1:
         for block in blocks:
             search(block)
