@@ -4,7 +4,8 @@ from acqh.scale._build import build_index
 from acqh.scale._code_files import CodeFiles
 from acqh.scale._compress import compress
 from acqh.scale._compressed import Compressed
-from acqh.scale._dask import DaskViews, connect
+from acqh.scale._dask._chunks import DaskViews
+from acqh.scale._dask._cluster import connect
 from acqh.scale._encode import encode_chunk, encode_parts
 from acqh.scale._fit import fit
 from acqh.scale._parts import CodePart, CodeParts

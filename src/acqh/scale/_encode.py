@@ -13,7 +13,8 @@ from acqh._core.progress import Progress
 from acqh.data import MultiViewData
 from acqh.errors import LabelError
 from acqh.methods import fingerprint
-from acqh.scale._dask import counter, slim
+from acqh.scale._dask._chunks import counter
+from acqh.scale._dask._tasks import slim
 from acqh.scale._make_parts import make_parts, make_parts_on, reporter
 from acqh.scale._parts import CodePart, CodeParts, CodePlan
 from acqh.scale._sources import Source, cut_on, cut_source

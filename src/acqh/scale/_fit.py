@@ -10,19 +10,10 @@ from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError
 from acqh.methods import BaseMethod
 from acqh.methods._statistics import MappedStatistics, Needs, add_part, describe
-from acqh.scale._dask import (
-    Chunk,
-    call,
-    carry,
-    check_workers,
-    compute,
-    counter,
-    list_chunks,
-    read_items,
-    tree,
-)
+from acqh.scale._dask._chunks import Chunk, counter, read_items
+from acqh.scale._dask._tasks import call, carry, compute, tree
 from acqh.scale._make_parts import reporter
-from acqh.scale._sources import CutSource, cut_source
+from acqh.scale._sources import CutSource, cut_on, cut_source
 from acqh.stats import Statistics
 
 Method = TypeVar("Method", bound=BaseMethod)
@@ -88,10 +79,10 @@ def fit(
             f"{type(model).__name__} is not learnt from sums, so workers cannot share the work; "
             "fit it without a client"
         )
-    check_workers(client)
+    _, chunks = cut_on(client, source, chunk_size, counted=False)
     # Workers map rows as they are, so kernel maps learn no targets here: none could be left out.
     asked = _Asked(model.feature_maps, replace(model.wanted(), respond=None))
-    model.fit_stats(_collect(client, list_chunks(source, chunk_size), asked, progress))
+    model.fit_stats(_collect(client, chunks, asked, progress))
     return model
 
 

@@ -13,7 +13,8 @@ from acqh._core.progress import Progress
 from acqh._core.threads import limit_threads
 from acqh.data import MultiViewData, Piece, read_pieces
 from acqh.errors import ClusterError, CorruptBundleError, InvalidInputError
-from acqh.scale._dask import Chunk, call, carry, compute, read_items
+from acqh.scale._dask._chunks import Chunk, read_items
+from acqh.scale._dask._tasks import call, carry, compute
 from acqh.scale._part_folder import PartT, Place, Plan, places, read_part, write_part
 
 
@@ -29,7 +30,7 @@ def is_there(folder: Path, place: Place, plan: Plan[PartT], ids: Array | None = 
         return False
     except CorruptBundleError as error:
         raise CorruptBundleError(f"{error}; remove {path} to have it made again") from error
-    if there != place or not (ids is None or np.array_equal(plan.ids_of(part), ids)):
+    if there != place or not (ids is None or np.array_equal(getattr(part, plan.ids_name), ids)):
         raise InvalidInputError(
             f"{path} holds other items than the source has there: {there.n_rows} from row "
             f"{there.first_row}, not {place.n_rows} from row {place.first_row}, or other ids; give "

@@ -36,6 +36,8 @@ class Plan(ABC, Generic[PartT]):
     part_kind: ClassVar[str]
     # What the parts hold, for messages.
     content: ClassVar[str]
+    # Which array of a part has the ids of what it was made of.
+    ids_name: ClassVar[str] = "ids"
 
     model: str
     chunk_size: int | None
@@ -52,10 +54,6 @@ class Plan(ABC, Generic[PartT]):
         self, arrays: dict[str, Array], info: Mapping[str, Any], n_rows: int, path: Path
     ) -> PartT:
         """Take back what `pack` gave; raise CorruptBundleError where it cannot be."""
-
-    @abstractmethod
-    def ids_of(self, part: PartT) -> Array:
-        """Return the ids of the items that a part was made of."""
 
     @classmethod
     def read(cls, folder: Path) -> Self:

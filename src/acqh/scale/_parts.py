@@ -54,10 +54,6 @@ class CodePlan(Plan[CodePart]):
             )
         return CodePart(codes, unpack_ids(arrays, info, n_rows, path))
 
-    def ids_of(self, part: CodePart) -> Array:
-        """Return the ids of the items."""
-        return part.ids
-
 
 class CodeParts(Parts[CodePart]):
     """Codes in a folder that `encode_parts` made, read a part at a time.

@@ -41,6 +41,7 @@ class SearchPlan(Plan[SearchPart]):
     kind = "search-parts"
     part_kind = "search-part"
     content = "answers"
+    ids_name = "query_ids"
 
     index: str
     view: str
@@ -76,10 +77,6 @@ class SearchPlan(Plan[SearchPart]):
 
     def _is_found(self, counts: Ints) -> Array:
         return np.asarray(np.arange(self.k) < counts[:, None])
-
-    def ids_of(self, part: SearchPart) -> Array:
-        """Return the ids of the queries."""
-        return part.query_ids
 
 
 class SearchParts(Parts[SearchPart]):

@@ -4,26 +4,21 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats
+from acqh._core.arrays import Floats
 from acqh.data import MultiViewData
 from acqh.errors import ViewError
 from acqh.index import CodeIndex, SearchResult
-from acqh.scale._dask import Chunk, call, carry, compute, list_workers, near, read_items
+from acqh.scale._dask._chunks import Chunk, read_items
+from acqh.scale._dask._cluster import list_workers
+from acqh.scale._dask._tasks import call, carry, compute, near
 from acqh.scale._make_parts import check_seen, is_there
 from acqh.scale._part_folder import Place, places, write_part
 from acqh.scale._search_parts import SearchPart, SearchPlan
-from acqh.scale._vectors import only_view
-
-
-class Queries(NamedTuple):
-    """Queries as vectors, which every shard is searched for."""
-
-    ids: Array
-    vectors: Floats
+from acqh.scale._vectors import Rows, check_view, only_view
 
 
 @dataclass(frozen=True)
@@ -36,7 +31,7 @@ class OwnVectors:
         """Return a hash of the codebooks."""
         return hashlib.sha256(np.ascontiguousarray(self.codebooks).tobytes()).hexdigest()
 
-    def take(self, queries: MultiViewData, view: str) -> Queries:
+    def take(self, queries: MultiViewData, view: str) -> Rows:
         """Return queries as they are; an empty name takes the only view."""
         rows = only_view(queries, view or None, "queries")
         if rows.vectors.shape[1] != self.codebooks.shape[2]:
@@ -44,20 +39,15 @@ class OwnVectors:
                 f"queries have {rows.vectors.shape[1]} components, but those of the index "
                 f"{self.codebooks.shape[2]}"
             )
-        return Queries(rows.ids, rows.vectors)
+        return rows
 
 
-def project_chunk(model: Any, queries: MultiViewData, view: str) -> Queries:
+def project_chunk(model: Any, queries: MultiViewData, view: str) -> Rows:
     """Turn queries into vectors by one of their views; raises as `search_chunk`."""
     if isinstance(model, OwnVectors):
         return model.take(queries, view)
-    if view not in queries.views:
-        raise ViewError(f"the queries have no view {view!r}; theirs are {', '.join(queries.views)}")
-    present = queries.present[view]
-    if not present.all():
-        query = queries.ids[int(np.argmin(present))]
-        raise ViewError(f"query {query} has no view {view!r}; leave it out, or search by another")
-    return Queries(queries.ids, model.project(queries.views[view], view=view))
+    check_view(queries, view, "queries")
+    return Rows(model.project(queries.views[view], view=view), queries.ids)
 
 
 def search_on(
@@ -101,9 +91,7 @@ def search_on(
     plan.finish(folder, sum(sizes), len(sizes))
 
 
-def _project(
-    model: Any, items: Any, place: Place, folder: Path, plan: SearchPlan
-) -> Queries | None:
+def _project(model: Any, items: Any, place: Place, folder: Path, plan: SearchPlan) -> Rows | None:
     """Return the queries of a part; None where their answers are there already."""
     check_seen(folder)
     if hasattr(items, "read") and is_there(folder, place, plan):
@@ -114,7 +102,7 @@ def _project(
     return project_chunk(model, read, plan.view)
 
 
-def _search(shard: Path, queries: Queries | None, k: int) -> SearchResult | None:
+def _search(shard: Path, queries: Rows | None, k: int) -> SearchResult | None:
     if queries is None:
         return None
     # A worker runs a task on each of its threads.
@@ -122,7 +110,7 @@ def _search(shard: Path, queries: Queries | None, k: int) -> SearchResult | None
 
 
 def _write(
-    queries: Queries | None, found: list[Any], place: Place, folder: Path, plan: SearchPlan
+    queries: Rows | None, found: list[Any], place: Place, folder: Path, plan: SearchPlan
 ) -> None:
     if queries is not None:
         best = SearchResult.merge(found, plan.k)

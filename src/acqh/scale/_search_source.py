@@ -16,7 +16,8 @@ from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex
 from acqh.io import kind_of
 from acqh.methods import fingerprint
-from acqh.scale._dask import counter, slim
+from acqh.scale._dask._chunks import counter
+from acqh.scale._dask._tasks import slim
 from acqh.scale._make_parts import make_parts, reporter
 from acqh.scale._search_parts import SearchPart, SearchParts, SearchPlan
 from acqh.scale._search_shards import OwnVectors, project_chunk, search_on
@@ -186,22 +187,16 @@ def open_index(index: Index) -> CodeIndex | ShardedIndex:
     Raises FileNotFoundError: there is nothing at a path. Raises InvalidInputError: a path holds
     something else, or indexes do not fit together. Raises CorruptBundleError: an index is damaged.
     """
-    if isinstance(index, str | PathLike):
-        index = _open_index(index)
-    elif not isinstance(index, CodeIndex | ShardedIndex):
-        index = ShardedIndex(index)
-    if not isinstance(index, CodeIndex | ShardedIndex):
-        raise InvalidInputError(f"an index of codes is needed to search, not {index!r}")
-    return index
-
-
-def _open_index(path: str | PathLike[str]) -> CodeIndex | ShardedIndex:
-    kind = kind_of(path, "index")
+    if isinstance(index, CodeIndex | ShardedIndex):
+        return index
+    if not isinstance(index, str | PathLike):
+        return ShardedIndex(index)
+    kind = kind_of(index, "index")
     if kind == "code-shards":
-        return ShardedIndex.load(path)
+        return ShardedIndex.load(index)
     if kind != "code-index":
-        raise InvalidInputError(f"{path} holds a {kind!r}; an index of codes is needed to search")
-    return CodeIndex.load(path)
+        raise InvalidInputError(f"{index} holds a {kind!r}; an index of codes is needed to search")
+    return CodeIndex.load(index)
 
 
 def _shard_paths(index: Index, opened: CodeIndex | ShardedIndex) -> list[Path]:

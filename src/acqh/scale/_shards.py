@@ -10,7 +10,9 @@ from acqh._core.arrays import check_positive_int
 from acqh._core.progress import Progress
 from acqh.errors import InvalidInputError
 from acqh.scale._build import build_index
-from acqh.scale._dask import Chunk, call, carry, check_workers, compute, counter
+from acqh.scale._dask._chunks import Chunk, counter
+from acqh.scale._dask._cluster import check_workers
+from acqh.scale._dask._tasks import call, carry, compute
 from acqh.scale._parts import CodeParts
 from acqh.scale._sharded import ShardedIndex, ShardFolder
 

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 from acqh._core.arrays import check_positive_int
 from acqh.data import MultiViewData, Piece, Pieces, list_pieces, read_pieces
 from acqh.errors import InvalidInputError
-from acqh.scale._dask import Chunk, check_workers, count_rows, is_dask_source, list_chunks
+from acqh.scale._dask._chunks import Chunk, count_rows, is_dask_source, list_chunks
+from acqh.scale._dask._cluster import check_workers
 
 Source: TypeAlias = (
     str
@@ -38,7 +39,7 @@ class CutSource:
         return iter(self.chunks)
 
 
-def cut_source(source: Source, chunk_size: int) -> CutSource:
+def cut_source(source: Any, chunk_size: int) -> CutSource:
     """Look at a source, and cut it unless it comes in chunks.
 
     Raises InvalidInputError: it is none of the known kinds.
@@ -64,17 +65,20 @@ def cut_source(source: Source, chunk_size: int) -> CutSource:
     return CutSource(_checked(source), None, None)
 
 
-def cut_on(client: Any, source: Any, chunk_size: int) -> tuple[CutSource, list[Chunk]]:
+def cut_on(
+    client: Any, source: Any, chunk_size: int, *, counted: bool = True
+) -> tuple[CutSource, list[Chunk]]:
     """Cut a source that the workers of a cluster read.
 
-    Each of its chunks says how many rows it has. Raises ClusterError: the
-    workers cannot do our work. Raises InvalidInputError: a source of another kind.
+    `counted`: whether chunks have to say how many rows they have, if need be by being read for it.
+    Raises ClusterError: the workers cannot do our work. Raises InvalidInputError: a source of
+    another kind.
     """
     check_workers(client)
     # Dask's own collections are cut, and counted, on the cluster alone.
     cut = CutSource((), None, None) if is_dask_source(source) else cut_source(source, chunk_size)
-    listed = list_chunks(source if cut.fingerprint is None else cut.chunks, chunk_size)
-    return cut, count_rows(client, listed)
+    listed = list_chunks(source if cut.fingerprint is None else cut.chunks)
+    return cut, count_rows(client, listed) if counted else listed
 
 
 def _paths(source: Any) -> list[Path]:

@@ -9,26 +9,20 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints, as_matrix, is_sparse
+from acqh._core.arrays import Array, Floats, Ints, as_matrix, is_sparse, slices
 from acqh._core.progress import Progress
 from acqh._core.threads import limit_threads
 from acqh.data import MultiViewData, Pieces, list_pieces, read_pieces
 from acqh.errors import InvalidInputError, ViewError
-from acqh.scale._dask import (
-    Chunk,
-    DaskViews,
-    call,
-    carry,
-    compute,
-    counter,
-    is_dask_source,
-    read_items,
-)
-from acqh.scale._sources import cut_on
+from acqh.scale._dask._chunks import Chunk, DaskViews, counter, is_dask_source, read_items
+from acqh.scale._dask._tasks import call, carry, compute
+from acqh.scale._make_parts import reporter
+from acqh.scale._sources import cut_on, cut_source
 
 T = TypeVar("T")
 _ARRAY_VIEW = "vectors"
 _CHUNKS_AT_A_TIME = 64
+_ONE_OF = {"items": "item", "queries": "query"}
 
 
 class Rows(NamedTuple):
@@ -81,22 +75,28 @@ def vector_source(
         items = DaskViews({_ARRAY_VIEW: items})
     if isinstance(items, str | PathLike):
         items = list_vector_pieces(items, view, chunk_size)
-    known = isinstance(items, MultiViewData | Pieces | DaskViews)
-    if not known:
-        return _of_array(as_matrix(items, "items"), ids, chunk_size)
+    if not isinstance(items, MultiViewData | Pieces | DaskViews):
+        matrix = as_matrix(items, "items")
+        n_items = matrix.shape[0]
+        numbers = np.arange(n_items) if ids is None else np.asarray(ids)
+        if numbers.shape != (n_items,):
+            raise InvalidInputError(
+                f"ids have shape {numbers.shape}; give one for each of {n_items}"
+            )
+        read = partial(_rows_of_array, matrix, numbers, chunk_size)
+        return VectorSource(_cut(n_items, chunk_size), partial(_apply, read, n_items))
     if ids is not None:
         raise InvalidInputError("ids are given along with an array; files have their own")
     if client is not None and not isinstance(items, MultiViewData):
         _, chunks = cut_on(client, items, chunk_size)
         sizes = tuple(chunk.n_rows or 0 for chunk in chunks)
         return VectorSource(sizes, partial(_apply_on, client, chunks, view))
-    if isinstance(items, MultiViewData):
-        items = _DataChunks(items, chunk_size)
-        return VectorSource(items.sizes, partial(_apply, items.read, view, len(items.data)))
-    if isinstance(items, DaskViews):
-        raise InvalidInputError("Dask arrays are read by workers only; give a client")
-    sizes = tuple(map(len, items))
-    return VectorSource(sizes, partial(_apply, partial(_read_pieces, items), view, items.n_items))
+    cut = cut_source(items, chunk_size)
+    n_items = cut.n_items or 0
+    sizes = tuple(map(len, items)) if isinstance(items, Pieces) else _cut(n_items, chunk_size)
+    return VectorSource(
+        sizes, partial(_apply, partial(_rows_of_data, items, view, chunk_size), n_items)
+    )
 
 
 def list_vector_pieces(path: str | PathLike[str], view: str | None, chunk_size: int) -> Pieces:
@@ -129,13 +129,18 @@ def only_view(data: MultiViewData, view: str | None, what: str) -> Rows:
                 f"the {what} have the views {', '.join(data.views)}; say which one to take"
             )
         view = next(iter(data.views))
+    check_view(data, view, what)
+    return Rows(_dense(data.views[view]), data.ids)
+
+
+def check_view(data: MultiViewData, view: str, what: str) -> None:
+    """Raise ViewError unless every one of the items, or queries, has a view."""
     if view not in data.views:
-        raise ViewError(f"the {what} have no view {view!r}, but {', '.join(data.views)}")
+        raise ViewError(f"the {what} have no view {view!r}; theirs are {', '.join(data.views)}")
     present = data.present[view]
     if not present.all():
-        item = data.ids[int(np.argmin(present))]
-        raise ViewError(f"item {item} of the {what} has no view {view!r}; leave it out")
-    return Rows(_dense(data.views[view]), data.ids)
+        lacking = f"{_ONE_OF[what]} {data.ids[int(np.argmin(present))]}"
+        raise ViewError(f"{lacking} has no view {view!r}; leave it out, or take another view")
 
 
 def _dense(matrix: Any) -> Floats:
@@ -149,65 +154,35 @@ def _dense(matrix: Any) -> Floats:
         ) from error
 
 
-@dataclass(frozen=True)
-class _DataChunks:
-    data: MultiViewData
-    chunk_size: int
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return _cut(len(self.data), self.chunk_size)
-
-    def read(self) -> Iterator[MultiViewData]:
-        return iter(self.data.chunks(self.chunk_size))
-
-
-def _read_pieces(pieces: Pieces) -> Iterator[MultiViewData]:
-    return read_pieces(pieces, ahead=True)
-
-
 def _cut(n_rows: int, chunk_size: int) -> tuple[int, ...]:
-    return tuple(min(chunk_size, n_rows - start) for start in range(0, n_rows, chunk_size))
+    return tuple(block.stop - block.start for block in slices(n_rows, chunk_size))
 
 
-def _of_array(matrix: Any, ids: Any, chunk_size: int) -> VectorSource:
-    n_items = matrix.shape[0]
-    numbers = np.arange(n_items) if ids is None else np.asarray(ids)
-    if numbers.shape != (n_items,):
-        raise InvalidInputError(f"ids have shape {numbers.shape}; give one for each of {n_items}")
+def _rows_of_array(matrix: Any, ids: Array, chunk_size: int) -> Iterator[Rows]:
+    for block in slices(len(ids), chunk_size):
+        yield Rows(_dense(matrix[block]), ids[block])
 
-    def apply(
-        function: Callable[[Rows, int], Any], what: str, progress: Progress | None
-    ) -> Iterator[Any]:
-        for number, start in enumerate(range(0, n_items, chunk_size)):
-            stop = min(start + chunk_size, n_items)
-            yield function(Rows(_dense(matrix[start:stop]), numbers[start:stop]), number)
-            _tell(progress, stop, n_items, what)
 
-    return VectorSource(_cut(n_items, chunk_size), apply)
+def _rows_of_data(items: Any, view: str | None, chunk_size: int) -> Iterator[Rows]:
+    for chunk in cut_source(items, chunk_size).read():
+        rows = only_view(chunk, view, "items")
+        # Not to be kept while the next ones are read.
+        del chunk
+        yield rows
 
 
 def _apply(
-    read: Callable[[], Iterator[MultiViewData]],
-    view: str | None,
+    read: Callable[[], Iterator[Rows]],
     n_items: int,
     function: Callable[[Rows, int], T],
     what: str,
     progress: Progress | None,
 ) -> Iterator[T]:
-    done = 0
-    for number, chunk in enumerate(read()):
-        rows = only_view(chunk, view, "items")
-        # Not to be kept while the next ones are read.
-        del chunk
-        done += len(rows.vectors)
+    report, done = reporter(progress, n_items, f"items {what}"), 0
+    for number, rows in enumerate(read()):
         yield function(rows, number)
-        _tell(progress, done, n_items, what)
-
-
-def _tell(progress: Progress | None, done: int, total: int, what: str) -> None:
-    if progress is not None:
-        progress(done, total, f"{done:,} items {what}")
+        done += len(rows.vectors)
+        report(done)
 
 
 def _apply_on(

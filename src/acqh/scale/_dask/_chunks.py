@@ -3,15 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from acqh._core.optional import require
 from acqh._core.progress import Progress
-from acqh.data import MultiViewData, list_pieces
+from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, ViewError
 from acqh.scale._dask._tasks import call, compute
 
@@ -78,40 +76,26 @@ def is_dask_source(source: Any) -> bool:
     return isinstance(source, DaskViews) or hasattr(source, "__dask_graph__")
 
 
-def list_chunks(source: Any, chunk_size: int) -> list[Chunk]:
-    """Return what each task has to read.
+def list_chunks(source: Any) -> list[Chunk]:
+    """Return what each task has to read, of Dask's own collections or of pieces.
 
-    `chunk_size`: items of a chunk, where the source does not come in chunks. Raises
-    InvalidInputError: a source of another kind, or without chunks. Raises ViewError: dask arrays of
-    different numbers of rows.
+    Raises InvalidInputError: a source of another kind, or without chunks. Raises ViewError: dask
+    arrays of different numbers of rows.
     """
     if isinstance(source, DaskViews):
         chunks = _cut_arrays(source)
-    elif hasattr(source, "__dask_graph__"):
+    elif is_dask_source(source):
         chunks = _list_partitions(source)
+    elif isinstance(source, Sequence) and all(hasattr(piece, "read") for piece in source):
+        chunks = [Chunk(repr(piece), piece, len(piece)) for piece in source]
     else:
-        chunks = [Chunk(repr(piece), piece, len(piece)) for piece in _pieces(source, chunk_size)]
+        raise InvalidInputError(
+            "a cluster reads paths, pieces of files, DaskViews and bags, not "
+            f"{type(source).__name__}; write the items to files that all workers see"
+        )
     if not chunks:
         raise InvalidInputError("there are no items: the source is empty")
     return chunks
-
-
-def _pieces(source: Any, chunk_size: int) -> Sequence[Any]:
-    # Paths are made absolute: workers may have another working directory.
-    if _is_path(source):
-        return list_pieces(Path(source).absolute(), chunk_size=chunk_size)
-    if isinstance(source, Sequence) and source and all(map(_is_path, source)):
-        return list_pieces([Path(path).absolute() for path in source], chunk_size=chunk_size)
-    if isinstance(source, Sequence) and all(hasattr(piece, "read") for piece in source):
-        return source
-    raise InvalidInputError(
-        f"a cluster reads paths, pieces of files, DaskViews and bags, not {type(source).__name__}; "
-        "write the items to files that all workers see"
-    )
-
-
-def _is_path(source: Any) -> bool:
-    return isinstance(source, str | PathLike)
 
 
 def _list_partitions(source: Any) -> list[Chunk]:
