@@ -2,8 +2,9 @@
 
 import csv
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO, NamedTuple, Self
+from typing import IO, NamedTuple
 
 from acqh.errors import InvalidInputError
 
@@ -18,7 +19,7 @@ class Mark(NamedTuple):
     n_lines: int
 
 
-class CsvFile:
+class CsvFile(AbstractContextManager["CsvFile"]):
     """An open CSV (or, by its ending, TSV) file whose header has been read and checked.
 
     `path`: UTF-8, with a header of column names. Raises InvalidInputError: the file is empty, or
@@ -36,9 +37,6 @@ class CsvFile:
         except BaseException:
             self._handle.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._handle.close()

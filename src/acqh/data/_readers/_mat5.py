@@ -9,14 +9,14 @@ import struct
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Matrix
 from acqh.data._readers._limits import check_compressed, check_unpacked_size
-from acqh.data._readers._matvariable import Variable, matlab_kind
+from acqh.data._readers._matvariable import MatFile, Variable, matlab_kind
 from acqh.errors import CorruptBundleError
 
 _HEAD_BYTES = 128
@@ -75,7 +75,7 @@ class _Place:
     content: memoryview | None = None
 
 
-class Mat5File:
+class Mat5File(MatFile):
     """A file of version 5, opened.
 
     `max_bytes`: how much the variables may take; see `check_unpacked_size`. Raises
@@ -93,19 +93,15 @@ class Mat5File:
             for place in list(self._places.values()):
                 if place.head.code == _STRUCT and math.prod(place.head.shape) == 1:
                     self._add_fields(place)
-        except _DamageError as error:
+        except BaseException as error:
             self._handle.close()
-            raise self._corrupt(error) from error
-        except BaseException:
-            self._handle.close()
+            if isinstance(error, _DamageError):
+                raise self._corrupt(error) from error
             raise
         self.variables = {
             name: Variable(place.head.shape, place.head.kind)
             for name, place in self._places.items()
         }
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._handle.close()
@@ -116,7 +112,6 @@ class Mat5File:
         )
 
     def load(self, name: str) -> Matrix:
-        """Return a matrix of numbers, dense or CSC."""
         place = self._places[name]
         try:
             content = self._content(place)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from acqh._core.arrays import Array, Matrix
 from acqh._core.optional import require
 from acqh.data._readers._limits import check_compressed, check_unpacked_size
-from acqh.data._readers._matvariable import NUMBER_KINDS, Variable
+from acqh.data._readers._matvariable import NUMBER_KINDS, MatFile, Variable
 from acqh.errors import AcqhError, CorruptBundleError, InvalidInputError
 
 _MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -28,7 +28,7 @@ def is_hdf5(path: Path) -> bool:
     return any(head.startswith(_MAGIC, at) for at in _OFFSETS)
 
 
-class Mat73File:
+class Mat73File(MatFile):
     """A file of version 7.3, opened; HDF5 has Matlab's dimensions in reverse order.
 
     `max_bytes`: how much the variables may take; see `check_unpacked_size`. Raises
@@ -46,9 +46,6 @@ class Mat73File:
         except BaseException:
             self._file.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
@@ -117,7 +114,6 @@ class Mat73File:
             )
 
     def load(self, name: str) -> Matrix:
-        """Return a matrix of numbers, dense or CSC."""
         node = self._guard(lambda: self._file[name.replace(".", "/")])
         if isinstance(node, self._h5py.Dataset):
             values: Array = self._guard(lambda: node[()])

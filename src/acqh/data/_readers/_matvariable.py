@@ -1,8 +1,10 @@
 """What is known of a variable of a Matlab file before it is read."""
 
 import math
+from abc import abstractmethod
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any
 
 import numpy as np
 
@@ -44,14 +46,11 @@ class Variable:
         return self.kind in NUMBER_KINDS and len(self.shape) == 2 and not self.is_scalar
 
 
-class MatFile(Protocol):
+class MatFile(AbstractContextManager["MatFile"]):
     """Variables by name; fields of a struct are called ``struct.field``."""
 
     variables: dict[str, Variable]
 
+    @abstractmethod
     def load(self, name: str) -> Matrix:
-        """Return a matrix as Matlab shows it, dense or CSC."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
+        """Return a matrix of numbers as Matlab shows it, dense or CSC."""

@@ -8,10 +8,10 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol, Self
+from typing import IO, Any, Literal, Protocol
 
 import numpy as np
 
@@ -58,10 +58,10 @@ class ArrayStore(Protocol):
         """Return a function that gives some rows of an array."""
 
 
-def read_header(handle: IO[bytes], where: str) -> Header:
-    """Read and check the header of a .npy file; nothing of it is executed.
+def read_header(handle: IO[bytes], where: str, n_bytes: int) -> Header:
+    """Read the header of a .npy file, and compare what it promises with the size of the file.
 
-    Raises CorruptBundleError: it is not the header of a .npy file.
+    Nothing of it is executed. Raises CorruptBundleError: it is not a .npy file, or is cut off.
     """
     try:
         version = np.lib.format.read_magic(handle)
@@ -75,23 +75,20 @@ def read_header(handle: IO[bytes], where: str) -> Header:
         raise CorruptBundleError(f"{where} is not a readable NumPy array: {error}") from error
     if any(size < 0 for size in shape) or dtype.itemsize == 0:
         raise CorruptBundleError(f"{where} declares the shape {shape} and the dtype {dtype}")
-    return Header(shape, dtype, fortran, handle.tell())
+    header = Header(shape, dtype, fortran, handle.tell())
+    expected = header.offset + header.n_bytes
+    if not dtype.hasobject and n_bytes != expected:
+        raise CorruptBundleError(
+            f"{where} has {n_bytes:,} bytes, but its header promises {expected:,}; it is cut off "
+            "or damaged"
+        )
+    return header
 
 
 def read_file_header(file: Path) -> Header:
-    """Read the header of a .npy file, and compare what it promises with the size of the file.
-
-    Raises CorruptBundleError: it is not a .npy file, or is cut off.
-    """
+    """Read and check the header of a .npy file."""
     with file.open("rb") as handle:
-        header = read_header(handle, file.name)
-    expected = header.offset + header.n_bytes
-    if not header.dtype.hasobject and file.stat().st_size != expected:
-        raise CorruptBundleError(
-            f"{file.name} has {file.stat().st_size:,} bytes, but its header promises "
-            f"{expected:,}; it is cut off or damaged"
-        )
-    return header
+        return read_header(handle, file.name, file.stat().st_size)
 
 
 def _refuse_objects(header: Header, where: str) -> None:
@@ -165,7 +162,7 @@ class NpyFolder:
         return file_rows(self.path / f"{name}.npy", self.headers[name])
 
 
-class NpzStore:
+class NpzStore(AbstractContextManager["NpzStore"]):
     """The arrays of a .npz file, every declared size checked against the file when opened.
 
     `max_bytes`: how much the arrays may take; see `check_unpacked_size`.
@@ -174,25 +171,19 @@ class NpzStore:
     def __init__(self, path: Path, max_bytes: int | None = None) -> None:
         self.path = path
         self.headers: dict[str, Header] = {}
-        self._streams = ExitStack()
         try:
             self._zip = zipfile.ZipFile(path)
         except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
             raise CorruptBundleError(
                 f"{path.name} is not a readable .npz file (a zip archive of arrays): {error}"
             ) from error
-        try:
+        with ExitStack() as opened:
+            opened.enter_context(self._zip)
             self._read_headers(path.stat().st_size, max_bytes)
-        except BaseException:
-            self._zip.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
+            self._streams = opened.pop_all()
 
     def __exit__(self, *_: object) -> None:
         self._streams.close()
-        self._zip.close()
 
     def _read_headers(self, file_size: int, max_bytes: int | None) -> None:
         members = [info for info in self._zip.infolist() if info.filename.endswith(".npy")]
@@ -206,7 +197,9 @@ class NpzStore:
             self._check_packing(info)
         check_unpacked_size(self.path, sum(i.file_size for i in members), file_size, max_bytes)
         for name, info in zip(names, members, strict=True):
-            self.headers[name] = self._member_header(info)
+            with self._open(info.filename) as handle:
+                where = f"{info.filename} in {self.path.name}"
+                self.headers[name] = read_header(handle, where, info.file_size)
 
     def _check_packing(self, info: zipfile.ZipInfo) -> None:
         where = f"{info.filename} in {self.path.name}"
@@ -223,17 +216,6 @@ class NpzStore:
                 f"{where} cannot be real: {info.compress_size:,} bytes cannot unpack to "
                 f"{info.file_size:,}"
             )
-
-    def _member_header(self, info: zipfile.ZipInfo) -> Header:
-        where = f"{info.filename} in {self.path.name}"
-        with self._open(info.filename) as handle:
-            header = read_header(handle, where)
-        if not header.dtype.hasobject and header.offset + header.n_bytes != info.file_size:
-            raise CorruptBundleError(
-                f"{where} has {info.file_size:,} bytes, but its header promises "
-                f"{header.offset + header.n_bytes:,}; it is cut off or damaged"
-            )
-        return header
 
     def _open(self, member: str) -> IO[bytes]:
         try:
