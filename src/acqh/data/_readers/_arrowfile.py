@@ -16,7 +16,7 @@ from acqh.data._readers._arrowsizes import (
     text_leaves,
     unpacked_bytes,
 )
-from acqh.data._readers._limits import CHUNK_SIZE, check_unpacked_size
+from acqh.data._readers._limits import check_unpacked_size
 from acqh.errors import CorruptBundleError, InvalidInputError
 
 # Rows unpacked at a time: few, so that the memory for them is used again and again.
@@ -32,6 +32,7 @@ class FileRows:
     path: Path
     first_row: int
     n_rows: int
+    n_bytes: int = field(default=0, kw_only=True)  # what all its values take, unpacked
     # How much may be unpacked at a time; None: by the size of the file.
     max_bytes: int | None = field(default=None, kw_only=True)
 
@@ -63,7 +64,6 @@ class ArrowTable:
         self, path: Path, files: Sequence[Path] | None = None, max_bytes: int | None = None
     ) -> None:
         self.path = path
-        self._max_bytes = max_bytes
         found = files or _find_files(path)
         with _open_file(found[0]) as file:
             self.schema = file.schema
@@ -78,29 +78,15 @@ class ArrowTable:
                         f"{each.name} has other columns or types than {found[0].name}; "
                         "all files of a folder must have the same"
                     )
-                listed.append(FileRows(each, first_row, file.count_rows(), max_bytes=max_bytes))
-            first_row += listed[-1].n_rows
+                n_rows, n_bytes = file.count_rows(), sum(file.sizes())
+            listed.append(FileRows(each, first_row, n_rows, n_bytes=n_bytes, max_bytes=max_bytes))
+            first_row += n_rows
         self.files = tuple(listed)
         self.n_rows = first_row
 
     def batches(self, columns: list[str], size: int) -> Iterator[Any]:
         """Yield record batches of some columns, of at most `size` rows."""
         return _batches(self.files, columns, size, 0)
-
-    def whole(self) -> Any:
-        """Return all rows; refuse those that would unpack to far more than the files' size."""
-        file_size = sum(file.path.stat().st_size for file in self.files)
-        declared = 0
-        for rows in self.files:
-            with _open_file(rows.path) as file:
-                declared += sum(file.sizes())
-        check_unpacked_size(self.path, declared, file_size, self._max_bytes)
-        batches, n_bytes = [], 0
-        for batch in self.batches(self.columns, CHUNK_SIZE):
-            n_bytes += sum(map(unpacked_bytes, batch.columns))
-            check_unpacked_size(self.path, n_bytes, file_size, self._max_bytes)
-            batches.append(batch)
-        return require("pyarrow").Table.from_batches(batches, schema=self.schema)
 
 
 def natural_order(path: Path) -> list[str | int]:

@@ -21,15 +21,11 @@ from acqh.data._readers._limits import CHUNK_SIZE
 from acqh.data._readers._manifest import Manifest
 from acqh.data._readers._mat import MatOptions, find_mat_rows, read_mat
 from acqh.data._readers._npz import ArrayOptions, ZarrOptions, find_array_rows, read_arrays
-from acqh.data._readers._paired import PairedOptions, find_paired_rows, is_paired, read_paired
-from acqh.data._readers._parquet import TableOptions, find_table_rows, read_table
+from acqh.data._readers._paired import find_paired_rows, is_paired
+from acqh.data._readers._parquet import TableOptions, find_table_rows
 from acqh.data._readers._pieces import Pieces, RowSource, read_pieces
-from acqh.data._readers._vectors import (
-    VECTOR_SUFFIXES,
-    VectorOptions,
-    find_vector_rows,
-    read_vectors,
-)
+from acqh.data._readers._tables import NamedOptions
+from acqh.data._readers._vectors import VECTOR_SUFFIXES, VectorOptions, find_vector_rows
 from acqh.data._readers._zarr import ZARR_MARKS
 from acqh.errors import DatasetNotFoundError, InvalidInputError
 
@@ -42,32 +38,31 @@ class _Format:
     suffixes: tuple[str, ...]
     magics: tuple[bytes, ...]
     options: type[Any]
-    read: Callable[[Path, Any], MultiViewData]
     # Of a path, for pieces of this many rows.
     find_rows: Callable[[Path, int, Any], RowSource]
+    # Where all rows need not be looked at before they are read.
+    read: Callable[[Path, Any], MultiViewData] | None = None
 
 
-_ARRAYS = _Format("NumPy", (".npz",), (b"PK\x03\x04",), ArrayOptions, read_arrays, find_array_rows)
-_ZARR = _Format("Zarr", (), (), ZarrOptions, read_arrays, find_array_rows)
-_PAIRED = _Format("paired", (), (), PairedOptions, read_paired, find_paired_rows)
+_ARRAYS = _Format("NumPy", (".npz",), (b"PK\x03\x04",), ArrayOptions, find_array_rows, read_arrays)
+_ZARR = _Format("Zarr", (), (), ZarrOptions, find_array_rows, read_arrays)
+_PAIRED = _Format("paired", (), (), NamedOptions, find_paired_rows)
 _TABLE = _Format(
     "Parquet or Arrow",
     _arrowfile.TABLE_SUFFIXES,
     (_arrowfile.PARQUET_MAGIC, _arrowfile.ARROW_MAGIC),
     TableOptions,
-    read_table,
     find_table_rows,
 )
 _MATLAB = _Format(
-    "Matlab", (".mat",), (b"MATLAB 5.0", b"MATLAB 7.3"), MatOptions, read_mat, find_mat_rows
+    "Matlab", (".mat",), (b"MATLAB 5.0", b"MATLAB 7.3"), MatOptions, find_mat_rows, read_mat
 )
-_CSV = _Format("CSV", (".csv", ".tsv"), (), CsvOptions, read_csv, find_csv_rows)
+_CSV = _Format("CSV", (".csv", ".tsv"), (), CsvOptions, find_csv_rows, read_csv)
 _VECTORS = _Format(
     "vector",
     VECTOR_SUFFIXES,
     (b"IxF2", b"IxFI"),  # flat indexes of Faiss
     VectorOptions,
-    read_vectors,
     find_vector_rows,
 )
 _FORMATS = (_ARRAYS, _MATLAB, _TABLE, _CSV, _VECTORS)
@@ -129,7 +124,10 @@ def read(path: str | PathLike[str], **options: Any) -> MultiViewData:
     """
     place = Path(path)
     form = _detect(place, options)
-    return form.read(place, _make_options(form, options))
+    chosen = _make_options(form, options)
+    if form.read is not None:
+        return form.read(place, chosen)
+    return form.find_rows(place, CHUNK_SIZE, chosen).whole()
 
 
 def read_chunks(

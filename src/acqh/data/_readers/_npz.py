@@ -1,6 +1,6 @@
 """Read .npz files, folders of .npy files and Zarr groups, whole or some rows at a time."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,18 +16,15 @@ from acqh.data._readers._layout import EXTRA_PREFIX, Entry, Layout
 from acqh.data._readers._limits import check_names_have_labels
 from acqh.data._readers._pieces import ReadRows, RowSource
 from acqh.data._readers._store import ArrayStore, NpyFolder, NpzStore
+from acqh.data._readers._tables import NamedOptions
 from acqh.data._readers._zarr import ZarrStore
-from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
+from acqh.errors import CorruptBundleError, InvalidInputError
 
 
 @dataclass(frozen=True)
-class ArrayOptions:
-    """What a caller may say about a store of arrays; None means by the usual names."""
+class ArrayOptions(NamedOptions):
+    """What a caller may say about a store of arrays."""
 
-    views: Mapping[str, str] | None = None
-    labels: str | None = None
-    ids: str | None = None
-    label_names: Sequence[str] | None = None
     extra: bool = False
     max_bytes: int | None = None
 
@@ -97,8 +94,6 @@ def find_array_rows(path: Path, _: int, options: ArrayOptions) -> ArrayRows:
     """Look at what a store holds, without reading its rows."""
     with _open(path, options) as store:
         layout = _choose(_layout.find_entries(store), path, options)
-        if layout.n_items == 0:
-            raise ViewError(f"{path.name} has no rows; give at least one item")
         classes = _settle_classes(store, layout, options)
         return ArrayRows(path, layout.n_items, layout, classes, options)
 

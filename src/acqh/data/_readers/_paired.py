@@ -24,20 +24,10 @@ from acqh.data._readers._limits import check_names_have_labels
 from acqh.data._readers._parquet import class_names, view_width
 from acqh.data._readers._pieces import ReadRows, RowSource
 from acqh.data._readers._store import Header, file_rows, read_file_header
-from acqh.data._readers._tables import ID_COLUMNS, LABEL_COLUMNS, find_column
+from acqh.data._readers._tables import ID_COLUMNS, LABEL_COLUMNS, NamedOptions, find_column
 from acqh.errors import CorruptBundleError, InvalidInputError, LabelError, ViewError
 
 WELL_KNOWN_FOLDERS = ("image", "text", *LABEL_COLUMNS, *ID_COLUMNS)
-
-
-@dataclass(frozen=True)
-class PairedOptions:
-    """What a caller may say about a folder of folders: the name of each; None means as usual."""
-
-    views: Mapping[str, str] | None = None
-    labels: str | None = None
-    ids: str | None = None
-    label_names: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -175,18 +165,13 @@ class PairedRows(RowSource):
         }
 
 
-def read_paired(path: Path, options: PairedOptions) -> MultiViewData:
-    """Read all rows."""
-    return find_paired_rows(path, 0, options).whole()
-
-
 def is_paired(path: Path, views: Mapping[str, str] | None) -> bool:
     """Whether a folder has folders of the usual names, or those that were named for views."""
     names = WELL_KNOWN_FOLDERS if views is None else views.values()
     return any((path / name).is_dir() for name in names)
 
 
-def find_paired_rows(path: Path, _: int, options: PairedOptions) -> PairedRows:
+def find_paired_rows(path: Path, _: int, options: NamedOptions) -> PairedRows:
     """Look at the files of all folders, and read labels where their names have to be collected."""
     there = [each.name for each in sorted(path.iterdir()) if _has_data(each)]
     own = {
@@ -343,8 +328,6 @@ def _check_totals(contents: Sequence[_Arrays | ArrowTable], path: Path) -> int:
             for files, total in zip(parts, totals, strict=True)
         )
         raise ViewError(f"{path.name} has unpaired rows: {shown}; rows are paired in this order")
-    if totals[0] == 0:
-        raise ViewError(f"{path.name} has no rows; give at least one item")
     return totals[0]
 
 

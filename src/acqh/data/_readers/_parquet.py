@@ -9,15 +9,17 @@ from typing import Any, Self
 import numpy as np
 
 from acqh._core.optional import require
+from acqh.data._checks import check_splits
 from acqh.data._multiview import MultiViewData
 from acqh.data._readers import _columns
 from acqh.data._readers._arrowfile import ArrowTable, FileRows, TableCursor, files_of
 from acqh.data._readers._columns import is_list, is_multi_hot, is_vector, list_lengths
-from acqh.data._readers._limits import CHUNK_SIZE, check_names_have_labels
+from acqh.data._readers._limits import CHUNK_SIZE, check_names_have_labels, check_unpacked_size
 from acqh.data._readers._pieces import ReadRows, RowSource
 from acqh.data._readers._tables import (
     ID_COLUMNS,
     LABEL_COLUMNS,
+    NamedOptions,
     column_splits,
     find_column,
     sort_names,
@@ -26,13 +28,9 @@ from acqh.errors import InvalidInputError, LabelError, ViewError
 
 
 @dataclass(frozen=True)
-class TableOptions:
-    """What a caller may say about a table; None means by the usual names and types."""
+class TableOptions(NamedOptions):
+    """What a caller may say about a table."""
 
-    views: Mapping[str, str] | None = None
-    labels: str | None = None
-    ids: str | None = None
-    label_names: Sequence[str] | None = None
     max_bytes: int | None = None
 
 
@@ -60,15 +58,6 @@ class _Plan:
         return [*dict.fromkeys([*self.views.values(), *self.narrow_columns])]
 
 
-def read_table(path: Path, options: TableOptions) -> MultiViewData:
-    """Read a whole file, or all files of a folder."""
-    table = ArrowTable(path, max_bytes=options.max_bytes)
-    plan = _make_plan(table, options)
-    whole = table.whole()
-    _check_rows(whole.num_rows, path)
-    return _build(whole.to_batches(), plan, range(whole.num_rows), path, official=True)
-
-
 @dataclass(frozen=True)
 class TableRows(RowSource):
     """The rows of a table: its files, and what their columns are."""
@@ -86,6 +75,17 @@ class TableRows(RowSource):
 
         yield read
 
+    def whole(self) -> MultiViewData:
+        """Read all rows, with the official split where a column has one.
+
+        Raises InvalidInputError: they would unpack to far more than the files' size.
+        """
+        file_size = sum(part.path.stat().st_size for part in self.parts)
+        n_bytes = sum(part.n_bytes for part in self.parts)
+        check_unpacked_size(self.path, n_bytes, file_size, self.parts[0].max_bytes)
+        data = super().whole()
+        return data._replace(splits=check_splits(column_splits(data.items), len(data)))
+
     def only(self, start: int, stop: int) -> Self:
         """Return this without files that have none of these rows."""
         return replace(self, parts=files_of(self.parts, start, stop))
@@ -101,18 +101,10 @@ def find_table_rows(
     """Look at the columns of a table, and read those of labels where these have to be collected."""
     table = ArrowTable(path, files, options.max_bytes)
     plan = _make_plan(table, options)
-    _check_rows(table.n_rows, path)
     return TableRows(path, table.n_rows, plan, table.files)
 
 
-def _check_rows(n_rows: int, path: Path) -> None:
-    if n_rows == 0:
-        raise ViewError(f"{path.name} has no rows; give at least one item")
-
-
-def _build(
-    batches: Iterable[Any], plan: _Plan, rows: range, path: Path, *, official: bool = False
-) -> MultiViewData:
+def _build(batches: Iterable[Any], plan: _Plan, rows: range, path: Path) -> MultiViewData:
     """Make data of the rows of some batches, which are these of the whole."""
 
     def where(name: str) -> str:
@@ -146,7 +138,6 @@ def _build(
         items=items,
         label_names=None if labels is None else plan.names,
         present={view: each.present for view, each in views.items()},
-        splits=column_splits(items) if official else None,
         name=path.stem,
     )
 

@@ -12,7 +12,7 @@ from typing import Any, Self, overload
 
 from acqh._core.arrays import NotFiniteError
 from acqh.data._multiview import MultiViewData
-from acqh.errors import CorruptBundleError
+from acqh.errors import CorruptBundleError, ViewError
 
 # Gives the rows from the first number up to, not including, the second.
 ReadRows = Callable[[int, int], MultiViewData]
@@ -28,6 +28,10 @@ class RowSource(ABC):
 
     path: Path
     n_rows: int
+
+    def __post_init__(self) -> None:
+        if self.n_rows == 0:
+            raise ViewError(f"{self.path.name} has no rows; give at least one item")
 
     @abstractmethod
     def open(self) -> AbstractContextManager[ReadRows]:

@@ -1,12 +1,24 @@
-"""What Parquet and CSV tables have in common: usual column names and the split column."""
+"""What kinds of files have in common: options, usual column names and the split column."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Array, Ints
 from acqh.errors import InvalidInputError
+
+
+@dataclass(frozen=True)
+class NamedOptions:
+    """What a caller may say of arrays, columns or folders by name; None means by usual names."""
+
+    views: Mapping[str, str] | None = None
+    labels: str | None = None
+    ids: str | None = None
+    label_names: Sequence[str] | None = None
+
 
 LABEL_COLUMNS = ("labels", "label")
 ID_COLUMNS = ("id", "ids")

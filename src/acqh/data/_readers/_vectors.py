@@ -66,14 +66,7 @@ class VectorRows(RowSource):
 def find_vector_rows(path: Path, _: int, options: VectorOptions) -> VectorRows:
     """Look at the size of a matrix, without reading its rows."""
     (n_rows, n_columns), _take = _open(path)
-    if n_rows == 0 or n_columns == 0:
-        raise ViewError(f"{path.name} has no rows or no columns; give at least one item")
     return VectorRows(path, n_rows, n_columns, options.view)
-
-
-def read_vectors(path: Path, options: VectorOptions) -> MultiViewData:
-    """Read a whole file; those that are no Faiss index stay memory-mapped."""
-    return find_vector_rows(path, 0, options).whole()
 
 
 def _open(path: Path) -> tuple[tuple[int, int], Rows]:
