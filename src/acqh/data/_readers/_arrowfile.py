@@ -42,10 +42,10 @@ class FileRows:
         return self.first_row + self.n_rows - 1
 
 
-_FileRows = TypeVar("_FileRows", bound=FileRows)
+File = TypeVar("File", bound=FileRows)
 
 
-def files_of(files: Sequence[_FileRows], start: int, stop: int) -> tuple[_FileRows, ...]:
+def files_of(files: Sequence[File], start: int, stop: int) -> tuple[File, ...]:
     """Return the files that have some of the rows from `start` up to, not including, `stop`."""
     first = bisect_left(files, start, key=lambda file: file.last_row)
     last = bisect_left(files, stop, key=lambda file: file.first_row)
@@ -227,10 +227,6 @@ class TableCursor:
         self._position = -1
         self._source: Iterator[Any] = iter(())
         self._left: Any = None
-
-    def read(self, start: int, stop: int) -> Any:
-        """Return some rows as a table."""
-        return require("pyarrow").Table.from_batches(self.batches(start, stop))
 
     def batches(self, start: int, stop: int) -> Iterator[Any]:
         """Yield record batches of some rows; what is not asked for of the last is kept."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, Bools, Matrix
 from acqh._core.optional import require
+from acqh.data._readers._classes import Classes
 from acqh.errors import InvalidInputError, LabelError, ViewError
 
 
@@ -36,24 +37,11 @@ def list_lengths(column: Any) -> Array:
     return np.asarray(lengths.to_numpy(zero_copy_only=False))
 
 
-def view_matrix(column: Any, width: int, where: str, first_row: int) -> tuple[Array, Bools]:
-    """Return a column of lists as a matrix, and which rows are not null.
-
-    `width`: numbers in each list. `where`: what to call the column in an error. `first_row`: number
-    of the column's first row in the whole table. Gives the matrix, (n_rows, width),
-    in which null rows are zero, and bool (n_rows,). Raises ViewError: a list of another
-    length, or with a null inside; the row is named.
-    """
-    rows = ViewRows(len(column), width, where, first_row)
-    for chunk in column.chunks:
-        rows.add(chunk)
-    return rows.matrix, rows.present
-
-
 class ViewRows:
     """Rows of a view, put in their place as they come: no more than these are in memory at once.
 
-    `n_rows`: how many there will be. `width`, `where`, `first_row`: as `view_matrix` takes them.
+    `n_rows`: how many there will be. `width`: numbers in each. `where`: what to call the column in
+    an error. `first_row`: number of the first in the whole table.
 
     `matrix`: ndarray, (n_rows, width); null rows are zero. `present`: bool ndarray, (n_rows,).
     """
@@ -66,9 +54,14 @@ class ViewRows:
         self._n_done = 0
 
     def add(self, column: Any) -> None:
-        """Take the next rows, a pyarrow.Array of lists."""
+        """Take the next rows, a pyarrow.Array of lists, or a matrix.
+
+        Raises ViewError: a list of another length, or with a null inside; the row is named.
+        """
         n_rows = len(self.present)
-        found, present = _chunk_matrix(column, *self._describe, self._first_row + self._n_done)
+        found, present = column, np.ones(len(column), dtype=bool)
+        if not isinstance(column, np.ndarray):
+            found, present = _chunk_matrix(column, *self._describe, self._first_row + self._n_done)
         rows = slice(self._n_done, self._n_done + len(column))
         if len(column) == n_rows:
             self.matrix = found
@@ -106,6 +99,27 @@ def _chunk_matrix(column: Any, width: int, where: str, first_row: int) -> tuple[
     return matrix, present
 
 
+def column_of(batch: Any, name: str) -> Any:
+    """Return a column of a record batch; an array is its only one."""
+    return batch if isinstance(batch, np.ndarray) else batch.column(name)
+
+
+def join(pieces: list[Any]) -> Any:
+    """Put pieces of a column under one another: arrays, or those of Arrow."""
+    if not isinstance(pieces[0], np.ndarray):
+        return require("pyarrow").chunked_array(pieces)
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def label_values(column: Any, classes: Classes, where: str, first_row: int) -> Any:
+    """Return labels as MultiViewData takes them: of an array, or of a column of any known type."""
+    if isinstance(column, np.ndarray):
+        return classes.named(column)
+    if is_multi_hot(column.type):
+        return label_matrix(column, where, first_row)
+    return label_sets(column, where, first_row)
+
+
 def label_sets(column: Any, where: str, first_row: int) -> list[list[str]]:
     """Return a column of names or numbers, or of lists of them, as names; null means none.
 
@@ -122,21 +136,25 @@ def label_sets(column: Any, where: str, first_row: int) -> list[list[str]]:
 
 def label_matrix(column: Any, where: str, first_row: int) -> Matrix:
     """Return a column of fixed-size lists of 0 and 1 as a matrix; null means no labels."""
-    width = column.type.list_size
+    rows = ViewRows(len(column), column.type.list_size, where, first_row)
     try:
-        return view_matrix(column, width, where, first_row)[0]
+        for chunk in column.chunks:
+            rows.add(chunk)
     except ViewError as error:
         raise LabelError(str(error)) from error
+    return rows.matrix
 
 
 def id_values(column: Any, where: str, first_row: int) -> Array:
-    """Return a column of whole numbers or strings; none may be null."""
+    """Return a column of whole numbers or strings, none of them null, or an array as it is."""
+    if isinstance(column, np.ndarray):
+        return column
     if column.null_count:
-        row = first_row + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+        row = first_row + int(np.argmax(column.is_null().to_numpy()))
         raise InvalidInputError(f"{where} is null in row {row}; every item needs an id")
     types = require("pyarrow").types
     if types.is_integer(column.type):
-        return np.asarray(column.to_numpy(zero_copy_only=False))
+        return np.asarray(column.to_numpy())
     if not (types.is_string(column.type) or types.is_large_string(column.type)):
         raise InvalidInputError(f"{where} is {column.type}; ids are whole numbers or strings")
     return np.asarray(column.to_pylist(), dtype=str)
@@ -149,5 +167,5 @@ def item_values(column: Any) -> Array:
     if not column.null_count and (
         types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
     ):
-        return np.asarray(column.to_numpy(zero_copy_only=False))
+        return np.asarray(column.to_numpy())
     return np.fromiter(column.to_pylist(), dtype=object, count=len(column))
