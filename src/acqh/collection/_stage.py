@@ -68,15 +68,8 @@ def stage_items(
     Gives the features and labels of the items that have any features, by their numbers from 0,
     and the encoders.
     """
-    image_encoder = make_encoder(settings.image_encoder, view="image")
-    text_encoder = make_encoder(
-        settings.text_encoder, view="text", random_state=settings.random_state
-    )
-    # What cannot be stored or is not installed is better refused before the work than after it.
-    for encoder in (image_encoder, text_encoder):
-        describe_feature_map(encoder)
-        if hasattr(encoder, "check_installed"):
-            encoder.check_installed()
+    both = _make_encoders(settings)
+    image_encoder, text_encoder = both.by_view.values()
     _check_targets(settings.targets, source.has)
     usable = _fit_on_images(image_encoder, prepared(source.items, skipped, strict=settings.strict))
     images = StagedView(staging / "image")
@@ -92,24 +85,39 @@ def stage_items(
     views, encoders = {}, {}
     if n_images:
         views["image"], encoders["image"] = images, image_encoder
-    both = Encoders({"image": image_encoder, "text": text_encoder})
     # The general model finds images by words even where no item has any.
     is_general = n_images > 0 and both.fit_general_model
     if store.has_texts() or is_general:
         texts = (text for _, text, _ in store.staged(0, _FITTED_TEXTS))
         encoders["text"] = text_encoder.fit([text for text in texts if text])
         views["text"] = _stage_texts(staging, store, text_encoder, n_items, progress)
+    return _gather(views, store, keep_empty=is_general), Encoders(encoders)
+
+
+def _make_encoders(settings: BuildSettings) -> Encoders:
+    """Return the encoders of images and texts, in this order."""
+    image = make_encoder(settings.image_encoder, view="image")
+    text = make_encoder(settings.text_encoder, view="text", random_state=settings.random_state)
+    # What cannot be stored or is not installed is better refused before the work than after it.
+    for encoder in (image, text):
+        describe_feature_map(encoder)
+        if hasattr(encoder, "check_installed"):
+            encoder.check_installed()
+    return Encoders({"image": image, "text": text})
+
+
+def _gather(views: Mapping[str, StagedView], store: Store, *, keep_empty: bool) -> MultiViewData:
+    """Return the items that have any view; `keep_empty`: also views that none of them has."""
     present = {view: staged.present() for view, staged in views.items()}
-    present = {view: mask for view, mask in present.items() if is_general or mask.any()}
+    present = {view: mask for view, mask in present.items() if keep_empty or mask.any()}
     if not present:
         raise CollectionError("no item has an image or a text that can be described")
     known = np.any([*present.values()], axis=0)
-    features = MultiViewData(
+    return MultiViewData(
         {view: views[view].matrix(known) for view in present},
         present={view: mask[known] for view, mask in present.items()},
         **_numbered(store, np.flatnonzero(known)),
     )
-    return features, Encoders(encoders)
 
 
 def _numbered(store: Store, rows: Ints) -> dict[str, Any]:
