@@ -1,7 +1,6 @@
 """From sums to the blocks of all targets and the predictions between them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from typing import Any, Literal
@@ -22,21 +21,8 @@ from acqh.stats import (
     RidgeSolver,
     RowSample,
     error_directions,
-    pair_of,
     regress_moments,
 )
-
-
-@dataclass(frozen=True)
-class PairSums:
-    """Sums over the items that have both a source and a target."""
-
-    n_items: float
-    gram: Floats  # (n_features, n_features): of the source
-    sums: Floats  # (n_features,)
-    target_gram: Floats  # (n_others, n_others)
-    target_sums: Floats  # (n_others,)
-    product: Floats  # (n_features, n_others)
 
 
 class SpaceSums:
@@ -86,34 +72,44 @@ class SpaceSums:
         return {name: self._make_block(name, target) for name, target in targets.items()}
 
     def _make_block(self, name: str, target: Target) -> Block:
-        if name == LABELS:
-            counts, vectors = self.stats.counts, self._label_vectors
-            if counts.sum() == 0:
-                raise LabelError("no item has a label, so there is nothing to learn from")
-            gram = (vectors.T * counts) @ vectors
-            return make_block(LABELS, target, gram, counts @ vectors, counts.sum())
         key = unit_name(name) if target.similarity == "cosine" else name
-        if key not in self.stats.views:
+        if key not in (*self.stats.views, LABELS):
             raise InvalidInputError(
                 f"unit rows of {name!r} were not summed, so its cosine cannot be a target; collect "
                 "with this target"
             )
         found = self._moments(key)
+        if found.n_items == 0 and name == LABELS:
+            raise LabelError("no item has a label, so there is nothing to learn from")
         if found.n_items == 0:
             raise ViewError(f"no item has view '{name}', so it cannot be a target")
-        own = found.gram(key)
         form = None
-        if key == name and target.similarity == "content" and self.fit_intercept:
-            held = self._held(name)
-            form = self._solver(name, found.n_items, own, found.sums[name], held).form
-        return make_block(name, target, own, found.sums[key], found.n_items, form=form)
+        if name in self.views and target.similarity == "content" and self.fit_intercept:
+            form = self._solver(name, found, self._held(name)).form
+        return make_block(name, target, found.gram(key), found.sums[key], found.n_items, form=form)
 
-    def _moments(self, *views: str) -> Moments:
-        """Return the sums over all items that have the views, added up once."""
-        key = tuple(sorted(views))
+    def _moments(self, *sources: str) -> Moments:
+        """Return the sums over all items that have the sources, added up once."""
+        key = tuple(sorted(sources))
         if key not in self._known:
-            self._known[key] = self.stats.moments(*key)
+            views = [source for source in key if source != LABELS]
+            found = self._labelled(*views) if LABELS in key else self.stats.moments(*views)
+            self._known[key] = found
         return self._known[key]
+
+    def _labelled(self, view: str | None = None) -> Moments:
+        """Return the sums over labelled items, all or those of a view; embeddings are one more."""
+        vectors, counts = self._label_vectors, self.stats.counts
+        found = Moments.of_nothing()
+        if view is not None:
+            own = self.stats.views[view]
+            counts = own.counts
+            product = vectors.T @ own.sums
+            found = Moments(
+                0.0, {view: own.sums.sum(axis=0)}, {view: own.upper}, {(LABELS, view): product}
+            )
+        gram = (vectors.T * counts) @ vectors
+        return found.plus(Moments(counts.sum(), {LABELS: counts @ vectors}, {LABELS: gram}, {}))
 
     def make_predictors(self, blocks: Mapping[str, Block]) -> dict[str, dict[str, BlockPredictor]]:
         """Return the predictions of blocks from every source that does not give them exactly.
@@ -123,32 +119,42 @@ class SpaceSums:
 
         Raises ViewError: a view that says nothing of any target.
         """
-        found: dict[str, dict[str, BlockPredictor]] = {}
-        for source in self.sources:
-            found[source] = {}
-            for name, block in blocks.items():
-                if name != source and (sums := self._pair(source, name, block)) is not None:
-                    found[source][name] = self._predict(source, sums, block)
-            if source not in blocks and not found[source]:
+        found = {
+            source: {
+                name: self._predict(source, block)
+                for name, block in blocks.items()
+                if name != source and self._moments(source, _key(block)).n_items > 0
+            }
+            for source in self.sources
+        }
+        for source, own in found.items():
+            if source not in blocks and not own:
                 raise ViewError(
                     f"no item has view {source!r} and a target, {' or '.join(blocks)}, so nothing "
                     "can be learnt of the view; leave it out, or make it a target"
                 )
         return found
 
-    def _predict(self, source: str, sums: PairSums, block: Block) -> BlockPredictor:
+    def _predict(self, source: str, block: Block) -> BlockPredictor:
+        key = _key(block)
+        sums = self._moments(source, key)
+        if not {(source, key), (key, source)} & sums.products.keys():
+            raise InvalidInputError(
+                f"the products of {source!r} and {key!r} were not kept, so {key!r} cannot be a "
+                "target; collect with keep='all', or with these targets"
+            )
         held = self._held(source, block.source)
-        solver = self._solver(source, sums.n_items, sums.gram, sums.sums, held)
+        solver = self._solver(source, sums, held)
         self._used[source, block.source] = held.keys, solver
         seen = None
         if len(held):
             some = error_directions(block.rank)
-            seen = self._features(_key(block), held) @ (block.map @ some) + block.offset @ some
+            seen = self._features(key, held) @ (block.map @ some) + block.offset @ some
         # The block is a map of the target's features, so its sums are maps of theirs.
         learnt = regress_moments(
             solver,
-            sums.product @ block.map + np.outer(sums.sums, block.offset),
-            sums.target_sums @ block.map + sums.n_items * block.offset,
+            sums.product(source, key) @ block.map + np.outer(sums.sums[source], block.offset),
+            sums.sums[key] @ block.map + sums.n_items * block.offset,
             self._power(sums, block),
             self.ridge,
             seen,
@@ -196,36 +202,33 @@ class SpaceSums:
         left = solver.left_of(features, predictor.ridge)
         return np.asarray(known - (known - guess) / left[:, None])
 
-    def _power(self, sums: PairSums, block: Block) -> Floats:
+    def _power(self, sums: Moments, block: Block) -> Floats:
         """Return the products of a block with itself: once for all sources that have all of it."""
-        known = self._powers.setdefault(block.source, [])
-        facts = np.concatenate([[sums.n_items], sums.target_sums, np.diag(sums.target_gram)])
+        known, key = self._powers.setdefault(block.source, []), _key(block)
+        facts = _facts(sums, key)
         for others, found in known:
             if np.array_equal(others, facts):
                 return found
-        shifted = np.outer(sums.target_sums @ block.map, block.offset)
-        power: Floats = block.map.T @ sums.target_gram @ block.map + shifted + shifted.T
+        shifted = np.outer(sums.sums[key] @ block.map, block.offset)
+        power: Floats = block.map.T @ sums.gram(key) @ block.map + shifted + shifted.T
         power += sums.n_items * np.outer(block.offset, block.offset)
         known.append((facts, power))
         return power
 
-    def _solver(
-        self, source: str, n_items: float, gram: Floats, sums: Floats, held: RowSample
-    ) -> RidgeSolver:
+    def _solver(self, source: str, sums: Moments, held: RowSample) -> RidgeSolver:
         """Return the solver for these rows of a source: one for all targets that have them all."""
         known = self._solvers.setdefault(source, [])
-        facts = np.concatenate([[n_items], sums, np.diag(gram)])
+        facts = _facts(sums, source)
         for others, keys, solver in known:
             # Different rows may be as many and as long.
             if np.array_equal(keys, held.keys) and np.allclose(others, facts, 1e-9, 1e-9):
                 return solver
-        rows = self._features(source, held) if len(held) else None
         solver = RidgeSolver(
-            gram,
-            sums,
-            max(n_items, 1.0),
+            sums.gram(source),
+            sums.sums[source],
+            max(sums.n_items, 1.0),
             fit_intercept=self.fit_intercept,
-            rows=rows,
+            rows=self._features(source, held) if len(held) else None,
             device=self.device,
         )
         known.append((facts, held.keys, solver))
@@ -246,51 +249,12 @@ class SpaceSums:
         view = source if source in rows.views else source.removesuffix(unit_name(""))
         return self._collected.map_rows({view: rows.views[view]})[source]
 
-    def _pair(self, source: str, name: str, block: Block) -> PairSums | None:
-        key = _key(block)
-        vectors = self._label_vectors
-        if source == LABELS:
-            labelled = self.stats.views[key]
-            counts = labelled.counts
-            gram = (vectors.T * counts) @ vectors
-            other, other_sums = labelled.gram, labelled.sums.sum(axis=0)
-            product = vectors.T @ labelled.sums
-            sums = PairSums(counts.sum(), gram, counts @ vectors, other, other_sums, product)
-        elif name == LABELS:
-            labelled = self.stats.views[source]
-            counts = labelled.counts
-            other = (vectors.T * counts) @ vectors
-            sums = PairSums(
-                counts.sum(),
-                labelled.gram,
-                labelled.sums.sum(axis=0),
-                other,
-                counts @ vectors,
-                labelled.sums.T @ vectors,
-            )
-        else:
-            return _pair_of_views(self._moments(source, key), source, key)
-        return sums if sums.n_items > 0 else None
-
 
 def _key(block: Block) -> str:
     """Return the name that the statistics have for the features of a block."""
     return unit_name(block.source) if block.is_unit else block.source
 
 
-def _pair_of_views(found: Moments, source: str, key: str) -> PairSums | None:
-    if found.n_items == 0:
-        return None
-    if pair_of(source, key) not in found.products:
-        raise InvalidInputError(
-            f"the products of {source!r} and {key!r} were not kept, so {key!r} cannot be a target; "
-            "collect with keep='all', or with these targets"
-        )
-    return PairSums(
-        found.n_items,
-        found.gram(source),
-        found.sums[source],
-        found.gram(key),
-        found.sums[key],
-        found.product(source, key),
-    )
+def _facts(sums: Moments, source: str) -> Floats:
+    """Return numbers by which sums of the same rows of a source are known again."""
+    return np.concatenate([[sums.n_items], sums.sums[source], np.diag(sums.uppers[source])])
