@@ -157,7 +157,9 @@ def test_views_of_an_item_are_weighted_by_how_well_they_predict(data, model):
     predictors = model._predictors()
     each = {view: model.embed({view: X}).astype(np.float64) for view, X in data.views.items()}
     both = model.embed(dict(data.views))
-    np.testing.assert_allclose(both, fuse(each, predictors), atol=1e-5)
+    np.testing.assert_allclose(
+        both, fuse([(own, each[view]) for view, own in predictors.items()]), atol=1e-5
+    )
     truth = model.embed(labels=data.labels)
     error = {view: np.mean((points - truth) ** 2) for view, points in each.items()}
     assert np.mean((both - truth) ** 2) < min(error.values())

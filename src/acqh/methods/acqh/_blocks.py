@@ -1,5 +1,6 @@
 """Targets as vectors: one block of numbers for every target, and where they come from."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,6 +10,8 @@ from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import RANK_TOLERANCE, Tridiagonal, fix_signs
 from acqh._core.tensors import EigenForm
 from acqh.methods._target import Target
+from acqh.methods.acqh._predictions import Predictor, Vote
+from acqh.stats import Regression
 
 # More principal directions than this have never changed a figure.
 MAX_RANK = 256
@@ -92,30 +95,19 @@ def _roots(values: Floats) -> Floats:
     return np.sqrt(np.maximum(values, RANK_TOLERANCE * max(values.max(), 0.0) or 1.0))
 
 
-@dataclass(frozen=True)
-class BlockPredictor:
-    """The linear prediction of a block from one source."""
+def block_predictor(block: Block, learnt: Regression) -> Predictor:
+    """Return the prediction of a block, with its precision in units of the block's own spread.
 
-    coefficients: Floats  # (n_features, rank)
-    intercept: Floats  # (rank,)
-    ridge: float  # strength used, relative to the mean diagonal of the Gram matrix
-    # (rank, rank): inverse covariance of the error on items not seen, where the covariance of the
-    # block is the identity; never less than knowing nothing, which is the identity.
-    precision: Floats
-
-
-def predictor_precision(block: Block, residual: Floats) -> Floats:
-    """Return the inverse covariance of an error in units of the block's own spread.
-
-    `residual`: (rank, rank); covariance of the error on items not seen.
+    There, knowing nothing is the identity; no prediction has less precision than that.
     """
-    white = np.linalg.solve(block.spread, np.linalg.solve(block.spread, residual).T)
+    white = np.linalg.solve(block.spread, np.linalg.solve(block.spread, learnt.residual).T)
     values, vectors = scipy.linalg.eigh((white + white.T) / 2.0, check_finite=False)
     values = np.clip(values, _LEAST_ERROR, 1.0)
-    return np.asarray((vectors / values) @ vectors.T)
+    precision = np.asarray((vectors / values) @ vectors.T)
+    return Predictor(learnt.coefficients, learnt.intercept, precision, learnt.ridge)
 
 
-def fuse_predictions(block: Block, votes: list[tuple[BlockPredictor, Floats]]) -> Floats:
+def fuse_predictions(block: Block, votes: Sequence[Vote]) -> Floats:
     """Combine what several sources predict of one block.
 
     Sources are taken to be independent but for the block itself, so their precisions add up,
@@ -124,8 +116,6 @@ def fuse_predictions(block: Block, votes: list[tuple[BlockPredictor, Floats]]) -
         mean + (C^-1 + sum_s (R_s^-1 - C^-1))^-1 sum_s R_s^-1 (y_s - mean)
 
     A source that cannot predict has R = C and says y = mean: it changes nothing.
-
-    `votes`: list of (BlockPredictor, (n_items, rank)); at least one. Gives (n_items, rank).
     """
     if len(votes) == 1:
         return votes[0][1]

@@ -1,14 +1,15 @@
 """Everything between the views of an item and its vector, folded into one map per view."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from acqh._core.arrays import Floats
 from acqh.methods.acqh._blocks import Block, fuse_predictions
 from acqh.methods.acqh._label_space import LabelSpace
-from acqh.methods.acqh._predictions import fuse
+from acqh.methods.acqh._predictions import Predictor, Vote, fuse
 from acqh.methods.acqh._space import TargetSpace
 
 
@@ -60,15 +61,8 @@ def fold_items(space: LabelSpace | TargetSpace, sources: Sequence[str]) -> ItemM
 
 
 def _fold_labels(space: LabelSpace, views: Sequence[str]) -> ItemMaps:
-    predictors = {view: space.predictors[view] for view in views}
-    zero = np.zeros((1, space.target_map.shape[1]))
-    maps = {}
-    for view, own in predictors.items():
-        alone = dict.fromkeys(views, zero) | {view: own.coefficients}
-        rows = len(own.coefficients)
-        alone = {other: np.broadcast_to(it, (rows, it.shape[1])) for other, it in alone.items()}
-        maps[view] = fuse(alone, predictors)
-    offset = fuse({view: own.intercept[None] for view, own in predictors.items()}, predictors)[0]
+    own = {view: space.predictors[view] for view in views}
+    maps, offset = _fold_votes(own, fuse, np.zeros(space.target_map.shape[1]))
     return ItemMaps(maps, {}, offset)
 
 
@@ -93,15 +87,21 @@ def _fold_predictions(
     own = {it: space.predictors[it][name] for it in sources if name in space.predictors[it]}
     if not own:
         return {}, block.mean
+    return _fold_votes(own, partial(fuse_predictions, block), block.mean)
+
+
+def _fold_votes(
+    own: Mapping[str, Predictor], combine: Callable[[Sequence[Vote]], Floats], mean: Floats
+) -> tuple[dict[str, Floats], Floats]:
+    """Return the map of each source in what votes are combined to, and what is added."""
     maps: dict[str, Floats] = {}
     for source, predictor in own.items():
         # All others say what is known without them, so that this one's share is left.
-        points = predictor.coefficients + block.mean
-        mean = np.broadcast_to(block.mean, points.shape)
-        votes = [(it, points if it is predictor else mean) for it in own.values()]
-        maps[source] = fuse_predictions(block, votes) - block.mean
-    votes = [(it, it.intercept[None]) for it in own.values()]
-    return maps, fuse_predictions(block, votes)[0]
+        points = predictor.coefficients + mean
+        rest = np.broadcast_to(mean, points.shape)
+        votes = [(it, points if it is predictor else rest) for it in own.values()]
+        maps[source] = combine(votes) - mean
+    return maps, combine([(it, it.intercept[None]) for it in own.values()])[0]
 
 
 def _width(space: TargetSpace, source: str) -> int:

@@ -59,8 +59,8 @@ class LabelSpace:
     def _by_views(self, items: Items, map_rows: MapRows) -> Iterator[tuple[Ints, Floats]]:
         for names, rows in items.unlabelled():
             for part, mapped in items.mapped(names, rows, map_rows):
-                found = {name: self.predictors[name].predict(mapped[name]) for name in names}
-                yield part, fuse(found, self.predictors)
+                own = [(self.predictors[name], mapped[name]) for name in names]
+                yield part, fuse([(each, each.predict(rows)) for each, rows in own])
 
     def by_sets(self, sets: Array) -> Floats:
         """Return the code vectors of label sets, 0/1 (n_sets, n_labels)."""
@@ -79,15 +79,14 @@ class LabelSpace:
         facts, arrays = self.embedding.to_state()
         arrays |= {name: getattr(self, name) for name in _ARRAYS}
         for number, predictor in enumerate(self.predictors.values()):
-            for name in _PREDICTOR_ARRAYS:
-                arrays[f"predictors/{number}/{name}"] = getattr(predictor, name)
+            arrays |= predictor.to_arrays(f"predictors/{number}")
         return {**facts, "views": [*self.predictors]}, arrays
 
     @classmethod
     def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> "LabelSpace":
         """Return the space of which `to_state` gave the parts."""
         predictors = {
-            view: Predictor(*(arrays[f"predictors/{number}/{name}"] for name in _PREDICTOR_ARRAYS))
+            view: Predictor.from_arrays(arrays, f"predictors/{number}")
             for number, view in enumerate(facts["views"])
         }
         embedding = LabelEmbedding.from_state(facts, arrays)
@@ -115,4 +114,3 @@ class LabelSpace:
 
 
 _ARRAYS = ("label_sets", "label_codes", "query_map", "target_map")
-_PREDICTOR_ARRAYS = ("coefficients", "intercept", "precision")

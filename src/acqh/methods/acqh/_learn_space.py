@@ -12,7 +12,8 @@ from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.methods._statistics import MappedStatistics, unit_name
 from acqh.methods._target import Target
 from acqh.methods.acqh._agreement import LEAST_ROWS, PairScores, Told
-from acqh.methods.acqh._blocks import Block, BlockPredictor, make_block, predictor_precision
+from acqh.methods.acqh._blocks import Block, block_predictor, make_block
+from acqh.methods.acqh._predictions import Predictor
 from acqh.methods.acqh._similarity import LabelEmbedding
 from acqh.methods.acqh._targets import LABELS
 from acqh.stats import (
@@ -111,7 +112,7 @@ class SpaceSums:
         gram = (vectors.T * counts) @ vectors
         return found.plus(Moments(counts.sum(), {LABELS: counts @ vectors}, {LABELS: gram}, {}))
 
-    def make_predictors(self, blocks: Mapping[str, Block]) -> dict[str, dict[str, BlockPredictor]]:
+    def make_predictors(self, blocks: Mapping[str, Block]) -> dict[str, dict[str, Predictor]]:
         """Return the predictions of blocks from every source that does not give them exactly.
 
         Each is learnt from the items that have both, with its own ridge; there is none where no
@@ -135,7 +136,7 @@ class SpaceSums:
                 )
         return found
 
-    def _predict(self, source: str, block: Block) -> BlockPredictor:
+    def _predict(self, source: str, block: Block) -> Predictor:
         key = _key(block)
         sums = self._moments(source, key)
         if not {(source, key), (key, source)} & sums.products.keys():
@@ -159,17 +160,12 @@ class SpaceSums:
             self.ridge,
             seen,
         )
-        return BlockPredictor(
-            learnt.coefficients,
-            learnt.intercept,
-            learnt.ridge,
-            predictor_precision(block, learnt.residual),
-        )
+        return block_predictor(block, learnt)
 
     def score_pairs(
         self,
         blocks: Mapping[str, Block],
-        predictors: Mapping[str, Mapping[str, BlockPredictor]],
+        predictors: Mapping[str, Mapping[str, Predictor]],
         sample: RowSample,
     ) -> dict[tuple[str, str], PairScores]:
         """Return the scores of rows of a sample, asked for by either of two views.
@@ -192,15 +188,14 @@ class SpaceSums:
         return found
 
     def _left_out(
-        self, source: str, predictor: BlockPredictor, name: str, known: Floats, rows: RowSample
+        self, source: str, predictor: Predictor, name: str, known: Floats, rows: RowSample
     ) -> Floats:
         """Return what a source predicts of rows of a block when each is left out."""
         keys, solver = self._used[source, name]
         is_held = solver.rows is not None and np.array_equal(keys, rows.keys)
         features: Any = solver.rows if is_held else self._features(source, rows)
-        guess = features @ predictor.coefficients + predictor.intercept
         left = solver.left_of(features, predictor.ridge)
-        return np.asarray(known - (known - guess) / left[:, None])
+        return np.asarray(known - (known - predictor.predict(features)) / left[:, None])
 
     def _power(self, sums: Moments, block: Block) -> Floats:
         """Return the products of a block with itself: once for all sources that have all of it."""

@@ -1,11 +1,12 @@
-"""What code vectors of items without labels look like, and how views vote on them."""
+"""Linear predictions of vectors, how sources vote by them, and how they are spread."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
-from acqh._core.arrays import Floats, Ints, Matrix
+from acqh._core.arrays import Array, Floats, Ints, Matrix
 from acqh._core.linalg import mean_diagonal, solve_spd
 from acqh.stats import Regression, ViewStatistics
 
@@ -15,16 +16,35 @@ _RELATIVE_FLOOR = 1e-6
 
 @dataclass(frozen=True)
 class Predictor:
-    """The linear map from one view to code vectors, and how far it is to be trusted."""
+    """The linear prediction of vectors from one source, and how far it is to be trusted."""
 
-    coefficients: Floats  # (n_features, n_components)
-    intercept: Floats  # (n_components,)
-    # (n_components, n_components): inverse covariance of the error on items not seen.
+    coefficients: Floats  # (n_features, n_dimensions)
+    intercept: Floats  # (n_dimensions,)
+    # (n_dimensions, n_dimensions): inverse covariance of the error on items not seen.
     precision: Floats
+    # Strength used, relative to the mean diagonal of the Gram matrix; known of blocks alone.
+    ridge: float = 0.0
 
     def predict(self, features: Matrix) -> Floats:
-        """Return the code vectors that rows of features predict."""
+        """Return the vectors that rows of features predict."""
         return np.asarray(features @ self.coefficients + self.intercept)
+
+    def to_arrays(self, prefix: str) -> dict[str, Array]:
+        """Return the arrays by name, for `from_arrays`."""
+        return {f"{prefix}/{name}": getattr(self, name) for name in _ARRAYS}
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Mapping[str, Array], prefix: str, ridge: float = 0.0
+    ) -> "Predictor":
+        """Return the predictor of which `to_arrays` gave the arrays."""
+        coefficients, intercept, precision = (arrays[f"{prefix}/{name}"] for name in _ARRAYS)
+        return cls(coefficients, intercept, precision, ridge)
+
+
+# A predictor, and what it predicts: (n_items, n_dimensions).
+Vote: TypeAlias = tuple[Predictor, Floats]
+_ARRAYS = ("coefficients", "intercept", "precision")
 
 
 def make_predictor(regression: Regression, target_map: Floats) -> Predictor:
@@ -44,20 +64,18 @@ def make_predictor(regression: Regression, target_map: Floats) -> Predictor:
     )
 
 
-def fuse(predictions: Mapping[str, Floats], predictors: Mapping[str, Predictor]) -> Floats:
-    """Combine the views' predictions, each weighted by the inverse covariance of its error.
+def fuse(votes: Sequence[Vote]) -> Floats:
+    """Combine predictions, each weighted by the inverse covariance of its error.
 
     The best combination of unbiased estimates with independent errors. Against the plain mean
     it raised MAP by 0.002 to 0.004 on every data set tried, at no cost: the covariances come
     from the statistics.
-
-    `predictions`: each (n_items, n_components). Gives (n_items, n_components).
     """
-    if len(predictions) == 1:
-        return next(iter(predictions.values()))
-    total = sum(predictors[view].precision for view in predictions)
-    votes = sum(points @ predictors[view].precision for view, points in predictions.items())
-    return np.asarray(solve_spd(np.asarray(total), np.asarray(votes).T).T)
+    if len(votes) == 1:
+        return votes[0][1]
+    total = sum(own.precision for own, _ in votes)
+    pulled = sum(points @ own.precision for own, points in votes)
+    return np.asarray(solve_spd(np.asarray(total), np.asarray(pulled).T).T)
 
 
 def draw_predictions(
@@ -85,8 +103,9 @@ def draw_predictions(
     if len(shapes) > 1:
         # All views of one item share its label set, so they are drawn for the same sets.
         together = next(iter(sets.values()))
-        drawn = {name: shape.draw(together, rng) for name, shape in shapes.items()}
-        ways.append(fuse(drawn, predictors))
+        ways.append(
+            fuse([(predictors[name], shape.draw(together, rng)) for name, shape in shapes.items()])
+        )
     return np.concatenate(ways)
 
 

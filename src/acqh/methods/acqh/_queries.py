@@ -7,7 +7,7 @@ import numpy as np
 
 from acqh._core.arrays import Floats, Matrix, as_matrix, check_width
 from acqh.errors import InvalidInputError, ViewError
-from acqh.methods.acqh._blocks import BlockPredictor, predictor_precision
+from acqh.methods.acqh._blocks import block_predictor
 from acqh.methods.acqh._predictions import Predictor, make_predictor
 from acqh.methods.acqh._space import TargetSpace
 from acqh.stats import RowSample, regress_rows
@@ -55,7 +55,7 @@ def learn_blocks(
     ridge: float | Literal["auto"],
     *,
     fit_intercept: bool,
-) -> dict[str, BlockPredictor]:
+) -> dict[str, Predictor]:
     """Learn to predict every block from the features of another encoder.
 
     `features`: (n_items, n_features). `described`: (n_items, n_dimensions); all blocks of the same
@@ -68,12 +68,7 @@ def learn_blocks(
         part = described[:, start : start + block.rank] / np.sqrt(block.target.weight)
         start += block.rank
         learnt = regress_rows(features, part, ridge, fit_intercept=fit_intercept)
-        found[name] = BlockPredictor(
-            learnt.coefficients,
-            learnt.intercept,
-            learnt.ridge,
-            predictor_precision(block, learnt.residual),
-        )
+        found[name] = block_predictor(block, learnt)
     return found
 
 

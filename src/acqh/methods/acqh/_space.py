@@ -12,8 +12,9 @@ from acqh._core.arrays import Array, Floats, Ints, Matrix
 from acqh._core.linalg import RANK_TOLERANCE
 from acqh.methods._entries import storable
 from acqh.methods._target import Target
-from acqh.methods.acqh._blocks import Block, BlockPredictor, fuse_predictions
+from acqh.methods.acqh._blocks import Block, fuse_predictions
 from acqh.methods.acqh._items import Items, MapRows
+from acqh.methods.acqh._predictions import Predictor
 from acqh.methods.acqh._similarity import LabelEmbedding
 from acqh.methods.acqh._targets import LABELS
 
@@ -25,7 +26,7 @@ class TargetSpace:
 
     blocks: dict[str, Block]  # by target
     # By source, then by target: of the blocks that the source does not give exactly.
-    predictors: dict[str, dict[str, BlockPredictor]]
+    predictors: dict[str, dict[str, Predictor]]
     embedding: LabelEmbedding | None  # of label sets; None where labels are no target
     # (n_dimensions, n_components): from all blocks, side by side, to query vectors.
     query_map: Floats
@@ -73,7 +74,7 @@ class TargetSpace:
 
     def _predict_block(self, name: str, block: Block, known: Mapping[str, Matrix]) -> Floats:
         votes = [
-            (predictor, np.asarray(features @ predictor.coefficients + predictor.intercept))
+            (predictor, predictor.predict(features))
             for source, features in known.items()
             if (predictor := self.predictors[source].get(name)) is not None
         ]
@@ -175,8 +176,7 @@ class TargetSpace:
         for number, (source, found) in enumerate(self.predictors.items()):
             facts["sources"].append([source, [[name, it.ridge] for name, it in found.items()]])
             for place, predictor in enumerate(found.values()):
-                for key in _PREDICTOR_ARRAYS:
-                    arrays[f"sources/{number}/{place}/{key}"] = getattr(predictor, key)
+                arrays |= predictor.to_arrays(f"sources/{number}/{place}")
         if self.embedding is not None:
             its_facts, its_arrays = self.embedding.to_state()
             facts, arrays = facts | its_facts, arrays | its_arrays
@@ -189,18 +189,18 @@ class TargetSpace:
         for number, (name, source, *target) in enumerate(facts["blocks"]):
             parts = {key: arrays[f"blocks/{number}/{key}"] for key in _BLOCK_ARRAYS}
             blocks[name] = Block(Target(*target), source, **parts)
-        predictors: dict[str, dict[str, BlockPredictor]] = {}
-        for number, (source, found) in enumerate(facts["sources"]):
-            predictors[source] = {}
-            for place, (name, ridge) in enumerate(found):
-                prefix = f"sources/{number}/{place}/"
-                parts = {key: arrays[prefix + key] for key in _PREDICTOR_ARRAYS}
-                predictors[source][name] = BlockPredictor(ridge=ridge, **parts)
+        predictors = {
+            source: {
+                name: Predictor.from_arrays(arrays, f"sources/{number}/{place}", ridge)
+                for place, (name, ridge) in enumerate(found)
+            }
+            for number, (source, found) in enumerate(facts["sources"])
+        }
         embedding = LabelEmbedding.from_state(facts, arrays) if "similarity" in facts else None
         maps = arrays["query_map"], arrays["target_map"]
         return cls(blocks, predictors, embedding, *maps, bool(facts["is_normalized"]))
 
-    def with_source(self, source: str, predictors: dict[str, BlockPredictor]) -> "TargetSpace":
+    def with_source(self, source: str, predictors: dict[str, Predictor]) -> "TargetSpace":
         """Return the space with another encoder for a view, or with one more.
 
         What the view gave exactly, its new features only predict.
@@ -229,4 +229,3 @@ class TargetSpace:
 
 
 _BLOCK_ARRAYS = ("map", "offset", "mean", "spread")
-_PREDICTOR_ARRAYS = ("coefficients", "intercept", "precision")
