@@ -10,9 +10,10 @@ from acqh._core.arrays import Array, Floats, Ints
 from acqh.methods._entries import storable
 from acqh.methods._target import Target
 from acqh.methods.acqh._items import Items, MapRows
-from acqh.methods.acqh._predictions import Predictor, fuse
+from acqh.methods.acqh._predictions import Predictor, fuse, make_predictor
 from acqh.methods.acqh._similarity import LabelEmbedding
 from acqh.methods.acqh._targets import LABELS
+from acqh.stats import Regression
 
 
 @storable("label-space")
@@ -66,13 +67,25 @@ class LabelSpace:
         """Return the code vectors of label sets, 0/1 (n_sets, n_labels)."""
         return self.embedding.transform(sets) @ self.target_map
 
-    def query_targets(self, vectors: Floats) -> Floats:
-        """Return the query vectors of which code vectors are the items."""
-        return np.asarray(vectors @ (self.query_map.T @ self.query_map))
+    def refitted(
+        self, source: str, wanted: Floats, learn: Callable[[Floats], Regression]
+    ) -> tuple["LabelSpace", Floats, Floats]:
+        """Return the space with another encoder for a view, or with one more.
 
-    def with_source(self, source: str, predictor: Predictor) -> "LabelSpace":
-        """Return the space with another encoder for a view, or with one more."""
-        return replace(self, predictors={**self.predictors, source: predictor})
+        `wanted`: as `as_wanted` or `wanted_of` give it. `learn`: how the new features predict any
+        vectors. Gives also the map from the new features to query vectors, and its intercept.
+        """
+        own = make_predictor(learn(wanted), np.eye(wanted.shape[1]))
+        metric = self.query_map.T @ self.query_map
+        space = replace(self, predictors={**self.predictors, source: own})
+        return space, own.coefficients @ metric, own.intercept @ metric
+
+    def as_wanted(self, vectors: Floats) -> Floats:
+        """Return what another encoder is to predict of items that have these code vectors."""
+        return vectors
+
+    # Yields what another encoder is to predict of items.
+    wanted_of = vectors
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return the space as JSON and named arrays, for `from_state`."""

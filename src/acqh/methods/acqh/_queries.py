@@ -1,16 +1,13 @@
-"""Real queries: a sample that shapes the codes, and other encoders for codes that stay."""
+"""Real queries: a sample that shapes the codes."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Floats, Matrix, as_matrix, check_width
+from acqh._core.arrays import as_matrix, check_width
 from acqh.errors import InvalidInputError, ViewError
-from acqh.methods.acqh._blocks import block_predictor
-from acqh.methods.acqh._predictions import Predictor, make_predictor
-from acqh.methods.acqh._space import TargetSpace
-from acqh.stats import RowSample, regress_rows
+from acqh.stats import RowSample
 
 # Real queries at most that are kept of each view.
 MAX_QUERIES = 4096
@@ -46,39 +43,3 @@ def check_queries(
         present = {view: np.ones(matrix.shape[0], dtype=bool)}
         found[view] = start.with_rows({view: matrix}, labels, present)
     return found
-
-
-def learn_blocks(
-    features: Matrix,
-    described: Floats,
-    space: TargetSpace,
-    ridge: float | Literal["auto"],
-    *,
-    fit_intercept: bool,
-) -> dict[str, Predictor]:
-    """Learn to predict every block from the features of another encoder.
-
-    `features`: (n_items, n_features). `described`: (n_items, n_dimensions); all blocks of the same
-    items, side by side, as `TargetSpace.describe` gives them. `ridge`, `fit_intercept`: as `ACQH`
-    takes them.
-    """
-    found = {}
-    start = 0
-    for name, block in space.blocks.items():
-        part = described[:, start : start + block.rank] / np.sqrt(block.target.weight)
-        start += block.rank
-        learnt = regress_rows(features, part, ridge, fit_intercept=fit_intercept)
-        found[name] = block_predictor(block, learnt)
-    return found
-
-
-def learn_vectors(
-    features: Matrix, vectors: Floats, ridge: float | Literal["auto"], *, fit_intercept: bool
-) -> Predictor:
-    """Learn to predict code vectors from the features of another encoder.
-
-    `features`: (n_items, n_features). `vectors`: (n_items, n_components); of the same items.
-    `ridge`, `fit_intercept`: as `ACQH` takes them.
-    """
-    learnt = regress_rows(features, vectors, ridge, fit_intercept=fit_intercept)
-    return make_predictor(learnt, np.eye(vectors.shape[1]))

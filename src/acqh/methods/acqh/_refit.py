@@ -1,6 +1,7 @@
 """Another encoder for queries, while codes stay as they are."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -9,9 +10,8 @@ from acqh._core.arrays import Floats, Matrix, as_matrix
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, ViewError
 from acqh.methods.acqh._coding import CodingMethod
-from acqh.methods.acqh._label_space import LabelSpace
-from acqh.methods.acqh._queries import learn_blocks, learn_vectors
 from acqh.methods.acqh._targets import LABELS
+from acqh.stats import regress_rows
 
 
 class RefittableMethod(CodingMethod):
@@ -78,32 +78,20 @@ class RefittableMethod(CodingMethod):
     def _query_targets(self, given: Any) -> Floats:
         """Return what the new features are to predict: blocks, or code vectors of labels."""
         if not isinstance(given, Mapping | MultiViewData):
-            vectors = self.decode(given).astype(np.float64)
-            if isinstance(self.space_, LabelSpace):
-                return vectors
-            return np.asarray(vectors @ self.space_.query_map.T)
+            return self.space_.as_wanted(self.decode(given).astype(np.float64))
         labels = given.labels if isinstance(given, MultiViewData) else given.get(LABELS)
         if not isinstance(given, MultiViewData):
             given = {name: rows for name, rows in given.items() if name != LABELS}
         items = self._check_items(given, labels if self.space_.knows_labels else None, None)
-        walk = self.space_.vectors if isinstance(self.space_, LabelSpace) else self.space_.blocks_of
-        parts = [*walk(items, self._map_rows)]
+        parts = [*self.space_.wanted_of(items, self._map_rows)]
         found = np.empty((items.n_items, parts[0][1].shape[1]))
         for rows, block in parts:
             found[rows] = block
         return found
 
     def _take_source(self, name: str, features: Matrix, wanted: Floats) -> None:
-        options = {"fit_intercept": self.fit_intercept}
-        if isinstance(self.space_, LabelSpace):
-            predictor = learn_vectors(features, wanted, self.ridge, **options)
-            projection = self.space_.query_targets(predictor.coefficients)
-            intercept = self.space_.query_targets(predictor.intercept)
-            self.space_ = self.space_.with_source(name, predictor)
-        else:
-            predictors = learn_blocks(features, wanted, self.space_, self.ridge, **options)
-            self.space_ = self.space_.with_source(name, predictors)
-            projection, intercept, _ = self.space_.fold(name)
+        learn = partial(regress_rows, features, ridge=self.ridge, fit_intercept=self.fit_intercept)
+        self.space_, projection, intercept = self.space_.refitted(name, wanted, learn)
         dtype = self.codebooks_.dtype
         self.projections_ = {**self.projections_, name: projection.astype(dtype)}
         self.intercepts_ = {**self.intercepts_, name: intercept.astype(dtype)}

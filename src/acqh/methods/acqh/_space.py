@@ -12,11 +12,12 @@ from acqh._core.arrays import Array, Floats, Ints, Matrix
 from acqh._core.linalg import RANK_TOLERANCE
 from acqh.methods._entries import storable
 from acqh.methods._target import Target
-from acqh.methods.acqh._blocks import Block, fuse_predictions
+from acqh.methods.acqh._blocks import Block, block_predictor, fuse_predictions
 from acqh.methods.acqh._items import Items, MapRows
 from acqh.methods.acqh._predictions import Predictor
 from acqh.methods.acqh._similarity import LabelEmbedding
 from acqh.methods.acqh._targets import LABELS
+from acqh.stats import Regression
 
 
 @storable("target-space")
@@ -48,13 +49,17 @@ class TargetSpace:
         """
         n_items = next(iter(known.values())).shape[0]
         described = np.empty((n_items, sum(block.rank for block in self.blocks.values())))
+        for name, block, place in self._placed():
+            found = self._describe_block(name, block, known)
+            np.multiply(found, np.sqrt(block.target.weight), out=described[:, place])
+        return described
+
+    def _placed(self) -> Iterator[tuple[str, Block, slice]]:
+        """Yield every block, and where it stands among all of them side by side."""
         start = 0
         for name, block in self.blocks.items():
-            place = described[:, start : start + block.rank]
+            yield name, block, slice(start, start + block.rank)
             start += block.rank
-            found = self._describe_block(name, block, known)
-            np.multiply(found, np.sqrt(block.target.weight), out=place)
-        return described
 
     def _describe_block(self, name: str, block: Block, known: Mapping[str, Matrix]) -> Floats:
         if block.source not in known:
@@ -145,10 +150,8 @@ class TargetSpace:
         projection: Any = 0.0
         intercept: Any = 0.0
         unit: Any = None
-        start = 0
-        for name, block in self.blocks.items():
-            rows = np.sqrt(block.target.weight) * self.query_map[start : start + block.rank]
-            start += block.rank
+        for name, block, place in self._placed():
+            rows = np.sqrt(block.target.weight) * self.query_map[place]
             predictor = self.predictors[view].get(name)
             if block.source == view:
                 found = block.map @ rows
@@ -200,16 +203,30 @@ class TargetSpace:
         maps = arrays["query_map"], arrays["target_map"]
         return cls(blocks, predictors, embedding, *maps, bool(facts["is_normalized"]))
 
-    def with_source(self, source: str, predictors: dict[str, Predictor]) -> "TargetSpace":
-        """Return the space with another encoder for a view, or with one more.
+    def refitted(
+        self, source: str, wanted: Floats, learn: Callable[[Floats], Regression]
+    ) -> tuple["TargetSpace", Floats, Floats]:
+        """Return what `LabelSpace.refitted` does.
 
         What the view gave exactly, its new features only predict.
         """
+        predictors = {
+            name: block_predictor(block, learn(wanted[:, place] / np.sqrt(block.target.weight)))
+            for name, block, place in self._placed()
+        }
         blocks = {
             name: replace(block, source="") if block.source == source else block
             for name, block in self.blocks.items()
         }
-        return replace(self, blocks=blocks, predictors={**self.predictors, source: predictors})
+        space = replace(self, blocks=blocks, predictors={**self.predictors, source: predictors})
+        return space, *space.fold(source)[:2]
+
+    def as_wanted(self, vectors: Floats) -> Floats:
+        """Return what another encoder is to predict of items that have these code vectors."""
+        return np.asarray(vectors @ self.query_map.T)
+
+    # Yields what another encoder is to predict of items.
+    wanted_of = blocks_of
 
     def label_features(self, sets: Array) -> Floats:
         """Return what ``"labels"`` are as a source: the embedding of each label set."""
