@@ -26,7 +26,6 @@ from acqh.quantize._torch import decode_tensor
 class CodingMethod(BaseMethod):
     """A fitted space and codebooks; `acqh.ACQH` says how they are learnt."""
 
-    n_components: int
     n_codebooks: int
     ridge: float | Literal["auto"]
     fit_intercept: bool

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import cached_property
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from acqh.methods.acqh._agreement import LEAST_ROWS, PairScores, Told
 from acqh.methods.acqh._blocks import Block, block_predictor, make_block
 from acqh.methods.acqh._predictions import Predictor
 from acqh.methods.acqh._similarity import LabelEmbedding
+from acqh.methods.acqh._solve import Settings
 from acqh.methods.acqh._targets import LABELS
 from acqh.stats import (
     HELD_ROWS,
@@ -30,23 +31,19 @@ class SpaceSums:
     """The sums that targets and their predictions are learnt from; labels are one more view.
 
     `collected`: sums that keep what the targets need, compact. `embedding`: of labels, where they
-    are a target. `device`: torch device; where eigenvalues are computed.
+    are a target.
     """
 
     def __init__(
         self,
         collected: MappedStatistics,
         embedding: LabelEmbedding | None,
-        ridge: float | Literal["auto"],
-        fit_intercept: bool,
-        device: Any = None,
+        settings: Settings,
     ) -> None:
         self.stats = collected.statistics
         self.views = sorted(collected.widths)
         self._collected = collected
-        self.ridge = ridge
-        self.fit_intercept = fit_intercept
-        self.device = device
+        self._settings = settings
         self._embedding = embedding
         self._known: dict[tuple[str, ...], Moments] = {}
         self._powers: dict[str, list[tuple[Floats, Floats]]] = {}
@@ -85,7 +82,7 @@ class SpaceSums:
         if found.n_items == 0:
             raise ViewError(f"no item has view '{name}', so it cannot be a target")
         form = None
-        if name in self.views and target.similarity == "content" and self.fit_intercept:
+        if name in self.views and target.similarity == "content" and self._settings.fit_intercept:
             form = self._solver(name, found, self._held(name)).form
         return make_block(name, target, found.gram(key), found.sums[key], found.n_items, form=form)
 
@@ -157,7 +154,7 @@ class SpaceSums:
             sums.product(source, key) @ block.map + np.outer(sums.sums[source], block.offset),
             sums.sums[key] @ block.map + sums.n_items * block.offset,
             self._power(sums, block),
-            self.ridge,
+            self._settings.ridge,
             seen,
         )
         return block_predictor(block, learnt)
@@ -222,9 +219,9 @@ class SpaceSums:
             sums.gram(source),
             sums.sums[source],
             max(sums.n_items, 1.0),
-            fit_intercept=self.fit_intercept,
+            fit_intercept=self._settings.fit_intercept,
             rows=self._features(source, held) if len(held) else None,
-            device=self.device,
+            device=self._settings.device,
         )
         known.append((facts, held.keys, solver))
         return solver
@@ -232,7 +229,7 @@ class SpaceSums:
     def _held(self, *sources: str) -> RowSample:
         """Return rows of the sample that have all of the sources, to be left out in turn."""
         sample = self.stats.sample
-        if sample is None or self.ridge != "auto":
+        if sample is None or self._settings.ridge != "auto":
             return RowSample(HELD_ROWS, 0)
         views = [source for source in sources if source != LABELS]
         return sample.first(HELD_ROWS, views, labelled=LABELS in sources)

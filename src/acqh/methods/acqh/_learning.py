@@ -35,17 +35,11 @@ _WIDE = 2048
 class LearningMethod(RefittableMethod):
     """A model learnt from sums over items; `acqh.ACQH` says by which parameters."""
 
-    codebook_size: int
     solver: Literal["spectral", "alternating"]
-    label_weight: float
-    label_ridge: float
-    codebooks_from: float | Literal["both", "labels", "predictions"]
     targets: Mapping[str, float | Target] | None
     normalize: bool | None
     keep: Literal["needed", "all"]
     sample_size: int
-    max_iter: int | None
-    tol: float | None
     random_state: RandomState
 
     def fit(
@@ -232,60 +226,18 @@ class LearningMethod(RefittableMethod):
         targets = read_targets(self.targets, collected.widths, stats.n_labels > 0)
         is_plain = [*targets] == [LABELS] and not self.normalize and not queries
         check_solvable(targets, stats, self.solver, is_plain)
+        settings, rng = Settings.of(self, device), check_rng(self.random_state)
         widest = max(view.n_features for view in stats.views.values())
         with one_blas_thread() if widest < _WIDE else nullcontext():
             if is_plain:
-                fitted = self._solve_labels(stats, collected.anchored, device)
+                fitted = solve_labels(stats, settings, rng, collected.anchored)
             else:
-                fitted = self._solve_space(collected, targets, queries, device)
+                is_weighed = self.targets is None
+                fitted = solve_space(
+                    collected, targets, queries, settings, rng, is_weighed=is_weighed
+                )
         self._keep(collected, queries, fitted)
         return self
-
-    def _settings(self, device: Any) -> Settings:
-        max_iter, tol = (4, 1e-3) if self.solver == "spectral" else (40, 1e-5)
-        return Settings(
-            self.n_components,
-            self.n_codebooks,
-            self.codebook_size,
-            self.codebooks_from,
-            max_iter if self.max_iter is None else self.max_iter,
-            tol if self.tol is None else self.tol,
-            device,
-        )
-
-    def _solve_labels(self, stats: Statistics, predicted: tuple[str, ...], device: Any) -> Fitted:
-        return solve_labels(
-            stats,
-            similarity=self.similarity,
-            solver=self.solver,
-            ridge=self.ridge,
-            fit_intercept=self.fit_intercept,
-            label_weight=self.label_weight,
-            label_ridge=self.label_ridge,
-            settings=self._settings(device),
-            rng=check_rng(self.random_state),
-            predicted=predicted,
-        )
-
-    def _solve_space(
-        self,
-        collected: MappedStatistics,
-        targets: Mapping[str, Target],
-        queries: Mapping[str, RowSample],
-        device: Any,
-    ) -> Fitted:
-        return solve_space(
-            collected,
-            targets,
-            similarity=self.similarity,
-            ridge=self.ridge,
-            fit_intercept=self.fit_intercept,
-            is_normalized=self.normalize is not False,
-            is_weighed=self.targets is None,
-            queries=queries,
-            settings=self._settings(device),
-            rng=check_rng(self.random_state),
-        )
 
     def _keep(
         self, collected: MappedStatistics, queries: dict[str, RowSample], fitted: Fitted

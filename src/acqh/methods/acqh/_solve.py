@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +14,7 @@ from acqh._core.linalg import solve_spd
 from acqh.methods.acqh import _alternating
 from acqh.methods.acqh._predictions import Predictor, draw_predictions, make_predictor
 from acqh.methods.acqh._problem import Problem, fit_label_terms, objective
+from acqh.methods.acqh._similarity import Similarity
 from acqh.methods.acqh._spectral import solve_spectral
 from acqh.quantize import QuantizerFit, decode, fit_codebooks, search_codes
 from acqh.stats import Regression, ViewStatistics
@@ -22,20 +23,38 @@ from acqh.stats import Regression, ViewStatistics
 _DRAWS = 1024
 # Codebooks are learnt from at most this many label sets, the most frequent; all of them are coded.
 MAX_TRAINED_SETS = 16_384
+# Sweeps at most, and the share of the objective below which they end, where nobody says.
+_USUAL = {
+    "spectral": {"max_iter": 4, "tol": 1e-3},
+    "alternating": {"max_iter": 40, "tol": 1e-5},
+}
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a solver is asked for; see `ACQH` for the meaning of each."""
+    """The parameters of `ACQH` that solvers read, by the same names, and where they compute."""
 
     n_components: int
     n_codebooks: int
     codebook_size: int
+    similarity: str | Similarity
+    solver: Literal["spectral", "alternating"]
+    label_weight: float
+    label_ridge: float
+    ridge: float | Literal["auto"]
+    fit_intercept: bool
     codebooks_from: float | Literal["both", "labels", "predictions"]
+    normalize: bool | None
     max_iter: int
     tol: float
-    # Where eigenvalues are computed; None: on the host.
-    device: Any = None
+    device: Any  # where eigenvalues are computed; None: on the host
+
+    @classmethod
+    def of(cls, model: Any, device: Any = None) -> "Settings":
+        """Take the parameters of a model."""
+        own = {it.name: getattr(model, it.name) for it in fields(cls) if it.name != "device"}
+        unset = {name: it for name, it in _USUAL[model.solver].items() if own[name] is None}
+        return cls(**own | unset, device=device)
 
     @property
     def known_share(self) -> float:
@@ -108,30 +127,17 @@ class Solution:
         )
 
 
-def solve(
-    solver: Literal["spectral", "alternating"],
+def solve_with_spectrum(
     problem: Problem,
     views: Mapping[str, ViewStatistics],
     regressions: Mapping[str, Regression],
     settings: Settings,
     rng: np.random.Generator,
 ) -> Solution:
-    """Solve for maps, codebooks and codes.
+    """Solve for maps in closed form, then for codebooks and codes.
 
-    Regressions are of label embeddings on each view.
+    `regressions`: of label embeddings on each view.
     """
-    if solver == "spectral":
-        return _solve_spectral(problem, views, regressions, settings, rng)
-    return _solve_alternating(problem, regressions, settings, rng)
-
-
-def _solve_spectral(
-    problem: Problem,
-    views: Mapping[str, ViewStatistics],
-    regressions: Mapping[str, Regression],
-    settings: Settings,
-    rng: np.random.Generator,
-) -> Solution:
     maps = solve_spectral(problem, settings.n_components)
     predictors = {name: make_predictor(it, maps.target_map) for name, it in regressions.items()}
     targets = problem.embeddings @ maps.target_map
@@ -182,12 +188,13 @@ def _most_frequent(counts: Floats) -> Ints:
     return np.sort(np.argsort(-counts, kind="stable")[:MAX_TRAINED_SETS])
 
 
-def _solve_alternating(
+def solve_by_sweeps(
     problem: Problem,
     regressions: Mapping[str, Regression],
     settings: Settings,
     rng: np.random.Generator,
 ) -> Solution:
+    """Solve for maps, codebooks and codes by Algorithm 1; see `solve_with_spectrum`."""
     state = _alternating.random_start(
         problem, settings.n_components, settings.n_codebooks, settings.codebook_size, rng
     )

@@ -1,7 +1,7 @@
 """Labels alone: from statistics to a space and codebooks, by either solver."""
 
 from collections.abc import Collection
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -10,44 +10,45 @@ from acqh.errors import ViewError
 from acqh.methods.acqh._fitted import Fitted
 from acqh.methods.acqh._label_space import LabelSpace
 from acqh.methods.acqh._problem import Problem, lower_bound
-from acqh.methods.acqh._similarity import Similarity, embed
-from acqh.methods.acqh._solve import Settings, solve
+from acqh.methods.acqh._similarity import embed
+from acqh.methods.acqh._solve import Settings, solve_by_sweeps, solve_with_spectrum
 from acqh.stats import Statistics, regress
 
 
 def solve_labels(
     stats: Statistics,
-    *,
-    similarity: str | Similarity,
-    solver: Literal["spectral", "alternating"],
-    ridge: float | Literal["auto"],
-    fit_intercept: bool,
-    label_weight: float,
-    label_ridge: float,
     settings: Settings,
     rng: np.random.Generator,
     predicted: Collection[str] = (),
 ) -> Fitted:
     """Solve for maps, codebooks and codes of label sets.
 
-    `stats`: of at least one labelled item. `similarity`, `solver`, `ridge`, `fit_intercept`,
-    `label_weight`, `label_ridge`: as `ACQH` takes them. `predicted`: views whose features may be
-    predictions of the label embedding. Raises ViewError: no labelled item has a view.
+    `stats`: of at least one labelled item. `predicted`: views whose features may be predictions of
+    the label embedding. Raises ViewError: no labelled item has a view.
     """
     stats = stats.compact()
     for name, view in stats.views.items():
         if view.n_items == 0:
             raise ViewError(f"no labelled item has view '{name}', so it cannot be learnt")
     sets = stats.label_sets.matrix()
-    embedding = embed(similarity, sets, stats.counts, rng)
+    embedding = embed(settings.similarity, sets, stats.counts, rng)
     vectors = embedding.transform(sets)
-    options = {"ridge": ridge, "fit_intercept": fit_intercept, "device": settings.device}
     regressions = {
-        name: regress(view, vectors, is_predicted=name in predicted, **options)
+        name: regress(
+            view,
+            vectors,
+            settings.ridge,
+            fit_intercept=settings.fit_intercept,
+            device=settings.device,
+            is_predicted=name in predicted,
+        )
         for name, view in stats.views.items()
     }
-    problem = _pose(stats, sets, vectors, regressions, label_weight, label_ridge)
-    solution = solve(solver, problem, stats.views, regressions, settings, rng)
+    problem = _pose(stats, sets, vectors, regressions, settings)
+    if settings.solver == "spectral":
+        solution = solve_with_spectrum(problem, stats.views, regressions, settings, rng)
+    else:
+        solution = solve_by_sweeps(problem, regressions, settings, rng)
     query_map = solution.query_map
     return Fitted(
         space=LabelSpace(
@@ -75,8 +76,7 @@ def _pose(
     sets: Array,
     vectors: Floats,
     regressions: dict[str, Any],
-    label_weight: float,
-    label_ridge: float,
+    settings: Settings,
 ) -> Problem:
     everyone = (vectors.T * stats.counts) @ vectors
     constant = sum(
@@ -88,6 +88,6 @@ def _pose(
         counts=stats.counts,
         agreement=np.sum([found.agreement for found in regressions.values()], axis=0),
         constant=float(constant),
-        label_weight=float(label_weight),
-        label_ridge=float(label_ridge),
+        label_weight=float(settings.label_weight),
+        label_ridge=float(settings.label_ridge),
     )

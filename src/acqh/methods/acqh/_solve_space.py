@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from acqh.methods.acqh._items import Items
 from acqh.methods.acqh._learn_space import SpaceSums
 from acqh.methods.acqh._metric import blend_metric, second_moment, weighted_gram
 from acqh.methods.acqh._problem import components_of
-from acqh.methods.acqh._similarity import Similarity, embed
+from acqh.methods.acqh._similarity import embed
 from acqh.methods.acqh._solve import Settings
 from acqh.methods.acqh._space import TargetSpace
 from acqh.methods.acqh._spectral import SpectralMaps, spectral_maps
@@ -33,28 +32,23 @@ MAX_POINTS = 8_192
 def solve_space(
     collected: MappedStatistics,
     targets: Mapping[str, Target],
-    *,
-    similarity: str | Similarity,
-    ridge: float | Literal["auto"],
-    fit_intercept: bool,
-    is_normalized: bool,
-    is_weighed: bool,
     queries: Mapping[str, RowSample],
     settings: Settings,
     rng: np.random.Generator,
+    *,
+    is_weighed: bool,
 ) -> Fitted:
     """Learn blocks, predictions, maps and codebooks.
 
-    `collected`: with a sample of rows. `similarity`: of labels. `ridge`, `fit_intercept`: of every
-    prediction. `is_weighed`: whether targets are weighted so that views agree, whatever their
-    weights are. `queries`: real ones.
+    `collected`: with a sample of rows. `queries`: real ones. `is_weighed`: whether targets are
+    weighted so that views agree, whatever their weights are.
     """
     collected = replace(collected, statistics=collected.statistics.compact())
     stats = collected.statistics
     embedding = None
     if LABELS in targets and stats.counts.sum() > 0:
-        embedding = embed(similarity, stats.label_sets.matrix(), stats.counts, rng)
-    sums = SpaceSums(collected, embedding, ridge, fit_intercept, settings.device)
+        embedding = embed(settings.similarity, stats.label_sets.matrix(), stats.counts, rng)
+    sums = SpaceSums(collected, embedding, settings)
     blocks = sums.make_blocks(targets)
     predictors = sums.make_predictors(blocks)
     if is_weighed:
@@ -62,6 +56,7 @@ def solve_space(
         blocks = weigh_by_agreement(blocks, pairs)
     nothing = np.zeros((0, 0))
     sample = _sample_of(stats)
+    is_normalized = settings.normalize is not False
     space = TargetSpace(blocks, predictors, embedding, nothing, nothing, is_normalized)
     space = settle_trust(space, collected, sample)
     ways = _Ways(space, collected, sample, settings.known_share)
