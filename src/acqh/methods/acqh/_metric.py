@@ -3,7 +3,7 @@
 import numpy as np
 
 from acqh._core.arrays import Floats, slices
-from acqh.methods.acqh._problem import components_of
+from acqh.methods.acqh._spectral import Components
 
 # Shares of the real queries in the metric that are tried; the rest are those of training rows.
 _SHARES = (0.0, 0.25, 0.5, 0.75, 0.9)
@@ -89,7 +89,7 @@ def expected_error(metric: Floats, judge: Floats, moment: Floats, n_bits: int) -
     >>> good < expected_error(flat, skewed, moment=np.eye(2), n_bits=2)
     True
     """
-    values, vectors, _, inverse_root = components_of(moment, metric)
+    values, vectors, _, inverse_root = Components.of_moment(moment, metric)
     if len(values) == 0:
         return 0.0
     left = _water_fill(values, n_bits)

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 
 from acqh._core.arrays import Floats
-from acqh._core.linalg import RANK_TOLERANCE, fix_signs, solve_spd
+from acqh._core.linalg import solve_spd
+from acqh.methods.acqh._spectral import Components
 
 
 @dataclass(frozen=True)
@@ -71,60 +71,16 @@ def lower_bound(problem: Problem, n_components: int) -> float:
     the least value is the constant minus the leading eigenvalues; the label terms are never
     negative.
     """
-    return problem.constant - float(np.sum(spectrum(problem)[0][:n_components]))
+    return problem.constant - float(np.sum(spectrum(problem).values[:n_components]))
 
 
-def spectrum(problem: Problem) -> tuple[Floats, Floats, Floats, Floats]:
+def spectrum(problem: Problem) -> Components:
     """Return the principal components of the vectors ``H^(1/2) f_u``, weighted by counts.
 
-    Returns
-    -------
-    values : (rank,)
-        Eigenvalues, falling; those that are zero are left out.
-    vectors : (n_dimensions, rank)
-    root : (n_dimensions, n_dimensions)
-        H^(1/2).
-    inverse_root : (n_dimensions, n_dimensions)
-        Its pseudo-inverse.
+    The objective is ``sum_u n_u ||H^(1/2) (J b_u - f_u)||^2`` up to a constant and the label
+    terms, so these are the code vectors of its global optimum without the discrete constraint.
     """
-    return components(problem.embeddings, problem.counts, problem.agreement)
-
-
-def components(
-    points: Floats, weights: Floats, metric: Floats
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the principal components of weighted points in a metric, as `spectrum` does.
-
-    `points`: (n_points, n_dimensions). `weights`: (n_points,). `metric`: (n_dimensions,
-    n_dimensions); symmetric, positive semi-definite up to rounding.
-    """
-    root, inverse_root = _roots(metric)
-    mapped = points @ root
-    return _leading((mapped.T * weights) @ mapped, root, inverse_root)
-
-
-def components_of(moment: Floats, metric: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return what `components` does, from the second moment of the points alone."""
-    root, inverse_root = _roots(metric)
-    return _leading(root @ moment @ root, root, inverse_root)
-
-
-def _roots(metric: Floats) -> tuple[Floats, Floats]:
-    """Return the symmetric root of a metric, and its pseudo-inverse."""
-    strengths, axes = scipy.linalg.eigh(metric, check_finite=False)
-    strengths = np.maximum(strengths, 0.0)
-    keep = strengths > RANK_TOLERANCE * strengths[-1]
-    roots = np.sqrt(np.where(keep, strengths, 0.0))
-    return (axes * roots) @ axes.T, (axes[:, keep] / roots[keep]) @ axes[:, keep].T
-
-
-def _leading(
-    mapped: Floats, root: Floats, inverse_root: Floats
-) -> tuple[Floats, Floats, Floats, Floats]:
-    values, vectors = scipy.linalg.eigh(mapped, check_finite=False)
-    values, vectors = values[::-1], vectors[:, ::-1]
-    positive = values > RANK_TOLERANCE * max(values[0], np.finfo(float).tiny)
-    return values[positive], fix_signs(vectors[:, positive]), root, inverse_root
+    return Components.of(problem.embeddings, problem.counts, problem.agreement)
 
 
 def fit_label_terms(problem: Problem, codes: Floats) -> tuple[Floats, Floats]:

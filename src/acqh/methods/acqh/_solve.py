@@ -13,9 +13,8 @@ from acqh._core.arrays import Array, Floats, Ints
 from acqh._core.linalg import solve_spd
 from acqh.methods.acqh import _alternating
 from acqh.methods.acqh._predictions import Predictor, draw_predictions, make_predictor
-from acqh.methods.acqh._problem import Problem, fit_label_terms, objective
+from acqh.methods.acqh._problem import Problem, fit_label_terms, objective, spectrum
 from acqh.methods.acqh._similarity import Similarity
-from acqh.methods.acqh._spectral import solve_spectral
 from acqh.quantize import QuantizerFit, decode, fit_codebooks, search_codes
 from acqh.stats import Regression, ViewStatistics
 
@@ -138,7 +137,7 @@ def solve_with_spectrum(
 
     `regressions`: of label embeddings on each view.
     """
-    maps = solve_spectral(problem, settings.n_components)
+    maps = spectrum(problem).maps(problem.counts.sum(), settings.n_components)
     predictors = {name: make_predictor(it, maps.target_map) for name, it in regressions.items()}
     targets = problem.embeddings @ maps.target_map
     trained_on = _most_frequent(problem.counts)

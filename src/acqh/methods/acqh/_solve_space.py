@@ -15,11 +15,10 @@ from acqh.methods.acqh._fitted import Fitted
 from acqh.methods.acqh._items import Items
 from acqh.methods.acqh._learn_space import SpaceSums
 from acqh.methods.acqh._metric import blend_metric, second_moment, weighted_gram
-from acqh.methods.acqh._problem import components_of
 from acqh.methods.acqh._similarity import embed
 from acqh.methods.acqh._solve import Settings
 from acqh.methods.acqh._space import TargetSpace
-from acqh.methods.acqh._spectral import SpectralMaps, spectral_maps
+from acqh.methods.acqh._spectral import Components, SpectralMaps
 from acqh.methods.acqh._targets import LABELS
 from acqh.methods.acqh._trust import settle_trust
 from acqh.stats import RowSample, Statistics
@@ -71,10 +70,12 @@ def solve_space(
         )
         n_bits = round(settings.n_codebooks * np.log2(settings.codebook_size))
         metric, share = blend_metric(metric, asked, gram / weights.sum(), n_bits)
-    found = components_of(gram, metric)
-    maps = spectral_maps(*found, float(weights.sum()), settings.n_components)
+    found = Components.of_moment(gram, metric)
+    maps = found.maps(float(weights.sum()), settings.n_components)
     points = np.concatenate([points @ maps.target_map for points, _ in parts])
-    return _quantize(space, points, weights, maps, found[0] / weights.sum(), share, settings, rng)
+    return _quantize(
+        space, points, weights, maps, found.values / weights.sum(), share, settings, rng
+    )
 
 
 def _sample_of(stats: Statistics) -> RowSample:
