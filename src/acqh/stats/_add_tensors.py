@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints, Matrix
+from acqh._core.arrays import Floats, Ints, Matrix
 from acqh._core.optional import require
 from acqh._core.tensors import Tensor, is_tensor, row_blocks, to_tensor
 from acqh.errors import ViewError
@@ -19,7 +19,6 @@ from acqh.stats._torch import (
     least_keys,
     number_tensor,
     on_host,
-    rows_of,
 )
 
 if TYPE_CHECKING:
@@ -44,14 +43,11 @@ def add_tensors(
     statistics.grow()
     n_sets, keep = len(statistics.counts), statistics.keep
     totals = {name: ViewSums(width, n_sets, device) for name, width in widths.items()}
-    products = {
-        (first, second): 0.0
-        for first in sorted(widths)
-        for second in sorted(widths)
-        if first < second and keep is not None and keep.wants((first, second))
-    }
+    products = dict.fromkeys([] if keep is None else keep.pairs_of(views), 0.0)
     counts = np.zeros(n_sets + 1)
-    for block in rows_of(n_items, widths, keep is not None, max_memory):
+    # Two copies for the sums, as large as float64 each; hashes of rows take three more.
+    bytes_per_row = 8 * (2 if keep is None else 5) * sum(widths.values())
+    for block in row_blocks(n_items, max(1, bytes_per_row), max_memory):
         order = SortedRows(sets[block], n_sets)
         counts += order.counts
         wide: dict[str, Tensor] = {}
@@ -105,11 +101,8 @@ def _add_sums(
         uppers[name] = labelled + others
     if statistics.keep is None:
         return
-    pattern = tuple(uppers)
     found = {pair: on_host(it) for pair, it in products.items()}
-    before = statistics.patterns.get(pattern, Moments.of_nothing())
-    more = Moments(float(counts.sum()), everyone, uppers, found)
-    statistics.patterns[pattern] = before.plus(more)
+    statistics.add_moments(Moments(float(counts.sum()), everyone, uppers, found))
 
 
 def _sample(
@@ -131,13 +124,8 @@ def _sample(
         sets.n_labels,
         found,
         counts,
-        {name: _to_host(it[places]) for name, it in rows.items()},
+        {name: on_host(it[places]) for name, it in rows.items()},
         {name: np.ones(len(found), dtype=bool) for name in rows},
         packed[numbers[places].cpu().numpy()],
         found[-1] if is_cut else bound,
     )
-
-
-def _to_host(rows: Tensor) -> Array:
-    torch = require("torch")
-    return np.asarray((rows.float() if rows.dtype == torch.bfloat16 else rows).cpu().numpy())

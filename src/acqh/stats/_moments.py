@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import combinations
 from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -36,6 +37,10 @@ class Keep:
     def wants(self, pair: Pair) -> bool:
         """Whether the cross products of two views are kept."""
         return self.pairs == "all" or pair in self.pairs
+
+    def pairs_of(self, views: Iterable[str]) -> list[Pair]:
+        """Return the pairs of some views whose cross products are kept."""
+        return [pair for pair in combinations(sorted(views), 2) if self.wants(pair)]
 
 
 @dataclass(frozen=True)
@@ -137,13 +142,17 @@ def add_patterns(
 
 
 def upper_gram(
-    matrix: Matrix, each: Callable[[slice, Matrix], None] | None = None
+    matrix: Matrix,
+    each: Callable[[slice, Matrix], None] | None = None,
+    upper: Floats | None = None,
 ) -> tuple[Floats, Floats]:
     """Return the upper triangle of ``X^T X`` and the sum of the rows, of dense or CSR rows.
 
     What is to be done with blocks of rows beside, `each` is called for: dense ones are in float64.
+    `upper`: what to add the triangle to, in place.
     """
-    upper = np.zeros((matrix.shape[1], matrix.shape[1]), order="F")
+    if upper is None:
+        upper = np.zeros((matrix.shape[1], matrix.shape[1]), order="F")
     if is_sparse(matrix):
         if each is not None:
             each(slice(None), matrix)
@@ -173,10 +182,8 @@ def cross_product(first: Matrix, second: Matrix) -> Floats:
             rows = first.indptr[start : start + len(block) + 1]
             add_mixed_product(rows, first.indices, data, block, total)
         return total
-    for start in range(0, len(first), BLOCK_ROWS):
-        left, right = (
-            np.asarray(it[start : start + BLOCK_ROWS], dtype=np.float64) for it in (first, second)
-        )
+    for rows in slices(len(first), BLOCK_ROWS):
+        left, right = (np.asarray(it[rows], dtype=np.float64) for it in (first, second))
         total += left.T @ right
     return total
 

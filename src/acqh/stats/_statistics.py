@@ -191,7 +191,6 @@ class Statistics:
 
     def _add_pattern(self, views: Mapping[str, Matrix], sets: Ints, keep: Keep) -> None:
         """Add items that have exactly these views, which are in alphabetical order."""
-        pattern = tuple(views)
         labelled = self._count(sets)
         uppers: dict[str, Floats] = {}
         sums: dict[str, Floats] = {}
@@ -201,20 +200,21 @@ class Statistics:
                 if len(sets) and not chosen.any():
                     continue
                 part = matrix if chosen.all() else matrix[np.flatnonzero(chosen)]
+                each = by_set.adder(sets[chosen]) if chosen is labelled else None
+                upper, total = upper_gram(part, each)
                 if chosen is labelled:
-                    upper, total = upper_gram(part, by_set.adder(sets[chosen]))
                     by_set.upper += upper
-                else:
-                    upper, total = upper_gram(part)
                 uppers[name] = uppers[name] + upper if name in uppers else upper
                 sums[name] = sums[name] + total if name in sums else total
         products = {
             (first, second): cross_product(views[first], views[second])
-            for first in pattern
-            for second in pattern
-            if first < second and keep.wants((first, second))
+            for first, second in keep.pairs_of(views)
         }
-        found = Moments(float(len(sets)), sums, uppers, products)
+        self.add_moments(Moments(float(len(sets)), sums, uppers, products))
+
+    def add_moments(self, found: Moments) -> None:
+        """Add the sums over items that have all of their views and no others."""
+        pattern = tuple(found.sums)
         if pattern in self.patterns:
             found = self.patterns[pattern].take_in(found)
         self.patterns[pattern] = found

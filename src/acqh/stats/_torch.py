@@ -4,14 +4,13 @@ Rows stay on the device. What comes to the host are the sums, the distinct label
 one is kept, the bounded sample of rows.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints
 from acqh._core.optional import require
-from acqh._core.tensors import Tensor, is_tensor, row_blocks, to_tensor
+from acqh._core.tensors import Tensor, is_tensor, to_tensor
 from acqh.errors import LabelError
 from acqh.stats._label_sets import LabelSets
 
@@ -23,13 +22,6 @@ _HALVED = 256
 _LABELS_PER_WORD = 52
 # Mixes the words of a row into one key; odd, with bits all over.
 _MIXER = 0x9E3779B97F4A7C15 - (1 << 64)
-
-
-def rows_of(n_rows: int, widths: Mapping[str, int], keeps_rows: bool, max_memory: int) -> Any:
-    """Cut rows into blocks so that working copies of them take at most so much memory."""
-    # Two copies for the sums, as large as float64 each; hashes of rows take three more.
-    copies = 5 if keeps_rows else 2
-    return row_blocks(n_rows, max(1, 8 * copies * sum(widths.values())), max_memory)
 
 
 def number_tensor(sets: LabelSets, labels: Any, device: Any) -> Tensor:
@@ -155,8 +147,9 @@ def _add_lower(gram: Tensor, rows: Tensor) -> None:
 
 
 def on_host(values: Tensor) -> Floats:
-    """Return a tensor as an array."""
-    return np.asarray(values.cpu().numpy())
+    """Return a tensor as an array; NumPy knows no bfloat16."""
+    is_bfloat = values.dtype == require("torch").bfloat16
+    return np.asarray((values.float() if is_bfloat else values).cpu().numpy())
 
 
 def hash_tensor(rows: Tensor, salts: Ints) -> Tensor:

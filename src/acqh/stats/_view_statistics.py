@@ -4,11 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg.blas import dsyrk
 
 from acqh._core.arrays import Floats, Ints, Matrix, is_sparse
-from acqh.stats._kernels import add_rows_by_set, add_sparse_gram, add_sparse_rows_by_set
-from acqh.stats._moments import BLOCK_ROWS, mirror
+from acqh.stats._kernels import add_rows_by_set, add_sparse_rows_by_set
+from acqh.stats._moments import mirror, upper_gram
 
 
 @dataclass
@@ -66,26 +65,20 @@ class ViewStatistics:
 
     def update(self, matrix: Matrix, sets: Ints) -> None:
         """Add rows; row i belongs to label set ``sets[i]``."""
-        if is_sparse(matrix):
-            self.add_by_set(matrix, sets)
-            add_sparse_gram(matrix.indptr, matrix.indices, matrix.data, self.upper)
-            return
-        for start in range(0, len(matrix), BLOCK_ROWS):
-            block = np.asarray(matrix[start : start + BLOCK_ROWS], dtype=np.float64, order="C")
-            self.add_by_set(block, sets[start : start + BLOCK_ROWS])
-            # The transpose of a C-ordered block is what BLAS calls column-major: no copy.
-            self.upper = dsyrk(1.0, block.T, beta=1.0, c=self.upper, overwrite_c=True)
+        self.upper, _ = upper_gram(matrix, self.adder(sets), self.upper)
 
     def adder(self, sets: Ints) -> Callable[[slice, Matrix], None]:
-        """Return what adds blocks of rows by label set; row i belongs to ``sets[i]``."""
-        return lambda rows, block: self.add_by_set(block, sets[rows])
+        """Return what adds blocks of rows to the sums and counts by label set, but to no product.
 
-    def add_by_set(self, matrix: Matrix, sets: Ints) -> None:
-        """Add rows to the sums and counts by label set, but not to the Gram matrix."""
-        np.add(self.counts, np.bincount(sets, minlength=len(self.counts)), out=self.counts)
-        if is_sparse(matrix):
-            add_sparse_rows_by_set(matrix.indptr, matrix.indices, matrix.data, sets, self.sums)
-            return
-        for start in range(0, len(matrix), BLOCK_ROWS):
-            block = np.asarray(matrix[start : start + BLOCK_ROWS], dtype=np.float64)
-            add_rows_by_set(block, sets[start : start + BLOCK_ROWS], self.sums)
+        Row i belongs to ``sets[i]``; blocks are as `upper_gram` gives them.
+        """
+
+        def add(rows: slice, block: Matrix) -> None:
+            own = sets[rows]
+            np.add(self.counts, np.bincount(own, minlength=len(self.counts)), out=self.counts)
+            if is_sparse(block):
+                add_sparse_rows_by_set(block.indptr, block.indices, block.data, own, self.sums)
+            else:
+                add_rows_by_set(block, own, self.sums)
+
+        return add
