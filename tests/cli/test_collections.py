@@ -105,7 +105,7 @@ def test_add_and_remove_change_the_collection(built, photos, tmp_path):
     assert "2 items removed, 24 left" in run("remove", built, "x", "y").stdout
     whole = run("verify", built).stdout.replace("\n", " ")
     assert "whole. collection, 24 items" in whole
-    assert "Built with image_encoder hog, text_encoder tfidf, n_components 128" in whole
+    assert "Built with --image-encoder hog --text-encoder tfidf --n-components 128" in whole
 
 
 def test_wrong_calls_and_missing_collections_are_told_apart(built, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -20,7 +21,7 @@ def run(*arguments, code=0):
     """Run a command as a person does; return what it printed, results and the rest."""
     done = subprocess.run(
         [sys.executable, "-m", "acqh", *map(str, arguments)], capture_output=True, text=True,
-        check=False, env={**os.environ, "NO_COLOR": "1"},
+        check=False, timeout=120, env={**os.environ, "NO_COLOR": "1"},
     )  # fmt: skip
     assert done.returncode == code, (done.stdout, done.stderr)
     return done.stdout, done.stderr
@@ -72,10 +73,16 @@ def test_a_path_without_a_collection_or_an_index_is_told_in_a_sentence(tmp_path,
     np.save(tmp_path / "q.npy", np.eye(3, dtype=np.float32))
     for arguments, sentence in (
         (("search", none, "--text", "a"), f"there is no collection at {none}"),
-        (("serve", empty), f"{empty} is no collection: it has no manifest.json"),
-        (("remove", other, "a"), f"{other} holds a 'hamming-index', not a 'collection'"),
+        (("serve", empty), f"{empty} is not a collection: it has no manifest.json"),
+        (("remove", other, "a"), f"{other} is an index of binary codes, not a collection"),
         (("search", empty, "--queries", tmp_path / "q.npy", "--out", tmp_path / "x"),
-         f"{empty} is no index: it has no manifest.json"),
+         f"{empty} is not an index: it has no manifest.json"),
+        (("encode", empty, "x.npz", "--out", "x"),
+         f"{empty} is not a model: it has no manifest.json"),
+        (("index", other, "x.npy", "--out", "x"),
+         f"{other} is an index of binary codes, not a model"),
+        (("export", empty, "--to", "faiss", "--out", "x"),
+         f"{empty} was not written by acqh: it has no manifest.json"),
         (("verify", none), f"there is nothing at {none}"),
     ):  # fmt: skip
         assert call(*arguments) == (1, "", f"acqh: {sentence}\n")
@@ -120,6 +127,73 @@ def test_a_build_says_what_is_missing_before_it_describes_anything(tmp_path, cal
         manifest.write_text(content)
         assert call(*build, *options) == (1, "", f"acqh: {sentence}\n")
     assert not out.exists()
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory):
+    """Return a folder with a model, its data, and files that are not what they should be."""
+    path = tmp_path_factory.mktemp("features")
+    rng = np.random.default_rng(0)
+    views = {"image": rng.normal(size=(40, 4)), "text": rng.normal(size=(40, 3))}
+    labels = rng.integers(0, 2, 40)
+    np.savez(path / "data.npz", **views, labels=labels)
+    np.savez(path / "label.npz", **views, label=labels)
+    acqh.ACQH(4, n_codebooks=1).fit(views, labels).save(path / "model")
+    (path / "items.csv").write_text("text,labels\nrose,flower\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        ("compress data.npz --out x", 1, "have the views image, text; name one with --view"),
+        ("compress data.npz --view image --queries data.npz --out x", 1,
+         "the queries have the views image, text; name one with --query-view"),
+        ("compress data.npz --out x --seed -1", 2, "Invalid value for '--seed'"),
+        ("fit data.npz --out x --similarity likeness", 2, "Invalid value for '--similarity'"),
+        ("fit label.npz --out x", 1, "rename it: to 'labels' if it holds the labels"),
+        ("fit items.csv --out x", 1, "acqh build makes a collection of such a manifest"),
+        ("bench data.npz --out x --methods cvh --bits 0", 2, "--bits must be a whole number"),
+        ("bench data.npz --out x --methods cvh --protocol x", 2, "--protocol is one of labelled"),
+        ("bench data.npz --out x --methods cvh --official", 2, "instead, without --official"),
+        ("bench wiki --out x --methods cvh --data-dir .", 1, "folder with --data-dir or ACQH_DATA"),
+        ("export model --to faiss --out x", 1, "only an index of codes (CodeIndex) or"),
+        ("search model --queries data.npz --view image --out x", 1,
+         "model is a model, not an index of codes"),
+        ("search c --text rose --out hits.csv", 2, "--out and --dask go with --queries"),
+        ("build {}/../manifest.csv --out x --label-separator=", 1, "--label-separator is empty"),
+        ("serve {} --root-path x", 2, "--root-path: String should match"),
+        ("serve {} --image-root none", 2, "Invalid value for '--image-root'"),
+    ],
+)  # fmt: skip
+def test_a_wrong_call_is_told_in_the_words_of_the_command_line(
+    arguments, code, sentence, features, folder, call, monkeypatch
+):
+    monkeypatch.chdir(features)
+    monkeypatch.setenv("COLUMNS", "300")
+    given, shown, told = call(*arguments.replace("{}", str(folder / "c.acqh")).split())
+    assert (given, shown) == (code, "")
+    assert sentence in told
+    assert not re.search(
+        r"\b[a-z]+_[a-z]+\b|Errno|Traceback", told.partition("\n")[0].replace("read_manifest", "")
+    )
+
+
+def test_too_little_memory_is_told_in_a_sentence(call, features, monkeypatch):
+    def no_room(*_, **__):
+        raise MemoryError("Unable to allocate 7 TiB")
+
+    monkeypatch.setattr("acqh.scale.fit", no_room)
+    assert call("fit", features / "data.npz", "--out", features / "none") == (
+        1, "", "acqh: there is not enough memory (Unable to allocate 7 TiB)\n",
+    )  # fmt: skip
+
+
+def test_a_fit_that_is_all_but_exact_names_no_gap(features, tmp_path, call):
+    fit = ("fit", features / "data.npz", "--targets", "image", "--out", tmp_path / "model")
+    code, shown, _ = call(*fit)
+    assert code == 0
+    assert "above the best possible" not in shown
 
 
 def test_headings_in_capitals_separators_and_large_images_can_be_told(tmp_path, call):

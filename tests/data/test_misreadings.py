@@ -14,7 +14,9 @@ from acqh.errors import InvalidInputError
 def test_an_array_that_may_be_the_labels_is_no_view(tmp_path, name):
     path = tmp_path / "x.npz"
     np.savez(path, image=np.eye(3), **{name: np.eye(3, 2)})
-    with pytest.raises(InvalidInputError, match=f"say labels='{name}' if it has the labels"):
+    with pytest.raises(
+        InvalidInputError, match=f"but one called '{name}'; rename it: to 'labels' if"
+    ):
         read(path)
     assert read(path, labels=name, views={"image": "image"}).label_names == ("0", "1")
     assert list(read(path, views={"image": "image"}).views) == ["image"]

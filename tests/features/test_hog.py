@@ -206,3 +206,10 @@ def test_what_is_no_image_is_said_plainly(tmp_path, content, reason):
     for source in (content, path):
         with pytest.raises(ImageError, match=f"^a.jpg cannot be read: {reason}$"):
             read_image(source, name="a.jpg")
+
+
+def test_a_path_that_cannot_be_opened_is_told_in_plain_words(tmp_path):
+    with pytest.raises(ImageError, match=r"none\.png cannot be read: No such file or directory$"):
+        read_image(tmp_path / "none.png", name="none.png")
+    with pytest.raises(ImageError, match=r"a cannot be read: it is a folder$"):
+        read_image(tmp_path, name="a")

@@ -115,7 +115,9 @@ def test_what_is_saved_during_changes_is_one_published_state(tmp_path, make):
 
 def test_loading_as_another_kind_is_refused(tmp_path):
     code_index().save(tmp_path / "i")
-    with pytest.raises(InvalidInputError, match="holds a 'code-index', not a 'hamming-index'"):
+    with pytest.raises(
+        InvalidInputError, match="is an index of codes, not an index of binary codes"
+    ):
         HammingIndex.load(tmp_path / "i")
     write_bundle(tmp_path / "other", kind="recipe", arrays={})
     with pytest.raises(InvalidInputError, match="holds a 'recipe', not one of code-index"):

@@ -48,7 +48,7 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
     if not target.parent.is_dir():
         raise FileNotFoundError(f"the folder {target.parent} is not there; make it first")
     if target.exists() and not (overwrite and target.is_file()):
-        raise FileExistsError(f"{target} is there already; give another path, or overwrite it")
+        raise FileExistsError(f"{target} is there already; give another path, or overwrite=True")
     return target
 
 

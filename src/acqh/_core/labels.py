@@ -151,7 +151,7 @@ def split_labels(text: str, separator: str | None = None) -> list[str]:
 
     `separator`: what stands between labels; ``|`` by default, but then a comma or semicolon without
     any ``|`` may mean either and is refused. Raises InvalidInputError: it cannot be told whether
-    the text is one label or several.
+    the text is one label or several, or the separator is empty.
 
     Examples
     --------
@@ -165,4 +165,6 @@ def split_labels(text: str, separator: str | None = None) -> list[str]:
                 f"the labels {text!r:.200} have a comma or semicolon but no '|', which separates "
                 "labels; say label_separator=',' if these are several, label_separator='|' if one"
             )
+    if not separator:
+        raise InvalidInputError("`label_separator` is empty; give what stands between labels")
     return [name for part in text.split(separator) if (name := part.strip())]

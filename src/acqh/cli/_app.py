@@ -78,13 +78,13 @@ def main() -> None:
     try:
         app()
     except SystemExit as left:
-        # Whoever reads has enough, as `head` does: Typer and Rich then silence what is left to
+        # The reader has enough, as `head` does: Typer and Rich then silence what is left to
         # print and leave with 1, but nothing has failed, unless it was an error that they printed.
         if isinstance(left.__context__, BrokenPipeError):
             raise SystemExit(getattr(left.__context__.__context__, "exit_code", 0)) from None
         raise
-    except (AcqhError, OSError) as error:
-        # A user's mistake or a full disk: the message says it all, a traceback would hide it.
+    except (AcqhError, OSError, MemoryError) as error:
+        # A user's mistake, a full disk or too little memory: a traceback would hide the message.
         if voice.verbose:
             traceback.print_exc()
         print(f"acqh: {_sentence(error)}", file=sys.stderr)
@@ -94,4 +94,8 @@ def main() -> None:
 def _sentence(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, MemoryError):
+        return (
+            f"there is not enough memory ({error})" if str(error) else "there is not enough memory"
+        )
     return str(error)

@@ -9,6 +9,7 @@ import typer
 
 from acqh.cli._output import JsonOption, print_json, print_table
 from acqh.cli._progress import Reporter, reporting
+from acqh.cli._voice import voice
 from acqh.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def bench(
             data_dir=data_dir,
         )
     except InvalidInputError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(voice.in_options(str(error))) from None
     if dry_run:
         _print_plan(planned, retry_failed, as_json)
         return
@@ -191,8 +192,9 @@ def _display(show: Reporter) -> Any:
 def _say(summary: "RunSummary") -> None:
     for record in summary.failed:
         print(f"failed: {record['label']} ({record['key']}): {record['reason']}")
+    cells = "cell" if summary.n_done == 1 else "cells"
     print(
-        f"{summary.n_done:,} cells run in {summary.seconds:.0f} s, {summary.n_failed:,} failed, "
+        f"{summary.n_done:,} {cells} run in {summary.seconds:.0f} s, {summary.n_failed:,} failed, "
         f"{summary.n_stored:,} were there before; results in {summary.out / 'results.csv'}"
     )
     if summary.n_left:

@@ -33,7 +33,7 @@ def demo(
         Path | None,
         typer.Option(help="Folder to keep the collection in; by default the user's cache."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Build, evaluate and serve the embedded emoji set: a table, then a search page."""

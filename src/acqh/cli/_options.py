@@ -9,6 +9,6 @@ ModelArgument = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A folder that acqh fit made.")
 ]
 ComponentsOption = Annotated[int, typer.Option(min=1, help="Length of query vectors.")]
-CodebooksOption = Annotated[int, typer.Option(min=1, max=16, help="Bytes of a code.")]
+CodebooksOption = Annotated[int, typer.Option(min=1, max=16, help="Bytes per item.")]
 ChunkSizeOption = Annotated[int, typer.Option(min=1, help="Items in memory at a time.")]
-SeedOption = Annotated[int, typer.Option(help="Of all that is random.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]

@@ -80,6 +80,8 @@ def search(
             raise typer.BadParameter("--queries needs --out, and with --model also --view")
         search_all(paths, model, queries, out, view, k, chunk_size, dask, as_json)
         return
+    if model is not None or view is not None or out is not None or dask is not None:
+        raise typer.BadParameter("--model, --view, --out and --dask go with --queries")
     if text is None and image is None and item is None:
         raise typer.BadParameter("give --text, --image or --item; or --queries")
     from acqh.collection import open_collections

@@ -34,7 +34,12 @@ def serve(
         Path | None, typer.Option(help="File with the token that adds and removes items.")
     ] = None,
     image_root: Annotated[
-        Path | None, typer.Option(help="Folder of the image files, to link to them as they were.")
+        Path | None,
+        typer.Option(
+            exists=True,
+            file_okay=False,
+            help="Folder of the image files, to link to them as they were.",
+        ),
     ] = None,
     root_path: Annotated[
         str | None, typer.Option(help="What a proxy puts before every path, such as /photos.")
@@ -76,4 +81,6 @@ def _settings(**given: Any) -> "Settings":
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
         name = ".".join(str(part) for part in wrong["loc"])
-        raise typer.BadParameter(f"ACQH_{name.upper()}: {wrong['msg']}") from None
+        variable = f"ACQH_{name.upper()}"
+        said = voice.options[name] if given.get(name) is not None else variable
+        raise typer.BadParameter(f"{said}: {wrong['msg']}, got {wrong['input']!r}") from None

@@ -1,5 +1,7 @@
 """``acqh verify``: deep check of anything acqh has written."""
 
+import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +13,7 @@ from acqh.cli._voice import voice
 
 
 def verify(
-    path: Annotated[Path, typer.Argument(help="A collection, an index, codes or a method.")],
+    path: Annotated[Path, typer.Argument(help="A collection, an index, codes or a model.")],
     clean: Annotated[
         bool, typer.Option("--clean", help="Also remove what killed builds of it left beside it.")
     ] = False,
@@ -35,6 +37,19 @@ def verify(
         raise typer.Exit(1)
 
 
+def _as_options(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the options of ``acqh build`` that say how a collection was built."""
+    for name, value in settings.items():
+        option = "--seed" if name == "random_state" else f"--{name.replace('_', '-')}"
+        if value is True:
+            yield option
+        elif name == "targets" and value:
+            weights = (f"{view}={target['weight']:g}" for view, target in value.items())
+            yield f"{option} {','.join(weights)}"
+        elif value is not None and value is not False:
+            yield f"{option} {shlex.quote(str(value))}"
+
+
 def _check(path: Path) -> tuple[Any, str]:
     from acqh._load import verify as check
     from acqh.io import BundleReport
@@ -42,8 +57,7 @@ def _check(path: Path) -> tuple[Any, str]:
     report = check(path)
     if not isinstance(report, BundleReport):
         notes = "".join(f" {note[0].upper()}{note[1:]}." for note in report.notes)
-        said = [(key, value) for key, value in (report.settings or {}).items() if value is not None]
-        built = ", ".join(f"{key} {value}" for key, value in said)
+        built = " ".join(_as_options(report.settings or {}))
         return report, (
             f"collection, {report.n_items:,} items, {report.n_bytes:,} bytes."
             + (f" Built with {built}." if built else "")

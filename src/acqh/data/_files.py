@@ -77,12 +77,12 @@ class DataFolder:
         needed = [other for other in self.files if other.only_for is None or other is file]
         missing = [other.describe() for other in needed if other.find(self.path) is None]
         if self.path is None:
-            where = f"no folder was named; pass data_dir= or set {ENVIRONMENT_VARIABLE}"
+            where = f"no folder was named; give `data_dir` or set {ENVIRONMENT_VARIABLE}"
         else:
             state = "" if self.path.is_dir() else ", which is not a folder"
             where = (
                 f"looked in {self.path}{state}; put them there, or name another folder with "
-                f"data_dir= or {ENVIRONMENT_VARIABLE}"
+                f"`data_dir` or {ENVIRONMENT_VARIABLE}"
             )
         listed = "".join(f"\n  {line}" for line in missing)
         return f"data set {self.dataset!r} lacks files ({where}):{listed}\nSource: {self.source}"

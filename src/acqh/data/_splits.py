@@ -70,7 +70,7 @@ def official_rows(data: "MultiViewData", name: str = "") -> tuple[Ints, Ints]:
         )
     raise InvalidInputError(
         f"{data.name!r} has no official split (or is a subset, which keeps none); draw one at "
-        "random instead"
+        "random instead, without `official`"
     )
 
 

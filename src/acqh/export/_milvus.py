@@ -93,7 +93,7 @@ def export_milvus(
         if is_there and not overwrite:
             raise InvalidInputError(
                 f"Milvus at {uri} has a collection {name!r} already; give another name, or "
-                "overwrite it"
+                "overwrite=True"
             )
         with _named_at_the_end(client, name, replace=is_there) as temporary:
             _create(pymilvus, client, temporary, items, index_type)

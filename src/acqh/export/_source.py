@@ -94,8 +94,8 @@ def open_source(given: Exportable, *, metadata: bool = True) -> Iterator[Source]
             yield _of_collection(opened, metadata)
         else:
             raise InvalidInputError(
-                f"only a CodeIndex or a Collection can be exported, got {type(opened).__name__}; "
-                "other codes do not stand for vectors"
+                "only an index of codes (CodeIndex) or a collection can be exported, got "
+                f"{type(opened).__name__}: nothing else holds codes that stand for vectors"
             )
     finally:
         if isinstance(opened, Collection) and opened is not given:

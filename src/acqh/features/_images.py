@@ -102,6 +102,9 @@ def read_image(
         raise
     except image_module.UnidentifiedImageError as error:
         raise ImageError(f"{name} cannot be read: {_what_it_is(image)}") from error
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        why = "it is a folder" if isinstance(error, IsADirectoryError) else error.strerror
+        raise ImageError(f"{name} cannot be read: {why}") from error
     except Exception as error:  # damaged bytes make decoders raise anything
         raise ImageError(f"{name} cannot be read: {error}") from error
 

@@ -20,6 +20,19 @@ MAX_MANIFEST_BYTES = 1 << 22
 MAX_MEMBERS = 256
 _CHECKSUM = "manifest_sha256"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+# What a person calls a bundle of a kind that acqh writes.
+_IN_WORDS = {
+    "code-index": "an index of codes",
+    "code-parts": "a folder of codes",
+    "code-shards": "an index in shards",
+    "collection": "a collection",
+    "documents": "a store of documents",
+    "hamming-index": "an index of binary codes",
+    "index": "an index",
+    "method": "a model",
+    "search-parts": "a folder of search results",
+    "vectors": "a folder of vectors",
+}
 _FIELDS = {"format", "version", "kind", "name", "info", "members", _CHECKSUM}
 
 
@@ -142,13 +155,24 @@ def _read_content(directory: Path, kind: str | None = None) -> bytes:
     return content
 
 
+def in_words(kind: str) -> str:
+    """Return what a person calls a bundle of a kind.
+
+    Examples
+    --------
+    >>> in_words("method"), in_words("numbers")
+    ('a model', "a bundle of kind 'numbers'")
+    """
+    return _IN_WORDS.get(kind, f"a bundle of kind {kind!r}")
+
+
 def _missing(directory: Path, kind: str | None) -> str:
     """Say in a sentence that there is no bundle."""
-    what = "" if kind is None else kind.replace("-", " ")
     if not directory.exists():
-        return f"there is {f'no {what}' if what else 'nothing'} at {directory}"
-    lacks = f"no {what}" if what else "nothing that acqh has written"
-    return f"{directory} is {lacks}: it has no {MANIFEST_NAME}"
+        what = "nothing" if kind is None else "no " + in_words(kind).split(" ", 1)[1]
+        return f"there is {what} at {directory}"
+    state = "was not written by acqh" if kind is None else f"is not {in_words(kind)}"
+    return f"{directory} {state}: it has no {MANIFEST_NAME}"
 
 
 def _canonical(fields: Mapping[str, Any]) -> bytes:

@@ -15,7 +15,7 @@ import numpy as np
 from acqh._core import files as _files
 from acqh._core.arrays import Array
 from acqh.errors import CorruptBundleError, InvalidInputError
-from acqh.io._manifest import Manifest, Member, read_manifest
+from acqh.io._manifest import Manifest, Member, in_words, read_manifest
 from acqh.io._members import member_arrays
 
 _CHUNK_BYTES = 1 << 23
@@ -181,7 +181,9 @@ def read_bundle(
     with ExitStack() as open_files:
         manifest, files = _open_files(directory, open_files, kind)
         if kind is not None and manifest.kind != kind:
-            raise InvalidInputError(f"{directory} holds a {manifest.kind!r}, not a {kind!r}")
+            raise InvalidInputError(
+                f"{directory} is {in_words(manifest.kind)}, not {in_words(kind)}"
+            )
         loaded = {
             member.file: _load(directory / member.file, files[member.file], member, mmap, verify)
             for member in manifest.distinct_members()

@@ -194,8 +194,6 @@ def open_index(index: Index) -> CodeIndex | ShardedIndex:
     kind = kind_of(index, "index")
     if kind == "code-shards":
         return ShardedIndex.load(index)
-    if kind != "code-index":
-        raise InvalidInputError(f"{index} holds a {kind!r}; an index of codes is needed to search")
     return CodeIndex.load(index)
 
 

@@ -111,14 +111,16 @@ def read_queries(queries: Any, view: str | None) -> Floats:
     """Return all queries in memory, of an array, a path, or data."""
     if isinstance(queries, str | PathLike):
         pieces = list_vector_pieces(queries, view, 65_536)
-        parts = [only_view(part, view, "queries").vectors for part in read_pieces(pieces)]
+        parts = [
+            only_view(part, view, "queries", "query_view").vectors for part in read_pieces(pieces)
+        ]
         return np.concatenate(parts)
     if isinstance(queries, MultiViewData):
-        return only_view(queries, view, "queries").vectors
+        return only_view(queries, view, "queries", "query_view").vectors
     return _dense(as_matrix(queries, "queries"))
 
 
-def only_view(data: MultiViewData, view: str | None, what: str) -> Rows:
+def only_view(data: MultiViewData, view: str | None, what: str, argument: str = "view") -> Rows:
     """Return the vectors of one view, which every item must have.
 
     Raises ViewError: there are several and none is named, or an item lacks it.
@@ -126,7 +128,7 @@ def only_view(data: MultiViewData, view: str | None, what: str) -> Rows:
     if view is None or (view not in data.views and list(data.views) == [_ARRAY_VIEW]):
         if len(data.views) > 1:
             raise ViewError(
-                f"the {what} have the views {', '.join(data.views)}; say which one to take"
+                f"the {what} have the views {', '.join(data.views)}; name one with `{argument}`"
             )
         view = next(iter(data.views))
     check_view(data, view, what)

@@ -230,12 +230,12 @@ def _name_of(method: Any) -> str:
 
 
 def _lengths(bits: Sequence[int], paper: bool) -> tuple[int, ...]:
-    lengths = tuple(check_positive_int(length, "bits") for length in bits)
+    lengths = tuple(check_positive_int(length, "`bits`") for length in bits)
     if not lengths:
-        raise InvalidInputError("bits are whole numbers such as 8, 16, 32; none was given")
+        raise InvalidInputError("`bits` are whole numbers such as 8, 16, 32; none was given")
     if not paper and any(length % 8 or length > _MAX_FAIR_BITS for length in lengths):
         raise InvalidInputError(
-            f"items take whole bytes: bits are multiples of 8 up to {_MAX_FAIR_BITS}, unless "
+            f"items take whole bytes: `bits` are multiples of 8 up to {_MAX_FAIR_BITS}, unless "
             f"with the paper's settings; got {', '.join(map(str, lengths))}"
         )
     return lengths
@@ -247,7 +247,7 @@ def _protocols(protocol: str | Iterable[str] | None, paper: bool) -> tuple[str, 
     wanted = tuple(dict.fromkeys(_each(protocol)))
     for name in wanted:
         if name not in PROTOCOLS:
-            raise InvalidInputError(f"protocol is one of {', '.join(PROTOCOLS)}, not {name!r}")
+            raise InvalidInputError(f"`protocol` is one of {', '.join(PROTOCOLS)}, not {name!r}")
     if paper and wanted != ("labelled",):
         raise InvalidInputError("the paper's database is labelled: give no other protocol with it")
     # Training items in the database flatter a method; beside such figures the strict ones stand.

@@ -225,8 +225,8 @@ def _need_views(plan: _Plan, file: CsvFile) -> None:
     if not plan.views:
         raise InvalidInputError(
             f"{file.path.name} has no numbers of views (columns image_0, image_1, ...), only an "
-            "item table; read it with acqh.data.read_manifest and give the views made from it "
-            "to with_views"
+            "item table; acqh build makes a collection of such a manifest, and "
+            "acqh.data.read_manifest reads it in Python"
         )
 
 

@@ -160,8 +160,9 @@ def _refuse_likely_labels(entries: Mapping[str, Entry], file: str) -> None:
     for name in entries:
         if name.lower() in LIKELY_LABELS:
             raise InvalidInputError(
-                f"{file} has no array 'labels', but one called {name!r}; say labels={name!r} if it "
-                "has the labels, or name the views with views={'image': NAME} if not"
+                f"{file} has no array 'labels', but one called {name!r}; rename it: to 'labels' if "
+                "it holds the labels, to another name if it is a view. Python can also read it as "
+                f"it is: labels={name!r}, or views={{'image': NAME}}"
             )
 
 
