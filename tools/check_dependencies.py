@@ -1,7 +1,7 @@
 """Compare what `src` imports with what pyproject.toml declares; neither may have more.
 
 Imports are found in the code, `require("package")` of optional ones included. A package that is
-declared but imported nowhere is no dependency; one that is imported but comes only by way of
+declared but imported nowhere is not a dependency; one that is imported but comes only by way of
 another may be gone tomorrow.
 """
 

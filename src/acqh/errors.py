@@ -60,7 +60,7 @@ class DuplicateIdError(AcqhError, ValueError):
 
 
 class UnknownIdError(AcqhError, KeyError):
-    """An id is not there.
+    """An id is unknown.
 
     ``KeyError`` shows its argument's repr; this shows the message itself.
     """
@@ -90,7 +90,7 @@ class ClusterError(AcqhError, RuntimeError):
 
 
 class DeviceError(InvalidInputError, RuntimeError):
-    """A device such as a GPU was asked for and is not there."""
+    """A device such as a GPU was asked for but is not available."""
 
 
 class MissingExtraError(AcqhError, ImportError):

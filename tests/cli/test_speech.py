@@ -95,7 +95,7 @@ def test_advice_names_options(folder, call):
     )  # fmt: skip
     path = folder / "c.acqh"
     assert call("build", folder, "--out", path) == (
-        1, "", f"acqh: {path} is there already; give another path, or --overwrite\n",
+        1, "", f"acqh: {path} already exists; give another path, or --overwrite\n",
     )  # fmt: skip
 
 
@@ -115,7 +115,7 @@ def test_a_build_says_what_is_missing_before_it_describes_anything(tmp_path, cal
         ("image\nx/0.png\nx/1.png\n", (), ("none of the 2 images that manifest.csv names is in "
          f"{tmp_path}; say where they are with --image-root")),
         ("image\n0.png\n", ("--image-root", tmp_path / "x"), ("the folder of images "
-         f"{tmp_path / 'x'} is not there")),
+         f"{tmp_path / 'x'} does not exist")),
         ("image\n0.png\n", ("--targets", "labels=1"), ("--targets has a weight for labels, but no "
          "item has any; leave it out, or give the manifest a column labels")),
         ("image\n0.png\n", ("--targets", "words=1"), ("--targets are weights of labels, image and "

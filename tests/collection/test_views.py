@@ -86,7 +86,7 @@ def test_weights_say_what_counts(collection, make_items):
         ({"text": "dog", "k": 0}, "k must"),
         ({"text": 7}, "must be a str"),
         ({"item": "nobody"}, "no item"),
-        ({"text": "dog", "where": "dog"}, "no condition"),
+        ({"text": "dog", "where": "dog"}, "not a condition"),
         ({"text": "dog", "where": 7}, "must be a mapping"),
         ({"text": "dog", "where": {"year": None}}, "texts and numbers"),
     ],
@@ -171,7 +171,7 @@ def test_a_build_replaces_a_collection_only_when_told_and_nothing_else_ever(tmp_
         assert len(old.search(text="cat", k=100).hits) == 30
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["c.acqh"]
     (tmp_path / "notes").mkdir()
-    with pytest.raises(FileExistsError, match="no collection"):
+    with pytest.raises(FileExistsError, match="not a collection"):
         Collection.build(
             make_items(),
             tmp_path / "notes",
@@ -179,7 +179,7 @@ def test_a_build_replaces_a_collection_only_when_told_and_nothing_else_ever(tmp_
             image_encoder="hog",
             text_encoder="tfidf",
         )
-    with pytest.raises(FileNotFoundError, match="make it first"):
+    with pytest.raises(FileNotFoundError, match="create it first"):
         Collection.build(
             make_items(), tmp_path / "none" / "c.acqh", image_encoder="hog", text_encoder="tfidf"
         )

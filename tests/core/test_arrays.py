@@ -26,29 +26,29 @@ def spoilt_csr(kind, index, shape=(6, 4)):
 def test_sparse_indices_outside_the_matrix_are_refused(kind, index):
     if kind is sp.csc_array and index == 4:
         index = 6  # its indices are rows
-    with pytest.raises(ViewError, match="view 'image' is no valid sparse matrix"):
+    with pytest.raises(ViewError, match="view 'image' is not a valid sparse matrix"):
         MultiViewData({"image": spoilt_csr(kind, index)})
 
 
 def test_sparse_pointers_that_fall_are_refused():
     matrix = sp.csr_array(np.eye(4))
     matrix.indptr[1:4] = [3, 1, 2]
-    with pytest.raises(ViewError, match="no valid sparse matrix"):
+    with pytest.raises(ViewError, match="not a valid sparse matrix"):
         as_matrix(matrix, "view 'image'")
 
 
 def test_coordinates_outside_the_matrix_are_refused():
     matrix = sp.coo_array(np.eye(4))
     matrix.coords[0][1] = 10**6
-    with pytest.raises(ViewError, match="no valid sparse matrix"):
+    with pytest.raises(ViewError, match="not a valid sparse matrix"):
         as_matrix(matrix, "view 'image'")
 
 
 @pytest.mark.parametrize("index", SPOILT_INDICES)
 def test_sparse_labels_and_input_of_feature_maps_are_checked_alike(index):
-    with pytest.raises(LabelError, match="labels is no valid sparse matrix"):
+    with pytest.raises(LabelError, match="labels is not a valid sparse matrix"):
         as_label_matrix(spoilt_csr(sp.csr_array, index))
-    with pytest.raises(ViewError, match="no valid sparse matrix"):
+    with pytest.raises(ViewError, match="not a valid sparse matrix"):
         Bias().fit(spoilt_csr(sp.csr_array, index))
 
 
@@ -74,7 +74,7 @@ def test_masked_entries_are_refused_and_the_row_is_named():
 
 
 def test_rows_of_different_lengths_are_refused():
-    with pytest.raises(ViewError, match="view 'image' is no array of numbers"):
+    with pytest.raises(ViewError, match="view 'image' is not an array of numbers"):
         MultiViewData({"image": [[1.0, 2.0], [3.0]]})
 
 

@@ -135,7 +135,7 @@ def with_nan(row):
             ViewError,
             r"present of view 'image' has shape \(1,\), but the view has 2 rows",
         ),
-        ({"image": np.eye(2)}, {"present": {"image": [1, 0]}}, ViewError, "True or False a row"),
+        ({"image": np.eye(2)}, {"present": {"image": [1, 0]}}, ViewError, "True or False per row"),
         (
             {"image": np.eye(2)},
             {"present": {"text": [True] * 2}},

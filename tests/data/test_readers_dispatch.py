@@ -39,7 +39,7 @@ def test_endings_may_be_upper_case(tmp_path: Path) -> None:
 
 def test_a_file_of_no_known_kind(tmp_path: Path) -> None:
     (tmp_path / "a.xyz").write_text("hello")
-    with pytest.raises(InvalidInputError, match=r"no known kind; known endings are \.npz, \.mat"):
+    with pytest.raises(InvalidInputError, match=r"unknown file type; known endings are \.npz"):
         read(tmp_path / "a.xyz")
 
 

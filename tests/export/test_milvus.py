@@ -128,5 +128,5 @@ def test_names_and_places_that_cannot_be_are_refused(index, tmp_path):
         export_milvus(index, "x.db", "two words")
     with pytest.raises(InvalidInputError, match="FLAT or AUTOINDEX"):
         export_milvus(index, "x.db", "items", index_type="HNSW")
-    with pytest.raises(FileNotFoundError, match="make it first"):
+    with pytest.raises(FileNotFoundError, match="create it first"):
         export_milvus(index, str(tmp_path / "none" / "x.db"), "items")

@@ -198,7 +198,8 @@ def test_a_missing_extra_is_named(monkeypatch: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"), [(b"", "it is empty"), (b"no image", "it is no image of a known kind")]
+    ("content", "reason"),
+    [(b"", "it is empty"), (b"no image", "it is not an image of a known kind")],
 )
 def test_what_is_no_image_is_said_plainly(tmp_path, content, reason):
     path = tmp_path / "a.jpg"

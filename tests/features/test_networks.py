@@ -195,7 +195,7 @@ def test_a_stored_clip_that_is_gone_fetches_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(hub, "snapshot_download", fetch)
     description = {"class": "ClipTexts", "params": {"model": "someone/model"}}
     stored = feature_map_from_state(description, {"fingerprint": np.zeros(32, dtype=np.uint8)})
-    with pytest.raises(InvalidInputError, match="neither a folder"):
+    with pytest.raises(InvalidInputError, match="not a folder"):
         stored.transform(["a dog"])
     assert asked == [{"local_files_only": True}]
 

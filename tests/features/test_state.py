@@ -210,8 +210,8 @@ def test_strange_arrays_are_refused(change: dict[str, Any], message: str) -> Non
     [
         ({"vocabulary": None}, "not readable"),
         ({"vocabulary": b"{"}, "not readable"),
-        ({"vocabulary": b'["a", "a"]'}, "no list of different words"),
-        ({"vocabulary": b'["a", 2]'}, "no list of different words"),
+        ({"vocabulary": b'["a", "a"]'}, "not a list of different words"),
+        ({"vocabulary": b'["a", 2]'}, "not a list of different words"),
         ({"vocabulary": b'["a"]'}, "entries along n_features, not 1"),
         ({"other": b"1"}, "unknown array"),
         ({"idf": None}, "lacks the array 'idf'"),
@@ -231,7 +231,7 @@ def test_strange_words_are_refused(change: dict[str, bytes | None], message: str
 def test_a_broken_sparse_matrix_is_refused() -> None:
     description, arrays = feature_map_state(RBFAnchors(5, random_state=0).fit(sp.csr_array(X)))
     arrays["anchors.indices"] = arrays["anchors.indices"] + 100
-    with pytest.raises(InvalidInputError, match="no CSR matrix"):
+    with pytest.raises(InvalidInputError, match="not a CSR matrix"):
         feature_map_from_state(description, arrays)
 
 

@@ -49,7 +49,7 @@ def test_files_that_are_no_codes_are_refused(tmp_path):
     (tmp_path / "text.npy").write_text("codes")
     np.savez(tmp_path / "several.npz", codes=CODES)
     for path in (flat, tmp_path / "text.npy", tmp_path / "several.npz"):
-        with pytest.raises(InvalidInputError, match=r"is no \.npy file of codes"):
+        with pytest.raises(InvalidInputError, match=r"is not a \.npy file of codes"):
             CodeFiles(path)
     with pytest.raises(FileNotFoundError):
         CodeFiles(tmp_path / "none.npy")

@@ -190,7 +190,7 @@ def test_a_list_of_parquet_files_is_read_in_its_order(client, items, tmp_path):
     assert [len(piece) for piece in list_pieces(files, chunk_size=100)] == [100, 100, 30]
     model = fit(new_model(), files, chunk_size=100, client=client)
     assert_same_sums(model.stats_, new_model().fit(items).stats_)
-    with pytest.raises(InvalidInputError, match="is no Parquet or Arrow file"):
+    with pytest.raises(InvalidInputError, match="is not a Parquet or Arrow file"):
         fit(new_model(), [*files, tmp_path], client=client)
 
 

@@ -166,7 +166,7 @@ def test_a_length_that_lies_is_not_believed(narrow):
     # More than comes: the wait is limited.
     answer = talk(narrow.address, head(5000), b'{"text": "cat"}')
     assert b" 408 " in answer.split(b"\r\n", 1)[0]
-    # Less than comes: the rest is no request, and ends the connection.
+    # Less than comes: the rest is not a request, and ends the connection.
     answer = talk(narrow.address, head(5), b'{"text": "cat", "k": 3}\r\n\r\n')
     assert b" 422 " in answer.split(b"\r\n", 1)[0]
     assert answer.count(b"HTTP/1.1 400 ") == 1

@@ -505,7 +505,7 @@ def test_what_is_no_picture_and_what_is_not_there_are_named(client, visit):
     page = visit(client, "/?item=nothing")
     expect(page.locator("#problem")).to_contain_text("No item has the id 'nothing'.")
     page.dispatch_event("body", "drop", {"dataTransfer": carry(page, b"?", "a.txt", "text/plain")})
-    expect(page.locator("#problem")).to_contain_text("That is no picture. “a.txt”")
+    expect(page.locator("#problem")).to_contain_text("That is not a picture. “a.txt”")
     page.get_by_role("button", name="Take “like nothing” out of the query").click()
     expect(page.locator("#problem")).to_be_hidden()
     broken = {"dataTransfer": carry(page, b"\x89PNG\r\n\x1a\nbut not really")}

@@ -122,7 +122,7 @@ def as_rows(value: Any, name: str, error: type[AcqhError] = ViewError) -> Matrix
     try:
         array = np.asarray(take_in(value)[0])
     except ValueError as wrong:
-        raise error(f"{name} is no array of numbers: {wrong}") from wrong
+        raise error(f"{name} is not an array of numbers: {wrong}") from wrong
     with np.errstate(over="ignore"):  # what does not fit becomes infinite, which is refused
         return array.astype(_plain_dtype(array.dtype), copy=False)
 
@@ -149,7 +149,7 @@ def _as_csr(value: Any, name: str, error: type[AcqhError]) -> Matrix:
         matrix = sp.csr_array(value)
         matrix.check_format(full_check=True)
     except ValueError as wrong:
-        raise error(f"{name} is no valid sparse matrix: {wrong}; make it again") from wrong
+        raise error(f"{name} is not a valid sparse matrix: {wrong}; make it again") from wrong
     plain = _plain_dtype(matrix.dtype)
     return matrix if matrix.dtype == plain else matrix.astype(plain)
 

@@ -41,14 +41,14 @@ def written_whole(target: Path) -> Iterator[Path]:
 def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
     """Return where a file is to be written.
 
-    Raises FileExistsError: there is something, and it is not to be replaced or is no file. Raises
+    Raises FileExistsError: it exists, and is not to be replaced or is not a file. Raises
     FileNotFoundError: there is no folder for it.
     """
     target = Path(path)
     if not target.parent.is_dir():
-        raise FileNotFoundError(f"the folder {target.parent} is not there; make it first")
+        raise FileNotFoundError(f"the folder {target.parent} does not exist; create it first")
     if target.exists() and not (overwrite and target.is_file()):
-        raise FileExistsError(f"{target} is there already; give another path, or overwrite=True")
+        raise FileExistsError(f"{target} already exists; give another path, or overwrite=True")
     return target
 
 

@@ -101,7 +101,7 @@ def first_bad_row(matrix: Tensor) -> int | None:
 
 
 def check_rows(matrix: Tensor, name: str, width: int | None = None) -> None:
-    """Refuse a tensor that is no matrix of finite real numbers, or of another width.
+    """Refuse a tensor that is not a matrix of finite real numbers, or of another width.
 
     Raises ViewError: it is not; the message names a bad row.
 
@@ -110,7 +110,7 @@ def check_rows(matrix: Tensor, name: str, width: int | None = None) -> None:
     >>> import torch
     >>> check_rows(torch.ones((2, 3)), "input", 3)
     """
-    n_rows = len(matrix) if width is None else 1  # a block of no rows is no mistake later on
+    n_rows = len(matrix) if width is None else 1  # a block of no rows is not a mistake later on
     if matrix.ndim != 2 or not matrix.shape[1] or not n_rows:
         raise ViewError(f"{name} has shape {tuple(matrix.shape)}; give rows of features")
     if matrix.dtype.is_complex or matrix.layout != require("torch").strided:

@@ -41,7 +41,7 @@ def export(
         bool, typer.Option("--metadata/--no-metadata", help="What a collection has beside ids.")
     ] = True,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace what is there already.")
+        bool, typer.Option("--overwrite", help="Replace what already exists.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -19,7 +19,7 @@ def parse_targets(text: str | None) -> dict[str, float] | None:
     """Return targets by name.
 
     `text`: such as ``labels=0.5,text=0.5``; a name alone has weight one. Raises typer.BadParameter:
-    a weight that is no number, or a name twice.
+    a weight that is not a number, or a name twice.
 
     Examples
     --------

@@ -35,7 +35,7 @@ class Voice:
         return logging.DEBUG if self.verbose else logging.ERROR if self.quiet else usual
 
     def note(self, text: str) -> None:
-        """Say something on stderr that is no result and no error."""
+        """Say something on stderr that is neither a result nor an error."""
         if not self.quiet:
             print(self.in_options(text), file=sys.stderr)
 

@@ -90,7 +90,7 @@ class Changeable(FollowsFolder):
         Raises
         ------
         MissingItemError
-            An id is not there; nothing was removed.
+            An id is unknown; nothing was removed.
         ReplacedError
             The collection was rebuilt, moved or removed since it was opened.
         """

@@ -234,7 +234,7 @@ class Connections:
 
 _LOGGED = "logged"
 _NO_ACCESS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-# The latter where the message quotes a damaged schema, which is no text then.
+# The latter where the message quotes a damaged schema, which is not text then.
 _SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 
 

@@ -205,13 +205,13 @@ def _look_at(path: Path, root: Path, listing: Listing) -> None:
         return
     if path.is_file():
         if name != path.relative_to(root).as_posix():
-            listing.unread[name] = "its name is no valid Unicode; rename it"
+            listing.unread[name] = "its name is not valid Unicode; rename it"
             return
         listing.files.append(ImageFile(path, name, facts.st_size, _moment(facts.st_mtime_ns)))
 
 
 def _name(path: Path, root: Path) -> str:
-    """Return the name of a file in a folder; what is no Unicode in it becomes question marks."""
+    """Return the name of a file in a folder; what is not Unicode in it becomes question marks."""
     return path.relative_to(root).as_posix().encode("utf-8", "replace").decode()
 
 

@@ -54,7 +54,7 @@ _LABELS = "labels"
 def usual_targets(
     views: Sequence[str], has_labels: bool, text_share: float = _TEXT_SHARE
 ) -> dict[str, float]:
-    """Return what a collection learns where nobody says it.
+    """Return what a collection learns where nothing is given.
 
     Parameters
     ----------

@@ -109,7 +109,7 @@ def _checked_text(value: Any, what: str, limit: int) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise CollectionError(f"its {what} is no valid Unicode: {error}") from error
+        raise CollectionError(f"its {what} is not valid Unicode: {error}") from error
     return value
 
 

@@ -36,8 +36,8 @@ def replacing(path: Path, *, overwrite: bool) -> Iterator[Path]:
     changes the old collection while its place is taken: a change has ended before, and is gone
     with the old collection, or it comes after, and finds that it was replaced.
 
-    Raises FileExistsError: the path is there, and is not to be replaced or is no collection. Raises
-    FileNotFoundError: the folder it would be in is not there.
+    Raises FileExistsError: the path exists, and is not to be replaced or is not a collection.
+    Raises FileNotFoundError: the folder it would be in does not exist.
     """
     _check_target(path, overwrite)
     remove_leftovers(path)
@@ -138,15 +138,15 @@ def _locked(folder: Path) -> Iterator[bool]:
 
 def _check_target(path: Path, overwrite: bool) -> None:
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"the folder {path.parent} is not there; make it first")
+        raise FileNotFoundError(f"the folder {path.parent} does not exist; create it first")
     if not path.exists():
         return
     if not overwrite:
-        raise FileExistsError(f"{path} is there already; give another path, or overwrite=True")
+        raise FileExistsError(f"{path} already exists; give another path, or overwrite=True")
     try:
         read_bundle(path, kind=KIND)
     except (AcqhError, OSError) as error:
-        raise FileExistsError(f"{path} is no collection, so it is not overwritten") from error
+        raise FileExistsError(f"{path} is not a collection, so it is not overwritten") from error
 
 
 @contextmanager

@@ -94,7 +94,7 @@ def open_source(
         raise CollectionError(f"there is no manifest and no folder of images at {path}")
     root = (path.parent if image_root is None else Path(image_root)).resolve()
     if not root.is_dir():
-        raise CollectionError(f"the folder of images {root} is not there")
+        raise CollectionError(f"the folder of images {root} does not exist")
 
     def items() -> Iterator[Item]:
         for place, fields in read_records(path):
@@ -198,7 +198,7 @@ class ManifestImage:
         try:
             path = (self.root / self.name).resolve()
         except (OSError, ValueError, RuntimeError) as error:
-            raise CollectionError(f"{self.name!r:.200} is no path: {error}") from error
+            raise CollectionError(f"{self.name!r:.200} is not a path: {error}") from error
         if not path.is_relative_to(self.root):
             raise CollectionError(
                 f"image {self.name!r:.200} is outside {self.root}; move it there, or say where "

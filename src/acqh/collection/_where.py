@@ -178,7 +178,7 @@ def _json(value: Any) -> str:
 def _split(text: Any) -> tuple[str, str]:
     name, equals, value = str(text).partition("=")
     if not equals or not name.strip():
-        raise CollectionError(f"{text!r} is no condition; write label=NAME or COLUMN=VALUE")
+        raise CollectionError(f"{text!r} is not a condition; write label=NAME or COLUMN=VALUE")
     return name.strip(), value.strip()
 
 

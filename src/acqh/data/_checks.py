@@ -67,12 +67,12 @@ def _check_mask(present: Any, name: str, n_rows: int) -> Bools:
     mask = np.array(present)
     if mask.dtype != bool:
         raise ViewError(
-            f"present of view {name!r} has dtype {mask.dtype}; give True or False a row"
+            f"present of view {name!r} has dtype {mask.dtype}; give one True or False per row"
         )
     if mask.shape != (n_rows,):
         raise ViewError(
             f"present of view {name!r} has shape {mask.shape}, but the view has {n_rows} rows; "
-            "give one True or False a row"
+            "give one True or False per row"
         )
     return mask
 

@@ -63,7 +63,7 @@ class DatasetInfo:
 def known_datasets() -> dict[str, NamedDataset]:
     """Return the package's own data sets and those that installed packages add.
 
-    Raises InvalidInputError: an added one is no NamedDataset, or has the name of one of the
+    Raises InvalidInputError: an added one is not a NamedDataset, or has the name of one of the
     package's own.
     """
     added = load_plugins("acqh.datasets")

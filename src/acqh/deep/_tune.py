@@ -123,7 +123,7 @@ class FineTuner:
         Raises
         ------
         DeviceError
-            The device is not there.
+            The device is not available.
         InvalidInputError
             A parameter is out of range, or a checkpoint is of something else.
         LabelError, ViewError

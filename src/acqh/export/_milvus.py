@@ -110,7 +110,9 @@ def _connected(pymilvus: Any, uri: str, token: str | None, timeout: float) -> It
         require("milvus_lite")
         # Milvus Lite would print a traceback first.
         if not Path(uri).parent.is_dir():
-            raise FileNotFoundError(f"the folder {Path(uri).parent} is not there; make it first")
+            raise FileNotFoundError(
+                f"the folder {Path(uri).parent} does not exist; create it first"
+            )
     client = pymilvus.MilvusClient(uri, token=token or "", timeout=timeout)
     try:
         yield client

@@ -118,7 +118,7 @@ def _checked(estimator: Any, X: Any, *, reset: bool) -> Matrix:
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
             ensure_all_finite=False,
-            ensure_min_samples=1 if reset else 0,  # an empty chunk is no mistake
+            ensure_min_samples=1 if reset else 0,  # an empty chunk is not a mistake
         )
     except ValueError as error:
         raise ViewError(str(error)) from error

@@ -132,7 +132,7 @@ def read_tensors(content: bytes) -> dict[str, Array]:
             storages[key] = np.frombuffer(stream.read(size * kind.itemsize), dtype=kind)
         return {name: each.of(storages) for name, each in table.items()}
     except (pickle.UnpicklingError, LookupError, EOFError, AttributeError, TypeError) as error:
-        raise InvalidInputError(f"this is no file of torch's tensors: {error!r}") from error
+        raise InvalidInputError(f"this is not a file of torch's tensors: {error!r}") from error
     except ValueError as error:
         raise InvalidInputError(f"this file of torch's tensors is damaged: {error}") from error
 

@@ -110,11 +110,11 @@ def read_image(
 
 
 def _what_it_is(image: Any) -> str:
-    """Say of what is no image of a known kind what it is instead."""
+    """Say of what is not an image of a known kind what it is instead."""
     if is_foreign(image):
         return "it is HEIC, which needs the package pillow-heif: pip install 'acqh[heic]'"
     n_bytes = Path(image).stat().st_size if isinstance(image, str | PathLike) else len(image)
-    return "it is no image of a known kind" if n_bytes else "it is empty"
+    return "it is not an image of a known kind" if n_bytes else "it is empty"
 
 
 @contextmanager
@@ -255,7 +255,7 @@ def _range(image: Any) -> tuple[float, float]:
 
 
 def _scaled(band: Any, black: float, white: float) -> Any:
-    """Return grey of any depth with 8 bits; what is no number is black."""
+    """Return grey of any depth with 8 bits; what is not a number is black."""
     values = (np.nan_to_num(np.asarray(band, dtype=np.float64), nan=black) - black) / (
         white - black
     )

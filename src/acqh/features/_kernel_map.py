@@ -95,7 +95,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         float32 of `fit_to`, float64 of `fit`.
     offset_ : (n_out,)
     weights_, widths_ : (5,)
-        Of rbf, hellinger, cosine, tfidf and intersection; an infinite width is no Gaussian.
+        Of rbf, hellinger, cosine, tfidf and intersection; an infinite width is not a Gaussian.
     idf_ : (n_features,)
     ridge_ : float
     error_ : float

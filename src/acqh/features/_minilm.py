@@ -38,7 +38,7 @@ class MiniLMNetwork(Network):
 
     @staticmethod
     def is_word(text: str) -> bool:
-        """Whether the model knows this as one word: if so, it is no typo."""
+        """Whether the model knows this as one word: if so, it is not a typo."""
         return is_word(text)
 
     def _model_path(self) -> Path:

@@ -101,7 +101,7 @@ class _Clip(NetworkEncoder, Network):
             )
         except Exception as error:  # no network, no such model, no right: many kinds
             raise InvalidInputError(
-                f"the CLIP model {self.model!r} is neither a folder nor can it be fetched: {error}"
+                f"the CLIP model {self.model!r} is not a folder, and it cannot be fetched: {error}"
             ) from error
 
     def _weights_fingerprint(self) -> bytes:

@@ -153,7 +153,7 @@ def make_feature_map(kind: Any, **params: Any) -> Any:
     Raises
     ------
     InvalidInputError
-        The name is unknown, or the object is no transformer.
+        The name is unknown, or the object is not a transformer.
 
     Examples
     --------
@@ -197,7 +197,7 @@ def describe_feature_map(feature_map: Any) -> dict[str, Any]:
     Raises
     ------
     InvalidInputError
-        The map is of another class, or a parameter is no JSON value, such as a function.
+        The map is of another class, or a parameter is not a JSON value, such as a function.
 
     Examples
     --------

@@ -256,8 +256,8 @@ def _as_json(value: Any, name: str) -> Any:
             if value is meant:
                 return {kind: word}
     raise InvalidInputError(
-        f"parameter {name} cannot be stored: {value!r} is no JSON value and none of the functions "
-        f"{', '.join(_FUNCTIONS)}"
+        f"parameter {name} cannot be stored: {value!r} is not a JSON value and none of the "
+        f"functions {', '.join(_FUNCTIONS)}"
     )
 
 
@@ -292,5 +292,5 @@ def _read_words(written: Array | None) -> list[str]:
         raise InvalidInputError(f"a stored list of words is not readable: {error!r}") from error
     distinct = isinstance(words, list) and len(set(map(str, words))) == len(words)
     if not distinct or not all(isinstance(word, str) for word in words):
-        raise InvalidInputError("a stored vocabulary is no list of different words")
+        raise InvalidInputError("a stored vocabulary is not a list of different words")
     return list(words)

@@ -142,7 +142,7 @@ def _take_value(arrays: dict[str, Array], name: str, owner: str) -> Any:
         matrix = sp.csr_array((data, indices, indptr), shape=tuple(shape.tolist()))
         matrix.check_format(full_check=True)
     except ValueError as error:
-        raise InvalidInputError(f"{name!r} of {owner} is no CSR matrix: {error}") from error
+        raise InvalidInputError(f"{name!r} of {owner} is not a CSR matrix: {error}") from error
     return matrix
 
 

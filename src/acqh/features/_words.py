@@ -6,7 +6,7 @@ from acqh.errors import InvalidInputError
 
 
 def fold_text(text: str) -> str:
-    """Return a text in which case and Unicode forms make no difference; refuse what is no text.
+    """Return a text in which case and Unicode forms make no difference; refuse what is not text.
 
     Parameters
     ----------
@@ -19,7 +19,7 @@ def fold_text(text: str) -> str:
     Raises
     ------
     InvalidInputError
-        It is no string.
+        It is not a string.
 
     Examples
     --------

@@ -122,7 +122,7 @@ class BaseIndex(ABC, Generic[S]):
         Raises
         ------
         DuplicateIdError
-            An id occurs twice or is there already; nothing was added. Use `upsert` to replace.
+            An id occurs twice or already exists; nothing was added. Use `upsert` to replace.
         InvalidInputError
             Codes or ids of the wrong shape, type or range; nothing was added.
         """
@@ -184,7 +184,7 @@ class BaseIndex(ABC, Generic[S]):
         Raises
         ------
         UnknownIdError
-            An id is not there; nothing was removed.
+            An id is unknown; nothing was removed.
         InvalidInputError
             The ids are not of this index's kind.
         """
@@ -237,7 +237,7 @@ class BaseIndex(ABC, Generic[S]):
         Parameters
         ----------
         path : path-like
-            A directory; made if it is not there. Its parent must exist.
+            A directory; created if it does not exist. Its parent must exist.
         name : str, default ""
             A title for people.
         info : mapping, optional

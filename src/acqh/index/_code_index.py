@@ -108,7 +108,7 @@ class CodeIndex(BaseIndex[CodeSegment]):
         Raises
         ------
         DuplicateIdError
-            An id occurs twice or is there already; nothing was added.
+            An id occurs twice or already exists; nothing was added.
         InvalidInputError
             Codes or ids of the wrong shape, type or range, or parts that are not the same when
             they are read again; nothing was added.

@@ -64,7 +64,7 @@ def read_ids(ids: Any) -> Array:
 
 def _as_numbers(ids: Ints) -> Ints:
     if ids.ndim != 1:
-        raise InvalidInputError(f"ids have {ids.ndim} dimensions; give one id an item")
+        raise InvalidInputError(f"ids have {ids.ndim} dimensions; give one id per item")
     if ids.dtype == np.uint64 and ids.size and ids.max() > np.iinfo(np.int64).max:
         raise InvalidInputError("a number among the ids does not fit 64 bits with a sign")
     return ids.astype(np.int64)

@@ -63,7 +63,7 @@ class NewIds:
     def _read(self, ids: Any, n: int) -> IdTable:
         values = read_ids(ids)
         if len(values) != n:
-            raise InvalidInputError(f"{len(values)} ids for {n} items; give one id an item")
+            raise InvalidInputError(f"{len(values)} ids for {n} items; give one id per item")
         check_kind(self.kind, values)
         if kind_of(values) == "number" and (values == NO_NUMBER).any():
             raise InvalidInputError(f"{NO_NUMBER} cannot be an id: results mark missing items so")

@@ -11,7 +11,7 @@ from acqh.index._result import SearchResult
 from acqh.index._snapshot import S, Snapshot
 from acqh.index._vectors import VectorReader
 
-# How many candidates are ranked again where nobody says.
+# How many candidates are ranked again where nothing is given.
 _CANDIDATES = 200
 # Numbers of full vectors in memory at a time.
 _MAX_NUMBERS = 1 << 22

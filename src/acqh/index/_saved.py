@@ -59,7 +59,7 @@ def read_caller(bundle: Bundle) -> dict[str, Any]:
     """Return what was saved along with an index; nothing in bundles from before there was any."""
     caller = bundle.info.get("caller", {})
     if not isinstance(caller, dict):
-        raise CorruptBundleError("what was saved along with the index is no dictionary")
+        raise CorruptBundleError("what was saved along with the index is not a dictionary")
     return caller
 
 

@@ -79,7 +79,7 @@ class VectorFile:
         Parameters
         ----------
         path : path-like
-            A directory, made if it is not there.
+            A directory, created if it does not exist.
         vectors : (n_items, n_components) floats
             May be mapped from a file; read a part at a time. What is written is in memory whole.
         ids : iterable of n whole numbers or of n str, optional

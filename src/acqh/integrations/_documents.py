@@ -111,7 +111,7 @@ class DocumentStore:
         Raises
         ------
         InvalidInputError
-            Not as many of each, ids that are no texts, or vectors that are not finite or of
+            Not as many of each, ids that are not texts, or vectors that are not finite or of
             another width; nothing was added.
         """
         if len(ids) == 0 and len(documents) == 0:

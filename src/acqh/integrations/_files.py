@@ -61,7 +61,7 @@ def _read(bundle: Bundle) -> Stored:
     if rows.ndim != 2 or rows.dtype != dtype or not len(rows) == len(records) == n_items:
         raise CorruptBundleError(f"{bundle.path}: vectors and documents contradict each other")
     if len({each for each, _ in records if isinstance(each, str)}) != n_items:
-        raise CorruptBundleError(f"{bundle.path}: ids occur twice or are no texts")
+        raise CorruptBundleError(f"{bundle.path}: ids occur twice or are not texts")
     return Stored(records, rows, quantizer, dict(bundle.info["settings"]))
 
 

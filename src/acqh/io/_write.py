@@ -38,7 +38,7 @@ def write_bundle(
     Parameters
     ----------
     path : path-like
-        The directory; made if it is not there. Its parent must exist.
+        The directory; created if it does not exist. Its parent must exist.
     kind : str
         What the bundle holds, such as ``"code-index"``; readers ask for it.
     arrays : mapping of str to mapping of str to ndarray

@@ -115,7 +115,7 @@ class BaseMethod(BaseEstimator, metaclass=ABCMeta):
         Parameters
         ----------
         path : path-like
-            A directory; made if it is not there.
+            A directory; created if it does not exist.
 
         Raises
         ------
@@ -189,7 +189,7 @@ def as_parts(views: Any, labels: Any = None) -> Iterator[MultiViewData]:
 
     `labels`: with a mapping of views only; the other forms bring their own. Yields all of it at
     once, or what the iterable gives. Raises InvalidInputError: something else was given, or there
-    is no chunk.
+    is not a chunk.
     """
     if isinstance(views, Mapping):
         yield MultiViewData(views, labels)

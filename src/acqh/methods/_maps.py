@@ -20,7 +20,7 @@ _NUMBERS = ("codebooks_", "intercepts_", "n_features_in_", "projections_", "unit
 def check_name(widths: Mapping[str, int], view: str) -> None:
     """Refuse a view that was not fitted."""
     if view not in widths:
-        raise ViewError(f"no view is called {view!r}; fitted were {sorted(widths)}")
+        raise ViewError(f"no view is called {view!r}; the model was fitted with {sorted(widths)}")
 
 
 def check_view(widths: Mapping[str, int], X: Any, view: str) -> Matrix:

@@ -41,7 +41,7 @@ def save_method(method: Any, path: str | os.PathLike[str]) -> None:
     Stored are the method's name in the registry, its parameters and every attribute that ends
     in an underscore. A ``Generator`` given as `random_state` is left out.
 
-    `method`: fitted. `path`: a directory; made if it is not there. Raises InvalidInputError: a
+    `method`: fitted. `path`: a directory; created if it does not exist. Raises InvalidInputError: a
     parameter or attribute that cannot be stored, such as a function. Raises NotFittedError: the
     method is not fitted.
     """

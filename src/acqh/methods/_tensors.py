@@ -76,9 +76,9 @@ def read_tensors(
     Raises
     ------
     DeviceError
-        The device is not there.
+        The device is not available.
     InvalidInputError, LabelError, ViewError
-        What is given is no matrix of numbers, or rows do not fit.
+        What is given is not a matrix of numbers, or rows do not fit.
     """
     if device is None:
         place = next(it.device for it in [*views.values(), labels] if is_tensor(it))

@@ -178,7 +178,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Raises
         ------
         InvalidInputError
-            A constructor argument is out of range, X is no matrix of finite numbers, or the
+            A constructor argument is out of range, X is not a matrix of finite numbers, or the
             weights or queries do not fit.
         """
         check_parameters(self, self._parameter_constraints)
@@ -290,7 +290,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         NotFittedError
             ``fit`` has not been called.
         InvalidInputError
-            X is no matrix of finite numbers as wide as the one fitted.
+            X is not a matrix of finite numbers as wide as the one fitted.
         """
         self._check_fitted()
         X, give_back = take_in(X)

@@ -47,7 +47,7 @@ def fitted_from_state(
         codebooks, history = (_floats(arrays[name]) for name in ("codebooks", "history"))
         forward = _floats(arrays["forward"]) if "forward" in arrays else None
     except (KeyError, TypeError, ValueError, InvalidInputError) as error:
-        raise CorruptBundleError(f"what is stored is no quantizer: {error}") from error
+        raise CorruptBundleError(f"what is stored is not a quantizer: {error}") from error
     if (
         codebooks.ndim != 3
         or codebooks.shape[:2] != (quantizer.n_codebooks, quantizer.codebook_size)

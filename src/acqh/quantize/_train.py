@@ -87,7 +87,7 @@ def fit_codebooks(
     search, beam_width, n_threads
         How codes are searched; see `search_codes`.
     max_iter : int, default 10
-        Sweeps over all codebooks at most; a budget, so running out of it is no failure.
+        Sweeps over all codebooks at most; a budget, so running out of it is not a failure.
     tol : float, default 1e-3
         Stop when a sweep lowers the error by no more than this share of it.
     rng : Generator

@@ -62,7 +62,7 @@ def _open(path: Path) -> Any:
     try:
         codes = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise InvalidInputError(f"{path} is no .npy file of codes: {error}") from error
+        raise InvalidInputError(f"{path} is not a .npy file of codes: {error}") from error
     if not isinstance(codes, np.ndarray) or codes.ndim != 2:
-        raise InvalidInputError(f"{path} is no .npy file of codes, one item a row")
+        raise InvalidInputError(f"{path} is not a .npy file of codes, one row per item")
     return codes

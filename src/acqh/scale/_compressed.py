@@ -63,7 +63,7 @@ class Compressed:
         InvalidInputError
             Items of another width or that are not finite, or ids of another kind.
         DuplicateIdError
-            An id is there already.
+            An id already exists.
         """
         self.index.add(self.quantizer.encode(items), ids)
         return self

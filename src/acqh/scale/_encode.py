@@ -44,7 +44,7 @@ def encode_parts(
     source : path-like, sequence of Piece, MultiViewData, or iterable of MultiViewData
         A path that `acqh.data.list_pieces` takes, pieces, or chunks, each of which becomes a part.
     out : path-like
-        The folder; made if it is not there. Its parent must exist.
+        The folder; created if it does not exist. Its parent must exist.
     by_labels : bool, default False
         Code items that have labels by these.
     chunk_size : int, default 65,536

@@ -52,5 +52,5 @@ def unpack_text_ids(arrays: Mapping[str, Array], n: int, path: Path, prefix: str
     try:
         texts[:] = [content[a:b].decode() for a, b in pairwise(starts.tolist())]
     except (UnicodeDecodeError, TypeError) as error:
-        raise CorruptBundleError(f"{path} holds an id that is no text") from error
+        raise CorruptBundleError(f"{path} holds an id that is not text") from error
     return texts

@@ -70,7 +70,7 @@ class CompressionReport:
             recall = {int(k): float(value) for k, value in values["recall"].items()}
             return cls(**{**values, "recall": recall})
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise CorruptBundleError(f"what is stored is no report: {error}") from error
+            raise CorruptBundleError(f"what is stored is not a report: {error}") from error
 
     def __str__(self) -> str:
         recall = ", ".join(f"@{k} {value:.3f}" for k, value in self.recall.items())

@@ -60,7 +60,7 @@ def search_parts(
         The queries: a path that `acqh.data.list_pieces` takes, pieces, or chunks, each of which
         becomes a part.
     out : path-like
-        The folder; made if it is not there. Its parent must exist.
+        The folder; created if it does not exist. Its parent must exist.
     view : str, optional
         The view of the queries to search by; needed with a model, and where there are several.
     k : int, default 10

@@ -35,7 +35,7 @@ def build_shards(
     parts : CodeParts
         Of finished coding.
     out : path-like
-        The folder; made if it is not there. Its parent must exist. Shards that it holds are
+        The folder; created if it does not exist. Its parent must exist. Shards that it holds are
         replaced.
     n_shards : int
         At most one per item.

@@ -50,10 +50,10 @@ def check_image(content: bytes, max_pixels: int) -> None:
 def original_file(root: Path, name: str) -> tuple[Path, str]:
     """Return the path and the media type of an image that a manifest names.
 
-    Raises ProblemError: 404: it is not there, lies outside the folder, or is no image that browsers
-    show.
+    Raises ProblemError: 404: it does not exist, lies outside the folder, or is not an image that
+    browsers show.
     """
-    missing = ProblemError(404, "the image file of this item is not there")
+    missing = ProblemError(404, "the image file of this item does not exist")
     try:
         path = (root / name).resolve()
         if not path.is_relative_to(root.resolve()) or not path.is_file():

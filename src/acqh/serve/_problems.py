@@ -15,7 +15,7 @@ _MEANINGS = {
     404: "There is no such thing.",
     405: "There is such a thing, but it does not take this method.",
     408: "The request's body came too slowly.",
-    409: "An item with this id is there already.",
+    409: "An item with this id already exists.",
     413: "The body is too long, or the image has too many pixels.",
     415: "The body is of a type that is not taken, or is compressed.",
     422: "The request can be read but not followed; the detail says why.",

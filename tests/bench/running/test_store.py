@@ -93,7 +93,7 @@ def test_a_damaged_record_is_named(tmp_path):
     with pytest.raises(CorruptBundleError, match=path.name):
         Store(tmp_path)
     path.write_text(json.dumps({"key": "other", "status": "done", "rows": []}))
-    with pytest.raises(CorruptBundleError, match="no record of a cell"):
+    with pytest.raises(CorruptBundleError, match="not a record of a cell"):
         Store(tmp_path)
 
 

@@ -152,7 +152,7 @@ def test_a_teacher_is_learnt_from_and_needed_no_more(data, similarity, tmp_path)
         "inner": teacher,
         "cosine": teacher / np.linalg.norm(teacher, axis=1, keepdims=True),
     }[similarity]
-    # The image predicts the teacher exactly, but for a cosine, which is no linear map of it.
+    # The image predicts the teacher exactly, but for a cosine, which is not a linear map of it.
     like = np.corrcoef(scores.ravel(), (wanted @ wanted.T).ravel())[0, 1]
     assert like > (0.9 if similarity == "cosine" else 0.999)
     model.save(tmp_path / "model")
@@ -352,7 +352,7 @@ def test_wrong_input_is_refused_with_the_reason(data):
 
     model = fit()
     cases = [
-        (ViewError, "'sound' is no view", lambda: fit({"sound": 1})),
+        (ViewError, "'sound' is not a view", lambda: fit({"sound": 1})),
         (InvalidInputError, "at least zero", lambda: fit({"text": -1})),
         (InvalidInputError, "at least zero", lambda: fit({"text": "much"})),
         (InvalidInputError, "above zero", lambda: fit({"text": 0, "image": 0})),

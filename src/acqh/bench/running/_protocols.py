@@ -56,7 +56,7 @@ def make_split(
     protocol : {"labelled", "unlabelled", "label-free", "field"}
         ``"labelled"``: the database is the training set. ``"unlabelled"``: the database is
         neither trained on nor labelled. ``"label-free"``: nor are the training items labelled.
-        ``"field"``: the database is all that is no query, training items included, unlabelled.
+        ``"field"``: the database is all that is not a query, training items included, unlabelled.
     seed : int
     n_query : int, optional
         By default the paper's number (Wiki 693, MIRFlickr25K and NUS-WIDE 2,000; UCI digits 500)
@@ -159,7 +159,7 @@ def _draw_query(
     left = labelled.copy()
     left[query] = False
     if groups is not None:
-        # An incomplete item is no candidate, but may belong to the group of a query.
+        # An incomplete item is not a candidate, but may belong to the group of a query.
         group = np.asarray(data.items[groups] if isinstance(groups, str) else groups)
         left &= ~np.isin(group, group[query])
     return np.flatnonzero(left), query
@@ -176,5 +176,5 @@ def _draw_train(pool: Ints, n_train: int | None, rng: np.random.Generator) -> In
     if n_train is None:
         return pool
     if check_positive_int(n_train, "n_train") > len(pool):
-        raise InvalidInputError(f"n_train is {n_train}, but {len(pool)} items are no queries")
+        raise InvalidInputError(f"n_train is {n_train}, but {len(pool)} items are not queries")
     return np.sort(rng.permutation(pool)[:n_train])

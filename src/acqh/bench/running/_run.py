@@ -285,5 +285,7 @@ def _place(data: MultiViewData, out: Path) -> Path:
     """Return where data in memory are saved: a file that gives them their name again."""
     path = out / "data" / f"{data.name}.npz"
     if path.stem != data.name or path.parent != out / "data":
-        raise InvalidInputError(f"{data.name!r} is no name of a file; give the data another name")
+        raise InvalidInputError(
+            f"{data.name!r} is not a name of a file; give the data another name"
+        )
     return path

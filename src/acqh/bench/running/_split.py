@@ -34,7 +34,7 @@ class Protocol:
     name, title, description : str
     searched : {"train", "rest", "all"}
         The items searched: those learnt from, labels and all; those that are neither learnt from
-        nor queries; or all that are no queries. Only the first show their labels.
+        nor queries; or all that are not queries. Only the first show their labels.
     learns_from_labels : bool
         Whether training items have their labels.
     """
@@ -69,7 +69,7 @@ _PROTOCOLS = (
     Protocol(
         "field",
         "the field's protocol",
-        "the database is all that is no query, training items included; its labels hidden",
+        "the database is all that is not a query, training items included; its labels hidden",
         "all",
     ),
 )
@@ -194,7 +194,7 @@ class Split:
         Raises
         ------
         CorruptBundleError
-            The file is damaged or is no split.
+            The file is damaged or is not a split.
         InvalidInputError
             It is a split of other data.
         """
@@ -242,7 +242,7 @@ def _read(path: Path) -> Split:
     except ValueError as error:
         raise CorruptBundleError(f"{path} is damaged or no split: {error}") from error
     if not isinstance(record, dict) or record.get("format") != _FORMAT:
-        raise CorruptBundleError(f"{path} is no split: its format is not {_FORMAT!r}")
+        raise CorruptBundleError(f"{path} is not a split: its format is not {_FORMAT!r}")
     if record.get("version") != _VERSION:
         raise CorruptBundleError(
             f"{path} is a split of version {record.get('version')!r}; this acqh reads {_VERSION}"

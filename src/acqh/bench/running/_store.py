@@ -260,5 +260,5 @@ def _read_record(path: Path) -> Record:
     record = _read_json(path)
     whole = isinstance(record, dict) and {"key", "status", "rows"} <= set(record)
     if not whole or record["key"] != path.stem:
-        raise CorruptBundleError(f"{path} is no record of a cell; remove it to run it again")
+        raise CorruptBundleError(f"{path} is not a record of a cell; remove it to run it again")
     return dict(record)

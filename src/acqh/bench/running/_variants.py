@@ -68,7 +68,7 @@ class Variant:
     def full_params(self, given: Mapping[str, Any], seed: int) -> dict[str, Any]:
         """Return all constructor arguments as JSON values.
 
-        Raises InvalidInputError: one of them is no JSON value.
+        Raises InvalidInputError: one of them is not a JSON value.
         """
         given = {**self.params, **given}
         if "random_state" in self._known():

@@ -8,7 +8,7 @@ from typing import IO, NamedTuple
 
 from acqh.errors import InvalidInputError
 
-# A line longer than this is no line of a table.
+# A line longer than this is not a line of a table.
 _MAX_LINE_BYTES = 16 * 2**20
 
 

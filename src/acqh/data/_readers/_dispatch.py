@@ -298,7 +298,7 @@ def _find(path: str | PathLike[str]) -> Path:
 def _find_table(path: str | PathLike[str]) -> Path:
     place = _find(path)
     if _detect(place, {}) is not _TABLE or place.is_dir():
-        raise InvalidInputError(f"{place} is no Parquet or Arrow file; only these can be listed")
+        raise InvalidInputError(f"{place} is not a Parquet or Arrow file; only these can be listed")
     return place
 
 
@@ -316,7 +316,7 @@ def _detect(path: Path, options: Mapping[str, Any]) -> _Format:
             return form
     known = ", ".join(suffix for form in _FORMATS for suffix in form.suffixes)
     raise InvalidInputError(
-        f"{path.name} is of no known kind; known endings are {known}, and folders of .npy, "
+        f"{path.name} has an unknown file type; known endings are {known}, and folders of .npy, "
         "Parquet or Arrow files"
     )
 
@@ -331,7 +331,7 @@ def _detect_folder(path: Path, options: Mapping[str, Any]) -> _Format:
     if any(file.suffix in _TABLE.suffixes for file in path.rglob("*")):
         return _TABLE
     raise InvalidInputError(
-        f"the folder {path.name} has no .npy, Parquet or Arrow files and is no Zarr group"
+        f"the folder {path.name} has no .npy, Parquet or Arrow files and is not a Zarr group"
     )
 
 

@@ -55,7 +55,7 @@ def read_records(path: str | PathLike[str]) -> Iterator[tuple[str, dict[str, Any
     suffix = place.suffix.lower()
     if suffix not in _SUFFIXES:
         raise InvalidInputError(
-            f"{place.name} is of no known kind; known endings are {', '.join(_SUFFIXES)}"
+            f"{place.name} has an unknown file type; known endings are {', '.join(_SUFFIXES)}"
         )
     if suffix in _CSV:
         return _csv_records(place)

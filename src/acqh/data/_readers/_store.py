@@ -105,7 +105,7 @@ def _native(array: Array, where: str) -> Array:
     if array.dtype.kind == "U" and array.size:
         letters = np.ascontiguousarray(array).reshape(-1).view(np.uint32)
         if letters.max() > sys.maxunicode:
-            raise CorruptBundleError(f"{where} is damaged: its texts are no Unicode")
+            raise CorruptBundleError(f"{where} is damaged: its texts are not Unicode")
     return array
 
 

@@ -1,4 +1,4 @@
-"""How much the contents of views count where nobody says: so that views agree on scores."""
+"""How much the contents of views count where nothing is given: so that views agree on scores."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -63,7 +63,7 @@ class CodingMethod(BaseMethod):
         Raises
         ------
         DeviceError
-            The device is not there.
+            The device is not available.
         ViewError
             An unknown view, another width than fitted, or a value that is not finite.
         """
@@ -122,7 +122,7 @@ class CodingMethod(BaseMethod):
         Raises
         ------
         DeviceError
-            The device is not there.
+            The device is not available.
         InvalidInputError
             Neither views nor labels are given, or not what the mode needs.
         LabelError

@@ -74,7 +74,7 @@ class LearningMethod(RefittableMethod):
         Raises
         ------
         DeviceError
-            The device is not there.
+            The device is not available.
         InvalidInputError
             A constructor argument is out of range, or the data are of no accepted form.
         LabelError

@@ -22,7 +22,7 @@ from acqh.stats import Regression, ViewStatistics
 _DRAWS = 1024
 # Codebooks are learnt from at most this many label sets, the most frequent; all of them are coded.
 MAX_TRAINED_SETS = 16_384
-# Sweeps at most, and the share of the objective below which they end, where nobody says.
+# Sweeps at most, and the share of the objective below which they end, where nothing is given.
 _USUAL = {
     "spectral": {"max_iter": 4, "tol": 1e-3},
     "alternating": {"max_iter": 40, "tol": 1e-5},

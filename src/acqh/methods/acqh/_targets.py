@@ -13,7 +13,7 @@ from acqh.methods._statistics import Needs, unit_name
 from acqh.methods._target import Target
 from acqh.stats import Keep, Statistics, pair_of
 
-# The target that is no view.
+# The target that is not a view.
 LABELS = "labels"
 
 
@@ -37,7 +37,7 @@ def read_targets(
     LabelError
         Labels are a target, but there are none.
     ViewError
-        A target that is no view, or a view called "labels".
+        A target that is not a view, or a view called "labels".
     """
     if LABELS in views:
         raise ViewError(
@@ -60,7 +60,7 @@ def read_targets(
     for name, target in read.items():
         if name not in views and name != LABELS:
             raise ViewError(
-                f"the target {name!r} is no view; targets may be {sorted(views)} and 'labels'"
+                f"the target {name!r} is not a view; targets may be {sorted(views)} and 'labels'"
             )
         if name == LABELS and target.similarity != "content":
             raise InvalidInputError(

@@ -316,7 +316,7 @@ async function take(files) {
     ask({ pictures: withPictures(query, more) });
   } catch (error) {
     const detail = `“${files[0].name}” is not one that this browser can read.`;
-    showProblem(error.status === undefined ? new api.Problem(422, "That is no picture.", detail) : error, search);
+    showProblem(error.status === undefined ? new api.Problem(422, "That is not a picture.", detail) : error, search);
   }
 }
 

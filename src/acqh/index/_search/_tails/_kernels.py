@@ -24,7 +24,7 @@ def tail_score(
     n_tail = tails.shape[1]
     if n_tail == 2:  # unrolled, because the usual four codebooks leave two
         return (score + tables[0, tails[entry, 0]]) + tables[1, tails[entry, 1]]
-    # "Not below", because `low` is no number while no k-th best is known.
+    # "Not below", because `low` is not a number while no k-th best is known.
     while start < n_tail and not score + after[start] < low:
         stop = min(start + 2, n_tail)
         for c in range(start, stop):
