@@ -4,26 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Bools, Floats
-from acqh.metrics import _kernels
-from acqh.metrics._inputs import (
-    Denominator,
-    Empty,
-    Kind,
-    Ties,
-    as_relevant,
-    check_block,
-    check_choice,
-    check_cutoff,
-    count_queries,
-)
-from acqh.metrics._tie_blocks import TieBlocks, iter_tie_blocks
-
-_DIVIDE_BY = {
-    "hits": _kernels.DIVIDE_BY_HITS,
-    "cutoff": _kernels.DIVIDE_BY_CUTOFF,
-    "all": _kernels.DIVIDE_BY_ALL,
-}
+from acqh._core.arrays import Floats
+from acqh.metrics._evaluator import RetrievalMetrics
+from acqh.metrics._inputs import Denominator, Empty, Kind, Ties
 
 
 def average_precision(
@@ -75,18 +58,8 @@ def average_precision(
     >>> average_precision([0.5, 0.5, 0.5], [True, False, True]).round(4)
     np.float64(0.8056)
     """
-    checked, relevant_rows = check_relevance_block(scores, relevant, kind)
-    check_choice(ties, Ties, "ties")
-    divide_by = check_denominator(denominator)
-    places = check_cutoff(cutoff, relevant_rows.shape[1])
-    values = np.array(
-        [
-            average_precision_of(blocks, int(row.sum()), places, divide_by)
-            for blocks, row in zip(
-                iter_tie_blocks(checked, relevant_rows, kind, ties), relevant_rows, strict=True
-            )
-        ]
-    )
+    metrics = RetrievalMetrics((cutoff,), denominator=denominator, ties=ties, kind=kind)
+    values = metrics.update(scores, relevant)._by_cutoff()[cutoff]
     return values if np.ndim(scores) == 2 else np.float64(values[0])
 
 
@@ -131,32 +104,7 @@ def mean_average_precision(
     >>> mean_average_precision(scores, relevant, empty="zero")
     0.5
     """
-    values = average_precision(
-        scores, relevant, cutoff=cutoff, denominator=denominator, ties=ties, kind=kind
+    metrics = RetrievalMetrics(
+        (cutoff,), denominator=denominator, ties=ties, empty=empty, kind=kind
     )
-    return mean_over_queries(np.atleast_1d(values), empty)
-
-
-def mean_over_queries(values: Floats, empty: Empty) -> float:
-    """Average the values of queries, of which the empty ones are NaN."""
-    n_counted = count_queries(values.size, int(np.isnan(values).sum()), empty)
-    return float(np.nansum(values) / n_counted)
-
-
-def check_relevance_block(scores: Any, relevant: Any, kind: Kind) -> tuple[Any, Bools]:
-    """Check scores and relevance; see `check_block`."""
-    checked, values = check_block(scores, relevant, kind, "relevant")
-    return checked, as_relevant(values)
-
-
-def check_denominator(denominator: Denominator) -> int:
-    """Return the kernels' constant for a denominator."""
-    check_choice(denominator, Denominator, "denominator")
-    return _DIVIDE_BY[denominator]
-
-
-def average_precision_of(blocks: TieBlocks, n_relevant: int, cutoff: int, divide_by: int) -> float:
-    """Return the average precision of one ranking already cut into tie blocks."""
-    return float(
-        _kernels.average_precision(blocks.sizes, blocks.totals, n_relevant, cutoff, divide_by)
-    )
+    return metrics.update(scores, relevant).result().mean_average_precision[cutoff]

@@ -8,12 +8,7 @@ import numpy as np
 
 from acqh._core.arrays import Floats
 from acqh.errors import InvalidInputError
-from acqh.metrics._average_precision import (
-    average_precision_of,
-    check_denominator,
-    check_relevance_block,
-    mean_over_queries,
-)
+from acqh.metrics import _kernels
 from acqh.metrics._curves import PrecisionRecallCurve, check_top_n, hits_by_rank
 from acqh.metrics._inputs import (
     MAX_DATABASE,
@@ -23,9 +18,16 @@ from acqh.metrics._inputs import (
     Ties,
     check_choice,
     check_cutoff,
+    check_relevance_block,
     count_queries,
 )
 from acqh.metrics._tie_blocks import iter_tie_blocks
+
+_DIVIDE_BY = {
+    "hits": _kernels.DIVIDE_BY_HITS,
+    "cutoff": _kernels.DIVIDE_BY_CUTOFF,
+    "all": _kernels.DIVIDE_BY_ALL,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +112,7 @@ class RetrievalMetrics:
     ) -> None:
         for cutoff in cutoffs:
             check_cutoff(cutoff, MAX_DATABASE)
-        self._divide_by = check_denominator(denominator)
+        check_choice(denominator, Denominator, "denominator")
         check_choice(ties, Ties, "ties")
         check_choice(empty, Empty, "empty")
         check_choice(kind, Kind, "kind")
@@ -153,7 +155,9 @@ class RetrievalMetrics:
         rankings = iter_tie_blocks(checked, relevant_rows, self.kind, self.ties)
         for query, (blocks, count) in enumerate(zip(rankings, counts.tolist(), strict=True)):
             for column, place in enumerate(places):
-                values[query, column] = average_precision_of(blocks, count, place, self._divide_by)
+                values[query, column] = _kernels.average_precision(
+                    blocks.sizes, blocks.totals, count, place, _DIVIDE_BY[self.denominator]
+                )
             if self._hits.size:
                 hits = hits_by_rank(blocks, self._hits.size)
                 self._hits += hits
@@ -184,12 +188,11 @@ class RetrievalMetrics:
         """
         n_queries, n_counted = self._counts()
         n_database, _ = self._shape
-        values = np.concatenate(self._average_precision)
-        average_precision = dict(zip(self.cutoffs, values.T, strict=True))
+        average_precision = self._by_cutoff()
         ranks = np.minimum(np.array(self.top_n, dtype=np.int64), n_database)
         return RetrievalResult(
             mean_average_precision={
-                cutoff: mean_over_queries(column, self.empty)
+                cutoff: float(np.nansum(column) / n_counted)
                 for cutoff, column in average_precision.items()
             },
             average_precision=average_precision,
@@ -203,6 +206,11 @@ class RetrievalMetrics:
             ties=self.ties,
             empty=self.empty,
         )
+
+    def _by_cutoff(self) -> dict[int | None, Floats]:
+        """Return the average precisions of all queries so far, by cut-off; NaN for empty ones."""
+        values = np.concatenate(self._average_precision)
+        return dict(zip(self.cutoffs, values.T, strict=True))
 
     def _counts(self) -> tuple[int, int]:
         n_queries = sum(map(len, self._average_precision))

@@ -96,7 +96,13 @@ def _check_ranking(ranking: Array, n_database: int) -> None:
             raise InvalidInputError(f"the ranking of query {query} lists an item twice")
 
 
-def as_relevant(values: Array) -> Bools:
+def check_relevance_block(scores: Any, relevant: Any, kind: Kind) -> tuple[Array, Bools]:
+    """Check scores and relevance; see `check_block`."""
+    checked, values = check_block(scores, relevant, kind, "relevant")
+    return checked, _as_relevant(values)
+
+
+def _as_relevant(values: Array) -> Bools:
     """Return relevance as booleans; refuse anything that is not 0 or 1."""
     if values.dtype == np.bool_:
         return values
