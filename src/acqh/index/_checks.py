@@ -86,6 +86,17 @@ def as_queries(queries: Any, n_components: int) -> Floats:
     return single
 
 
+def check_bytes_per_item(value: int) -> int:
+    """Return the bytes of a code, a codebook each, or raise InvalidInputError."""
+    n_bytes = check_positive_int(value, "bytes_per_item")
+    if n_bytes > MAX_CODEBOOKS:
+        raise InvalidInputError(
+            f"bytes_per_item must be from 1 to {MAX_CODEBOOKS}, got {n_bytes}; vectors that need "
+            "more are better kept as they are"
+        )
+    return n_bytes
+
+
 def as_thread_count(n_threads: int | None, n_queries: int) -> int:
     """Return how many threads to use, by default as many as there are cores and work for.
 

@@ -295,10 +295,8 @@ class CodeIndex(BaseIndex[CodeSegment]):
             No item has this id.
         """
         part, row = self._locate(identifier)
-        vector = np.zeros(self._codebooks.shape[2], dtype=np.float32)
-        for words, word in zip(self._codebooks, part.segment.codes(row, row + 1)[0], strict=True):
-            vector += words[word]
-        return vector
+        words = part.segment.codes(row, row + 1)[0]
+        return np.asarray(self._codebooks[np.arange(len(words)), words].sum(axis=0))
 
     def to_faiss(self) -> Any:
         """Return a ``faiss.IndexResidualQuantizer`` that gives the same answers.

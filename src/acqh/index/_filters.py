@@ -1,14 +1,15 @@
 """Turn the ``filter`` of a search into the rows that may be found."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Bools
+from acqh._core.arrays import Array, Bools
 from acqh._core.foreign import take_in
 from acqh.errors import InvalidInputError
-from acqh.index._ids import kind_of, read_ids
+from acqh.index._ids import read_ids
+from acqh.index._new_ids import check_kind
 from acqh.index._snapshot import S, Snapshot
 
 
@@ -32,27 +33,11 @@ def rows_allowed(snapshot: Snapshot[S], filter_: Any) -> list[Bools]:
     InvalidInputError
         A mask of the wrong length or type, or ids of the wrong kind.
     """
-    if isinstance(filter_, Mapping):
-        raise InvalidInputError(
-            "an index knows ids, not labels or columns: give ids, a mask or a function of ids as "
-            "filter; a collection takes conditions, as where"
-        )
-    if callable(filter_):
-        mask = np.asarray(take_in(filter_(snapshot.ids()))[0])
-        if mask.dtype != bool:
-            raise InvalidInputError(
-                f"a filter that is called must return booleans, got dtype {mask.dtype}; it is "
-                "called once, with the array of all ids"
-            )
-        return _rows_of_mask(snapshot, mask)
-    given = as_mask(filter_)
+    given = read_mask(filter_, snapshot.ids, len(snapshot))
     if given is not None:
         return _rows_of_mask(snapshot, given)
     wanted = read_ids(filter_)
-    if len(wanted) and snapshot.kind not in (None, kind_of(wanted)):
-        raise InvalidInputError(
-            f"the ids of this index are {snapshot.kind}s, the filter has {wanted.tolist()[0]!r}"
-        )
+    check_kind(snapshot.kind, wanted, "the filter has")
     allowed = [np.zeros(part.segment.n_rows, dtype=bool) for part in snapshot.parts]
     rows = snapshot.find(wanted) if len(wanted) else np.empty(0, dtype=np.int64)
     for mask, found in zip(allowed, snapshot.split_rows(rows[rows >= 0]), strict=True):
@@ -60,7 +45,33 @@ def rows_allowed(snapshot: Snapshot[S], filter_: Any) -> list[Bools]:
     return allowed
 
 
-def as_mask(filter_: Any) -> Bools | None:
+def read_mask(filter_: Any, ids: Callable[[], Array], n_items: int) -> Bools | None:
+    """Return the mask that a filter is, or gives of all ids, one boolean per item; None of ids.
+
+    Raises InvalidInputError: a filter of another kind, or a mask of another length or type.
+    """
+    if isinstance(filter_, Mapping):
+        raise InvalidInputError(
+            "an index knows ids, not labels or columns: give ids, a mask or a function of ids as "
+            "filter; a collection takes conditions, as where"
+        )
+    mask = np.asarray(take_in(filter_(ids()))[0]) if callable(filter_) else _as_mask(filter_)
+    if mask is None:
+        return None
+    if mask.dtype != bool:
+        raise InvalidInputError(
+            f"a filter that is called must return booleans, got dtype {mask.dtype}; it is "
+            "called once, with the array of all ids"
+        )
+    if mask.shape != (n_items,):
+        raise InvalidInputError(
+            f"the filter's mask has shape {mask.shape}, the index has {n_items} items; a mask says "
+            "of each item, in the order of 'ids', whether it may be found"
+        )
+    return mask
+
+
+def _as_mask(filter_: Any) -> Bools | None:
     """Return an array or column of booleans, of whatever library, as an array; None of others."""
     filter_, _ = take_in(filter_)
     if isinstance(filter_, list | tuple):
@@ -73,12 +84,6 @@ def as_mask(filter_: Any) -> Bools | None:
 
 
 def _rows_of_mask(snapshot: Snapshot[S], mask: Bools) -> list[Bools]:
-    n_items = len(snapshot)
-    if mask.shape != (n_items,):
-        raise InvalidInputError(
-            f"the filter's mask has shape {mask.shape}, the index has {n_items} items; a mask says "
-            "of each item, in the order of 'ids', whether it may be found"
-        )
     allowed, first = [], 0
     for part in snapshot.parts:
         rows = part.live_rows()

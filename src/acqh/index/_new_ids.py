@@ -70,11 +70,11 @@ class NewIds:
         return table_of(values)
 
 
-def check_kind(kind: IdKind | None, values: Array) -> None:
+def check_kind(kind: IdKind | None, values: Array, said: str = "got") -> None:
     """Raise InvalidInputError where ids are not of an index's kind."""
     if kind is not None and len(values) and kind_of(values) != kind:
         raise InvalidInputError(
-            f"the ids of this index are {kind}s, got {values[:1].tolist()[0]!r}"
+            f"the ids of this index are {kind}s, {said} {values[:1].tolist()[0]!r}"
         )
 
 

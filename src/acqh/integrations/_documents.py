@@ -10,6 +10,7 @@ import numpy as np
 from acqh._core.arrays import Array, Floats, as_numbers, check_positive_int, first_bad_row
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex
+from acqh.index._checks import check_bytes_per_item
 from acqh.index._few import best_rows
 from acqh.integrations._files import Stored, read_store, write_store
 from acqh.quantize import AdditiveQuantizer
@@ -65,9 +66,7 @@ class DocumentStore:
         compress_at: int | None = COMPRESS_AT,
         normalize: bool = True,
     ) -> None:
-        self._n_bytes = check_positive_int(bytes_per_item, "bytes_per_item")
-        if self._n_bytes > 16:
-            raise InvalidInputError(f"bytes_per_item must be from 1 to 16, got {bytes_per_item}")
+        self._n_bytes = check_bytes_per_item(bytes_per_item)
         if compress_at is not None:
             check_positive_int(compress_at, "compress_at")
         self._compress_at, self._normalize = compress_at, bool(normalize)
@@ -124,19 +123,19 @@ class DocumentStore:
             )
         if not all(isinstance(each, str) for each in ids):
             raise InvalidInputError("ids must be texts")
-        last = list({each: place for place, each in enumerate(ids)}.items())
-        names, places = [each for each, _ in last], [place for _, place in last]
+        last = {each: place for place, each in enumerate(ids)}
+        new = {each: documents[place] for each, place in last.items()}
         with self._change:
             if self._index is not None and self._quantizer is not None:
-                codes = self._quantizer.encode(rows[places])
-                self._keep(names, [documents[place] for place in places])
-                self._index.upsert(codes, names)
+                codes = self._quantizer.encode(rows[list(last.values())])
+                self._documents.update(new)
+                self._index.upsert(codes, list(last))
                 return
             self._check_width(rows)
-            self._keep(names, [documents[place] for place in places])
-            for name, place in zip(names, places, strict=True):
-                self._vectors.pop(name, None)  # a replaced document counts as new
-                self._vectors[name] = rows[place]
+            self._documents.update(new)
+            for each, place in last.items():
+                self._vectors.pop(each, None)  # a replaced document counts as new
+                self._vectors[each] = rows[place]
             self._matrix = None
             if self._compress_at is not None and len(self) >= self._compress_at:
                 self.compress()
@@ -286,11 +285,8 @@ class DocumentStore:
             raise CorruptBundleError(f"{path} holds no store of documents: {error}") from error
         if store._index is None:
             store._vectors = dict(zip(ids, stored.rows, strict=True))
-        store._keep(ids, [document for _, document in stored.records])
+        store._documents.update(stored.records)
         return store
-
-    def _keep(self, ids: list[str], documents: list[Mapping[str, Any]]) -> None:
-        self._documents.update(zip(ids, documents, strict=True))
 
     def _kept_vectors(self) -> tuple[list[str], Floats]:
         """Return ids and vectors as they are, of one moment; under the lock."""

@@ -244,17 +244,15 @@ class AcqhVectorStore(VectorStore):
 
     def _document(self, identifier: str) -> Document | None:
         kept = self.store.get(identifier)
-        return None if kept is None else _as_document(kept, identifier)
+        if kept is None:
+            return None
+        return Document(id=identifier, page_content=kept["text"], metadata=dict(kept["metadata"]))
 
     def _allowed(self, wanted: Filter) -> list[str]:
         if isinstance(wanted, Mapping):
             return self.store.ids(lambda kept: _has(kept["metadata"], wanted))
         documents = self.get_by_ids(self.store.ids())
         return [str(document.id) for document in documents if wanted(document)]
-
-
-def _as_document(kept: Mapping[str, Any], identifier: str) -> Document:
-    return Document(id=identifier, page_content=kept["text"], metadata=dict(kept["metadata"]))
 
 
 def _has(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

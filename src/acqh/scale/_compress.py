@@ -13,6 +13,7 @@ from acqh._core.progress import Progress
 from acqh._core.random import RandomState, check_rng
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex, SearchResult
+from acqh.index._checks import check_bytes_per_item
 from acqh.quantize import AdditiveQuantizer
 from acqh.scale._compressed import Compressed
 from acqh.scale._report import RECALL_AT, CompressionReport, exact_best, measure_recall
@@ -21,7 +22,6 @@ from acqh.scale._vectors import Rows, VectorSource, read_queries, vector_source
 # Of the queries, one in this many is held out for the report, and not more than this many.
 _HELD_OUT_PART = 5
 _MAX_HELD_OUT = 500
-_MAX_BYTES = 16
 
 
 def compress(
@@ -101,7 +101,7 @@ def compress(
     >>> sorted(small.report.recall)
     [1, 10, 100]
     """
-    n_bytes = _check_bytes(bytes_per_item)
+    n_bytes = check_bytes_per_item(bytes_per_item)
     for value, name in ((n_train, "n_train"), (chunk_size, "chunk_size")):
         check_positive_int(value, name)
     rng = check_rng(random_state)
@@ -134,16 +134,6 @@ def compress(
         seconds=clock.seconds,
     )
     return Compressed(index, quantizer, report)
-
-
-def _check_bytes(bytes_per_item: int) -> int:
-    n_bytes = check_positive_int(bytes_per_item, "bytes_per_item")
-    if n_bytes > _MAX_BYTES:
-        raise InvalidInputError(
-            f"bytes_per_item must be from 1 to {_MAX_BYTES}, got {n_bytes}; vectors that need more "
-            "are better kept as they are"
-        )
-    return n_bytes
 
 
 @dataclass

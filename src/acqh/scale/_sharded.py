@@ -14,7 +14,7 @@ from acqh._core.foreign import take_in
 from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh.index import CodeIndex, SearchResult
 from acqh.index._checks import as_queries
-from acqh.index._filters import as_mask
+from acqh.index._filters import read_mask
 from acqh.index._rerank import candidate_count, rank_again
 from acqh.io import read_bundle, write_bundle
 
@@ -234,17 +234,11 @@ class ShardedIndex:
         """Return what each shard's search needs of a filter."""
         if filter_ is None:
             return [None] * len(shards)
-        mask = np.asarray(filter_(self.ids)) if callable(filter_) else as_mask(filter_)
+        mask = read_mask(filter_, lambda: self.ids, len(self))
         if mask is None:
             # An iterator can be read only once, and every shard needs it.
             wanted = list(filter_) if isinstance(filter_, Iterator) else filter_
             return [wanted] * len(shards)
-        if mask.dtype != bool or mask.shape != (len(self),):
-            raise InvalidInputError(
-                f"the filter's mask has shape {mask.shape} and dtype {mask.dtype}, the index has "
-                f"{len(self)} items; a mask says of each item, in the order of 'ids', whether it "
-                "may be found"
-            )
         ends = accumulate((len(shard) for shard in shards), initial=0)
         return [mask[start:stop] for start, stop in pairwise(ends)]
 
