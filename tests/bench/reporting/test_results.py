@@ -64,6 +64,14 @@ def test_the_newest_record_of_a_setting_counts_and_success_before_failure(writte
     assert results.n_left_out == 3
 
 
+def test_results_are_those_of_the_records_whatever_the_table_says(written):
+    written.add()
+    before = load_results(written.path).runs
+    assert before
+    (written.path / "results.csv").write_text("no table at all")
+    assert load_results(written.path).runs == before
+
+
 def test_a_run_knows_its_curves_size_and_kind(written):
     written.add("dch", ap=[0.25, 0.75])
     written.add("label-ridge rbf", params={"ridge": 1.0}, n_components_asked=None)

@@ -7,9 +7,8 @@ from hashlib import sha256
 
 import numpy as np
 
-from acqh.bench.reporting._differences import differences, machine_differs
-from acqh.bench.reporting._paper import Quantity as PaperQuantity
-from acqh.bench.reporting._paper import load_paper
+from acqh.bench.reporting._differences import differences
+from acqh.bench.reporting._paper import PaperQuantity, load_paper
 from acqh.bench.reporting._results import Results, Run, group
 from acqh.bench.reporting._tables import (
     CODED_FROM,
@@ -156,6 +155,7 @@ def paper_comparisons(results: Results) -> list[Comparison]:
 def _paper(dataset: str, runs: Sequence[Run]) -> Comparison:
     n_seeds = len({run.seed for run in runs})
     name, title = f"paper-{slug(dataset)}", f"{dataset}: the paper's tables"
+    machine = f"Times were measured here; the paper's on a {load_paper().machine}."
     tables = []
     for quantity in map(QUANTITIES.__getitem__, PAPER_QUANTITIES):
         grid = arrange(
@@ -172,7 +172,7 @@ def _paper(dataset: str, runs: Sequence[Run]) -> Comparison:
             grid,
             order=_as_in_paper(grid),
             remarks=lambda cell: [*differences(cell[0], n_seeds), *_fewer_seeds(cell, n_seeds)],
-            notes=(_RANKING_NOTE, _PAPER_NOTE, *([machine_differs()] if is_time else [])),
+            notes=(_RANKING_NOTE, _PAPER_NOTE, *([machine] if is_time else [])),
         )
         tables.append(_beside_paper(table, grid, PAPER_QUANTITIES[quantity.column]))
     description = (

@@ -22,11 +22,6 @@ def differences(run: Run, n_seeds: int) -> list[str]:
     return [*_data(run), *_protocol(run, n_seeds), *_method(run)]
 
 
-def machine_differs() -> str:
-    """Return the sentence about times, which are another machine's."""
-    return f"Times were measured here; the paper's on a {load_paper().machine}."
-
-
 def _data(run: Run) -> Iterable[str]:
     name = run.setting["dataset"]
     known = {info.name: info.differs for info in _datasets()}

@@ -10,7 +10,7 @@ from acqh import __version__
 from acqh.bench.reporting._comparisons import Comparison, CutoffDistance
 from acqh.bench.reporting._field import render_field
 from acqh.bench.reporting._page_facts import (
-    citation,
+    CITATION,
     render_failures,
     render_methods,
     render_settings,
@@ -93,7 +93,7 @@ def render_page(report: Report, drawn: Mapping[str, bytes], title: str) -> str:
     if report.results.runs:
         sections.add("methods", "Methods", render_methods(report.results))
         sections.add("settings", "Settings", render_settings(report.results))
-    sections.add("cite", "How to cite", f"<pre><code>{escape(citation())}</code></pre>")
+    sections.add("cite", "How to cite", f"<pre><code>{escape(CITATION)}</code></pre>")
     return Template(_read("page.html")).substitute(
         title=escape(title),
         version=__version__,

@@ -14,7 +14,8 @@ from acqh.bench.running._store import Record
 from acqh.methods.registry import get
 from acqh.methods.registry import list as list_methods
 
-_CITATION = f"""\
+# What to cite, as BibTeX.
+CITATION = f"""\
 @article{{wang2020acqh,
   author = {{Wang, Lu and Yang, Jie}},
   title  = {{Asymmetric Correlation Quantization Hashing for Cross-modal Retrieval}},
@@ -156,8 +157,3 @@ def render_methods(results: Results) -> str:
         rows.append(row)
     columns = ("rows", "method", "reference", "code", "learns from", "our reconstruction")
     return render_plain_table(columns, rows)
-
-
-def citation() -> str:
-    """Return what to cite, as BibTeX."""
-    return _CITATION

@@ -39,11 +39,8 @@ def _headings(table: Table) -> str:
     n_names = 2 if table.shows_coded_from else 1
     names = ["method", "coded from"][:n_names]
     leaves = [_heading(name, number, "text") for number, name in enumerate(names)]
-    before = None
-    for number, column in enumerate(table.columns):
-        edge = "edge" if column.group != before else ""
+    for number, (column, edge) in enumerate(zip(table.columns, _edges(table), strict=True)):
         leaves.append(_heading(column.name, n_names + number, edge))
-        before = column.group
     groups = ""
     if any(name for name, _ in table.spans):
         titles = "".join(
@@ -52,6 +49,11 @@ def _headings(table: Table) -> str:
         )
         groups = f'<tr><th colspan="{n_names}"></th>{titles}</tr>\n'
     return f"{groups}<tr>{''.join(leaves)}</tr>"
+
+
+def _edges(table: Table) -> list[str]:
+    """Return the class of each column: whether it is the first of its group."""
+    return [kind for _, width in table.spans for kind in ("edge", *[""] * (width - 1))]
 
 
 def _heading(name: str, number: int, kind: str) -> str:
@@ -65,11 +67,8 @@ def _row(table: Table, row: TableRow) -> str:
     cells = [f'<th scope="row">{escape(row.label)}{_marks(row.marks)}</th>']
     if table.shows_coded_from:
         cells.append(f'<td class="text">{escape(row.coded_from)}</td>')
-    before = None
-    for column, entry in zip(table.columns, row.entries, strict=True):
-        edge = "edge" if column.group != before else ""
+    for entry, edge in zip(row.entries, _edges(table), strict=True):
         cells.append(_cell(table, entry, edge))
-        before = column.group
     return f'<tr class="{row.kind}">{"".join(cells)}</tr>'
 
 

@@ -8,7 +8,7 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, Literal
 
-Quantity = Literal["map", "fit_seconds", "query_seconds"]
+PaperQuantity = Literal["map", "fit_seconds", "query_seconds"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class PaperTable:
     """
 
     number: int
-    quantity: Quantity
+    quantity: PaperQuantity
     dataset: str
     direction: str | None
     rows: Mapping[str, Mapping[int, float]]
@@ -66,7 +66,7 @@ class Paper:
         return next((name for name, ours in self.methods.items() if method in ours), None)
 
     def figure(
-        self, quantity: Quantity, dataset: str, method: str, n_components: int, direction: str
+        self, quantity: PaperQuantity, dataset: str, method: str, n_components: int, direction: str
     ) -> float | None:
         """Return what the paper prints, None where it prints nothing.
 

@@ -137,14 +137,8 @@ def _training_size(results: Results) -> Iterable[Plot]:
     panels = []
     for dataset, runs in found.items():
         one_way = [run for run in runs if run.direction == runs[0].direction]
-        lines = group(one_way, row_id, unique=False)
-        series = [
-            Series(
-                row[0], rows[0].kind, *_by_size(rows, lambda run: run.row["n_train"], "fit_seconds")
-            )
-            for row, rows in lines.items()
-        ]
-        panels.append(Panel(dataset, tuple(series)))
+        size, name = (lambda run: run.row["n_train"]), (lambda run: run.label)
+        panels.append(Panel(dataset, _lines(one_way, name, size, "fit_seconds")))
     if panels:
         yield Plot(
             "training-size", "Training time against training set size",
@@ -156,17 +150,13 @@ def _training_size(results: Results) -> Iterable[Plot]:
 def _convergence(results: Results) -> Iterable[Plot]:
     chosen = [run for run in results.of("convergence") if run.record.get("objective")]
     series = []
-    for (dataset, label), runs in group(
-        chosen, lambda run: (run.setting["dataset"], run.label)
-    ).items():
+    for name, runs in group(chosen, _label_and_data).items():
         traces = [np.asarray(run.record["objective"], dtype=np.float64) for run in runs]
         # A run that has converged earlier stays where it is.
         length = max(map(len, traces))
         padded = [np.pad(trace, (0, length - len(trace)), mode="edge") for trace in traces]
         mean = np.mean([trace / np.abs(trace).max() for trace in padded], axis=0)
-        series.append(
-            Series(f"{label}, {dataset}", runs[0].kind, tuple(range(1, length + 1)), _floats(mean))
-        )
+        series.append(Series(name, runs[0].kind, tuple(range(1, length + 1)), _floats(mean)))
     if series:
         yield Plot(
             "convergence", "Convergence",
@@ -180,26 +170,32 @@ def _sensitivities(results: Results) -> Iterable[Plot]:
         runs = results.of(experiment)
         panels = []
         for direction in dict.fromkeys(run.direction for run in runs):
-            lines = group(
-                (run for run in runs if run.direction == direction),
-                lambda run: (run.label, run.setting["dataset"]),
-                unique=False,
-            )
-            series = [
-                Series(
-                    f"{label}, {dataset}",
-                    rows[0].kind,
-                    *_by_size(rows, partial(_parameter, parameter)),
-                )
-                for (label, dataset), rows in lines.items()
-            ]
-            panels.append(Panel(arrow(direction), tuple(series)))
+            one_way = [run for run in runs if run.direction == direction]
+            lines = _lines(one_way, _label_and_data, partial(_parameter, parameter))
+            panels.append(Panel(arrow(direction), lines))
         if panels:
             yield Plot(
                 experiment, f"Sensitivity to {title}",
                 f"K = {_MIDDLE_COMPONENTS}; mean over seeds.", title, "MAP@all",
                 tuple(panels), x_log=is_log, y_from_zero=True,
             )  # fmt: skip
+
+
+def _lines(
+    runs: Sequence[Run],
+    name: Callable[[Run], str],
+    size_of: Callable[[Run], float],
+    column: str = "map_all",
+) -> tuple[Series, ...]:
+    """Return a line per name: mean figures by size."""
+    return tuple(
+        Series(label, rows[0].kind, *_by_size(rows, size_of, column))
+        for label, rows in group(runs, name, unique=False).items()
+    )
+
+
+def _label_and_data(run: Run) -> str:
+    return f"{run.label}, {run.setting['dataset']}"
 
 
 def _parameter(name: str, run: Run) -> float:

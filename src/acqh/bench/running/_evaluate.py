@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -251,21 +251,11 @@ def _score(
     labels: Matrix = parts.query.labels
     metrics = RetrievalMetrics(tuple(CUTOFFS.values()), top_n=top_n, curve=curve)
     step = max(1, _BLOCK_VALUES // max(1, len(coded.inverse)))
+    # Equal codes get equal scores to the last bit, which a product with all items would not
+    # promise: matrix products round by position.
+    vectors = method.decode(coded.distinct).T
     for rows in slices(len(queries), step):
-        scores = score_codes(method, queries[rows], coded.distinct, coded.inverse)
-        metrics.update(scores, relevance(labels[rows], parts.database_labels))
+        scores = np.asarray(queries[rows] @ vectors, dtype=np.float32)
+        relevant = relevance(labels[rows], parts.database_labels)
+        metrics.update(np.take(scores, coded.inverse, axis=1), relevant)
     return metrics.result()
-
-
-def score_codes(method: BaseMethod, projected: Floats, distinct: Array, inverse: Array) -> Matrix:
-    """Return the scores of all items from the distinct codes among them.
-
-    Equal codes get equal scores to the last bit, which a product with all items would not
-    promise: matrix products round by position.
-
-    `projected`: (n_queries, n_components). `distinct`: (n_codes, ...). `inverse`: (n_items,); which
-    distinct code each item has. Gives (n_queries, n_items) float32.
-    """
-    scores: Any = np.asarray(projected @ method.decode(distinct).T, dtype=np.float32)
-    # Rounded first, so that what is copied for every item is no wider than what is returned.
-    return np.take(scores, inverse, axis=1)

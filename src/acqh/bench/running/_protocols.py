@@ -6,9 +6,9 @@ import numpy as np
 
 from acqh._core.arrays import Bools, Ints, check_positive_int
 from acqh._core.random import check_rng
-from acqh.bench.running._split import PROTOCOLS, Split, hash_ids
+from acqh.bench.running._split import PROTOCOLS, Split, hash_ids, labels_of
 from acqh.data import MultiViewData, official_rows, split_rows
-from acqh.errors import InvalidInputError, LabelError
+from acqh.errors import InvalidInputError
 
 # Number of queries and, with an unlabelled database, of training items by data set; elsewhere
 # a fifth of the items and half of the rest.
@@ -97,7 +97,7 @@ def make_split(
     rng = check_rng(seed)
     name = _base_name(data.name)
     groups = _GROUPS.get(name) if groups is None else groups
-    labelled = _labelled_rows(data)
+    labelled = np.asarray(labels_of(data).sum(axis=1)).ravel() > 0
     if official:
         pool, query = _official_rows(data, official, labelled, n_query)
     else:
@@ -118,12 +118,6 @@ def make_split(
 def _base_name(name: str) -> str:
     """Return the data set whose numbers apply: synthetic and deep variants follow the original."""
     return name.removeprefix("synthetic-").removesuffix("_deep")
-
-
-def _labelled_rows(data: MultiViewData) -> Bools:
-    if data.labels is None:
-        raise LabelError(f"{data.name!r} has no labels, so answers cannot be scored")
-    return np.asarray(data.labels.sum(axis=1)).ravel() > 0
 
 
 def _official_rows(

@@ -11,9 +11,9 @@ import numpy as np
 
 from acqh._core.arrays import is_sparse
 from acqh._core.random import check_rng
-from acqh.bench.running._split import Split
+from acqh.bench.running._split import Split, labels_of
 from acqh.data import MultiViewData, list_datasets, load_dataset, read
-from acqh.errors import DatasetNotFoundError, LabelError
+from acqh.errors import DatasetNotFoundError
 from acqh.features import feature_map_from_description
 from acqh.methods._feature_maps import fit_feature_maps
 
@@ -83,8 +83,7 @@ def of_memory(data: MultiViewData, preparation: Mapping[str, Any] | None = None)
 
     Raises LabelError: they have no labels.
     """
-    if data.labels is None:
-        raise LabelError(f"{data.name!r} has no labels, so answers cannot be scored")
+    labels_of(data)
     return BenchData(data, hash_contents(data), preparation or {})
 
 

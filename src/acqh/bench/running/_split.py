@@ -222,8 +222,7 @@ class Split:
             The data have no labels.
         """
         self.check(data)
-        if data.labels is None:
-            raise LabelError(f"{data.name!r} has no labels, so answers cannot be scored")
+        labels_of(data)
         protocol = PROTOCOLS[self.protocol]
         train = data.subset(self.train)
         if protocol.database_is_train:
@@ -255,6 +254,13 @@ def _read(path: Path) -> Split:
     if split.protocol not in PROTOCOLS or split.sha256 != record.get("sha256"):
         raise CorruptBundleError(f"{path} is damaged: its rows do not have the sha256 it states")
     return split
+
+
+def labels_of(data: MultiViewData) -> Matrix:
+    """Return the labels that answers are scored by; raise LabelError where there are none."""
+    if data.labels is None:
+        raise LabelError(f"{data.name!r} has no labels, so answers cannot be scored")
+    return data.labels
 
 
 def hash_ids(ids: Array) -> str:
