@@ -227,8 +227,7 @@ def test_a_named_column_that_is_not_there(tmp_path: Path, option: str) -> None:
         read_manifest(path, **{option: "other"})
 
 
-def test_ids_are_compared_through_the_whole_file(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("acqh.data._readers._csv.CHUNK_SIZE", 2)
+def test_ids_are_compared_through_the_whole_file(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "id,text\na,x\nb,x\nc,x\na,x\n")
     with pytest.raises(DuplicateIdError, match="'a' is on the lines 2 and 5"):
         read_manifest(path)

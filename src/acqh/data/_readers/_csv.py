@@ -15,7 +15,7 @@ from acqh._core.arrays import Array, Bools, Floats
 from acqh._core.labels import as_label_matrix, split_labels
 from acqh.data._multiview import MultiViewData
 from acqh.data._readers._csvfile import CsvFile, Mark
-from acqh.data._readers._limits import CHUNK_SIZE, check_names_have_labels
+from acqh.data._readers._limits import check_names_have_labels
 from acqh.data._readers._manifest import Manifest
 from acqh.data._readers._pieces import ReadRows, RowSource
 from acqh.data._readers._tables import (
@@ -55,32 +55,26 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Block:
-    """Some rows, column by column."""
+    """Some rows: a manifest, and the numbers of its views."""
 
-    lines: list[int]
-    items: dict[str, list[str]]
-    labels: list[list[str]]
-    ids: list[str]
+    manifest: Manifest
     views: dict[str, Floats]
     present: dict[str, Bools]
+
+    def data(self) -> MultiViewData:
+        return self.manifest.with_views(self.views, present=self.present)
 
 
 def read_csv(path: Path, options: CsvOptions) -> MultiViewData:
     """Read a whole file that has numbers of views."""
     with CsvFile(path) as file:
-        plan = _make_plan(file, options)
-        _need_views(plan, file)
-        block = _join(list(_blocks(file, plan, CHUNK_SIZE, options)), path)
-    manifest = _make_manifest(block, plan, options.label_names, path)
-    return manifest.with_views(block.views, present=block.present)
+        return _read(file, _make_plan(file, options), options).data()
 
 
 def read_manifest_file(path: Path, options: CsvOptions) -> Manifest:
     """Read a whole manifest; numbers of views, if any, are left out."""
     with CsvFile(path) as file:
-        plan = _without_views(_make_plan(file, options))
-        block = _join(list(_blocks(file, plan, CHUNK_SIZE, options)), path)
-    return _make_manifest(block, plan, options.label_names, path)
+        return _read(file, _make_plan(file, options, views=False), options).manifest
 
 
 @dataclass(frozen=True)
@@ -88,7 +82,6 @@ class CsvRows(RowSource):
     """The rows of a file: what its columns are, and where every few rows start."""
 
     plan: _Plan
-    names: Sequence[str] | None
     options: CsvOptions
     marks: tuple[tuple[int, Mark], ...]
 
@@ -96,20 +89,15 @@ class CsvRows(RowSource):
     def open(self) -> Iterator[ReadRows]:
         """Open the file."""
         with self.open_blocks() as read:
-
-            def read_views(start: int, stop: int) -> MultiViewData:
-                block, manifest = read(start, stop)
-                return manifest.with_views(block.views, present=block.present)
-
-            yield read_views
+            yield lambda start, stop: read(start, stop).data()
 
     @contextmanager
-    def open_blocks(self) -> Iterator[Callable[[int, int], tuple[_Block, Manifest]]]:
-        """Open the file, for rows without their views."""
+    def open_blocks(self) -> Iterator[Callable[[int, int], _Block]]:
+        """Open the file, for manifests too."""
         position = -1
         with CsvFile(self.path) as file:
 
-            def read(start: int, stop: int) -> tuple[_Block, Manifest]:
+            def read(start: int, stop: int) -> _Block:
                 nonlocal position
                 if start != position:
                     position, mark = self._mark_before(start)
@@ -117,10 +105,7 @@ class CsvRows(RowSource):
                     for _ in itertools.islice(file.rows(), start - position):
                         pass
                 position = stop
-                block = next(_blocks(file, self.plan, stop - start, self.options), None)
-                if block is None:
-                    raise CorruptBundleError(f"{self.path.name} has changed since it was listed")
-                return block, _make_manifest(block, self.plan, self.names, self.path, start=start)
+                return _read(file, self.plan, self.options, range(start, stop))
 
             yield read
 
@@ -139,11 +124,7 @@ def find_csv_rows(
     found: set[str] = set()
     marks, n_rows = [], 0
     with CsvFile(path) as file:
-        plan = _make_plan(file, options)
-        if views:
-            _need_views(plan, file)
-        else:
-            plan = _without_views(plan)
+        plan = _make_plan(file, options, views=views)
         mark = file.mark()
         for _, fields in file.rows():
             if n_rows % chunk_size == 0:
@@ -154,9 +135,10 @@ def find_csv_rows(
             if n_rows % chunk_size == 0:
                 mark = file.mark()
     if n_rows == 0:
-        _join([], path)
-    names = sort_names(found) if options.label_names is None else options.label_names
-    return CsvRows(path, n_rows, plan, names, options, tuple(marks))
+        raise _no_rows(path)
+    if options.label_names is None:
+        options = replace(options, label_names=sort_names(found))
+    return CsvRows(path, n_rows, plan, options, tuple(marks))
 
 
 def read_manifest_file_chunks(
@@ -166,15 +148,15 @@ def read_manifest_file_chunks(
     rows = find_csv_rows(path, chunk_size, options, views=False)
     with rows.open_blocks() as read:
         for start in range(0, rows.n_rows, chunk_size):
-            yield read(start, min(start + chunk_size, rows.n_rows))[1]
+            yield read(start, min(start + chunk_size, rows.n_rows)).manifest
 
 
-def _make_plan(file: CsvFile, options: CsvOptions) -> _Plan:
-    """Decide what each column is, by its name."""
+def _make_plan(file: CsvFile, options: CsvOptions, *, views: bool = True) -> _Plan:
+    """Decide what each column is, by its name; `views`: whether these are needed, or left out."""
     columns, name = file.columns, file.path.name
     place = {column: position for position, column in enumerate(columns)}
-    views = _find_views(file)
-    numbered = {position for positions in views.values() for position in positions}
+    found = _find_views(file)
+    numbered = {position for positions in found.values() for position in positions}
     free = [column for j, column in enumerate(columns) if j not in numbered]
     image = find_column(free, options.image, ("image",), name, "images")
     text = find_column(free, options.text, ("text",), name, "texts")
@@ -182,11 +164,17 @@ def _make_plan(file: CsvFile, options: CsvOptions) -> _Plan:
     ids = find_column(free, options.ids, ID_COLUMNS, name, "ids")
     if labels is None:
         check_names_have_labels(options.label_names, file.path)
-    if image is None and text is None and not views:
+    if image is None and text is None and not found:
         raise InvalidInputError(
             f"{name} has neither images nor texts nor views; its columns are: "
             f"{', '.join(columns)}; name them with image=COLUMN and text=COLUMN, or give the "
             "numbers of a view in columns image_0, image_1, ..."
+        )
+    if views and not found:
+        raise InvalidInputError(
+            f"{name} has no numbers of views (columns image_0, image_1, ...), only an item table; "
+            "acqh build makes a collection of such a manifest, and acqh.data.read_manifest reads "
+            "it in Python"
         )
     renamed = {image: "image", text: "text"}
     items = {
@@ -197,7 +185,7 @@ def _make_plan(file: CsvFile, options: CsvOptions) -> _Plan:
         image=None if image is None else place[image],
         labels=None if labels is None else place[labels],
         ids=None if ids is None else place[ids],
-        views=views,
+        views=found if views else {},
     )
 
 
@@ -221,130 +209,86 @@ def _find_views(file: CsvFile) -> dict[str, tuple[int, ...]]:
     return views
 
 
-def _need_views(plan: _Plan, file: CsvFile) -> None:
-    if not plan.views:
-        raise InvalidInputError(
-            f"{file.path.name} has no numbers of views (columns image_0, image_1, ...), only an "
-            "item table; acqh build makes a collection of such a manifest, and "
-            "acqh.data.read_manifest reads it in Python"
-        )
+def _read(file: CsvFile, plan: _Plan, options: CsvOptions, rows: range | None = None) -> _Block:
+    """Read the next rows, which are these of the whole; or all, where that is None."""
+    lines: list[int] = []
+    items: dict[str, list[str]] = {name: [] for name in plan.items}
+    labels: list[list[str]] = []
+    ids: list[str] = []
+    views: dict[str, list[Floats]] = {view: [] for view in plan.views}
+    present: dict[str, list[bool]] = {view: [] for view in plan.views}
+    for line, fields in itertools.islice(file.rows(), None if rows is None else len(rows)):
+        lines.append(line)
+        for name, place in plan.items.items():
+            items[name].append(fields[place])
+        if plan.labels is not None:
+            labels.append(split_labels(fields[plan.labels], options.label_separator))
+        if plan.ids is not None:
+            ids.append(fields[plan.ids])
+        for view, places in plan.views.items():
+            cells = [fields[place].strip() for place in places]
+            views[view].append(_numbers(cells, line, view, file))
+            present[view].append(any(cells))
+    if not lines and rows is not None:
+        raise CorruptBundleError(f"{file.path.name} has changed since it was listed")
+    if not lines:
+        raise _no_rows(file.path)
+    if plan.image is not None:
+        folder = file.path.absolute().parent  # images are named relative to it; none is opened
+        items["image"] = [str(folder / name) if name else "" for name in items["image"]]
+    matrix, names = None, tuple[str, ...]()
+    if options.label_names or any(labels):
+        matrix, names = as_label_matrix([set(row) for row in labels], options.label_names)
+    table = {name: np.fromiter(them, object, len(them)) for name, them in items.items()}
+    first = 0 if rows is None else rows.start
+    manifest = Manifest(
+        table,
+        np.arange(first, first + len(lines)) if plan.ids is None else _ids(ids, lines, file),
+        matrix,
+        names,
+        column_splits(table) if rows is None else {},
+        file.path.stem,
+    )
+    return _Block(
+        manifest,
+        {view: np.array(them) for view, them in views.items()},
+        {view: np.array(them) for view, them in present.items()},
+    )
 
 
-def _without_views(plan: _Plan) -> _Plan:
-    return _Plan(plan.items, plan.image, plan.labels, plan.ids, views={})
+def _no_rows(path: Path) -> InvalidInputError:
+    return InvalidInputError(f"{path.name} has a header but no rows; give at least one item")
 
 
-def _blocks(file: CsvFile, plan: _Plan, size: int, options: CsvOptions) -> Iterator[_Block]:
-    rows = file.rows()
-    while batch := list(itertools.islice(rows, size)):
-        lines = [line for line, _ in batch]
-        fields = [row for _, row in batch]
-        items = {name: [row[j] for row in fields] for name, j in plan.items.items()}
-        if plan.image is not None:
-            items["image"] = [_resolve(file.path, value) for value in items["image"]]
-        labels = [] if plan.labels is None else [row[plan.labels] for row in fields]
-        ids = [] if plan.ids is None else [row[plan.ids] for row in fields]
-        views, present = {}, {}
-        for view, positions in plan.views.items():
-            cells = [[row[j].strip() for j in positions] for row in fields]
-            views[view], present[view] = _numbers(cells, lines, view, file)
-        yield _Block(
-            lines=lines,
-            items=items,
-            labels=[split_labels(value, options.label_separator) for value in labels],
-            ids=ids,
-            views=views,
-            present=present,
-        )
-
-
-def _resolve(file: Path, value: str) -> str:
-    """Return an image's path, given relative to the file that names it; it is not opened."""
-    return str(file.absolute().parent / value) if value else ""
-
-
-def _check_ids(block: _Block, path: Path) -> None:
+def _ids(ids: list[str], lines: list[int], file: CsvFile) -> Array:
     seen: dict[str, int] = {}
-    for line, value in zip(block.lines, block.ids, strict=True):
+    for line, value in zip(lines, ids, strict=True):
         if not value:
-            raise InvalidInputError(
-                f"{path.name}, line {line}: the id is empty; give each item one"
-            )
+            raise file.error(line, "the id is empty; give each item one")
         if value in seen:
             raise DuplicateIdError(
-                f"{path.name}: the id {value!r} is on the lines {seen[value]} and {line}; "
+                f"{file.path.name}: the id {value!r} is on the lines {seen[value]} and {line}; "
                 "ids must differ"
             )
         seen[value] = line
+    return np.asarray(ids, dtype=str)
 
 
-def _numbers(
-    cells: list[list[str]], lines: list[int], view: str, file: CsvFile
-) -> tuple[Floats, Bools]:
-    """Return the numbers of a view and which rows have it; all cells empty means absent."""
-    present = np.array([any(row) for row in cells])
-    matrix = np.zeros((len(cells), len(cells[0])))
-    for at in np.flatnonzero(present):
-        try:
-            matrix[at] = [float(cell) for cell in cells[at]]
-        except ValueError:
-            raise file.error(lines[at], _bad_number(cells[at], view)) from None
-        if not np.isfinite(matrix[at]).all():
-            raise file.error(lines[at], f"view {view!r} has a NaN or infinite value")
-    return matrix, present
-
-
-def _bad_number(row: list[str], view: str) -> str:
-    number = next(number for number, cell in enumerate(row) if not _is_number(cell))
-    return (
-        f"{view}_{number} must be a number, got {row[number] or 'nothing'!r}; leave all columns "
-        "of a view empty where it is absent"
-    )
-
-
-def _is_number(cell: str) -> bool:
+def _numbers(cells: list[str], line: int, view: str, file: CsvFile) -> Floats:
+    """Return the numbers of a row of a view; all cells empty means absent."""
+    if not any(cells):
+        return np.zeros(len(cells))
+    numbers: list[float] = []
     try:
-        float(cell)
+        numbers.extend(map(float, cells))
     except ValueError:
-        return False
-    return True
-
-
-def _join(blocks: list[_Block], path: Path) -> _Block:
-    if not blocks:
-        raise InvalidInputError(f"{path.name} has a header but no rows; give at least one item")
-    if len(blocks) == 1:
-        return blocks[0]
-    return _Block(
-        lines=[line for block in blocks for line in block.lines],
-        items={n: [v for block in blocks for v in block.items[n]] for n in blocks[0].items},
-        labels=[names for block in blocks for names in block.labels],
-        ids=[value for block in blocks for value in block.ids],
-        views={v: np.concatenate([b.views[v] for b in blocks]) for v in blocks[0].views},
-        present={v: np.concatenate([b.present[v] for b in blocks]) for v in blocks[0].views},
-    )
-
-
-def _make_manifest(
-    block: _Block,
-    plan: _Plan,
-    label_names: Sequence[str] | None,
-    path: Path,
-    start: int | None = None,
-) -> Manifest:
-    """Make a manifest of some rows, or of all where `start`, the number of the first, is None."""
-    labels, names = None, tuple[str, ...]()
-    if plan.labels is not None and (label_names or any(block.labels)):
-        labels, names = as_label_matrix([set(row) for row in block.labels], label_names)
-    items = {name: _strings(values) for name, values in block.items.items()}
-    first = start or 0
-    ids: Array = np.arange(first, first + len(block.lines))
-    if plan.ids is not None:
-        _check_ids(block, path)
-        ids = np.asarray(block.ids, dtype=str)
-    splits = column_splits(items) if start is None else {}
-    return Manifest(items, ids, labels, names, splits, path.stem)
-
-
-def _strings(values: list[str]) -> Array:
-    return np.fromiter(values, dtype=object, count=len(values))
+        at = len(numbers)  # those before the wrong one are there
+        raise file.error(
+            line,
+            f"{view}_{at} must be a number, got {cells[at] or 'nothing'!r}; leave all columns of a "
+            "view empty where it is absent",
+        ) from None
+    row = np.array(numbers)
+    if not np.isfinite(row).all():
+        raise file.error(line, f"view {view!r} has a NaN or infinite value")
+    return row
