@@ -59,7 +59,7 @@ def _stack_view(name: str, parts: Sequence["MultiViewData"]) -> Matrix:
         part.views[name] if name in part.views else _zeros((len(part), width), dtype, sparse)
         for part in parts
     ]
-    return _stack(pieces, sparse)
+    return stack(pieces)
 
 
 def _stack_labels(parts: Sequence["MultiViewData"]) -> tuple[Matrix | None, tuple[str, ...]]:
@@ -78,7 +78,7 @@ def _stack_labels(parts: Sequence["MultiViewData"]) -> tuple[Matrix | None, tupl
             pieces.append(part.labels)
         else:
             pieces.append(_spread(part.labels, [column[name] for name in part.label_names], shape))
-    return _stack(pieces, sparse), names
+    return stack(pieces), names
 
 
 def _spread(labels: Matrix, columns: list[int], shape: tuple[int, int]) -> Matrix:
@@ -97,9 +97,12 @@ def _zeros(shape: tuple[int, int], dtype: "np.dtype[np.generic]", sparse: bool) 
     return sp.csr_array(shape, dtype=dtype) if sparse else np.zeros(shape, dtype=dtype)
 
 
-def _stack(pieces: Sequence[Matrix], sparse: bool) -> Matrix:
+def stack(pieces: Sequence[Matrix]) -> Matrix:
+    """Put matrices under one another."""
+    if len(pieces) == 1:
+        return pieces[0]
     # One sparse piece makes the whole sparse: the other way round could fill the memory.
-    if sparse:
+    if any(is_sparse(piece) for piece in pieces):
         return sp.csr_array(sp.vstack([sp.csr_array(piece) for piece in pieces], format="csr"))
     return np.concatenate(pieces)
 

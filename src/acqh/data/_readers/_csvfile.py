@@ -6,10 +6,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from acqh.data._readers._limits import MAX_LINE_BYTES
 from acqh.errors import InvalidInputError
-
-# A line longer than this is not a line of a table.
-_MAX_LINE_BYTES = 16 * 2**20
 
 
 class Mark(NamedTuple):
@@ -48,7 +46,7 @@ class CsvFile(AbstractContextManager["CsvFile"]):
         """Return what separates fields: semicolons where the header has these and no comma."""
         if self.path.suffix == ".tsv":
             return "\t"
-        header = self._handle.readline(_MAX_LINE_BYTES)
+        header = self._handle.readline(MAX_LINE_BYTES)
         self._handle.seek(0)
         return ";" if b";" in header and b"," not in header else ","
 
@@ -63,12 +61,10 @@ class CsvFile(AbstractContextManager["CsvFile"]):
         self._reader = self._make_reader()
 
     def _lines(self) -> Iterator[str]:
-        while line := self._handle.readline(_MAX_LINE_BYTES):
+        while line := self._handle.readline(MAX_LINE_BYTES):
             self._n_lines += 1
-            if len(line) == _MAX_LINE_BYTES:
-                raise self.error(
-                    self._n_lines, f"the line is longer than {_MAX_LINE_BYTES:,} bytes"
-                )
+            if len(line) == MAX_LINE_BYTES:
+                raise self.error(self._n_lines, f"the line is longer than {MAX_LINE_BYTES:,} bytes")
             try:
                 yield line.decode("utf-8-sig" if self._n_lines == 1 else "utf-8")
             except UnicodeDecodeError as error:

@@ -12,6 +12,11 @@ from acqh.errors import CorruptBundleError, InvalidInputError, LabelError
 # Rows of a chunk, where the caller does not say.
 CHUNK_SIZE = 8_192
 
+# No deflated stream can unpack to more than about 1,032 times its size.
+DEFLATE_RATIO = 1_040
+# A line longer than this is not a line of a table.
+MAX_LINE_BYTES = 16 * 2**20
+
 # A compressed file may unpack to this much whatever its size ...
 _ALWAYS_ALLOWED_BYTES = 256 * 2**20
 # ... and beyond that to this many times its size. Real feature files stay far below.
@@ -50,18 +55,13 @@ def check_compressed(
     (n_stored,), (n_stored,). `shape`: (n_major, n_minor); rows and columns of CSR, columns and rows
     of CSC. Raises CorruptBundleError: the pieces contradict one another.
     """
-    check_pointers(where, pointers, shape[0], len(indices))
+    check_pointer_count(where, pointers.shape, pointers.dtype, shape[0])
+    check_some_pointers(where, pointers, 0, shape[0], len(indices))
     if len(indices) != len(values):
         raise CorruptBundleError(
             f"{where} is damaged: {len(indices)} indices but {len(values)} values"
         )
     check_indices(where, indices, shape[1])
-
-
-def check_pointers(where: str, pointers: Array, n_major: int, n_stored: int) -> None:
-    """Check that pointers rise from 0 to the number of stored values; see `check_compressed`."""
-    check_pointer_count(where, pointers.shape, pointers.dtype, n_major)
-    check_some_pointers(where, pointers, 0, n_major, n_stored)
 
 
 def check_pointer_count(

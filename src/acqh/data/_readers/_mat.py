@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Ints, Matrix, is_sparse
+from acqh.data._concat import stack
 from acqh.data._multiview import MultiViewData
 from acqh.data._readers._limits import check_names_have_labels
 from acqh.data._readers._mat5 import Mat5File
@@ -161,16 +162,8 @@ def _join_parts(blocks: dict[str, _Block], file: str) -> tuple[_Block, dict[str,
         rows[part] = np.arange(start, start + n_items)
         start += n_items
     roles = blocks[order[0]]
-    whole = {role: _stack([blocks[part][role] for part in order]) for role in roles}
+    whole = {role: stack([blocks[part][role] for part in order]) for role in roles}
     return whole, _disjoint(rows) if len(rows) > 1 else {}
-
-
-def _stack(matrices: Sequence[Matrix]) -> Matrix:
-    if len(matrices) == 1:
-        return matrices[0]
-    if any(is_sparse(matrix) for matrix in matrices):
-        return sp.csr_array(sp.vstack([sp.csr_array(matrix) for matrix in matrices]))
-    return np.concatenate(matrices)
 
 
 def _find_rows(part: _Block, whole: _Block, file: str) -> Ints | None:

@@ -15,14 +15,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Matrix
-from acqh.data._readers._limits import check_compressed, check_unpacked_size
+from acqh.data._readers._limits import DEFLATE_RATIO, check_compressed, check_unpacked_size
 from acqh.data._readers._matvariable import MatFile, Variable, matlab_kind
 from acqh.errors import CorruptBundleError
 
 _HEAD_BYTES = 128
 # Enough of a variable to know its class, size and name.
 _PEEK_BYTES = 4_096
-_DEFLATE_RATIO = 1_040
 _SIZE_ELEMENT, _CLASS_ELEMENT, _MATRIX, _COMPRESSED = 5, 6, 14, 15
 # How values are stored: element type -> NumPy's code.
 _STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8"}
@@ -155,7 +154,7 @@ class Mat5File(MatFile):
             if len(peek) < 8:
                 raise _DamageError("a packed variable is empty")
             inner, n_unpacked = struct.unpack(f"{self._order}II", peek[:8])
-            if inner != _MATRIX or n_unpacked > _DEFLATE_RATIO * n_stored:
+            if inner != _MATRIX or n_unpacked > DEFLATE_RATIO * n_stored:
                 raise _DamageError("a packed variable is not one")
             peek = peek[8:]
         head = _read_head(memoryview(peek), self._order)

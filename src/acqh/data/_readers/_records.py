@@ -8,10 +8,9 @@ from typing import Any
 
 from acqh.data._readers import _arrowfile
 from acqh.data._readers._csvfile import CsvFile
-from acqh.data._readers._limits import CHUNK_SIZE
+from acqh.data._readers._limits import CHUNK_SIZE, MAX_LINE_BYTES
 from acqh.errors import DatasetNotFoundError, InvalidInputError
 
-_MAX_LINE_BYTES = 16 * 2**20
 _CSV = (".csv", ".tsv")
 _JSON = (".jsonl", ".ndjson")
 _SUFFIXES = (*_CSV, *_JSON, *_arrowfile.TABLE_SUFFIXES)
@@ -70,12 +69,11 @@ def _csv_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _json_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     with path.open("rb") as file:
-        line = 0
-        while content := file.readline(_MAX_LINE_BYTES):
-            line += 1
+        lines = iter(lambda: file.readline(MAX_LINE_BYTES), b"")
+        for line, content in enumerate(lines, start=1):
             place = f"{path.name}, line {line}"
-            if len(content) == _MAX_LINE_BYTES:
-                raise InvalidInputError(f"{place}: longer than {_MAX_LINE_BYTES:,} bytes")
+            if len(content) == MAX_LINE_BYTES:
+                raise InvalidInputError(f"{place}: longer than {MAX_LINE_BYTES:,} bytes")
             if not content.strip():
                 continue
             try:
@@ -89,8 +87,7 @@ def _json_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _arrow_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     table = _arrowfile.ArrowTable(path)
-    number = 0
-    for batch in table.batches(table.columns, CHUNK_SIZE):
-        for row in batch.to_pylist():
-            number += 1
-            yield f"{path.name}, row {number}", row
+    batches = table.batches(table.columns, CHUNK_SIZE)
+    rows = (row for batch in batches for row in batch.to_pylist())
+    for number, row in enumerate(rows, start=1):
+        yield f"{path.name}, row {number}", row

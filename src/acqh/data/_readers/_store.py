@@ -16,11 +16,9 @@ from typing import IO, Any, Literal, Protocol
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh.data._readers._limits import check_unpacked_size
+from acqh.data._readers._limits import DEFLATE_RATIO, check_unpacked_size
 from acqh.errors import CorruptBundleError, InvalidInputError
 
-# No deflated stream can unpack to more than about 1,032 times its size.
-_DEFLATE_RATIO = 1_040
 _LOCAL_HEADER_BYTES = 30
 _READ_BYTES = 2**20
 # Rows of a compressed array that are unpacked at a time only to get past them.
@@ -211,7 +209,7 @@ class NpzStore(AbstractContextManager["NpzStore"]):
                 f"{where} is encrypted or packed in a way NumPy never uses; save it with "
                 "numpy.savez or numpy.savez_compressed"
             )
-        if info.file_size > _DEFLATE_RATIO * info.compress_size:
+        if info.file_size > DEFLATE_RATIO * info.compress_size:
             raise CorruptBundleError(
                 f"{where} cannot be real: {info.compress_size:,} bytes cannot unpack to "
                 f"{info.file_size:,}"

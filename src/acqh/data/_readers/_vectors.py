@@ -95,7 +95,7 @@ def _open_vecs(path: Path, dtype: "np.dtype[Any]") -> tuple[tuple[int, int], Row
     with path.open("rb") as handle:
         head = handle.read(_INT.itemsize)
     if not head:
-        return (0, 0), _no_rows
+        raise ViewError(f"{path.name} has no rows; give at least one item")
     n_columns = int(np.frombuffer(head.ljust(4, b"\0"), _INT)[0])
     # A damaged first length must not become the size of an array.
     row_bytes = _INT.itemsize + n_columns * dtype.itemsize
@@ -109,7 +109,7 @@ def _open_vecs(path: Path, dtype: "np.dtype[Any]") -> tuple[tuple[int, int], Row
     n_rows = n_bytes // row_bytes
 
     def take(start: int, stop: int) -> Array:
-        rows = _map(path, row, start * row_bytes, (stop - start,))
+        rows = np.memmap(path, row, "r", start * row_bytes, (stop - start,))
         wrong = np.flatnonzero(rows["length"] != n_columns)
         if wrong.size:
             at = int(wrong[0])
@@ -139,17 +139,9 @@ def _open_bin(path: Path, dtype: "np.dtype[Any]") -> tuple[tuple[int, int], Rows
 
     def take(start: int, stop: int) -> Array:
         offset = _BIN_HEADER_BYTES + start * row_bytes
-        return _map(path, dtype, offset, (stop - start, n_columns))
+        return np.memmap(path, dtype, "r", offset, (stop - start, n_columns))
 
     return (n_rows, n_columns), take
-
-
-def _map(path: Path, dtype: "np.dtype[Any]", offset: int, shape: tuple[int, ...]) -> Array:
-    return np.memmap(path, dtype, "r", offset, shape)
-
-
-def _no_rows(start: int, stop: int) -> Array:
-    raise IndexError(f"there are no rows {start} to {stop}")
 
 
 def _open_faiss(path: Path) -> tuple[tuple[int, int], Rows]:
