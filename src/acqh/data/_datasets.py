@@ -1,19 +1,18 @@
 """Named data sets: what there is, where its files lie, and how to load it."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from acqh._core.plugins import load_plugins
 from acqh.data._files import DataFolder, data_folder
 from acqh.data._multiview import MultiViewData
-from acqh.data._named import DATASETS, NamedDataset
+from acqh.data._named import DATASETS, DatasetFacts, NamedDataset
 from acqh.errors import InvalidInputError
 
 
-@dataclass(frozen=True)
-class DatasetInfo:
+@dataclass(frozen=True, kw_only=True)
+class DatasetInfo(DatasetFacts):
     """What is known of a named data set, and whether its files are there.
 
     Attributes
@@ -41,18 +40,10 @@ class DatasetInfo:
     """
 
     name: str
-    description: str
-    n_items: int
-    n_labels: int
-    views: Mapping[str, str]
     files: tuple[str, ...]
     missing: tuple[str, ...]
     looked_in: str | None
     options: tuple[str, ...]
-    source: str
-    differs: str
-    preprocessing: str
-    preparation: Mapping[str, Mapping[str, Any]]
 
     @property
     def found(self) -> bool:
@@ -101,18 +92,11 @@ def list_datasets(data_dir: str | os.PathLike[str] | None = None) -> list[Datase
         found.append(
             DatasetInfo(
                 name=name,
-                description=dataset.description,
-                n_items=dataset.n_items,
-                n_labels=dataset.n_labels,
-                views=dataset.views,
                 files=tuple(file.name for file in needed),
                 missing=tuple(file.describe() for file in needed if file.find(folder) is None),
                 looked_in=None if folder is None else str(folder),
                 options=tuple(f"{key}={values}" for key, values in dataset.options.items()),
-                source=dataset.source,
-                differs=dataset.differs,
-                preprocessing=dataset.preprocessing,
-                preparation=dataset.preparation,
+                **{fact.name: getattr(dataset, fact.name) for fact in fields(DatasetFacts)},
             )
         )
     return found

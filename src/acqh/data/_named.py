@@ -17,7 +17,21 @@ from acqh.errors import InvalidInputError
 
 
 @dataclass(frozen=True, kw_only=True)
-class NamedDataset:
+class DatasetFacts:
+    """What there is to say about a data set; see `acqh.data.DatasetInfo`."""
+
+    description: str
+    n_items: int
+    n_labels: int
+    views: Mapping[str, str]
+    source: str
+    differs: str
+    preprocessing: str = "none"
+    preparation: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedDataset(DatasetFacts):
     """How to load a data set, and what there is to say about it.
 
     Installed packages offer objects of this class under the entry-point group
@@ -36,17 +50,9 @@ class NamedDataset:
         As in DatasetInfo.
     """
 
-    description: str
     load: Callable[..., MultiViewData]
-    n_items: int
-    n_labels: int
-    views: Mapping[str, str]
-    source: str
-    differs: str
     files: tuple[DataFile, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
-    preprocessing: str = "none"
-    preparation: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def _load_emoji(_: DataFolder) -> MultiViewData:
