@@ -16,21 +16,37 @@ _HOST_VALUES, _DEVICE_VALUES = 1 << 22, 1 << 25
 
 
 class Arithmetic:
-    """Arrays of NumPy, which lie on the host."""
+    """Arrays of NumPy, which lie on the host; `TensorArithmetic` is the twin for tensors."""
 
     block_values = _HOST_VALUES
+    # The module of the arrays, and where they lie.
+    xp: Any = np
+    device: Any = "cpu"
 
     def empty(self, shape: tuple[int, ...], is_wide: bool) -> Any:
         """Return room for numbers, in double precision or in single."""
-        return np.empty(shape, np.float64 if is_wide else np.float32)
+        dtype = self.xp.float64 if is_wide else self.xp.float32
+        return self.xp.empty(shape, dtype=dtype, device=self.device)
 
     def zeros(self, shape: tuple[int, ...]) -> Any:
         """Return zeros in double precision."""
-        return np.zeros(shape)
+        return self.xp.zeros(shape, dtype=self.xp.float64, device=self.device)
 
     def eye(self, size: int) -> Any:
         """Return the identity in double precision."""
-        return np.eye(size)
+        return self.xp.eye(size, dtype=self.xp.float64, device=self.device)
+
+    def inverse(self, values: Any) -> Any:
+        """Return the inverse of a matrix."""
+        return self.xp.linalg.inv(values)
+
+    def is_finite(self, values: Any) -> bool:
+        """Whether all numbers are finite."""
+        return bool(self.xp.isfinite(values).all())
+
+    def on_host(self, values: Any) -> Any:
+        """Return numbers as an array."""
+        return values.cpu().numpy() if is_tensor(values) else values
 
     def widen(self, values: Any) -> Any:
         """Return numbers in double precision, without a copy where they are."""
@@ -51,10 +67,6 @@ class Arithmetic:
         except np.linalg.LinAlgError:
             return gram, True
 
-    def inverse(self, values: Any) -> Any:
-        """Return the inverse of a matrix."""
-        return np.linalg.inv(values)
-
     def whiten(self, gram: Any) -> Floats:
         """Return what `linalg.whiten` does, as an array."""
         return whiten(gram)
@@ -67,10 +79,6 @@ class Arithmetic:
         """Bring an array of the host to where the others lie."""
         return values
 
-    def on_host(self, values: Any) -> Any:
-        """Return numbers as an array."""
-        return values
-
     def result(self, values: Any, rows: Any) -> Any:
         """Return what was found for rows, in their precision."""
         return values.astype(rows.dtype, copy=False)
@@ -80,89 +88,50 @@ class Arithmetic:
         with np.errstate(over="ignore"):
             return values.astype(np.float16)
 
-    def is_finite(self, values: Any) -> bool:
-        """Whether all numbers are finite."""
-        return bool(np.all(np.isfinite(values)))
-
 
 class TensorArithmetic(Arithmetic):
-    """Tensors of torch on one device.
-
-    `device`: torch device.
-    """
+    """Tensors of torch on one device."""
 
     block_values = _DEVICE_VALUES
 
     def __init__(self, device: Any) -> None:
-        self.torch = require("torch")
+        self.xp = require("torch")
         self.device = device
 
-    def empty(self, shape: tuple[int, ...], is_wide: bool) -> Tensor:
-        """Return room for numbers, in double precision or in single."""
-        dtype = self.torch.float64 if is_wide else self.torch.float32
-        return self.torch.empty(shape, dtype=dtype, device=self.device)
-
-    def zeros(self, shape: tuple[int, ...]) -> Tensor:
-        """Return zeros in double precision."""
-        return self.torch.zeros(shape, dtype=self.torch.float64, device=self.device)
-
-    def eye(self, size: int) -> Tensor:
-        """Return the identity in double precision."""
-        return self.torch.eye(size, dtype=self.torch.float64, device=self.device)
-
     def widen(self, values: Tensor) -> Tensor:
-        """Return numbers in double precision, without a copy where they are."""
         return values.double()
 
     def like(self, values: Tensor, others: Tensor) -> Tensor:
-        """Return numbers in the precision of others, without a copy where they are."""
         return values.to(others.dtype)
 
     def copy(self, values: Tensor, is_wide: bool | None) -> Tensor:
-        """Return a copy, in double precision where asked for."""
-        dtype = self.torch.float64 if is_wide else values.dtype
+        dtype = self.xp.float64 if is_wide else values.dtype
         return values.to(dtype, copy=True).contiguous()
 
     def inverse_factor(self, gram: Tensor) -> tuple[Tensor, Tensor]:
         """Return inverses of Cholesky factors, and which there are not; nothing is waited for."""
-        factor, info = self.torch.linalg.cholesky_ex(gram)
+        factor, info = self.xp.linalg.cholesky_ex(gram)
         identity = self.eye(gram.shape[-1])
-        inverse = self.torch.linalg.solve_triangular(factor, identity, upper=False)
+        inverse = self.xp.linalg.solve_triangular(factor, identity, upper=False)
         return inverse, info > 0
 
-    def inverse(self, values: Tensor) -> Tensor:
-        """Return the inverse of a matrix."""
-        return self.torch.linalg.inv(values)
-
     def whiten(self, gram: Tensor) -> Floats:
-        """Return what `linalg.whiten` does, as an array; eigenvectors are found on the device."""
-        values, vectors = self.torch.linalg.eigh(gram.double())
-        return whitening(values.cpu().numpy(), vectors.cpu().numpy())
+        values, vectors = self.xp.linalg.eigh(gram.double())
+        return whitening(self.on_host(values), self.on_host(vectors))
 
     def rows(self, values: Tensor, chosen: Ints) -> Tensor:
-        """Return some rows."""
-        return values[to_tensor(chosen, self.device)]
+        return values[self.here(chosen)]
 
     def here(self, values: Array) -> Tensor:
-        """Bring an array of the host to where the others lie."""
         return to_tensor(values, self.device)
 
-    def on_host(self, values: Any) -> Any:
-        """Return numbers as an array."""
-        return values.cpu().numpy() if is_tensor(values) else values
-
     def result(self, values: Tensor, rows: Tensor) -> Tensor:
-        """Return what was found for rows, in their precision, of halves in single."""
-        is_single = rows.dtype.is_floating_point and rows.dtype != self.torch.float64
+        # Of halves in single precision.
+        is_single = rows.dtype.is_floating_point and rows.dtype != self.xp.float64
         return values.float() if is_single else values
 
     def half(self, values: Tensor) -> Tensor:
-        """Return numbers in half precision."""
         return values.half()
-
-    def is_finite(self, values: Tensor) -> bool:
-        """Whether all numbers are finite."""
-        return bool(self.torch.isfinite(values).all())
 
 
 HOST = Arithmetic()
