@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import StandardScaler, normalize
-from sklearn.utils.extmath import row_norms
 
-from acqh._core.arrays import Array, Floats, Matrix, check_positive, check_positive_int, is_sparse
+from acqh._core.arrays import Floats, Matrix, check_positive, check_positive_int, is_sparse
 from acqh._core.random import RandomState, check_rng
 from acqh.errors import InvalidInputError
 from acqh.features._base import FeatureMap, row_blocks
+from acqh.features._kernel_functions import kernel_block, prepare
 
 
 @dataclass(frozen=True)
@@ -187,12 +187,6 @@ def _blocks(X: Matrix, anchors: Matrix) -> Iterator[slice]:
 
 def _similarities(X: Matrix, anchors: Matrix, width: float) -> Floats:
     """exp(-||x - a||^2 / width) in float64, (n_rows, n_anchors)."""
-    X, anchors = (each.astype(np.float64, copy=False) for each in (X, anchors))
-    products: Any = X @ anchors.T
-    squared: Array = products.toarray() if is_sparse(products) else np.asarray(products)
-    squared *= -2
-    squared += row_norms(X, squared=True)[:, np.newaxis]
-    squared += row_norms(anchors, squared=True)
-    np.maximum(squared, 0, out=squared)  # rounding may leave a distance to itself below zero
-    squared /= -width
-    return np.exp(squared, out=squared)
+    wide = (each.astype(np.float64, copy=False) for each in (X, anchors))
+    rows, others = (prepare("rbf", each, None) for each in wide)
+    return np.asarray(kernel_block(rows, others, width))

@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix, is_sparse
-from acqh._core.linalg import RANK_TOLERANCE
+from acqh._core.linalg import whiten
 from acqh.features._base import FeatureMap
 
 
@@ -38,12 +38,11 @@ class RowSpace(FeatureMap):
     def _learn(self, X: Matrix) -> None:
         rows = X.astype(np.float64)
         products = rows @ rows.T
-        values, vectors = np.linalg.eigh(products.toarray() if is_sparse(products) else products)
-        keep = values > RANK_TOLERANCE * max(float(values[-1]), 0.0)
+        directions = whiten(products.toarray() if is_sparse(products) else products)
         # Rows that are all zero have no direction, but a map has to have one.
-        keep[-1] = True
-        scale = np.sqrt(np.maximum(values[keep], np.finfo(np.float64).tiny))
-        self.basis_ = np.asarray(rows.T @ (vectors[:, keep] / scale))
+        self.basis_ = (
+            np.asarray(rows.T @ directions) if directions.size else np.zeros((X.shape[1], 1))
+        )
 
     def _map(self, X: Matrix) -> Floats:
         return np.asarray(X @ self.basis_.astype(X.dtype, copy=False))

@@ -8,6 +8,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.extmath import randomized_svd
 
 from acqh._core.arrays import Floats, Matrix, check_positive_int, is_sparse
+from acqh._core.linalg import fix_signs
 from acqh._core.random import RandomState, check_rng
 from acqh.features._base import FeatureMap, row_blocks
 
@@ -69,10 +70,7 @@ class TagSVD(ClassNamePrefixFeaturesOutMixin, FeatureMap):
             )
         keep = values > _RANK_TOLERANCE * values[0]
         keep[0] = True  # a matrix of zeros still gets one column
-        components = components[keep].astype(np.float64)
-        largest = np.abs(components).argmax(axis=1)
-        signs = np.where(components[np.arange(len(components)), largest] < 0, -1.0, 1.0)
-        self.components_ = components * signs[:, np.newaxis]
+        self.components_ = fix_signs(components[keep].astype(np.float64).T).T
         self.singular_values_ = values[keep].astype(np.float64)
 
     def _map(self, X: Matrix) -> Floats:
