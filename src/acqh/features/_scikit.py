@@ -227,17 +227,14 @@ def fitted_columns(
 def columns_to_json(columns: Any) -> Any:
     """Return which columns a part of a ``ColumnTransformer`` reads, as JSON values."""
     if isinstance(columns, slice):
-        return {"slice": [_as_json(each, "columns") for each in _ends(columns)]}
+        ends = (columns.start, columns.stop, columns.step)
+        return {"slice": [_as_json(each, "columns") for each in ends]}
     return _as_json(columns.tolist() if isinstance(columns, np.ndarray) else columns, "columns")
 
 
 def columns_from_json(columns: Any) -> Any:
     """Return what `columns_to_json` wrote."""
     return slice(*columns["slice"]) if isinstance(columns, dict) else columns
-
-
-def _ends(columns: slice) -> tuple[Any, Any, Any]:
-    return columns.start, columns.stop, columns.step
 
 
 def _as_json(value: Any, name: str) -> Any:
