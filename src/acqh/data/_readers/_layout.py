@@ -17,6 +17,7 @@ from acqh.data._readers._limits import (
     check_some_pointers,
 )
 from acqh.data._readers._store import ArrayStore, Rows
+from acqh.data._readers._tables import NamedOptions
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 
 CSR_PIECES = ("_data", "_indices", "_indptr", "_shape")
@@ -110,71 +111,28 @@ def _csr_shape(store: ArrayStore, stem: str) -> tuple[int, int]:
     return rows, columns
 
 
-def choose(
-    entries: Mapping[str, Entry],
-    file: str,
-    *,
-    views: Mapping[str, str] | None = None,
-    labels: str | None = None,
-    ids: str | None = None,
-) -> Layout:
+def choose(entries: Mapping[str, Entry], file: str, options: NamedOptions) -> Layout:
     """Decide what each entry is, by its name and its number of rows.
 
-    Parameters
-    ----------
-    entries : mapping of str to Entry
-    file : str
-        What to call the file in an error.
-    views : mapping of str to str, optional
-        Array of each view; by default every matrix of numbers with as many rows as the labels.
-    labels, ids : str, optional
-        Names of arrays; by default ``labels`` or ``class_id``, and ``ids`` or ``image_id``.
-
-    Raises
-    ------
-    InvalidInputError
-        A name that was given is not there, or what the views are cannot be told.
-    ViewError
-        Views called image or text have other row counts than the labels.
+    By default the labels are ``labels`` or ``class_id``, ids ``ids`` or ``image_id``, and views all
+    matrices of numbers with as many rows. `file`: what to call the file in an error. Raises
+    InvalidInputError: a name that was given is not there, or what the views are cannot be told.
+    Raises ViewError: views called image or text have other row counts than the labels.
     """
-    label_entry = _named(entries, labels, LABEL_NAMES, file, "labels")
-    id_entry = _named(entries, ids, ID_NAMES, file, "ids")
-    if views is None:
-        if label_entry is None:
+    labels = _named(entries, options.labels, LABEL_NAMES, file, "labels")
+    ids = _named(entries, options.ids, ID_NAMES, file, "ids")
+    if options.views is None:
+        if labels is None:
             _refuse_likely_labels(entries, file)
-        own = {*LABEL_NAMES, *ID_NAMES, labels, ids}
-        chosen, n_items = _guess_views(entries, label_entry or id_entry, own, file)
+        own = {*LABEL_NAMES, *ID_NAMES, options.labels, options.ids}
+        views, n_items = _guess_views(entries, labels or ids, own, file)
     else:
-        chosen = {view: _get(entries, name, file, view) for view, name in views.items()}
-        n_items = next((entry.shape[0] for entry in chosen.values() if entry.shape), 0)
+        views = {view: _get(entries, name, file, view) for view, name in options.views.items()}
+        n_items = next((entry.shape[0] for entry in views.values() if entry.shape), 0)
     # Ids by a usual name belong to the rows only if they are as many.
-    if ids is None and id_entry is not None and id_entry.shape != (n_items,):
-        id_entry = None
-    layout = _gather(entries, chosen, label_entry, id_entry, n_items)
-    _check_rows(layout, file)
-    return layout
-
-
-def _refuse_likely_labels(entries: Mapping[str, Entry], file: str) -> None:
-    """Refuse to take for a view, or to pass over, what may be the labels."""
-    for name in entries:
-        if name.lower() in LIKELY_LABELS:
-            raise InvalidInputError(
-                f"{file} has no array 'labels', but one called {name!r}; rename it: to 'labels' if "
-                "it holds the labels, to another name if it is a view. Python can also read it as "
-                f"it is: labels={name!r}, or views={{'image': NAME}}"
-            )
-
-
-def _gather(
-    entries: Mapping[str, Entry],
-    views: Mapping[str, Entry],
-    labels: Entry | None,
-    ids: Entry | None,
-    n_items: int,
-) -> Layout:
-    """Add what is found by name alone."""
-    return Layout(
+    if options.ids is None and ids is not None and ids.shape != (n_items,):
+        ids = None
+    layout = Layout(
         n_items=n_items,
         views=views,
         labels=labels,
@@ -190,6 +148,19 @@ def _gather(
             and len(entry.shape) == 1
         },
     )
+    _check_rows(layout, file)
+    return layout
+
+
+def _refuse_likely_labels(entries: Mapping[str, Entry], file: str) -> None:
+    """Refuse to take for a view, or to pass over, what may be the labels."""
+    for name in entries:
+        if name.lower() in LIKELY_LABELS:
+            raise InvalidInputError(
+                f"{file} has no array 'labels', but one called {name!r}; rename it: to 'labels' if "
+                "it holds the labels, to another name if it is a view. Python can also read it as "
+                f"it is: labels={name!r}, or views={{'image': NAME}}"
+            )
 
 
 def _check_rows(layout: Layout, file: str) -> None:
@@ -270,8 +241,9 @@ def load(store: ArrayStore, entry: Entry) -> Matrix:
     if entry.form == "text":
         return _text_rows(store, entry)(0, entry.shape[0])
     data, indices, indptr = (store.load(entry.name + piece) for piece in CSR_PIECES[:3])
-    check_compressed(_where(store, entry), indptr, indices, data, _matrix_shape(entry))
-    return _csr(data, indices, indptr, entry.shape)
+    n_rows, columns = entry.shape
+    check_compressed(_where(store, entry), indptr, indices, data, (n_rows, columns))
+    return _csr(data, indices, indptr, (n_rows, columns))
 
 
 def rows(store: ArrayStore, entry: Entry) -> Rows:
@@ -305,7 +277,7 @@ def _pointer_rows(store: ArrayStore, name: str, where: str, n_rows: int, n_store
 
 
 def _csr_rows(store: ArrayStore, entry: Entry) -> Rows:
-    n_rows, columns = _matrix_shape(entry)
+    n_rows, columns = entry.shape
     where = _where(store, entry)
     counts = [store.headers[entry.name + piece].shape for piece in CSR_PIECES[:2]]
     if counts[0] != counts[1] or len(counts[0]) != 1:
@@ -348,17 +320,13 @@ def _text_rows(store: ArrayStore, entry: Entry) -> Rows:
     return take
 
 
-def _csr(data: Array, indices: Array, indptr: Array, shape: tuple[int, ...]) -> Matrix:
-    # SciPy wants one signed index type for both.
+def _csr(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> Matrix:
+    # Of arrays as wide as these SciPy would keep the wide type; and it wants one for both.
     fits = max(shape[1], len(indices)) < np.iinfo(np.int32).max
     index = np.int32 if fits else np.int64
     return sp.csr_array(
         (data, indices.astype(index, copy=False), indptr.astype(index, copy=False)), shape=shape
     )
-
-
-def _matrix_shape(entry: Entry) -> tuple[int, int]:
-    return entry.shape[0], entry.shape[1]
 
 
 def _where(store: ArrayStore, entry: Entry) -> str:

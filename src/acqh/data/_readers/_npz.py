@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ def read_arrays(path: Path, options: ArrayOptions) -> MultiViewData:
     """Read a whole file; the arrays of a folder stay memory-mapped."""
     with _open(path, options) as store:
         entries = _layout.find_entries(store)
-        layout = _choose(entries, path, options)
+        layout = _layout.choose(entries, path.name, options)
         classes = _settle_classes(store, layout, options)
         splits = {part: store.load(entry.name) for part, entry in layout.splits.items()}
         data = _load(store, layout, classes, splits)
@@ -93,7 +93,7 @@ class ArrayRows(RowSource):
 def find_array_rows(path: Path, _: int, options: ArrayOptions) -> ArrayRows:
     """Look at what a store holds, without reading its rows."""
     with _open(path, options) as store:
-        layout = _choose(_layout.find_entries(store), path, options)
+        layout = _layout.choose(_layout.find_entries(store), path.name, options)
         classes = _settle_classes(store, layout, options)
         return ArrayRows(path, layout.n_items, layout, classes, options)
 
@@ -104,12 +104,6 @@ def _open(path: Path, options: ArrayOptions) -> AbstractContextManager[ArrayStor
     if path.is_dir():
         return nullcontext(NpyFolder(path))
     return NpzStore(path, options.max_bytes)
-
-
-def _choose(entries: Mapping[str, Entry], path: Path, options: ArrayOptions) -> Layout:
-    return _layout.choose(
-        entries, path.name, views=options.views, labels=options.labels, ids=options.ids
-    )
 
 
 def _load(
@@ -179,4 +173,4 @@ def _extra_layout(entries: Mapping[str, Entry], path: Path, options: ArrayOption
     views = options.views
     if views is not None:
         views = {view: name for view, name in views.items() if name in extra}
-    return _layout.choose(extra, path.name, views=views, labels=options.labels, ids=options.ids)
+    return _layout.choose(extra, path.name, replace(options, views=views))

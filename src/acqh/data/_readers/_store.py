@@ -89,7 +89,8 @@ def read_file_header(file: Path) -> Header:
         return read_header(handle, file.name, file.stat().st_size)
 
 
-def _refuse_objects(header: Header, where: str) -> None:
+def refuse_objects(header: Header, where: str) -> None:
+    """Refuse what could only be unpickled."""
     if header.dtype.hasobject:
         raise InvalidInputError(
             f"{where} holds Python objects, which would have to be unpickled; that can run any "
@@ -97,7 +98,7 @@ def _refuse_objects(header: Header, where: str) -> None:
         )
 
 
-def _native(array: Array, where: str) -> Array:
+def native(array: Array, where: str) -> Array:
     """Return an array in this machine's byte order; texts must be Unicode."""
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     if array.dtype.kind == "U" and array.size:
@@ -125,17 +126,17 @@ def _mapped_rows(path: Path, header: Header, offset: int, where: str) -> Rows:
     def take(start: int, stop: int) -> Array:
         stop = min(stop, header.shape[0])
         if header.fortran:
-            return _native(_map(path, header, offset)[start:stop], where)
+            return native(_map(path, header, offset)[start:stop], where)
         row = Header((1, *header.shape[1:]), header.dtype, False, 0).n_bytes
         block = Header((stop - start, *header.shape[1:]), header.dtype, False, 0)
-        return _native(_map(path, block, offset + start * row), where)
+        return native(_map(path, block, offset + start * row), where)
 
     return take
 
 
 def file_rows(path: Path, header: Header) -> Rows:
     """Return a function that gives some rows of a .npy file."""
-    _refuse_objects(header, path.name)
+    refuse_objects(header, path.name)
     return _mapped_rows(path, header, header.offset, path.name)
 
 
@@ -151,9 +152,9 @@ class NpyFolder:
     def load(self, name: str) -> Array:
         """Return an array as a read-only memory map."""
         header = self.headers[name]
-        _refuse_objects(header, f"{name}.npy")
+        refuse_objects(header, f"{name}.npy")
         file = self.path / f"{name}.npy"
-        return _native(_map(file, header, header.offset), file.name)
+        return native(_map(file, header, header.offset), file.name)
 
     def rows(self, name: str) -> Rows:
         """Return a function that gives some rows of an array."""
@@ -223,10 +224,16 @@ class NpzStore(AbstractContextManager["NpzStore"]):
                 f"{member} in {self.path.name} cannot be read: {error}"
             ) from error
 
+    def _where(self, name: str) -> str:
+        return f"array {name!r} of {self.path.name}"
+
+    def _header(self, name: str) -> Header:
+        refuse_objects(self.headers[name], self._where(name))
+        return self.headers[name]
+
     def load(self, name: str) -> Array:
         """Return a whole array, its checksum verified."""
-        header = self.headers[name]
-        _refuse_objects(header, f"array {name!r} of {self.path.name}")
+        header = self._header(name)
         with self._open(f"{name}.npy") as handle:
             handle.read(header.offset)
             values = self._take_values(handle, header, name, math.prod(header.shape))
@@ -239,13 +246,11 @@ class NpzStore(AbstractContextManager["NpzStore"]):
         last ones ended if that is before. Only an array that is compressed with its columns one
         after another has to be loaded whole.
         """
-        header = self.headers[name]
-        _refuse_objects(header, f"array {name!r} of {self.path.name}")
+        header = self._header(name)
         info = self._zip.getinfo(f"{name}.npy")
         if info.compress_type == zipfile.ZIP_STORED:
-            where = f"array {name!r} of {self.path.name}"
             offset = self._data_offset(info) + header.offset
-            return _mapped_rows(self.path, header, offset, where)
+            return _mapped_rows(self.path, header, offset, self._where(name))
         if header.fortran and len(header.shape) > 1:
             whole = self.load(name)
             return lambda start, stop: whole[start:stop]
@@ -281,13 +286,11 @@ class NpzStore(AbstractContextManager["NpzStore"]):
             try:
                 n_read = handle.readinto(room[done : done + _READ_BYTES])  # type: ignore[attr-defined]
             except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-                raise CorruptBundleError(
-                    f"array {name!r} of {self.path.name} is damaged: {error}"
-                ) from error
+                raise CorruptBundleError(f"{self._where(name)} is damaged: {error}") from error
             if n_read == 0:
-                raise CorruptBundleError(f"array {name!r} of {self.path.name} ends too early")
+                raise CorruptBundleError(f"{self._where(name)} ends too early")
             done += n_read
-        return _native(values, f"array {name!r} of {self.path.name}")
+        return native(values, self._where(name))
 
     def _data_offset(self, info: zipfile.ZipInfo) -> int:
         # The local header repeats name and extra fields, whose lengths may differ from the

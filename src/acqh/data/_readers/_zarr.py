@@ -10,7 +10,7 @@ import numpy as np
 from acqh._core.arrays import Array
 from acqh._core.optional import require
 from acqh.data._readers._limits import check_unpacked_size
-from acqh.data._readers._store import Header, Rows
+from acqh.data._readers._store import Header, Rows, native, refuse_objects
 from acqh.errors import CorruptBundleError, InvalidInputError
 
 ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
@@ -83,23 +83,19 @@ class ZarrStore:
     def _read(self, name: str, start: int, stop: int) -> Array:
         array = self._arrays[name]
         where = f"array {name!r} of {self.path.name}"
-        if array.dtype.hasobject and array.dtype.kind != "T":
-            raise InvalidInputError(
-                f"{where} holds Python objects, which would have to be unpickled; that can run any "
-                "code, so it is never done: store numbers or strings instead"
-            )
+        refuse_objects(self.headers[name], where)
         if start == stop:
             return self._empty(array, where)
         self._check_chunks(array, where, start, stop)
         try:
-            return _plain(np.asarray(array[start:stop]))
+            return _plain(np.asarray(array[start:stop]), where)
         except Exception as error:  # of many kinds: whatever a codec failed with
             raise CorruptBundleError(f"{where} is damaged: {error}") from error
 
     @staticmethod
     def _empty(array: Any, where: str) -> Array:
         try:
-            return _plain(np.empty((0, *array.shape[1:]), array.dtype))
+            return _plain(np.empty((0, *array.shape[1:]), array.dtype), where)
         except ValueError as error:
             raise CorruptBundleError(f"{where} has the shape {array.shape}: {error}") from error
 
@@ -145,10 +141,8 @@ def _header(array: Any) -> Header:
     return Header(tuple(array.shape), dtype, fortran=False, offset=0)
 
 
-def _plain(values: Array) -> Array:
-    if values.dtype.kind == "T":
-        return values.astype(object)
-    return values.astype(values.dtype.newbyteorder("="), copy=False)
+def _plain(values: Array, where: str) -> Array:
+    return values.astype(object) if values.dtype.kind == "T" else native(values, where)
 
 
 def _check_codecs(array: Any, where: str) -> None:
