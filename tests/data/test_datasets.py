@@ -134,7 +134,7 @@ def test_a_missing_file_is_named_with_its_contents_and_where_to_put_it(name, tmp
     with pytest.raises(DatasetNotFoundError) as caught:
         acqh.load_dataset(name, tmp_path)
     message = str(caught.value)
-    for part in (f"{name}.npz", "image (", "labels (", str(tmp_path), "data_dir=", "ACQH_DATA"):
+    for part in (f"{name}.npz", "image (", "labels (", str(tmp_path), "`data_dir`", "ACQH_DATA"):
         assert part in message
     assert "Source: " in message
     assert isinstance(caught.value, FileNotFoundError)
@@ -142,7 +142,7 @@ def test_a_missing_file_is_named_with_its_contents_and_where_to_put_it(name, tmp
 
 def test_without_a_folder_the_error_says_how_to_name_one(monkeypatch):
     monkeypatch.delenv("ACQH_DATA", raising=False)
-    with pytest.raises(DatasetNotFoundError, match="no folder was named; pass data_dir= or set"):
+    with pytest.raises(DatasetNotFoundError, match="no folder was named; give `data_dir` or set"):
         acqh.load_dataset("wiki")
 
 

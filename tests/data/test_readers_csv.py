@@ -195,7 +195,7 @@ def test_a_file_that_is_no_manifest(tmp_path: Path, content, error, message) -> 
 @pytest.mark.parametrize(
     ("content", "error", "message"),
     [
-        (MANIFEST, InvalidInputError, "no numbers of views .* read it with acqh.data.read_manif"),
+        (MANIFEST, InvalidInputError, "no numbers of views .* acqh.data.read_manifest"),
         ("image_0,image_2\n1,2\n", InvalidInputError, "line 1: view 'image' has no column image_1"),
         ("image_0,image_00\n1,2\n", InvalidInputError, "line 1: two columns are number 0 of 'im"),
         ("x_0,x_1\n1,2\n1,\n", InvalidInputError, "line 3: x_1 must be a number, got 'nothing'"),
