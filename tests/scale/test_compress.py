@@ -162,7 +162,7 @@ def test_data_and_their_views_are_taken():
     told = acqh.compress(data, bytes_per_item=1, view="image", chunk_size=400)
     np.testing.assert_array_equal(told.index.ids, data.ids)
     np.testing.assert_array_equal(told.codes, acqh.compress(items, bytes_per_item=1).codes)
-    with pytest.raises(ViewError, match="views image, text; say which"):
+    with pytest.raises(ViewError, match="views image, text; name one with `view`"):
         acqh.compress(data)
 
 

@@ -170,7 +170,7 @@ def test_what_cannot_be_searched_is_refused(model, index, items, tmp_path):
     with pytest.raises(InvalidInputError, match="other codebooks than the index"):
         search_parts(other, index, items, out, view="text")
     acqh.HammingIndex(8).add([[1]]).save(tmp_path / "bits")
-    with pytest.raises(InvalidInputError, match="an index of codes is needed"):
+    with pytest.raises(InvalidInputError, match="index of binary codes, not an index of codes"):
         search_parts(model, tmp_path / "bits", items, out, view="text")
     with pytest.raises(FileNotFoundError):
         search_parts(model, tmp_path / "nothing", items, out, view="text")

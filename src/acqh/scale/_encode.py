@@ -16,6 +16,7 @@ from acqh.methods import fingerprint
 from acqh.scale._dask._chunks import counter
 from acqh.scale._dask._tasks import slim
 from acqh.scale._make_parts import make_parts, make_parts_on, reporter
+from acqh.scale._part_folder import PartFolder
 from acqh.scale._parts import CodePart, CodeParts, CodePlan
 from acqh.scale._sources import Source, cut_on, cut_source
 
@@ -86,7 +87,6 @@ def encode_parts(
     ...     encode_parts(model, data, folder + "/codes", chunk_size=20)
     <CodeParts: 50 items in 3 parts, 2 bytes per item>
     """
-    folder = Path(out).absolute()
     if client is None:
         cut = cut_source(source, chunk_size)
     else:
@@ -98,13 +98,14 @@ def encode_parts(
         chunk_size=cut.chunk_size,
         source=cut.fingerprint,
     )
+    folder = PartFolder(Path(out).absolute(), plan)
     if client is None:
         report = reporter(progress, cut.n_items, "items coded")
-        make_parts(folder, plan, cut.chunks, _Coder(model, by_labels), report)
+        make_parts(folder, cut.chunks, _Coder(model, by_labels), report)
     else:
         done = counter(chunks, progress, "coded")
-        make_parts_on(client, folder, plan, chunks, _Coder(slim(model), by_labels), done)
-    return CodeParts(folder)
+        make_parts_on(client, folder, chunks, _Coder(slim(model), by_labels), done)
+    return CodeParts(folder.path)
 
 
 @dataclass(frozen=True)

@@ -75,54 +75,6 @@ class Plan(ABC, Generic[PartT]):
         """Put the plan in place of the one before."""
         write_bundle(folder, kind=self.kind, info=asdict(self), arrays={})
 
-    def begin(self, folder: Path) -> None:
-        """Write the plan, or find that the folder has the same already.
-
-        Raises InvalidInputError: the folder has another: its parts were made otherwise.
-        """
-        try:
-            there = type(self).read(folder)
-        except FileNotFoundError:
-            self.write(folder)
-            return
-        for field in fields(self):
-            old, new = getattr(there, field.name), getattr(self, field.name)
-            if old != new and field.name not in ("n_items", "n_parts"):
-                self._refuse(folder, field.name, old, new)
-
-    def _refuse(self, folder: Path, name: str, old: Any, new: Any) -> None:
-        if name == "source":
-            # Of chunks that were given one after the other nothing is known beforehand.
-            if old is None or new is None:
-                return
-            raise InvalidInputError(
-                f"{folder} was begun with another source: names, sizes, numbers of rows or times "
-                "of modification of its files differ; choose another folder"
-            )
-        if name in ("model", "index"):
-            raise InvalidInputError(
-                f"{folder} holds {self.content} of another {name} ({old[:12]}, this one is "
-                f"{new[:12]}); go on with that {name}, or choose another folder"
-            )
-        raise InvalidInputError(
-            f"{folder} was begun with {name}={old}, not {new}; go on with {name}={old}, or "
-            "choose another folder"
-        )
-
-    def finish(self, folder: Path, n_items: int, n_parts: int) -> None:
-        """Note that all parts are there.
-
-        Raises InvalidInputError: there are no items, or parts of others.
-        """
-        if n_items == 0:
-            raise InvalidInputError("there are no items: the source is empty")
-        if part_path(folder, n_parts).exists():
-            raise InvalidInputError(
-                f"{folder} has parts after the {n_items} items of the source; they are of another "
-                "source: choose another folder"
-            )
-        replace(self, n_items=n_items, n_parts=n_parts).write(folder)
-
 
 @dataclass(frozen=True)
 class Place:
@@ -131,10 +83,6 @@ class Place:
     number: int
     first_row: int
     n_rows: int
-
-    def path(self, folder: Path) -> Path:
-        """Return the part's own folder."""
-        return part_path(folder, self.number)
 
 
 def places(sizes: Iterable[int]) -> Iterator[Place]:
@@ -145,35 +93,111 @@ def places(sizes: Iterable[int]) -> Iterator[Place]:
         first_row += size
 
 
-def part_path(folder: Path, number: int) -> Path:
-    """Return the folder of the part of this number."""
-    return folder / f"part-{number:08d}"
+@dataclass(frozen=True)
+class PartFolder(Generic[PartT]):
+    """Where parts are, and what they are made with."""
 
+    path: Path
+    plan: Plan[PartT]
 
-def write_part(folder: Path, place: Place, plan: Plan[PartT], part: PartT) -> None:
-    """Write a part, in one step."""
-    arrays, kept = plan.pack(part)
-    info = {**asdict(place), "model": plan.model, **kept}
-    write_bundle(place.path(folder), kind=plan.part_kind, info=info, arrays={_MEMBER: arrays})
+    def begin(self) -> None:
+        """Write the plan, or find that the folder has the same already.
 
+        Raises InvalidInputError: the folder has another: its parts were made otherwise.
+        """
+        try:
+            there = type(self.plan).read(self.path)
+        except FileNotFoundError:
+            self.plan.write(self.path)
+            return
+        for field in fields(self.plan):
+            old, new = getattr(there, field.name), getattr(self.plan, field.name)
+            if old != new and field.name not in ("n_items", "n_parts"):
+                self._refuse(field.name, old, new)
 
-def read_part(path: Path, plan: Plan[PartT]) -> tuple[Place, PartT]:
-    """Read a part and every one of its bytes.
+    def _refuse(self, name: str, old: Any, new: Any) -> None:
+        if name == "source":
+            # Of chunks that were given one after the other nothing is known beforehand.
+            if old is None or new is None:
+                return
+            raise InvalidInputError(
+                f"{self.path} was begun with another source: names, sizes, numbers of rows or "
+                "times of modification of its files differ; choose another folder"
+            )
+        if name in ("model", "index"):
+            raise InvalidInputError(
+                f"{self.path} holds {self.plan.content} of another {name} ({old[:12]}, this one is "
+                f"{new[:12]}); go on with that {name}, or choose another folder"
+            )
+        raise InvalidInputError(
+            f"{self.path} was begun with {name}={old}, not {new}; go on with {name}={old}, or "
+            "choose another folder"
+        )
 
-    Raises FileNotFoundError: there is no whole part. Raises CorruptBundleError: it is damaged, or
-    of another model.
-    """
-    bundle = read_bundle(path, kind=plan.part_kind, verify=True)
-    match bundle.info:
-        case {
-            "number": int(number),
-            "first_row": int(first_row),
-            "n_rows": int(n_rows),
-            "model": plan.model,
-        }:
-            part = plan.unpack(bundle.arrays(_MEMBER), bundle.info, n_rows, path)
-            return Place(number, first_row, n_rows), part
-    raise CorruptBundleError(f"{path} does not hold {plan.content} of the folder's model")
+    def finish(self, n_items: int, n_parts: int) -> None:
+        """Note that all parts are there.
+
+        Raises InvalidInputError: there are no items, or parts of others.
+        """
+        if n_items == 0:
+            raise InvalidInputError("there are no items: the source is empty")
+        if self.part_path(n_parts).exists():
+            raise InvalidInputError(
+                f"{self.path} has parts after the {n_items} items of the source; they are of "
+                "another source: choose another folder"
+            )
+        replace(self.plan, n_items=n_items, n_parts=n_parts).write(self.path)
+
+    def part_path(self, number: int) -> Path:
+        """Return the folder of the part of this number."""
+        return self.path / f"part-{number:08d}"
+
+    def write(self, place: Place, part: PartT) -> None:
+        """Write a part, in one step."""
+        arrays, kept = self.plan.pack(part)
+        info = {**asdict(place), "model": self.plan.model, **kept}
+        path, kind = self.part_path(place.number), self.plan.part_kind
+        write_bundle(path, kind=kind, info=info, arrays={_MEMBER: arrays})
+
+    def read(self, number: int) -> tuple[Place, PartT]:
+        """Read a part and every one of its bytes.
+
+        Raises FileNotFoundError: there is no whole part. Raises CorruptBundleError: it is damaged,
+        or of another model.
+        """
+        plan, path = self.plan, self.part_path(number)
+        bundle = read_bundle(path, kind=plan.part_kind, verify=True)
+        match bundle.info:
+            case {
+                "number": int(said),
+                "first_row": int(first_row),
+                "n_rows": int(n_rows),
+                "model": plan.model,
+            }:
+                part = plan.unpack(bundle.arrays(_MEMBER), bundle.info, n_rows, path)
+                return Place(said, first_row, n_rows), part
+        raise CorruptBundleError(f"{path} does not hold {plan.content} of the folder's model")
+
+    def is_there(self, place: Place, ids: Array | None = None) -> bool:
+        """Whether a part is there already; raises where it is another or damaged.
+
+        `ids` are those that it must have been made of, where the source was read anyway.
+        """
+        path = self.part_path(place.number)
+        try:
+            there, part = self.read(place.number)
+        except FileNotFoundError:
+            return False
+        except CorruptBundleError as error:
+            raise CorruptBundleError(f"{error}; remove {path} to have it made again") from error
+        made_of = getattr(part, self.plan.ids_name)
+        if there != place or not (ids is None or np.array_equal(made_of, ids)):
+            raise InvalidInputError(
+                f"{path} holds other items than the source has there: {there.n_rows} from row "
+                f"{there.first_row}, not {place.n_rows} from row {place.first_row}, or other ids; "
+                "give the same source, cut alike, or choose another folder"
+            )
+        return True
 
 
 class Parts(Generic[PartT]):
@@ -197,7 +221,7 @@ class Parts(Generic[PartT]):
             raise InvalidInputError(
                 f"{self.path} has not finished; run it again to go on where it stopped"
             )
-        self._plan = plan
+        self._folder = PartFolder(self.path, plan)
         self.model = plan.model
         self.chunk_size = plan.chunk_size
         self.n_parts = plan.n_parts
@@ -241,7 +265,7 @@ class Parts(Generic[PartT]):
             place, part = self._read(number)
             end = place.first_row + place.n_rows
             if not (place.first_row == row or (row == start and place.first_row < row < end)):
-                raise CorruptBundleError(f"{part_path(self.path, number)} is not that part")
+                raise CorruptBundleError(f"{self._folder.part_path(number)} is not that part")
             if end > len(self) or (end == len(self)) != (number == self.n_parts - 1):
                 raise CorruptBundleError(f"the parts of {self.path} do not have {len(self)} items")
             wanted = slice(row - place.first_row, min(stop, end) - place.first_row)
@@ -271,9 +295,9 @@ class Parts(Generic[PartT]):
             pass
 
     def _read(self, number: int) -> tuple[Place, PartT]:
-        path = part_path(self.path, number)
+        path = self._folder.part_path(number)
         try:
-            place, part = read_part(path, self._plan)
+            place, part = self._folder.read(number)
         except FileNotFoundError as error:
             raise CorruptBundleError(f"{path} is missing") from error
         if place.number != number:
@@ -281,11 +305,11 @@ class Parts(Generic[PartT]):
         return place, part
 
     def _first_row(self, number: int) -> int:
-        path = part_path(self.path, number)
+        path, plan = self._folder.part_path(number), self._folder.plan
         try:
-            first_row = read_bundle(path, kind=self._plan.part_kind).info.get("first_row")
+            first_row = read_bundle(path, kind=plan.part_kind).info.get("first_row")
         except FileNotFoundError as error:
             raise CorruptBundleError(f"{path} is missing") from error
         if not isinstance(first_row, int):
-            raise CorruptBundleError(f"{path} does not describe a part of {self._plan.content}")
+            raise CorruptBundleError(f"{path} does not describe a part of {plan.content}")
         return first_row

@@ -12,11 +12,11 @@ from acqh._core.arrays import Floats
 from acqh.data import MultiViewData
 from acqh.errors import ViewError
 from acqh.index import CodeIndex, SearchResult
-from acqh.scale._dask._chunks import Chunk, read_items
+from acqh.scale._dask._chunks import Chunk
 from acqh.scale._dask._cluster import list_workers
 from acqh.scale._dask._tasks import call, carry, compute, near
-from acqh.scale._make_parts import check_seen, is_there
-from acqh.scale._part_folder import Place, places, write_part
+from acqh.scale._make_parts import check_seen, read_missing
+from acqh.scale._part_folder import PartFolder, Place, places
 from acqh.scale._search_parts import SearchPart, SearchPlan
 from acqh.scale._vectors import Rows, check_view, only_view
 
@@ -52,7 +52,7 @@ def project_chunk(model: Any, queries: MultiViewData, view: str) -> Rows:
 
 def search_on(
     client: Any,
-    folder: Path,
+    path: Path,
     plan: SearchPlan,
     chunks: Sequence[Chunk],
     model: Any,
@@ -61,9 +61,9 @@ def search_on(
 ) -> None:
     """Have the workers of a cluster write the answers that are not there yet.
 
-    `folder`: seen by all workers. `chunks`: the queries, with their numbers of rows. `model`: sent
-    to the workers. `shards`: indexes with items, seen by all workers. `done`: called with the
-    number of each part that is done.
+    `path`: the folder, seen by all workers. `chunks`: the queries, with their numbers of rows.
+    `model`: sent to the workers. `shards`: indexes with items, seen by all workers. `done`: called
+    with the number of each part that is done.
 
     Notes
     -----
@@ -71,7 +71,8 @@ def search_on(
     has read of the shard stays in its memory. Another one searches it if that worker is gone or
     has too much to do.
     """
-    plan.begin(folder)
+    folder = PartFolder(path, plan)
+    folder.begin()
     workers = list_workers(client)
     homes = [
         workers[number % len(workers)] if len(shards) >= len(workers) else None
@@ -81,25 +82,23 @@ def search_on(
     sizes = [chunk.n_rows or 0 for chunk in chunks]
     tasks = []
     for chunk, place in zip(chunks, places(sizes), strict=True):
-        queries = call(_project)(carried, chunk.items, place, folder, plan)
+        queries = call(_project)(carried, chunk.items, place, folder, plan.view)
         found = []
         for shard, home in zip(shards, homes, strict=True):
             with near(home):
                 found.append(call(_search)(shard, queries, plan.k))
-        tasks.append(call(_write)(queries, found, place, folder, plan))
+        tasks.append(call(_write)(queries, found, place, folder, plan.k))
     compute(client, tasks, [chunk.name for chunk in chunks], done=done)
-    plan.finish(folder, sum(sizes), len(sizes))
+    folder.finish(sum(sizes), len(sizes))
 
 
-def _project(model: Any, items: Any, place: Place, folder: Path, plan: SearchPlan) -> Rows | None:
+def _project(
+    model: Any, items: Any, place: Place, folder: PartFolder[SearchPart], view: str
+) -> Rows | None:
     """Return the queries of a part; None where their answers are there already."""
-    check_seen(folder)
-    if hasattr(items, "read") and is_there(folder, place, plan):
-        return None
-    read = read_items(items)
-    if read is None or is_there(folder, place, plan, read.ids):
-        return None
-    return project_chunk(model, read, plan.view)
+    check_seen(folder.path)
+    read = read_missing(folder, place, items)
+    return None if read is None else project_chunk(model, read, view)
 
 
 def _search(shard: Path, queries: Rows | None, k: int) -> SearchResult | None:
@@ -110,9 +109,8 @@ def _search(shard: Path, queries: Rows | None, k: int) -> SearchResult | None:
 
 
 def _write(
-    queries: Rows | None, found: list[Any], place: Place, folder: Path, plan: SearchPlan
+    queries: Rows | None, found: list[Any], place: Place, folder: PartFolder[SearchPart], k: int
 ) -> None:
     if queries is not None:
-        best = SearchResult.merge(found, plan.k)
-        part = SearchPart(queries.ids, best.ids, best.scores, best.counts)
-        write_part(folder, place, plan, part)
+        best = SearchResult.merge(found, k)
+        folder.write(place, SearchPart(queries.ids, best.ids, best.scores, best.counts))

@@ -19,6 +19,7 @@ from acqh.methods import fingerprint
 from acqh.scale._dask._chunks import counter
 from acqh.scale._dask._tasks import slim
 from acqh.scale._make_parts import make_parts, reporter
+from acqh.scale._part_folder import PartFolder
 from acqh.scale._search_parts import SearchPart, SearchParts, SearchPlan
 from acqh.scale._search_shards import OwnVectors, project_chunk, search_on
 from acqh.scale._sharded import ShardedIndex, ShardFolder
@@ -135,7 +136,7 @@ def search_parts(
     if client is None:
         make = partial(search_chunk, model, opened, view=view, k=k)
         report = reporter(progress, cut.n_items, "queries answered")
-        make_parts(folder, plan, cut.chunks, make, report)
+        make_parts(PartFolder(folder, plan), cut.chunks, make, report)
     else:
         done = counter(chunks, progress, "answered", "queries")
         search_on(client, folder, plan, chunks, slim(model), shards, done)
