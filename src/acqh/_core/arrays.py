@@ -1,7 +1,7 @@
 """Array types and the checks every room makes on matrices that users hand in."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -204,6 +204,36 @@ def slices(n_rows: int, size: int) -> Iterator[slice]:
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
     return (slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size))
+
+
+def group_rows(masks: Mapping[str, Bools], rows: Ints) -> Iterator[tuple[tuple[str, ...], Ints]]:
+    """Yield each combination of masks that holds for some of the rows, and for which of them.
+
+    Rows for which none holds are passed over.
+
+    Examples
+    --------
+    >>> masks = {"image": np.array([True, True]), "text": np.array([True, False])}
+    >>> [(names, rows.tolist()) for names, rows in group_rows(masks, np.arange(2))]
+    [(('image',), [1]), (('image', 'text'), [0])]
+    """
+    names = np.array(list(masks))
+    chosen = np.stack([mask[rows] for mask in masks.values()])
+    if chosen.all():
+        yield tuple(names.tolist()), rows
+        return
+    patterns, inverse = np.unique(chosen, axis=1, return_inverse=True)
+    for number, pattern in enumerate(patterns.T):
+        if pattern.any():
+            yield tuple(names[pattern].tolist()), rows[inverse.ravel() == number]
+
+
+def take_rows(matrix: Matrix, rows: Ints) -> Matrix:
+    """Return some rows, by rising number, without a copy where they are all or neighbours."""
+    if len(rows) == matrix.shape[0]:
+        return matrix
+    is_whole = len(rows) == rows[-1] - rows[0] + 1
+    return matrix[rows[0] : rows[-1] + 1] if is_whole else matrix[rows]
 
 
 def check_positive(value: float | None, name: str) -> None:

@@ -1,11 +1,11 @@
 """The sums that ACQH and label regression need of the data, and nothing else of it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 
-from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix
+from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix, group_rows, take_rows
 from acqh._core.tensors import MAX_MEMORY, is_tensor
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.stats._label_sets import LabelSets
@@ -168,8 +168,8 @@ class Statistics:
         self.grow()
         if self.keep is not None:
             masks = {name: np.ones(len(sets), dtype=bool) for name in views} | dict(present or {})
-            for pattern, chosen in _group_by_views(masks):
-                having = {name: _take(views[name], chosen) for name in pattern}
+            for pattern, chosen in group_rows(masks, np.arange(len(sets))):
+                having = {name: take_rows(views[name], chosen) for name in sorted(pattern)}
                 self._add_pattern(having, sets[chosen], self.keep)
             if given := views if rows is None else rows:
                 self.add_rows(given, labels, {name: masks[name] for name in given})
@@ -375,21 +375,3 @@ class Statistics:
             new._samples = [RowSample.from_arrays(kept[_SAMPLE])]
             new.keep = Keep(sample_size=new._samples[0].capacity)
         return new
-
-
-def _group_by_views(present: Mapping[str, Bools]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield each combination of views that items have, and which items have it."""
-    names = sorted(present)
-    masks = np.stack([present[name] for name in names])
-    if masks.all():
-        yield tuple(names), slice(None)
-        return
-    patterns, inverse = np.unique(masks, axis=1, return_inverse=True)
-    for number, pattern in enumerate(patterns.T):
-        if pattern.any():
-            chosen = np.flatnonzero(inverse.ravel() == number)
-            yield tuple(name for name, there in zip(names, pattern, strict=True) if there), chosen
-
-
-def _take(matrix: Matrix, rows: Any) -> Matrix:
-    return matrix if isinstance(rows, slice) else matrix[rows]

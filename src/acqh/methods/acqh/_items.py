@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix
+from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix, group_rows, slices, take_rows
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.methods._maps import CHUNK_ROWS, count_paired
 from acqh.methods.acqh._targets import LABELS
@@ -60,15 +60,7 @@ class Items:
         return rows, sets.matrix(), numbers
 
     def unlabelled(self) -> Iterator[tuple[tuple[str, ...], Ints]]:
-        """Yield the rows without labels, grouped by the views they have.
-
-        Examples
-        --------
-        >>> views = {"image": np.eye(2), "text": np.eye(2)}
-        >>> items = Items.of(views, {"text": np.array([True, False])}, None)
-        >>> [(names, rows.tolist()) for names, rows in items.unlabelled()]
-        [(('image',), [1]), (('image', 'text'), [0])]
-        """
+        """Yield the rows without labels, grouped by the views they have."""
         rows = np.flatnonzero(~self.has_labels)
         if rows.size:
             yield from group_rows({name: self.present[name] for name in self.views}, rows)
@@ -98,26 +90,10 @@ class Items:
         self, views: Sequence[str], rows: Ints, map_rows: MapRows
     ) -> Iterator[tuple[Ints, Mapping[str, Matrix]]]:
         """Yield rows, a chunk at a time, and what the feature maps make of these views of them."""
-        for start in range(0, len(rows), CHUNK_ROWS):
-            part = rows[start : start + CHUNK_ROWS]
+        for chunk in slices(len(rows), CHUNK_ROWS):
+            part = rows[chunk]
             yield part, map_rows({name: take_rows(self.views[name], part) for name in views})
 
     @property
     def _packed_width(self) -> int:
         return 0 if self.labels is None else -(-self.labels.shape[1] // 8)
-
-
-def group_rows(masks: Mapping[str, Bools], rows: Ints) -> Iterator[tuple[tuple[str, ...], Ints]]:
-    """Yield each combination of masks that holds for some of the rows, and for which of them."""
-    names = np.array(list(masks))
-    chosen = np.stack([mask[rows] for mask in masks.values()])
-    patterns, inverse = np.unique(chosen, axis=1, return_inverse=True)
-    for number, pattern in enumerate(patterns.T):
-        yield tuple(names[pattern].tolist()), rows[inverse.ravel() == number]
-
-
-def take_rows(matrix: Matrix, rows: Ints) -> Matrix:
-    """Return some rows, by rising number; a slice of a dense matrix where they are neighbours."""
-    # A slice is a view of the rows; an index array would copy them.
-    is_whole = len(rows) == rows[-1] - rows[0] + 1
-    return matrix[rows[0] : rows[-1] + 1] if is_whole else matrix[rows]
