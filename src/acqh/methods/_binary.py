@@ -124,30 +124,29 @@ class LinearBinaryMethod(BinaryMethod):
         return np.concatenate([np.empty((0, self.n_bits_)), *blocks])
 
 
-def linear_functions(projections: Mapping[str, Floats]) -> dict[str, Any]:
-    """Return hash functions as fitted attributes of a `LinearBinaryMethod`."""
+def linear_functions(
+    projections: Mapping[str, Floats],
+    *,
+    rows: Mapping[str, CentredRows] | None = None,
+    codes: Floats | Mapping[str, Floats] | None = None,
+    history: list[float] | None = None,
+) -> dict[str, Any]:
+    """Return hash functions as fitted attributes of a `LinearBinaryMethod`.
+
+    `rows`: from whose features the means are subtracted first. `codes`: signs of the training
+    items, of all views or of each. `history`: the objective after each sweep.
+    """
     n_bits = int(next(iter(projections.values())).shape[1])
-    return {"projections_": dict(projections), "n_bits_": n_bits}
-
-
-def discrete_functions(
-    projections: Mapping[str, Floats], codes: Floats | Mapping[str, Floats], history: list[float]
-) -> dict[str, Any]:
-    """Return hash functions, training codes (of all views, or of each), and the objective."""
-    packed = (
-        {view: pack_signs(signs) for view, signs in codes.items()}
-        if isinstance(codes, Mapping)
-        else pack_signs(codes)
-    )
-    return {**linear_functions(projections), "training_codes_": packed, "objective_": history}
-
-
-def centred_functions(
-    projections: Mapping[str, Floats], rows: Mapping[str, CentredRows]
-) -> dict[str, Any]:
-    """Return hash functions of features from which their means are subtracted first."""
-    intercepts = {view: -rows[view].mean @ found for view, found in projections.items()}
-    return {**linear_functions(projections), "intercepts_": intercepts}
+    found: dict[str, Any] = {"projections_": dict(projections), "n_bits_": n_bits}
+    if rows is not None:
+        found["intercepts_"] = {view: -rows[view].mean @ P for view, P in projections.items()}
+    if isinstance(codes, Mapping):
+        found["training_codes_"] = {view: pack_signs(signs) for view, signs in codes.items()}
+    elif codes is not None:
+        found["training_codes_"] = pack_signs(codes)
+    if history is not None:
+        found["objective_"] = history
+    return found
 
 
 def pack_signs(values: Floats) -> Array:

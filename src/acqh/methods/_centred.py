@@ -1,8 +1,11 @@
 """Centred features, whose sparse rows stay sparse."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix, is_sparse
+from acqh._core.linalg import factor_spd
 from acqh.methods._ridge import dense, squared_norm
 
 # Share of the mean square below which a variance is what rounding leaves of none.
@@ -55,6 +58,11 @@ class CentredRows:
         """Return the sum over items of a row times itself, (n_features, n_features)."""
         product = self.cross(self)
         return np.asarray((product + product.T) / 2.0)
+
+    def ridge(self, penalty: float) -> Callable[[Floats], Floats]:
+        """Return what minimises ``||targets - F P||² + penalty ||P||²`` for P, for any targets."""
+        solve = factor_spd(self.gram() + penalty * np.eye(self.n_features))
+        return lambda targets: solve(self.transpose_times(targets))
 
     def variances(self) -> Floats:
         """Return the variance of every column; exactly zero where it is only rounding."""

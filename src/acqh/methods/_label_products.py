@@ -16,9 +16,6 @@ class LabelSimilarity:
     Examples
     --------
     >>> labels = np.array([[1, 0], [1, 1]])
-    >>> LabelSimilarity.counts(labels) @ np.eye(2)
-    array([[1., 1.],
-           [1., 2.]])
     >>> LabelSimilarity.signed(labels) @ np.array([[1.0], [0.0]])
     array([[1.        ],
            [0.41421356]])
@@ -28,11 +25,6 @@ class LabelSimilarity:
     factor: Matrix
     scale: float = 1.0
     shift: float = 0.0
-
-    @classmethod
-    def counts(cls, labels: Matrix) -> "LabelSimilarity":
-        """Return ``L Lᵀ``: how many labels two items share."""
-        return cls(labels.astype(np.float64))
 
     @classmethod
     def cosine(cls, labels: Matrix) -> "LabelSimilarity":
@@ -48,14 +40,6 @@ class LabelSimilarity:
         """Return ``S right`` in O(n_items n_labels n_columns)."""
         product = self.scale * dense(self.factor @ dense(self.factor.T @ right))
         return product + self.shift * right.sum(axis=0) if self.shift else product
-
-    def between(self, left: Matrix, right: Matrix) -> Floats:
-        """Return ``leftᵀ S right``, (n_left, n_right), for dense or CSR sides."""
-        product = self.scale * (dense(left.T @ self.factor) @ dense(right.T @ self.factor).T)
-        if not self.shift:
-            return np.asarray(product)
-        sums = np.asarray(left.sum(axis=0)), np.asarray(right.sum(axis=0))
-        return np.asarray(product + self.shift * np.outer(*sums))
 
     def squared_norm(self) -> float:
         """Return ``||S||²``."""

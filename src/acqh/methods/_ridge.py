@@ -8,14 +8,14 @@ from acqh._core.arrays import Floats, Matrix, is_sparse
 from acqh._core.linalg import factor_spd
 
 
-class RidgeSolver:
+class FeatureRidge:
     """Ridge regression from fixed features to many targets; the Gram matrix is factored once.
 
     `features`: (n_items, n_features), dense or CSR. `penalty`: at least zero.
 
     Examples
     --------
-    >>> solver = RidgeSolver(np.array([[1.0], [2.0]]), 5.0)
+    >>> solver = FeatureRidge(np.array([[1.0], [2.0]]), 5.0)
     >>> solver.solve(np.array([[2.0], [4.0]]))
     array([[1.]])
     """
@@ -51,7 +51,7 @@ class ViewRidge:
 
     def __init__(self, features: Mapping[str, Matrix], weight: float, penalty: float) -> None:
         self.weight = weight
-        self._solvers = {view: RidgeSolver(F, penalty) for view, F in features.items()}
+        self._solvers = {view: FeatureRidge(F, penalty) for view, F in features.items()}
 
     def solve(self, codes: Floats) -> dict[str, Floats]:
         """Return P_v for every view, (n_features, n_bits): the minimum for fixed codes."""
@@ -85,7 +85,7 @@ def ridge(features: Matrix, targets: Matrix, penalty: float) -> Floats:
     array([[0.5],
            [1.5]])
     """
-    return RidgeSolver(features, penalty).solve(targets)
+    return FeatureRidge(features, penalty).solve(targets)
 
 
 def ridge_loss(features: Matrix, targets: Matrix, coefficients: Floats, penalty: float) -> float:

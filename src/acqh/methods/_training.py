@@ -12,6 +12,7 @@ from acqh._core.random import RandomState, check_rng
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.methods._base import BaseMethod, as_parts
+from acqh.methods._centred import CentredRows
 from acqh.methods._constraints import CONSTRAINTS
 from acqh.methods._feature_maps import fit_feature_maps
 from acqh.methods._maps import count_paired, map_features
@@ -38,6 +39,10 @@ class Training:
     def n_items(self) -> int:
         """The number of training items."""
         return int(self.labels.shape[0])
+
+    def centred(self) -> dict[str, CentredRows]:
+        """Return the features of every view without their means."""
+        return {view: CentredRows(matrix) for view, matrix in self.features.items()}
 
 
 class TrainedMethod(BaseMethod):

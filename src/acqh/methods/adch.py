@@ -8,7 +8,7 @@ import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import solve_spd
-from acqh.methods._binary import LinearBinaryMethod, discrete_functions
+from acqh.methods._binary import LinearBinaryMethod, linear_functions
 from acqh.methods._discrete import descend_bits, random_signs
 from acqh.methods._label_products import LabelSimilarity
 from acqh.methods._ridge import dense, ridge, ridge_loss, squared_norm
@@ -132,4 +132,4 @@ class ADCH(LinearBinaryMethod):
             B = update_codes(B, V, similarity)
             history.append(objective(data.features, U, V, B, similarity, *weights))
         projections = {view: ridge(F, B, self.feature_ridge) for view, F in data.features.items()}
-        return discrete_functions(projections, B, history)
+        return linear_functions(projections, codes=B, history=history)

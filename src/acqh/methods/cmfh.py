@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
-from acqh._core.linalg import factor_spd, solve_spd
-from acqh.methods._binary import LinearBinaryMethod, centred_functions, pack_signs
+from acqh._core.linalg import solve_spd
+from acqh.methods._binary import LinearBinaryMethod, linear_functions
 from acqh.methods._centred import CentredRows
 from acqh.methods._constraints import POSITIVE
 from acqh.methods._ridge import squared_norm
@@ -115,14 +115,9 @@ class CMFH(LinearBinaryMethod):
 
     def _learn(self, data: Training) -> dict[str, Any]:
         weights = share_weights(self.view_weights, data.features)
-        rows = {view: CentredRows(matrix) for view, matrix in data.features.items()}
-        # F and the ridge stay, so what solves for P does.
-        solvers = {
-            view: factor_spd(
-                each.gram() + self.ridge / self.projection_weight * np.eye(each.n_features)
-            )
-            for view, each in rows.items()
-        }
+        rows = data.centred()
+        ridge = self.ridge / self.projection_weight
+        regress = {view: each.ridge(ridge) for view, each in rows.items()}
         V = data.rng.random((data.n_items, self.n_bits))
         history = []
         for _ in range(self.max_iter):
@@ -130,17 +125,15 @@ class CMFH(LinearBinaryMethod):
                 view: update_basis(each, V, self.ridge / weights[view])
                 for view, each in rows.items()
             }
-            P = {view: solvers[view](each.transpose_times(V)) for view, each in rows.items()}
+            P = {view: solve(V) for view, solve in regress.items()}
             mixes = mix_views(U, P, weights, self.projection_weight, self.ridge)
             V = np.sum([each.times(mixes[view]) for view, each in rows.items()], axis=0)
             history.append(self._objective(rows, U, P, V, weights))
         return {
-            **centred_functions(P, rows),
+            **linear_functions(P, rows=rows, codes=V, history=history),
             "means_": {view: each.mean for view, each in rows.items()},
             "bases_": U,
             "view_weights_": weights,
-            "training_codes_": pack_signs(V),
-            "objective_": history,
         }
 
     def _objective(

@@ -10,7 +10,7 @@ from sklearn.preprocessing import normalize
 
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import RANK_TOLERANCE
-from acqh.methods._binary import LinearBinaryMethod, discrete_functions
+from acqh.methods._binary import LinearBinaryMethod, linear_functions
 from acqh.methods._centred import CentredRows
 from acqh.methods._discrete import keep_sign, random_signs
 from acqh.methods._ridge import ViewRidge
@@ -171,4 +171,4 @@ class CRE(LinearBinaryMethod):
             history.append(hashing.loss(W, B) / 2.0 - fit)
             if np.array_equal(B, previous):
                 break
-        return discrete_functions(hashing.solve(B), B, history)
+        return linear_functions(hashing.solve(B), codes=B, history=history)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
-from acqh.methods._binary import LinearBinaryMethod, centred_functions
+from acqh.methods._binary import LinearBinaryMethod, linear_functions
 from acqh.methods._centred import CentredRows
 from acqh.methods._correlation import ZERO_SHARE, joint_directions, limit_bits
 from acqh.methods._training import Training
@@ -89,7 +89,7 @@ class CVH(LinearBinaryMethod):
 
     def _learn(self, data: Training) -> dict[str, Any]:
         uses_labels = self._needs_labels()
-        rows = {view: CentredRows(matrix) for view, matrix in data.features.items()}
+        rows = data.centred()
         each = list(rows.values())
         coupling = couple_labels(each, data.labels) if uses_labels else couple_pairs(each)
         directions, couplings = joint_directions(
@@ -99,4 +99,4 @@ class CVH(LinearBinaryMethod):
             couplings = couplings[couplings > ZERO_SHARE]
         n_bits = limit_bits(self.n_bits, len(couplings), self.info.name)
         kept = {view: found[:, :n_bits] for view, found in zip(rows, directions, strict=True)}
-        return {**centred_functions(kept, rows), "couplings_": couplings[:n_bits]}
+        return {**linear_functions(kept, rows=rows), "couplings_": couplings[:n_bits]}

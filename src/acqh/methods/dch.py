@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
-from acqh.methods._binary import LinearBinaryMethod, discrete_functions
+from acqh.methods._binary import LinearBinaryMethod, linear_functions
 from acqh.methods._discrete import descend_bits, random_signs
 from acqh.methods._ridge import ViewRidge, dense, ridge, ridge_loss
 from acqh.methods._training import Training
@@ -94,4 +94,4 @@ class DCH(LinearBinaryMethod):
             history.append(objective(B, data.labels, W, self.label_ridge, hashing, P))
             if np.array_equal(B, previous):
                 break
-        return discrete_functions(hashing.solve(B), B, history)
+        return linear_functions(hashing.solve(B), codes=B, history=history)

@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
-from acqh.methods._binary import LinearBinaryMethod, discrete_functions
+from acqh.methods._binary import LinearBinaryMethod, linear_functions
 from acqh.methods._discrete import descend_bits, random_signs
 from acqh.methods._label_products import LabelSimilarity
-from acqh.methods._ridge import RidgeSolver, dense, ridge, ridge_loss
+from acqh.methods._ridge import FeatureRidge, dense, ridge, ridge_loss
 from acqh.methods._training import Training
 from acqh.methods.registry import register
 
@@ -105,14 +105,14 @@ class DiscreteCMH(LinearBinaryMethod):
     max_iter: int = 10
 
     def _learn(self, data: Training) -> dict[str, Any]:
-        solvers = {view: RidgeSolver(F, self.feature_ridge) for view, F in data.features.items()}
+        solvers = {view: FeatureRidge(F, self.feature_ridge) for view, F in data.features.items()}
         start = random_signs(data.rng, (data.n_items, self.n_bits))
         codes, history = self._descend(data, solvers, dict.fromkeys(data.features, start))
         projections = {view: solver.solve(codes[view]) for view, solver in solvers.items()}
-        return discrete_functions(projections, codes, history)
+        return linear_functions(projections, codes=codes, history=history)
 
     def _descend(
-        self, data: Training, solvers: dict[str, RidgeSolver], codes: dict[str, Floats]
+        self, data: Training, solvers: dict[str, FeatureRidge], codes: dict[str, Floats]
     ) -> tuple[dict[str, Floats], list[float]]:
         similarity = LabelSimilarity.signed(data.labels)
         history: list[float] = []
@@ -132,7 +132,7 @@ class DiscreteCMH(LinearBinaryMethod):
     def _update_view(
         self,
         labels: Matrix,
-        solver: RidgeSolver,
+        solver: FeatureRidge,
         similarity: LabelSimilarity,
         B: Floats,
         other: Floats,

@@ -7,8 +7,7 @@ import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import solve_spd
-from acqh.methods._binary import LinearBinaryMethod, centred_functions, pack_signs
-from acqh.methods._centred import CentredRows
+from acqh.methods._binary import LinearBinaryMethod, linear_functions
 from acqh.methods._discrete import keep_sign, random_signs
 from acqh.methods._ridge import dense, ridge
 from acqh.methods._training import Training
@@ -82,15 +81,6 @@ class DiscriminantCMH(LinearBinaryMethod):
             W = ridge(B, data.labels, self.label_ridge)
             previous, B = B, update_codes(B, data.labels, W, self.code_ridge)
             n_iter += 1
-        rows = {view: CentredRows(F) for view, F in data.features.items()}
-        projections = {
-            view: solve_spd(
-                each.gram() + self.feature_ridge * np.eye(each.n_features), each.transpose_times(B)
-            )
-            for view, each in rows.items()
-        }
-        return {
-            **centred_functions(projections, rows),
-            "training_codes_": pack_signs(B),
-            "n_iter_": n_iter,
-        }
+        rows = data.centred()
+        projections = {view: each.ridge(self.feature_ridge)(B) for view, each in rows.items()}
+        return {**linear_functions(projections, rows=rows, codes=B), "n_iter_": n_iter}

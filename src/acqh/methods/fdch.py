@@ -6,9 +6,9 @@ from typing import Any, Literal
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
-from acqh.methods._binary import LinearBinaryMethod, discrete_functions
+from acqh.methods._binary import LinearBinaryMethod, linear_functions
 from acqh.methods._discrete import keep_sign, random_signs
-from acqh.methods._ridge import RidgeSolver, ViewRidge, dense, squared_norm
+from acqh.methods._ridge import FeatureRidge, ViewRidge, dense, squared_norm
 from acqh.methods._training import Training
 from acqh.methods.registry import register
 
@@ -113,12 +113,12 @@ class FDCH(LinearBinaryMethod):
     def _learn(self, data: Training) -> dict[str, Any]:
         hashing = ViewRidge(data.features, self.feature_weight, self.feature_ridge)
         B, history = self._descend(data.labels, hashing, data.rng)
-        return discrete_functions(hashing.solve(B), B, history)
+        return linear_functions(hashing.solve(B), codes=B, history=history)
 
     def _descend(
         self, labels: Matrix, hashing: ViewRidge, rng: np.random.Generator
     ) -> tuple[Floats, list[float]]:
-        labelling = RidgeSolver(labels, self.label_ridge)
+        labelling = FeatureRidge(labels, self.label_ridge)
         B = random_signs(rng, (labels.shape[0], self.n_bits))
         drift: Floats = np.zeros((1, 1))
         history: list[float] = []

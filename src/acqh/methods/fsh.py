@@ -9,8 +9,7 @@ import scipy.sparse as sp
 from sklearn.metrics import pairwise_distances
 
 from acqh._core.arrays import Floats, Ints, Matrix
-from acqh._core.linalg import factor_spd
-from acqh.methods._binary import LinearBinaryMethod, centred_functions, pack_signs
+from acqh.methods._binary import LinearBinaryMethod, linear_functions
 from acqh.methods._centred import CentredRows
 from acqh.methods._discrete import keep_sign, random_signs
 from acqh.methods._ridge import squared_norm
@@ -167,22 +166,15 @@ class FSH(LinearBinaryMethod):
             list(shares.values()),
             min(self.n_neighbours, n_anchors),
         )
-        rows = {view: CentredRows(matrix) for view, matrix in data.features.items()}
+        rows = data.centred()
         B, W, history = self._alternate(D, anchors, rows, data.rng)
-        return {
-            **centred_functions(W, rows),
-            "training_codes_": pack_signs(B),
-            "objective_": history,
-        }
+        return linear_functions(W, rows=rows, codes=B, history=history)
 
     def _alternate(
         self, D: Floats, anchors: Ints, rows: Mapping[str, CentredRows], rng: np.random.Generator
     ) -> tuple[Floats, dict[str, Floats], list[float]]:
         """Return codes, hash functions and the objective after each sweep."""
-        solvers = {
-            view: factor_spd(each.gram() + self.feature_ridge * np.eye(each.n_features))
-            for view, each in rows.items()
-        }
+        regress = {view: each.ridge(self.feature_ridge) for view, each in rows.items()}
         W: dict[str, Floats] = {
             view: rng.normal(size=(each.n_features, self.n_bits)) for view, each in rows.items()
         }
@@ -194,7 +186,7 @@ class FSH(LinearBinaryMethod):
             pull = D @ B_s + 2.0 * self.feature_weight * np.sum(list(predicted.values()), axis=0)
             previous, B = B, update_codes(B, pull)
             B_s = update_codes(B_s, D.T @ B)
-            W = {view: solvers[view](each.transpose_times(B)) for view, each in rows.items()}
+            W = {view: solve(B) for view, solve in regress.items()}
             predicted = predict(rows, W)
             history.append(
                 objective(B, D @ B_s, predicted, W, self.feature_weight, self.feature_ridge)

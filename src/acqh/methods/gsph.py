@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix, slices
-from acqh.methods._binary import LinearBinaryMethod, discrete_functions
+from acqh.methods._binary import LinearBinaryMethod, linear_functions
 from acqh.methods._discrete import BLOCK_ROWS, random_signs
 from acqh.methods._label_products import LabelSimilarity
 from acqh.methods._logistic import fit_logistic_views
@@ -95,7 +95,7 @@ class GSPH(LinearBinaryMethod):
             for view, relaxed in zip(data.features, (A, B), strict=True)
         }
         functions = fit_logistic_views(data, codes, self.logistic_penalty)
-        return discrete_functions(functions, codes, history)
+        return linear_functions(functions, codes=codes, history=history)
 
     def _descend(
         self, similarity: LabelSimilarity, n_items: int, rng: np.random.Generator

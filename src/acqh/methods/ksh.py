@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import whiten
 from acqh.errors import InvalidInputError
-from acqh.methods._binary import LinearBinaryMethod, linear_functions, pack_signs
+from acqh.methods._binary import LinearBinaryMethod, linear_functions
 from acqh.methods._ridge import dense, gram_matrix, ridge
 from acqh.methods._training import Training, choose_view
 from acqh.methods.registry import register
@@ -172,8 +172,4 @@ class KSH(LinearBinaryMethod):
             view: projection if view == base else ridge(features, B, self.feature_ridge)
             for view, features in data.features.items()
         }
-        return {
-            **linear_functions(projections),
-            "base_view_": base,
-            "training_codes_": pack_signs(B),
-        }
+        return {**linear_functions(projections, codes=B), "base_view_": base}

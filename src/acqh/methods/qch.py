@@ -9,7 +9,7 @@ import scipy.linalg
 
 from acqh._core.arrays import Floats
 from acqh._core.linalg import mean_diagonal, whiten
-from acqh.methods._binary import LinearBinaryMethod, centred_functions
+from acqh.methods._binary import LinearBinaryMethod, linear_functions
 from acqh.methods._centred import CentredRows
 from acqh.methods._correlation import limit_bits, paired_directions, semantic_cross
 from acqh.methods._ridge import squared_norm
@@ -103,7 +103,7 @@ class QCH(LinearBinaryMethod):
     max_iter: int = 30
 
     def _learn(self, data: Training) -> dict[str, Any]:
-        rows = {view: CentredRows(matrix) for view, matrix in data.features.items()}
+        rows = data.centred()
         x, y = rows.values()
         white_x, white_y = _whiten_to_unit_variance(x), _whiten_to_unit_variance(y)
         Z = [x.times(white_x), y.times(white_y)]
@@ -119,7 +119,7 @@ class QCH(LinearBinaryMethod):
             W[1] = update_rotation(Z[1], B[1], G.T @ W[0], self.correlation_weight)
             history.append(objective(Z, W, B, G, self.correlation_weight))
         functions = dict(zip(rows, (white_x @ W[0], white_y @ W[1]), strict=True))
-        return {**centred_functions(functions, rows), "objective_": history}
+        return linear_functions(functions, rows=rows, history=history)
 
 
 def _whiten_to_unit_variance(rows: CentredRows) -> Floats:

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from acqh._core.linalg import whiten
-from acqh.methods._binary import LinearBinaryMethod, centred_functions
-from acqh.methods._centred import CentredRows
+from acqh.methods._binary import LinearBinaryMethod, linear_functions
 from acqh.methods._correlation import limit_bits, paired_directions, semantic_cross
 from acqh.methods._training import Training
 from acqh.methods.registry import register
@@ -45,7 +44,7 @@ class SCMOrth(LinearBinaryMethod):
     ridge: float = 1e-6
 
     def _learn(self, data: Training) -> dict[str, Any]:
-        rows = {view: CentredRows(matrix) for view, matrix in data.features.items()}
+        rows = data.centred()
         x, y = rows.values()
         *directions, covariances = paired_directions(
             whiten(x.gram(), self.ridge),
@@ -55,4 +54,4 @@ class SCMOrth(LinearBinaryMethod):
         )
         n_bits = limit_bits(self.n_bits, len(covariances), self.info.name)
         kept = {view: found[:, :n_bits] for view, found in zip(rows, directions, strict=True)}
-        return {**centred_functions(kept, rows), "covariances_": covariances[:n_bits]}
+        return {**linear_functions(kept, rows=rows), "covariances_": covariances[:n_bits]}

@@ -8,7 +8,7 @@ import scipy.linalg
 
 from acqh._core.arrays import Floats
 from acqh._core.linalg import whiten
-from acqh.methods._binary import LinearBinaryMethod, centred_functions
+from acqh.methods._binary import LinearBinaryMethod, linear_functions
 from acqh.methods._centred import CentredRows
 from acqh.methods._correlation import limit_bits, paired_directions, semantic_cross
 from acqh.methods._training import Training
@@ -116,7 +116,7 @@ class SCMSeq(LinearBinaryMethod):
     stop_at_rise: bool = True
 
     def _learn(self, data: Training) -> dict[str, Any]:
-        rows = {view: CentredRows(matrix) for view, matrix in data.features.items()}
+        rows = data.centred()
         x, y = rows.values()
         white = whiten(x.gram(), self.ridge), whiten(y.gram(), self.ridge)
         cross = semantic_cross(x, y, data.labels)
@@ -130,4 +130,4 @@ class SCMSeq(LinearBinaryMethod):
             for bits, directions in zip(found, canonical, strict=True):
                 bits.extend(directions.T[: self.n_bits - len(bits)])
         functions = {view: np.stack(bits, axis=1) for view, bits in zip(rows, found, strict=True)}
-        return centred_functions(functions, rows)
+        return linear_functions(functions, rows=rows)
