@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Floats, Ints, as_rows, first_bad_row
+from acqh._core.arrays import Floats, as_rows, first_bad_row
+from acqh._core.tensors import is_tensor
 from acqh.errors import InvalidInputError
 
 
@@ -43,18 +44,23 @@ def check_weights(weights: Any, n_items: int) -> Floats:
     return checked
 
 
-def check_codes(codes: Any, codebooks: Floats, n_items: int | None = None) -> Ints:
-    """Return codes as uint8, or raise InvalidInputError; `n_items` is how many there must be."""
-    codes = as_rows(codes, "codes", InvalidInputError)
+def check_codes(codes: Any, codebooks: Floats, n_items: int | None = None) -> Any:
+    """Return codes as uint8, a tensor as it is, or raise InvalidInputError.
+
+    `n_items`: how many there must be.
+    """
+    if not is_tensor(codes):
+        codes = as_rows(codes, "codes", InvalidInputError)
     n_codebooks, n_words, _ = codebooks.shape
-    expected = (len(codes) if n_items is None else n_items, n_codebooks)
-    if codes.shape != expected or codes.dtype.kind not in "iu":
+    rows = codes.shape[:1] if n_items is None else (n_items,)
+    kind = str(codes.dtype).removeprefix("torch.")
+    if codes.shape != (*rows, n_codebooks) or not kind.startswith(("int", "uint")):
         raise InvalidInputError(
-            f"codes must be whole numbers of shape {expected}, "
-            f"got {codes.dtype} of shape {codes.shape}"
+            f"codes must be whole numbers of shape {(*rows, n_codebooks)}, "
+            f"got {kind} of shape {tuple(codes.shape)}"
         )
-    if codes.size and not 0 <= codes.min() <= codes.max() < n_words:
+    if len(codes) and not 0 <= codes.min() <= codes.max() < n_words:
         raise InvalidInputError(
-            f"codes must lie from 0 to {n_words - 1}, got {codes.min()} to {codes.max()}"
+            f"codes must lie from 0 to {n_words - 1}, got {int(codes.min())} to {int(codes.max())}"
         )
-    return np.asarray(codes, dtype=np.uint8)
+    return codes if is_tensor(codes) else np.asarray(codes, dtype=np.uint8)

@@ -192,11 +192,11 @@ def extend_beams(
 
 
 @dataclass(frozen=True)
-class _Tables:
-    """What a search needs to know of the codebooks, in the precision of the search."""
+class CodeTables:
+    """What a search needs to know of the codebooks, in its precision: arrays or tensors."""
 
     offset: Floats  # (n_components,)
-    scale: float  # a power of two, by which words and targets are multiplied
+    scale: Any  # a power of two, by which words and targets are multiplied
     products: Floats  # (n_components, n_codebooks * codebook_size)
     norms: Floats  # (n_codebooks * codebook_size,)
     pairs: Floats  # (n_codebooks, codebook_size, n_codebooks, codebook_size)
@@ -217,7 +217,7 @@ class _Tables:
 
 def _tables(
     codebooks: Floats, metric: Floats | None, dtype: DTypeLike, *, first: int = 0
-) -> _Tables:
+) -> CodeTables:
     """Return the tables of the codebooks from the `first` on, paired with all there are."""
     n_codebooks, n_words, n_components = codebooks.shape
     words = codebooks.astype(np.float64)
@@ -232,7 +232,7 @@ def _tables(
     new = words[first * n_words :]
     images = new if metric is None else new @ metric
     pairs = words.astype(dtype) @ (2 * images.T).astype(dtype)
-    return _Tables(
+    return CodeTables(
         offset=mean if metric is None else metric @ mean,
         scale=scale,
         products=np.ascontiguousarray(-2 * new.T, dtype=dtype),

@@ -4,20 +4,12 @@ On a CUDA device one fused kernel searches an item a program (`_triton`); elsewh
 twin that the kernel is compared with, the same search is written in whole-tensor operations.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from acqh._core.optional import require
 from acqh._core.tensors import Tensor, row_blocks
-
-
-class Tables(NamedTuple):
-    """What a search needs to know of the codebooks; see `_search._Tables`."""
-
-    offset: Tensor  # (n_components,)
-    scale: Tensor  # (), a power of two
-    products: Tensor  # (n_components, n_codebooks * codebook_size)
-    norms: Tensor  # (n_codebooks * codebook_size,)
-    pairs: Tensor  # (n_codebooks, codebook_size, n_codebooks, codebook_size)
+from acqh.quantize._code_search import CodeTables
+from acqh.quantize._codebooks import decode
 
 
 def search_tensor(
@@ -77,16 +69,8 @@ def search_tensor(
     return codes
 
 
-def decode_tensor(codes: Tensor, codebooks: Tensor) -> Tensor:
-    """Return what codes stand for, (n_items, n_components); see `decode`."""
-    vectors = codebooks[0][codes[:, 0].long()]
-    for s in range(1, len(codebooks)):
-        vectors += codebooks[s][codes[:, s].long()]
-    return vectors
-
-
-def _tables(codebooks: Tensor, metric: Tensor | None, dtype: Any) -> Tables:
-    """Prepare as `_search._tables` does, so that the same roundings lead to the same codes."""
+def _tables(codebooks: Tensor, metric: Tensor | None, dtype: Any) -> CodeTables:
+    """Prepare as `_code_search._tables` does, so that the same roundings lead to the same codes."""
     torch = require("torch")
     m, n_words, n_components = codebooks.shape
     words = codebooks.to(torch.float64, copy=True)
@@ -97,7 +81,7 @@ def _tables(codebooks: Tensor, metric: Tensor | None, dtype: Any) -> Tables:
     words *= scale
     words = words.reshape(m * n_words, n_components)
     images = words if metric is None else words @ metric.to(torch.float64)
-    return Tables(
+    return CodeTables(
         offset=mean if metric is None else metric.to(torch.float64) @ mean,
         scale=scale,
         products=(-2 * words.T).to(dtype).contiguous(),
@@ -149,7 +133,7 @@ def _keep_unless_better(
     exact = codebooks.to(torch.float64)
 
     def cost(of: Tensor) -> Tensor:
-        vectors = decode_tensor(of, exact)
+        vectors = decode(of.long(), exact)
         images = vectors if metric is None else vectors @ metric.to(torch.float64)
         return (vectors * (images - 2 * targets)).sum(dim=1)
 

@@ -20,7 +20,7 @@ from acqh.methods.acqh._space import TargetSpace
 from acqh.methods.acqh._tensor_coding import TensorCoder, project_tensor
 from acqh.methods.registry import DatabaseMode
 from acqh.quantize import decode, search_codes
-from acqh.quantize._torch import decode_tensor
+from acqh.quantize._checks import check_codes
 
 
 class CodingMethod(BaseMethod):
@@ -235,22 +235,10 @@ class CodingMethod(BaseMethod):
             Codes of another width, or a word that there is not.
         """
         self._check_fitted()
-        given: Any = codes if is_tensor(codes) else np.asarray(codes)
-        kind = str(given.dtype).removeprefix("torch.")
-        if (
-            given.ndim != 2
-            or given.shape[1] != len(self.codebooks_)
-            or not kind.startswith(("int", "uint"))
-        ):
-            raise InvalidInputError(
-                f"codes must be whole numbers of shape (n_items, {len(self.codebooks_)}), got "
-                f"{kind} of shape {tuple(given.shape)}"
-            )
-        if len(given) and not (given.min() >= 0 and given.max() < self.codebooks_.shape[1]):
-            raise InvalidInputError(f"codes must be 0 to {self.codebooks_.shape[1] - 1}")
-        if is_tensor(given):
-            return cast(Floats, decode_tensor(given, to_tensor(self.codebooks_, given.device)))
-        return decode(given, self.codebooks_)
+        checked = check_codes(codes, self.codebooks_)
+        if is_tensor(checked):
+            return decode(checked.long(), to_tensor(self.codebooks_, checked.device))
+        return decode(checked, self.codebooks_)
 
     def project_codes(self, codes: Array) -> Floats:
         """Turn stored items into query vectors, to find others like them.
