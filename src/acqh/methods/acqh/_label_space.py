@@ -1,6 +1,6 @@
 """The space of labels alone: label sets and predictions as code vectors."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 from acqh._core.arrays import Array, Floats, Ints
 from acqh.methods._entries import storable
 from acqh.methods._target import Target
+from acqh.methods.acqh._fold import ItemMaps, fold_votes
 from acqh.methods.acqh._items import Items, MapRows
 from acqh.methods.acqh._predictions import Predictor, fuse, make_predictor
 from acqh.methods.acqh._similarity import LabelEmbedding
@@ -62,6 +63,12 @@ class LabelSpace:
             for part, mapped in items.mapped(names, rows, map_rows):
                 own = [(self.predictors[name], mapped[name]) for name in names]
                 yield part, fuse([(each, each.predict(rows)) for each, rows in own])
+
+    def fold_items(self, sources: Sequence[str]) -> ItemMaps:
+        """Return the maps of items that are known by these views and no others."""
+        own = {view: self.predictors[view] for view in sources}
+        maps, offset = fold_votes(own, fuse, np.zeros(self.target_map.shape[1]))
+        return ItemMaps(maps, {}, offset)
 
     def by_sets(self, sets: Array) -> Floats:
         """Return the code vectors of label sets, 0/1 (n_sets, n_labels)."""

@@ -1,8 +1,8 @@
 """The space in which queries and items of any kind meet: blocks, predictors, and two maps."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from acqh._core.linalg import RANK_TOLERANCE
 from acqh.methods._entries import storable
 from acqh.methods._target import Target
 from acqh.methods.acqh._blocks import Block, block_predictor, fuse_predictions
+from acqh.methods.acqh._fold import ItemMaps, fold_votes
 from acqh.methods.acqh._items import Items, MapRows
 from acqh.methods.acqh._predictions import Predictor
 from acqh.methods.acqh._similarity import LabelEmbedding
@@ -147,25 +148,56 @@ class TargetSpace:
         unit : (n_features, n_components) or None
             Added for features scaled to unit length; None where no block needs it.
         """
-        projection: Any = 0.0
-        intercept: Any = 0.0
-        unit: Any = None
+        folded = self.fold_items([view])
+        unit = folded.units.get(view)
+        return (
+            folded.maps[view] @ self.query_map,
+            folded.offset @ self.query_map,
+            None if unit is None else unit @ self.query_map,
+        )
+
+    def fold_items(self, sources: Sequence[str]) -> ItemMaps:
+        """Return the maps of items that are known by these sources and no others."""
+        n_dimensions = sum(block.rank for block in self.blocks.values())
+        shapes = {source: (self._width(source), n_dimensions) for source in sources}
+        maps, units = ({it: np.zeros(shape) for it, shape in shapes.items()} for _ in range(2))
+        offset = np.empty(n_dimensions)
         for name, block, place in self._placed():
-            rows = np.sqrt(block.target.weight) * self.query_map[place]
-            predictor = self.predictors[view].get(name)
-            if block.source == view:
-                found = block.map @ rows
-                intercept = intercept + block.offset @ rows
-                if block.is_unit:
-                    unit, found = found, np.zeros_like(found)
-            elif predictor is not None:
-                found = predictor.coefficients @ rows
-                intercept = intercept + predictor.intercept @ rows
-            else:
-                found = 0.0
-                intercept = intercept + block.mean @ rows
-            projection = projection + found
-        return projection, intercept, unit
+            scale = np.sqrt(block.target.weight)
+            found, offset[place] = self._fold_block(name, block, sources)
+            offset[place] *= scale
+            for source, own in found.items():
+                is_unit = block.is_unit and block.source == source
+                (units if is_unit else maps)[source][:, place] = scale * own
+        return ItemMaps(
+            maps,
+            {source: it for source, it in units.items() if it.any()},
+            offset,
+            self.target_map,
+            self.usual if self.is_normalized else None,
+        )
+
+    def _fold_block(
+        self, name: str, block: Block, sources: Sequence[str]
+    ) -> tuple[dict[str, Floats], Floats]:
+        """Return the maps of one block, by source, and what is added."""
+        others = [source for source in sources if source != block.source]
+        own = {it: self.predictors[it][name] for it in others if name in self.predictors[it]}
+        predicted = partial(fold_votes, own, partial(fuse_predictions, block), block.mean)
+        if block.source not in sources:
+            return predicted()
+        trust = self.trust_of(name, others)
+        if trust == 1:
+            return {block.source: block.map}, block.offset
+        maps, offset = predicted()
+        maps = {source: (1 - trust) * it for source, it in maps.items()}
+        return maps | {block.source: trust * block.map}, trust * block.offset + (1 - trust) * offset
+
+    def _width(self, source: str) -> int:
+        for block in self.blocks.values():
+            if block.source == source:
+                return len(block.map)
+        return len(next(iter(self.predictors[source].values())).coefficients)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return the space as JSON and named arrays, for `from_state`."""

@@ -13,7 +13,7 @@ from acqh._core.tensors import Tensor, tensor_dtype, to_tensor, unit_rows
 from acqh.errors import LabelError
 from acqh.methods._statistics import map_tensors
 from acqh.methods._tensors import TensorData, check_finite
-from acqh.methods.acqh._fold import ItemMaps, fold_items
+from acqh.methods.acqh._fold import ItemMaps
 from acqh.methods.acqh._label_space import LabelSpace
 from acqh.methods.acqh._space import TargetSpace
 from acqh.methods.acqh._targets import LABELS
@@ -121,7 +121,7 @@ class TensorCoder:
             groups.append((True, [*views, LABELS]))
             features = to_tensor(self.space.label_features(sets), data.device)
         folded = [
-            (known, _DeviceMaps(fold_items(self.space, of), data.device)) for known, of in groups
+            (known, _DeviceMaps(self.space.fold_items(of), data.device)) for known, of in groups
         ]
         width = sum(len(it) for maps in folded[:1] for it in maps[1].maps.values())
         for name, matrix in data.views.items():
