@@ -69,8 +69,7 @@ class CodingMethod(BaseMethod):
         """
         if device is not None or is_tensor(X):
             data = self._read_tensors({view: X}, None, device)
-            maps = self.projections_[view], self.intercepts_[view], self.unit_projections_.get(view)
-            found: Any = project_tensor(data, view, self.feature_maps_, *maps, max_memory)
+            found: Any = project_tensor(data, view, self.query_maps(), max_memory)
             return cast(Floats, found if is_tensor(X) else found.cpu().numpy())
         return self.query_maps().project(X, view=view)
 

@@ -52,11 +52,17 @@ class LabelSpace:
         for rows, vectors in self._by_views(items, map_rows):
             yield rows, search(vectors)
         rows, sets, numbers = items.labelled(self.label_sets)
-        # A set that was fitted has its code; a new one is coded like any vector.
+        yield rows, self.codes_of(sets, search)[numbers]
+
+    def codes_of(self, sets: Array, search: Callable[[Floats], Array]) -> Array:
+        """Return the codes of label sets, 0/1 (n_sets, n_labels), of which those fitted come first.
+
+        A set that was fitted has its code; a new one is coded like any vector.
+        """
         known = self.label_codes
-        if len(sets) > len(known):
-            known = np.concatenate([known, search(self.by_sets(sets[len(known) :]))])
-        yield rows, known[numbers]
+        if len(sets) <= len(known):
+            return known
+        return np.concatenate([known, search(self.by_sets(sets[len(known) :]))])
 
     def _by_views(self, items: Items, map_rows: MapRows) -> Iterator[tuple[Ints, Floats]]:
         for names, rows in items.unlabelled():

@@ -11,6 +11,7 @@ from acqh._core.linalg import RANK_TOLERANCE
 from acqh._core.optional import require
 from acqh._core.tensors import Tensor, tensor_dtype, to_tensor, unit_rows
 from acqh.errors import LabelError
+from acqh.methods._maps import QueryMaps
 from acqh.methods._statistics import map_tensors
 from acqh.methods._tensors import TensorData, check_finite
 from acqh.methods.acqh._fold import ItemMaps
@@ -22,26 +23,19 @@ from acqh.stats import LabelSets
 from acqh.stats._torch import number_tensor
 
 
-def project_tensor(
-    data: TensorData,
-    view: str,
-    feature_maps: Mapping[str, Any],
-    projection: Floats,
-    intercept: Floats,
-    unit: Floats | None,
-    max_memory: int,
-) -> Tensor:
-    """Return query vectors, (n_queries, n_components), in the precision of the projection."""
+def project_tensor(data: TensorData, view: str, own: QueryMaps, max_memory: int) -> Tensor:
+    """Return query vectors, (n_queries, n_components), in the precision of the codebooks."""
     torch = require("torch")
-    dtype = tensor_dtype(projection.dtype)
-    weights, offset = (to_tensor(it, data.device, dtype) for it in (projection, intercept))
+    dtype = tensor_dtype(own.codebooks.dtype)
+    weights = to_tensor(own.projections[view], data.device, dtype)
+    offset = to_tensor(own.intercepts[view], data.device, dtype)
     found = torch.empty((len(data), len(offset)), dtype=dtype, device=data.device)
     check_finite(data.views[view], view)
-    for rows, block in data.blocks(3 * dtype.itemsize * len(projection), max_memory):
-        mapped = map_tensors(feature_maps, block)[view].to(dtype)
+    for rows, block in data.blocks(3 * dtype.itemsize * len(weights), max_memory):
+        mapped = map_tensors(own.feature_maps, block)[view].to(dtype)
         torch.addmm(offset, mapped, weights, out=found[rows])
-        if unit is not None:
-            found[rows] += unit_rows(mapped) @ to_tensor(unit, data.device, dtype)
+        if view in own.units:
+            found[rows] += unit_rows(mapped) @ to_tensor(own.units[view], data.device, dtype)
     return found
 
 
@@ -69,10 +63,7 @@ class TensorCoder:
                 vectors @ metric, codebooks, metric=metric, max_memory=self.max_memory // 2
             )
         if isinstance(self.space, LabelSpace) and len(sets):
-            known = self.space.label_codes
-            if len(sets) > len(known):
-                new = sets[len(known) :]
-                known = np.concatenate([known, self.search(self.space.by_sets(new))])
+            known = self.space.codes_of(sets, self.search)
             here = numbers >= 0
             codes[here] = to_tensor(known, data.device)[numbers[here]]
         return codes
