@@ -98,9 +98,9 @@ def has_kernel(feature_maps: Any) -> bool:
 
 def is_kernel(kind: Any) -> bool:
     """Whether a feature map is one that learns from what is to be predicted."""
-    if isinstance(kind, Pipeline):
-        return isinstance(kind.steps[-1][1], KernelMap)
-    return kind == "kernel" if isinstance(kind, str) else isinstance(kind, KernelMap)
+    if isinstance(kind, str):
+        return kind == "kernel"
+    return isinstance(kind, KernelMap | Pipeline) and isinstance(steps_of(kind)[-1], KernelMap)
 
 
 def _fit_kernel(
@@ -111,9 +111,7 @@ def _fit_kernel(
     place: tuple[Any, int] | None,
 ) -> tuple[Any, Floats]:
     """Fit a kernel map, and what comes before it, to responses; return it with its features."""
-    made = make_map(kind, rng, None)
-    before = [] if not isinstance(made, Pipeline) else [step for _, step in made.steps[:-1]]
-    own = made.steps[-1][1] if isinstance(made, Pipeline) else made
+    *before, own = steps_of(make_map(kind, rng, None))
     if not before and (needed := _condition(rows)) is not None:
         before = [needed]
     rows = widened(rows)
@@ -153,6 +151,13 @@ def as_step(steps: list[Any]) -> Any:
     if len(steps) == 1:
         return steps[0]
     return Pipeline([(str(number), step) for number, step in enumerate(steps)])
+
+
+def steps_of(own: Any) -> list[Any]:
+    """Return the maps that a view's own consists of; none where it has none."""
+    if isinstance(own, Pipeline):
+        return [step for _, step in own.steps]
+    return [] if own is None else [own]
 
 
 def _condition(rows: Matrix, own: Any = None) -> Condition | None:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import normalize
 
 from acqh._core.arrays import Bools, Floats, Matrix, is_sparse
@@ -13,7 +12,7 @@ from acqh._core.tensors import MAX_MEMORY, Tensor, to_tensor, unit_rows
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.features import Condition, KernelMap, RowSpace
-from acqh.methods._feature_maps import as_step, fit_feature_maps
+from acqh.methods._feature_maps import as_step, fit_feature_maps, steps_of
 from acqh.methods._maps import CHUNK_ROWS, map_features
 from acqh.stats import Keep, Statistics
 from acqh.stats._sample import row_keys
@@ -92,7 +91,7 @@ class MappedStatistics:
         return tuple(
             view
             for view, own in self.feature_maps.items()
-            if any(isinstance(step, kind) for step in _steps(own))
+            if any(isinstance(step, kind) for step in steps_of(own))
         )
 
     def sums_of_none(self) -> Statistics:
@@ -217,15 +216,8 @@ def _narrowed(maps: dict[str, Any], part: MultiViewData, narrow: Collection[str]
         first = map_features(maps, matrix[rows[:1]], view)
         if first.shape[1] > max(_WIDE, rows.size):
             space = RowSpace().fit(map_features(maps, matrix[rows], view))
-            found[view] = as_step([*_steps(maps.get(view)), space])
+            found[view] = as_step([*steps_of(maps.get(view)), space])
     return found
-
-
-def _steps(own: Any) -> list[Any]:
-    """Return the maps that a view's own consists of."""
-    if isinstance(own, Pipeline):
-        return [step for _, step in own.steps]
-    return [] if own is None else [own]
 
 
 def add_part(
@@ -280,7 +272,7 @@ def _to_device(
 
 def takes_tensors(feature_maps: Mapping[str, Any], view: str) -> bool:
     """Whether rows of a view have a map, and can go through it as tensors."""
-    steps = _steps(feature_maps.get(view))
+    steps = steps_of(feature_maps.get(view))
     return bool(steps) and all(isinstance(step, Condition | KernelMap) for step in steps)
 
 
@@ -291,7 +283,7 @@ def map_tensors(feature_maps: Mapping[str, Any], views: Mapping[str, Tensor]) ->
     """
     found = {}
     for name, rows in views.items():
-        for step in _steps(feature_maps.get(name)):
+        for step in steps_of(feature_maps.get(name)):
             if isinstance(step, Condition):
                 rows = step.transform_tensor(rows)
             elif isinstance(step, KernelMap):
