@@ -171,17 +171,13 @@ class BaseMethod(BaseEstimator, metaclass=ABCMeta):
     def _check_labels(self, labels: Any) -> Matrix:
         """Read labels of any form as a matrix with the fitted columns."""
         self._check_fitted()
-        if _is_matrix(labels):
+        if getattr(labels, "ndim", 1) == 2:
             matrix, _ = as_label_matrix(labels)
             if matrix.shape[1] != len(self.label_names_):
                 fitted = len(self.label_names_)
                 raise LabelError(f"labels have {matrix.shape[1]} columns, but {fitted} were fitted")
             return matrix
         return as_label_matrix(labels, self.label_names_)[0]
-
-
-def _is_matrix(labels: Any) -> bool:
-    return getattr(labels, "ndim", 1) == 2
 
 
 def as_parts(views: Any, labels: Any = None) -> Iterator[MultiViewData]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Bools, Floats, Matrix, is_sparse
-from acqh._core.linalg import Tridiagonal, mean_diagonal, solve_spd
+from acqh._core.linalg import Tridiagonal, factor_spd, mean_diagonal
 from acqh._core.tensors import EigenForm
 from acqh.errors import ViewError
 from acqh.stats._kernels import tridiagonal_energies
@@ -138,7 +138,8 @@ class RidgeSolver:
     def solve(self, cross: Floats, ridge: float) -> tuple[float, Floats, float]:
         """Return the ridge, the coefficients for it, and their degrees of freedom."""
         ridged = self.gram + ridge * mean_diagonal(self.gram) * np.eye(len(self.gram))
-        return ridge, solve_spd(ridged, cross), float(np.trace(solve_spd(ridged, self.gram)))
+        solved = factor_spd(ridged)
+        return ridge, solved(cross), float(np.trace(solved(self.gram)))
 
     def cross_validate(
         self, cross: Floats, power: float, seen: Floats | None = None

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.linalg
 
-from acqh._core.arrays import Array, Floats, Matrix, is_sparse
+from acqh._core.arrays import Array, Floats, Matrix, is_sparse, unit_rows
 from acqh._core.labels import as_label_matrix
 from acqh._core.linalg import fix_signs
 from acqh._core.tensors import is_tensor
@@ -40,7 +40,7 @@ def dot(a: Array, b: Array) -> Array:
 
 def cosine(a: Array, b: Array) -> Array:
     """Shared labels over the geometric mean of the numbers of labels."""
-    return dot(_unit_rows(a), _unit_rows(b))
+    return dot(*(unit_rows(np.asarray(it, dtype=np.float64)) for it in (a, b)))
 
 
 def jaccard(a: Array, b: Array) -> Array:
@@ -88,7 +88,7 @@ class LabelEmbedding:
             if len(self.landmarks):
                 blocks.append(_compare(compare, block, self.landmarks) @ self.map)
             else:
-                blocks.append(_unit_rows(block) if self.similarity == "cosine" else block)
+                blocks.append(unit_rows(block) if self.similarity == "cosine" else block)
         return np.concatenate(blocks)
 
     def n_dimensions(self, n_labels: int) -> int:
@@ -218,9 +218,3 @@ def _project_krylov(matrix: Floats) -> tuple[Floats, Floats]:
         basis = np.hstack([basis, block])
         image = np.hstack([image, product])
     return basis, basis.T @ image
-
-
-def _unit_rows(matrix: Any) -> Floats:
-    matrix = np.asarray(matrix, dtype=np.float64)
-    norms = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
-    return np.asarray(matrix / np.where(norms > 0, norms, 1.0)[:, None])

@@ -1,7 +1,7 @@
 """What scores should be: targets, each a weight and a kind of similarity."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from acqh._core.arrays import Floats, Matrix
@@ -117,15 +117,11 @@ class Wanted:
     def __call__(self, part: MultiViewData) -> Needs:
         """Return what to keep of data like this part."""
         targets = read_targets(self.targets, part.views, part.labels is not None)
+        common = Needs(rng=check_rng(self.random_state), max_memory=self.max_memory)
         if [*targets] == [LABELS] and self.only_sums and self.keep == "needed":
-            responses = None
-            if self.respond is not None and part.labels is not None:
-                responses = self.respond(part.labels)
-            return Needs(
-                responses=responses,
-                rng=check_rng(self.random_state),
-                max_memory=self.max_memory,
-            )
+            if self.respond is None or part.labels is None:
+                return common
+            return replace(common, responses=self.respond(part.labels))
         blocks = {
             name: unit_name(name) if target.similarity == "cosine" else name
             for name, target in targets.items()
@@ -137,9 +133,8 @@ class Wanted:
             for view in part.views
             if view != name
         }
-        return Needs(
-            Keep("all" if self.keep == "all" else frozenset(pairs), self.sample_size),
-            tuple(name for name, block in blocks.items() if block != name),
-            rng=check_rng(self.random_state),
-            max_memory=self.max_memory,
+        return replace(
+            common,
+            keep=Keep("all" if self.keep == "all" else frozenset(pairs), self.sample_size),
+            units=tuple(name for name, block in blocks.items() if block != name),
         )
