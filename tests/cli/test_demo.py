@@ -20,7 +20,7 @@ def say_nothing(done, total, what):
 def few(monkeypatch):
     """Let the set be every 40th emoji: enough to build from."""
     some = list(_emoji.emoji_items())[::40]
-    monkeypatch.setattr(_emoji, "emoji_items", lambda: some)
+    monkeypatch.setattr(_emoji, "emoji_items", lambda: iter(some))
     return some
 
 
@@ -36,7 +36,7 @@ def test_emoji_are_labelled_with_group_and_subgroup():
     assert rose.columns["emoji"] == "\N{ROSE}"
 
 
-def test_the_collection_is_built_once_and_anew_for_another_version(few, tmp_path, monkeypatch):
+def test_the_collection_is_built_once_and_again_for_another_version(few, tmp_path, monkeypatch):
     path = _emoji.emoji_collection(tmp_path / "new" / "folder", say_nothing)
     first = generation(path)
     assert _emoji.emoji_collection(path.parent, say_nothing) == path
@@ -46,8 +46,10 @@ def test_the_collection_is_built_once_and_anew_for_another_version(few, tmp_path
     assert generation(path) != first
 
 
-def test_a_damaged_collection_is_built_anew(few, tmp_path):
-    path = _emoji.emoji_collection(tmp_path, say_nothing)
+def test_a_damaged_collection_is_built_again(few, tmp_path):
+    told = []
+    path = _emoji.emoji_collection(tmp_path, lambda *each: told.append(each))
+    assert {total for _, total, step in told if step == "describing images"} == {len(few)}
     member = next((path / "model").glob("*.safetensors"))
     member.write_bytes(member.read_bytes()[:-1])
     with Collection.open(_emoji.emoji_collection(tmp_path, say_nothing)) as collection:

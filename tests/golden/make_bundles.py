@@ -1,7 +1,7 @@
 """Save small indexes as this version of acqh writes them, with answers they must always give.
 
 ``python tests/golden/make_bundles.py NAME`` makes ``tests/golden/bundles/NAME``, which must not be
-there yet: what is there was written by the version it is named after, and is never made anew.
+there yet: what is there was written by the version it is named after, and is never made again.
 """
 
 import json

@@ -194,7 +194,7 @@ MEMORY = """
     n = 2_000_000
     for n_codes in (2**32, 2000):
         with open("/proc/self/clear_refs", "w") as file:
-            file.write("5")  # the peak starts anew
+            file.write("5")  # the peak starts again from here
         before = memory("VmRSS")
         index = CodeIndex(codebooks).add_parts(Parts(n, n_codes))
         assert len(index._snapshot.parts) == 1 and len(index) == n

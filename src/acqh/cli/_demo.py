@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ import typer
 
 from acqh.cli._emoji import cache_folder, emoji_collection
 from acqh.cli._output import JsonOption, print_json, print_table
-from acqh.cli._progress import reporting
+from acqh.cli._progress import Reporter, reporting
 from acqh.cli._serve import serve as serve_collection
 
 
@@ -59,22 +60,22 @@ def _evaluated(seed: int) -> tuple[Any, list[Any], float]:
     """Return the data, the rows of the table, and the seconds they took."""
     started = time.perf_counter()
     with reporting() as show:
-        data = _emoji_with_features(lambda text: show(0, None, text))
-        rows = list(_evaluate(data, seed, lambda text: show(0, None, text)))
+        data = _emoji_with_features(show)
+        rows = list(_evaluate(data, seed, show))
     return data, rows, time.perf_counter() - started
 
 
-def _emoji_with_features(say: Any) -> Any:
+def _emoji_with_features(show: Reporter) -> Any:
     """Return the emoji set with features made from its images and names, as users would."""
     from acqh.data import load_dataset
     from acqh.features import HogColour
 
     data = load_dataset("emoji")
-    say("describing images")
+    show(0, len(data), "describing images")
     return data.with_views({**data.views, "image": HogColour().transform(data.items["image"])})
 
 
-def _evaluate(data: Any, seed: int, say: Any) -> Iterator[Any]:
+def _evaluate(data: Any, seed: int, show: Reporter) -> Iterator[Any]:
     from sklearn.base import clone
     from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.pipeline import make_pipeline
@@ -94,11 +95,11 @@ def _evaluate(data: Any, seed: int, say: Any) -> Iterator[Any]:
         ("unlabelled", "hashed"),
         ("unlabelled", "unified"),
     ]
-    for method in methods:
-        for protocol, database in runs:
-            split = make_split(data, protocol, seed=seed, groups="family")
-            say(f"{method.info.name}, {protocol} database")
-            yield from evaluate(clone(method), data, split, database=database)
+    cells = list(product(methods, runs))
+    for number, (method, (protocol, database)) in enumerate(cells):
+        show(number, len(cells), f"evaluating: {method.info.name}, {protocol} database")
+        split = make_split(data, protocol, seed=seed, groups="family")
+        yield from evaluate(clone(method), data, split, database=database)
 
 
 def _print(data: Any, rows: list[Any], seconds: float) -> None:

@@ -36,7 +36,8 @@ def emoji_collection(folder: Path, progress: Progress) -> Path:
         if isinstance(encoder, EfficientNetLite0):
             encoder.set_params(size=_IMAGE_SIZE)
         settings: dict[str, Any] = {**_SETTINGS, "overwrite": True, "progress": progress}
-        Collection.build(emoji_items(), path, image_encoder=encoder, **settings).close()
+        # A list, so that progress has a total.
+        Collection.build(list(emoji_items()), path, image_encoder=encoder, **settings).close()
     return path
 
 

@@ -60,9 +60,9 @@ export function readAddress() {
 }
 
 /** Have the browser show the address of a query; as a new entry, or in place of the last one. */
-export function writeAddress(query, anew) {
+export function writeAddress(query, isNew) {
   const state = { pictures: query.pictures.map((each) => pictures.indexOf(each)) };
-  if (anew) history.pushState(state, "", addressOf(query));
+  if (isNew) history.pushState(state, "", addressOf(query));
   else history.replaceState(state, "", addressOf(query));
 }
 
