@@ -18,11 +18,16 @@ from acqh.cli._progress import reporting
 def add(
     path: CollectionArgument,
     manifest: Annotated[
-        Path | None, typer.Argument(help="A manifest as for acqh build; or give one item below.")
+        Path | None,
+        typer.Argument(
+            metavar="MANIFEST", help="A manifest as for acqh build; or give one item below."
+        ),
     ] = None,
     image: Annotated[Path | None, typer.Option(help="Image of one item.")] = None,
     text: Annotated[str, typer.Option(help="Text of one item.")] = "",
-    label: Annotated[list[str] | None, typer.Option(help="A label of it; may be repeated.")] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="LABEL", help="A label of it; may be repeated.")
+    ] = None,
     identifier: Annotated[
         str | None, typer.Option("--id", help="Its id; a number by default.")
     ] = None,

@@ -20,9 +20,10 @@ _FEATURE_FILES = (".npz", ".mat")
 SourceArgument = Annotated[
     Path,
     typer.Argument(
+        metavar="SOURCE",
         help="A manifest (CSV, TSV, JSON lines or Parquet with the columns image, text, labels "
         "separated by |, id; others are kept), a folder with manifest.csv, a folder of "
-        "images, or a file of features (.npz, .mat)."
+        "images, or a file of features (.npz, .mat).",
     ),
 ]
 ImageEncoderOption = Annotated[
@@ -42,7 +43,8 @@ EncoderOption = Annotated[
     ),
 ]
 ImageRootOption = Annotated[
-    Path | None, typer.Option(help="Folder that images are relative to and lie in; the manifest's.")
+    Path | None,
+    typer.Option(help="Folder that paths of images are relative to; by default the manifest's."),
 ]
 LikeOption = Annotated[
     Path | None,

@@ -37,7 +37,7 @@ def compress(
     dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Store vectors in a few bytes each, so that the queries that come still find them.
+    """Compress vectors to a few bytes each, so that expected queries still find them.
 
     Learns from a sample, under the metric of the queries where that finds more, codes all items a
     chunk at a time, and says how many of the best items queries held out still find.
@@ -80,5 +80,6 @@ def _print(report: Any, out: Path) -> None:
         *([f"seconds, {step}", f"{value:.1f}"] for step, value in report.seconds.items()),
     ]
     asked = "queries held out" if report.n_queries else "items as queries"
-    caption = f"recall of {asked}, against exact search; search with: acqh search {out} --queries"
+    search = f"acqh search {out} --queries FILE --out FILE"
+    caption = f"recall of {asked}, against exact search; search with: {search}"
     print_table(str(out), ["", "value"], rows, caption=caption)

@@ -15,7 +15,7 @@ def datasets(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the data sets with names, and say which can be loaded here."""
+    """List the named data sets, and say which can be loaded here."""
     from acqh.data import list_datasets
 
     known = list_datasets(data_dir)

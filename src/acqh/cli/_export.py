@@ -38,16 +38,19 @@ def export(
         bool, typer.Option("--codes", help="Write codes, not vectors; for faiss and parquet.")
     ] = False,
     metadata: Annotated[
-        bool, typer.Option("--metadata/--no-metadata", help="What a collection has beside ids.")
+        bool,
+        typer.Option(
+            "--metadata/--no-metadata", help="Export texts, labels and columns of a collection too."
+        ),
     ] = True,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace what already exists.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Hand the items of an index or a collection over, as vectors whose inner product is the score.
+    """Export an index or a collection as vectors whose inner product is the score.
 
-    Of a collection texts, labels and columns go along.
+    The texts, labels and columns of a collection are exported with them.
     """
     started = time.perf_counter()
     with reporting() as progress:

@@ -86,10 +86,13 @@ def encode(
     model: ModelArgument,
     data: DataArgument,
     out: Annotated[
-        Path, typer.Option(help="File for the codes (.npy), or a folder for parts: go on if begun.")
+        Path,
+        typer.Option(
+            help="File for the codes (.npy), or a folder for parts, where a stopped run goes on."
+        ),
     ],
     by_labels: Annotated[
-        bool, typer.Option("--by-labels", help="Code items that have labels by these.")
+        bool, typer.Option("--by-labels", help="Code items by their labels, where they have any.")
     ] = False,
     chunk_size: ChunkSizeOption = 65_536,
     dask: DaskOption = None,

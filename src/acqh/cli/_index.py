@@ -27,7 +27,7 @@ def index(
     dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make an index of codes, to be searched from Python; rows of .npy files are numbered."""
+    """Make an index of codes, for acqh search --queries or Python; .npy rows are numbered."""
     from acqh.methods import load_method
     from acqh.scale import build_index, build_shards
 

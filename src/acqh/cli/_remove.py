@@ -10,10 +10,10 @@ from acqh.cli._output import JsonOption, print_result
 
 def remove(
     path: CollectionArgument,
-    ids: Annotated[list[str], typer.Argument(help="Ids of the items.")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of the items.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Remove items by their ids: all of them, or none if one is not there."""
+    """Remove items by their ids: all of them, or none if one is unknown."""
     from acqh.collection import Collection
 
     with Collection.open(path) as collection:

@@ -11,9 +11,11 @@ from acqh.cli._progress import reporting
 
 
 def report(
-    directory: Annotated[Path, typer.Argument(help="Folder that `acqh bench` wrote to.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Folder that acqh bench wrote to.")
+    ],
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the report; DIRECTORY/report by default.")
+        Path | None, typer.Option(help="Folder for the report; FOLDER/report by default.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

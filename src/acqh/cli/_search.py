@@ -25,7 +25,10 @@ PathsArgument = Annotated[
 ]
 WhereOption = Annotated[
     list[str] | None,
-    typer.Option(help="label=NAME or COLUMN=VALUE; may be repeated, and all must hold."),
+    typer.Option(
+        metavar="CONDITION",
+        help="label=NAME or COLUMN=VALUE; may be repeated, and all must hold.",
+    ),
 ]
 ModeOption = Annotated[
     Literal["auto", "words", "meaning"],
@@ -42,7 +45,8 @@ ViewOption = Annotated[str | None, typer.Option(help="With --queries: their view
 OutOption = Annotated[
     Path | None,
     typer.Option(
-        help="With --queries: a folder for parts, go on if begun; or a .csv or .parquet file."
+        help="With --queries: a folder for parts, where a stopped run goes on; or a .csv or "
+        ".parquet file."
     ),
 ]
 ChunkSizeOption = Annotated[

@@ -13,7 +13,9 @@ from acqh.cli._voice import voice
 
 
 def verify(
-    path: Annotated[Path, typer.Argument(help="A collection, an index, codes or a model.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A collection, an index, codes or a model.")
+    ],
     clean: Annotated[
         bool, typer.Option("--clean", help="Also remove what killed builds of it left beside it.")
     ] = False,
