@@ -4,7 +4,6 @@ import re
 import subprocess
 import sys
 import tomllib
-import typing
 from pathlib import Path
 
 import acqh
@@ -91,12 +90,6 @@ def test_dependencies_are_what_the_code_imports(tmp_path):
     assert done.returncode == 0, done.stdout
 
 
-def _has_page(module, name):
-    value = getattr(module, name)
-    alias = value is typing.Any or typing.get_args(value)
-    return callable(value) and hasattr(value, "__name__") and not alias
-
-
 def test_every_public_name_is_in_the_reference():
     pages = "".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
     listed, room = set(), ""
@@ -105,13 +98,17 @@ def test_every_public_name_is_in_the_reference():
             room = match[1]
         elif match := re.fullmatch(r" {3}(\w+)", line):
             listed.add(f"{room}.{match[1]}")
-        elif match := re.fullmatch(r"\.\. auto\w+:: (\S+)", line):
-            listed.add(match[1])
+        elif match := re.fullmatch(r"\.\. (?:auto\w+|py:data):: (\S+)", line):
+            listed.add(match[1] if match[1].startswith("acqh.") else f"{room}.{match[1]}")
     public = {f"acqh.{name}" for name in acqh._HOMES}
-    for name in acqh._ROOMS | acqh._OPTIONAL_ROOMS:
-        module = importlib.import_module(f"acqh.{name}")
-        # Constants and aliases of types have no page of their own.
-        public |= {f"acqh.{name}.{each}" for each in module.__all__ if _has_page(module, each)}
+    for path in (ROOT / "src" / "acqh").rglob("*.py"):
+        name = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+        name = name.removesuffix(".__init__")
+        if "__all__" in path.read_text() and "._" not in name and name != "acqh":
+            # What a module of a room exports is listed with the room.
+            room = ".".join(name.split(".")[:2])
+            public |= {f"{room}.{each}" for each in importlib.import_module(name).__all__}
+    assert {f"acqh.{name}" for name in acqh._ROOMS} <= {each.rpartition(".")[0] for each in public}
     # What `import acqh` gives directly is listed there, not in its room again.
     homes = {f"{home}.{name}" for name, home in acqh._HOMES.items()}
     homes |= {f"acqh.{home.split('.')[1]}.{name}" for name, home in acqh._HOMES.items()}
