@@ -223,20 +223,11 @@ def choose(
 ) -> Choice:
     """Choose widths, weights and a ridge on training rows, half of which are held out.
 
-    Parameters
-    ----------
-    sides : mapping of str to Side or TensorSide
-        Some rows in random order, prepared for each kernel that may be used.
-    targets : (n_rows, n_targets), array or tensor, or None
-        None: nothing is chosen but widths, the mean squared distances.
-    bandwidth : float, optional
-        Widths over mean squared distances; chosen by default.
-    weights : (n_kernels,), optional
-    ridge : float, optional
-    is_small : bool
-        Whether there is time to hold out one half after the other.
-    max_memory : int
-        Bytes for kernels that are tried at once, of tensors.
+    `sides`: some rows in random order, prepared for each kernel that may be used. `targets`:
+    (n_rows, n_targets), array or tensor; None: nothing is chosen but widths, the mean squared
+    distances. `bandwidth`: widths over these. `weights`: (n_kernels,). `is_small`: whether there is
+    time to hold out one half after the other. `max_memory`: bytes for kernels that are tried at
+    once, of tensors.
     """
     names = [name for name in KERNELS if name in sides]
     means = {name: mean_squared_distance(sides[name][:TRIAL_ROWS]) for name in names}

@@ -109,20 +109,10 @@ def inverse_frequencies(X: Matrix) -> Floats:
 def prepare(name: str, X: Any, idf: Any, *, by_column: bool = False) -> Any:
     """Return rows as a kernel compares them: a `Side`, or of a tensor a `TensorSide`.
 
-    Parameters
-    ----------
-    name : str
-        One of `KERNELS`.
-    X : (n_rows, n_features), dense or CSR, or tensor
-    idf : (n_features,)
-        Weights of columns, for ``"tfidf"``; of tensors a tensor.
-    by_column : bool
-        Whether these rows will stand on the right of `products`.
-
-    Raises
-    ------
-    InvalidInputError
-        A kernel of counts gets numbers below zero.
+    `name`: one of `KERNELS`. `X`: (n_rows, n_features), dense, CSR or tensor. `idf`: (n_features,);
+    weights of columns, for ``"tfidf"``; of tensors a tensor. `by_column`: whether these rows will
+    stand on the right of `products`. Raises InvalidInputError: a kernel of counts gets numbers
+    below zero.
     """
     if name in _COUNTS and not is_count(X):
         raise InvalidInputError(

@@ -20,22 +20,20 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScale
 from acqh._core.arrays import Array
 from acqh._core.optional import require
 from acqh.errors import InvalidInputError
-from acqh.features._state import Axes, UnfittedMapError, arrays_of, take_arrays
+from acqh.features._state import WIDTH, Axes, UnfittedMapError, arrays_of, take_arrays
 from acqh.features._words import fold_text
 
 _ROW, _COLUMN, _MATRIX = ("n_components",), ("n_features",), ("n_components", "n_features")
-_WIDTH: Axes = {"n_features_in_": ()}
+# Beside the width, which all but vectorizers of texts and some functions have.
 _FITTED: dict[Any, Axes] = {
-    FunctionTransformer: _WIDTH,
-    Normalizer: _WIDTH,
+    FunctionTransformer: {},
+    Normalizer: {},
     Nystroem: {
-        **_WIDTH,
         "components_": _MATRIX,
         "component_indices_": _ROW,
         "normalization_": ("n_components", "n_components"),
     },
     PCA: {
-        **_WIDTH,
         "components_": _MATRIX,
         "mean_": _COLUMN,
         "explained_variance_": _ROW,
@@ -46,16 +44,14 @@ _FITTED: dict[Any, Axes] = {
         "n_samples_": (),
     },
     StandardScaler: {
-        **_WIDTH,
         "n_samples_seen_": (),
         "mean_": _COLUMN,
         "var_": _COLUMN,
         "scale_": _COLUMN,
     },
-    TfidfTransformer: {**_WIDTH, "idf_": _COLUMN},
+    TfidfTransformer: {"idf_": _COLUMN},
     TfidfVectorizer: {"idf_": _COLUMN},
     TruncatedSVD: {
-        **_WIDTH,
         "components_": _MATRIX,
         "explained_variance_": _ROW,
         "explained_variance_ratio_": _ROW,
@@ -162,13 +158,12 @@ def _check_params(transformer: Any) -> None:
 
 def _optional(transformer: Any) -> frozenset[str]:
     """Which attributes of a fitted transformer its parameters let be absent."""
-    if isinstance(transformer, FunctionTransformer):
-        return frozenset({"n_features_in_"})
-    return frozenset(
+    without_width = isinstance(transformer, FunctionTransformer | TfidfVectorizer)
+    return frozenset({WIDTH} if without_width else ()) | {
         attribute
         for attribute, parameter in _WANTED_BY.items()
         if not getattr(transformer, parameter, True)
-    )
+    }
 
 
 class _Stub(TransformerMixin, BaseEstimator):
@@ -202,9 +197,8 @@ def fitted_columns(
 ) -> ColumnTransformer:
     """Return the fitted ``ColumnTransformer`` of fitted parts; see `column_arrays`."""
     holder = _Stub()
-    axes: dict[str, tuple[str, ...]] = {"n_features_in_": (), "widths": ("parts",), "sparse": ()}
     names = arrays.pop("feature_names_in", None)
-    take_arrays(holder, axes, arrays)
+    take_arrays(holder, {"widths": ("parts",), "sparse": ()}, arrays)
     width, widths = holder.n_features_in_, holder.widths.tolist()
     rows: Any = np.zeros((1, width))
     if names is not None:

@@ -10,7 +10,7 @@ from sklearn import exceptions
 from acqh._core.arrays import Array, is_sparse
 from acqh.errors import InvalidInputError, NotFittedError
 
-_WIDTH = "n_features_in_"
+WIDTH = "n_features_in_"
 _CSR_PARTS = ("data", "indices", "indptr", "shape")
 
 # Fitted attribute -> a name for each axis. Axes of one name must have one length; "n_features" is
@@ -47,7 +47,7 @@ class StateMixin:
             ``fit`` has not been called.
         """
         require_fitted(self)
-        return arrays_of(self, {_WIDTH: (), **self._state_axes})
+        return arrays_of(self, self._state_axes)
 
     def set_state(self, arrays: dict[str, Array]) -> Self:
         """Become fitted with what `get_state` gave.
@@ -65,22 +65,25 @@ class StateMixin:
         InvalidInputError
             A name is missing or unknown, or the shapes do not fit one another.
         """
-        take_arrays(self, {_WIDTH: (), **self._state_axes}, arrays)
+        take_arrays(self, self._state_axes, arrays)
         return self
 
 
 def require_fitted(estimator: Any) -> None:
     """Raise unless ``fit`` or ``set_state`` has been called."""
-    if not hasattr(estimator, _WIDTH):
+    if not hasattr(estimator, WIDTH):
         raise UnfittedMapError(
             f"this {type(estimator).__name__} is not fitted; call fit with training rows first"
         )
 
 
 def arrays_of(estimator: Any, axes: Axes, optional: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """Return fitted attributes as named arrays; those that are None or absent are left out."""
+    """Return the width and fitted attributes as named arrays.
+
+    Those of `optional` that are None or absent are left out.
+    """
     state: dict[str, Array] = {}
-    for attribute in axes:
+    for attribute in (WIDTH, *axes):
         value, name = getattr(estimator, attribute, None), attribute.removesuffix("_")
         if value is None:
             if attribute not in optional:
@@ -99,11 +102,11 @@ def arrays_of(estimator: Any, axes: Axes, optional: frozenset[str] = frozenset()
 def take_arrays(
     estimator: Any, axes: Axes, arrays: Mapping[str, Array], optional: frozenset[str] = frozenset()
 ) -> None:
-    """Set fitted attributes from named arrays, all of them or, where they do not fit, none."""
+    """Set what `arrays_of` gave, all of it or, where it does not fit, nothing."""
     left, owner = dict(arrays), type(estimator).__name__
     sizes: dict[str, int] = {}
     values: dict[str, Any] = {}
-    for attribute, names in axes.items():
+    for attribute, names in {WIDTH: (), **axes}.items():
         name = attribute.removesuffix("_")
         if attribute in optional and not {name, f"{name}.indptr"} & set(left):
             continue
@@ -111,7 +114,7 @@ def take_arrays(
         if names:
             _check_axes(value, names, sizes, f"{name!r} of {owner}")
         values[attribute] = value if names else _number(value, name, owner)
-        if attribute == _WIDTH:
+        if attribute == WIDTH:
             sizes["n_features"] = values[attribute] = int(values[attribute])
     if left:
         raise InvalidInputError(f"state of {owner} has unknown arrays: {sorted(left)}")

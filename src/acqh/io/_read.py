@@ -18,7 +18,6 @@ from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.io._manifest import Manifest, Member, in_words, read_manifest
 from acqh.io._members import member_arrays
 
-_CHUNK_BYTES = 1 << 23
 # Members up to this size are verified on every opening: it takes a fraction of a millisecond.
 _ALWAYS_VERIFIED_BYTES = 1 << 18
 # Each try again means that another bundle was saved in the meantime.
@@ -282,7 +281,7 @@ def _load(
         raise CorruptBundleError(f"{path} is empty")
     content = _map(file, n_bytes) if mmap else _read(file, n_bytes, path)
     verify = verify or n_bytes <= _ALWAYS_VERIFIED_BYTES
-    if verify and _sha256(content) != member.sha256:
+    if verify and hashlib.sha256(content.data).hexdigest() != member.sha256:
         raise CorruptBundleError(f"{path} is damaged: its content does not match its sha256")
     return member_arrays(content, str(path))
 
@@ -293,19 +292,8 @@ def _map(file: FileIO, n_bytes: int) -> Array:
 
 
 def _read(file: FileIO, n_bytes: int, path: Path) -> Array:
-    content = np.empty(n_bytes, dtype=np.uint8)
-    rest = content.data
-    while rest.nbytes:
-        taken = file.readinto(rest)
-        if not taken:
-            raise CorruptBundleError(f"{path} was cut short while it was read")
-        rest = rest[taken:]
+    content = np.fromfile(file, dtype=np.uint8, count=n_bytes)
+    if content.size < n_bytes:
+        raise CorruptBundleError(f"{path} was cut short while it was read")
     content.flags.writeable = False
     return content
-
-
-def _sha256(content: Array) -> str:
-    digest = hashlib.sha256()
-    for start in range(0, content.size, _CHUNK_BYTES):
-        digest.update(content[start : start + _CHUNK_BYTES].data)
-    return digest.hexdigest()
