@@ -1,6 +1,6 @@
 """Kernel ridge regression as a feature map."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -18,7 +18,8 @@ from acqh._core.arrays import (
 )
 from acqh._core.linalg import fix_signs
 from acqh._core.random import RandomState, check_rng
-from acqh._core.tensors import Tensor, check_rows, is_tensor
+from acqh._core.tensors import check_rows, is_tensor
+from acqh._core.tensors import row_blocks as device_blocks
 from acqh.errors import InvalidInputError
 from acqh.features._base import FeatureMap, row_blocks
 from acqh.features._kernel_anchors import central_rows, leverage_rows
@@ -31,7 +32,6 @@ from acqh.features._kernel_rows import (
     check_targets,
     halved,
     prepare_sides,
-    transform_rows,
     widened,
 )
 from acqh.features._kernel_solve import SMALL, DualSystem, leave_one_out, refine_ridge
@@ -217,29 +217,42 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
 
     def _map(self, X: Matrix) -> Numbers:
         """Return kernels with the anchors, times the coefficients."""
-        if is_tensor(X):
-            return self._map_tensor(X)
-        n_anchors, n_out = self.coefficients_.shape
-        out = np.empty((X.shape[0], n_out), X.dtype)
-        choice = Choice(self.weights_, self.widths_, self.ridge_)
-        anchors, dtype = self._prepared()
-        for block in row_blocks(X.shape[0], max(n_anchors, 0 if is_sparse(X) else X.shape[1])):
+        arithmetic, choice = arithmetic_of(X), self._choice
+        anchors, dtype, coefficients, offset, idf = self._prepared(X)
+        found = arithmetic.empty((X.shape[0], len(offset)), True)
+        for block in self._blocks(X):
             # To widen all anchors for a few rows would take longer than their kernels.
-            rows = X[block].astype(dtype, copy=False)
-            kernel = choice.block(prepare_sides(rows, choice, self.idf_), anchors)
-            out[block] = kernel @ self.coefficients_ + self.offset_
-        return out
+            rows = X[block] if is_tensor(X) else X[block].astype(dtype, copy=False)
+            kernel = choice.block(prepare_sides(rows, choice, idf), anchors)
+            found[block] = kernel @ coefficients + offset
+        return arithmetic.result(found, X)
 
-    def _map_tensor(self, X: Tensor) -> Tensor:
-        key = str(X.device)
-        ready = self._ready.get(key)
-        if ready is None:
-            anchors: Any = self.anchors_
-            dense = anchors.toarray() if is_sparse(anchors) else anchors
-            learnt = dense, self.coefficients_, self.offset_, self.idf_
-            ready = self._ready[key] = [arithmetic_of(X).here(it) for it in learnt]
-        choice = Choice(self.weights_, self.widths_, self.ridge_)
-        return transform_rows(X, choice, *ready, max_memory=self.max_memory)
+    def _blocks(self, X: Matrix) -> Iterator[slice]:
+        n_anchors, (n_rows, width) = len(self.coefficients_), X.shape
+        if not is_tensor(X):
+            return row_blocks(n_rows, max(n_anchors, 0 if is_sparse(X) else width))
+        # Two kernels of a row with all anchors, and its numbers as they are prepared.
+        return device_blocks(n_rows, 8 * (2 * n_anchors + 3 * width), self.max_memory)
+
+    def _prepared(self, X: Matrix) -> tuple[Any, ...]:
+        """Return what rows like these need; made once, as that takes longer than a query."""
+        key = str(X.device) if is_tensor(X) else _HOST
+        if key not in self._ready:
+            arithmetic, anchors = arithmetic_of(X), self.anchors_
+            learnt: list[Any] = [self.coefficients_, self.offset_, self.idf_]
+            if is_tensor(X):
+                dense = anchors.toarray() if is_sparse(anchors) else anchors
+                anchors = arithmetic.here(dense)
+                learnt = [arithmetic.widen(arithmetic.here(it)) for it in learnt]
+            anchors = widened(anchors)
+            sides = prepare_sides(anchors, self._choice, learnt[-1], by_column=True)
+            self._ready[key] = (sides, anchors.dtype, *learnt)
+        ready: tuple[Any, ...] = self._ready[key]
+        return ready
+
+    @property
+    def _choice(self) -> Choice:
+        return Choice(self.weights_, self.widths_, self.ridge_)
 
     def __getstate__(self) -> dict[str, Any]:
         # What is ready for queries, maybe on a device, is made again where it is needed.
@@ -265,16 +278,6 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         self.coefficients_ = coefficients
         self.offset_ = offset
         self._ready = {}
-
-    def _prepared(self) -> Any:
-        """Prepare the anchors once: to widen them for every query would take longer than it."""
-        ready = self._ready.get(_HOST)
-        if ready is None:
-            choice = Choice(self.weights_, self.widths_, self.ridge_)
-            anchors = widened(self.anchors_)
-            sides = prepare_sides(anchors, choice, self.idf_, by_column=True)
-            ready = self._ready[_HOST] = (sides, anchors.dtype)
-        return ready
 
     def _check_fit(self, X: Any) -> Any:
         if not is_tensor(X):

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix, is_sparse
-from acqh._core.tensors import Tensor, is_tensor, row_blocks
+from acqh._core.tensors import is_tensor
 from acqh.errors import InvalidInputError
 from acqh.features._kernel_arithmetic import Arithmetic, Numbers, arithmetic_of
 from acqh.features._kernel_choice import Choice
@@ -60,33 +60,6 @@ def widened(anchors: Matrix) -> Matrix:
     if is_tensor(anchors):
         return anchors
     return anchors.astype(np.float32) if anchors.dtype == np.float16 else anchors
-
-
-def transform_rows(
-    X: Tensor,
-    choice: Choice,
-    anchors: Tensor,
-    coefficients: Tensor,
-    offset: Tensor,
-    idf: Tensor,
-    *,
-    max_memory: int,
-) -> Tensor:
-    """Return the features of rows on a device, as many at a time as memory allows.
-
-    `X`: (n_rows, n_features). `anchors`: (n_anchors, n_features). `coefficients`: (n_anchors,
-    n_out). `offset`: (n_out,). `idf`: (n_features,). `max_memory`: bytes. Gives (n_rows, n_out).
-    """
-    arithmetic = arithmetic_of(X)
-    left, right = (prepare_sides(it, choice, idf) for it in (X, anchors))
-    wide, start = arithmetic.widen(coefficients), arithmetic.widen(offset)
-    found = arithmetic.empty((X.shape[0], len(offset)), True)
-    # Two kernels of a row with all anchors, and its numbers as they are prepared.
-    bytes_per_row = 8 * (2 * anchors.shape[0] + 3 * X.shape[1])
-    for rows in row_blocks(X.shape[0], bytes_per_row, max_memory):
-        kernel = choice.block({name: it[rows] for name, it in left.items()}, right)
-        found[rows] = kernel @ wide + start
-    return arithmetic.result(found, X)
 
 
 def check_targets(targets: Any, n_rows: int, arithmetic: Arithmetic) -> Numbers:
