@@ -208,11 +208,13 @@ def _parse_members(entries: Any, where: str) -> dict[str, Member]:
     for name, entry in entries.items():
         match entry:
             case {"file": str(file), "bytes": int(n_bytes), "sha256": str(sha256), **others} if (
-                not others and _SHA256.fullmatch(sha256)
+                not others
+                and type(n_bytes) is int
+                and n_bytes >= 0
+                and _SHA256.fullmatch(sha256)
+                and file == Member(n_bytes, sha256).file
             ):
                 members[name] = Member(n_bytes, sha256)
             case _:
                 raise CorruptBundleError(f"{where} describes member {name!r:.50} wrongly")
-        if file != members[name].file or type(n_bytes) is not int or n_bytes < 0:
-            raise CorruptBundleError(f"{where} describes member {name!r:.50} wrongly")
     return members

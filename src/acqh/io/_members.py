@@ -166,12 +166,12 @@ def _check_entry(
             raise CorruptBundleError(
                 f"{where}: array {name!r} is described wrongly: {entry!r:.200}"
             )
-    if len(shape) > _MAX_DIMENSIONS or not all(
-        type(length) is int and 0 <= length < _MAX_ELEMENTS for length in shape
+    if (
+        len(shape) > _MAX_DIMENSIONS
+        or not all(type(length) is int and 0 <= length < _MAX_ELEMENTS for length in shape)
+        # NumPy multiplies the lengths even where one of them is zero.
+        or math.prod(length or 1 for length in shape) > _MAX_ELEMENTS
     ):
-        raise CorruptBundleError(f"{where}: array {name!r} has the impossible shape {shape!r:.200}")
-    # NumPy multiplies the lengths even where one of them is zero.
-    if math.prod(length or 1 for length in shape) > _MAX_ELEMENTS:
         raise CorruptBundleError(f"{where}: array {name!r} has the impossible shape {shape!r:.200}")
     dtype = np.dtype(_DTYPES[code])
     if not 0 <= start <= stop or stop - start != math.prod(shape) * dtype.itemsize:

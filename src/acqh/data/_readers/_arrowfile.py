@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -89,22 +89,21 @@ class ArrowTable:
         return _batches(self.files, columns, size, 0)
 
 
-def natural_order(path: Path) -> list[str | int]:
+def _natural_order(path: Path) -> list[str | int]:
     """Return a key that sorts files by name, and numbers in names by value: 2 before 10."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(path))]
+
+
+def data_files(found: Iterable[Path], suffixes: tuple[str, ...]) -> list[Path]:
+    """Return the files of these endings in their order, without those that are hidden."""
+    shown = (each for each in found if not each.name.startswith((".", "_")))
+    return sorted((each for each in shown if each.suffix in suffixes), key=_natural_order)
 
 
 def _find_files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    files = sorted(
-        (
-            file
-            for file in path.rglob("*")
-            if file.suffix in TABLE_SUFFIXES and not file.name.startswith((".", "_"))
-        ),
-        key=natural_order,
-    )
+    files = data_files(path.rglob("*"), TABLE_SUFFIXES)
     if not files:
         raise InvalidInputError(f"{path} has no Parquet or Arrow files")
     return files
@@ -172,7 +171,7 @@ class _ArrowFile:
     @cached_property
     def _batches(self) -> list[tuple[int, int]]:
         self._source.seek(0)
-        return ipc_batches(self._source.read_buffer(), "it")
+        return ipc_batches(self._source.read_buffer())
 
     def sizes(self) -> list[int]:
         """Return what each record batch would take."""
@@ -189,7 +188,7 @@ class _ArrowFile:
                 continue
             batch = self._reader.get_batch(number).select(columns)
             if batch.num_rows != n_rows:
-                raise CorruptBundleError("its batches are not those of its footer")
+                raise require("pyarrow").ArrowInvalid("its batches are not those of its footer")
             # Offsets of a hostile file could point anywhere.
             batch.validate(full=True)
             for start in range(skip, n_rows, size):

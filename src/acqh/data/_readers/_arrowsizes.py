@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.optional import require
-from acqh.errors import CorruptBundleError
+from acqh.data._readers._columns import is_text
 
 _MAGIC_BYTES, _CONTINUATION = 6, 0xFFFFFFFF
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
@@ -63,22 +63,17 @@ def unpacked_bytes(array: Any) -> int:
 
 def _value_bytes(values: Any) -> Any:
     """Return what each value of a dictionary takes: its text, or some bytes."""
-    types = require("pyarrow").types
-    if types.is_string(values.type) or types.is_large_string(values.type):
+    if is_text(values.type):
         lengths = require("pyarrow.compute").binary_length(values).fill_null(0)
         return lengths.to_numpy(zero_copy_only=False).astype(np.int64)
     return np.full(len(values), 16, dtype=np.int64)
 
 
-def ipc_batches(content: Any, where: str) -> list[tuple[int, int]]:
+def ipc_batches(content: Any) -> list[tuple[int, int]]:
     """Return rows and unpacked bytes of every record batch of an Arrow IPC file.
 
-    `content`: pyarrow.Buffer; the whole file, mapped. `where`: what to call the file in an error.
-    Raises CorruptBundleError: the file contradicts itself.
-
-    Notes
-    -----
-    Dictionaries count to the first batch, with which they are read.
+    Dictionaries count to the first batch, with which they are read. `content`: pyarrow.Buffer; the
+    whole file, mapped. Raises ArrowInvalid: the file contradicts itself.
     """
     view = memoryview(content)
     try:
@@ -87,7 +82,7 @@ def ipc_batches(content: Any, where: str) -> list[tuple[int, int]]:
         shared = sum(_batch(view, at)[1] for at in footer.blocks(2))
         found = [_batch(view, at) for at in footer.blocks(3)]
     except (struct.error, ValueError, RecursionError) as error:
-        raise CorruptBundleError(f"{where} is damaged: {error}") from error
+        raise require("pyarrow").ArrowInvalid(str(error)) from error
     if found:
         found[0] = (found[0][0], found[0][1] + shared)
     return found

@@ -16,14 +16,21 @@ def is_list(kind: Any) -> bool:
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
+def is_text(kind: Any) -> bool:
+    """Whether a column of this Arrow type holds texts."""
+    types = require("pyarrow").types
+    return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
+def is_number(kind: Any) -> bool:
+    """Whether a column of this Arrow type holds numbers, or truth values."""
+    types = require("pyarrow").types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
 def is_vector(kind: Any) -> bool:
     """Whether a column of this Arrow type holds a list of numbers in each row."""
-    types = require("pyarrow").types
-    return is_list(kind) and bool(
-        types.is_integer(kind.value_type)
-        or types.is_floating(kind.value_type)
-        or types.is_boolean(kind.value_type)
-    )
+    return is_list(kind) and is_number(kind.value_type)
 
 
 def is_multi_hot(kind: Any) -> bool:
@@ -152,20 +159,15 @@ def id_values(column: Any, where: str, first_row: int) -> Array:
     if column.null_count:
         row = first_row + int(np.argmax(column.is_null().to_numpy()))
         raise InvalidInputError(f"{where} is null in row {row}; every item needs an id")
-    types = require("pyarrow").types
-    if types.is_integer(column.type):
+    if require("pyarrow").types.is_integer(column.type):
         return np.asarray(column.to_numpy())
-    if not (types.is_string(column.type) or types.is_large_string(column.type)):
+    if not is_text(column.type):
         raise InvalidInputError(f"{where} is {column.type}; ids are whole numbers or strings")
     return np.asarray(column.to_pylist(), dtype=str)
 
 
 def item_values(column: Any) -> Array:
     """Return any column: numbers without nulls as they are, everything else as objects."""
-    types = require("pyarrow").types
-    kind = column.type
-    if not column.null_count and (
-        types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-    ):
+    if not column.null_count and is_number(column.type):
         return np.asarray(column.to_numpy())
     return np.fromiter(column.to_pylist(), dtype=object, count=len(column))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from acqh.data._readers import _columns
-from acqh.data._readers._arrowfile import TABLE_SUFFIXES, ArrowTable, natural_order
+from acqh.data._readers._arrowfile import TABLE_SUFFIXES, ArrowTable, data_files
 from acqh.data._readers._classes import Classes, find_classes
 from acqh.data._readers._columnrows import Arrays, Column, ColumnRows, NpyFile, Tables
 from acqh.data._readers._limits import check_names_have_labels
@@ -70,19 +70,15 @@ def _source(content: Arrays | ArrowTable, columns: list[str]) -> Arrays | Tables
 
 
 def _has_data(folder: Path) -> bool:
-    return folder.is_dir() and not folder.name.startswith((".", "_")) and bool(_data_files(folder))
+    return folder.is_dir() and not folder.name.startswith((".", "_")) and bool(_files(folder))
 
 
-def _data_files(folder: Path) -> list[Path]:
-    kinds = (".npy", *TABLE_SUFFIXES)
-    found = (each for each in folder.iterdir() if each.suffix in kinds)
-    return sorted(
-        (each for each in found if not each.name.startswith((".", "_"))), key=natural_order
-    )
+def _files(folder: Path) -> list[Path]:
+    return data_files(folder.iterdir(), (".npy", *TABLE_SUFFIXES))
 
 
 def _open_folder(folder: Path) -> Arrays | ArrowTable:
-    files = _data_files(folder)
+    files = _files(folder)
     arrays = [file for file in files if file.suffix == ".npy"]
     if not arrays:
         return ArrowTable(folder)

@@ -9,7 +9,7 @@ from acqh._core.optional import require
 from acqh.data._readers._arrowfile import ArrowTable
 from acqh.data._readers._classes import Classes
 from acqh.data._readers._columnrows import Column, ColumnRows, Tables
-from acqh.data._readers._columns import is_list, is_multi_hot, is_vector, list_lengths
+from acqh.data._readers._columns import is_list, is_multi_hot, is_text, is_vector, list_lengths
 from acqh.data._readers._limits import CHUNK_SIZE, check_names_have_labels
 from acqh.data._readers._tables import (
     ID_COLUMNS,
@@ -109,7 +109,7 @@ def class_names(
     types = require("pyarrow").types
     if types.is_dictionary(value):
         value = value.value_type
-    if not (types.is_string(value) or types.is_large_string(value) or types.is_integer(value)):
+    if not (is_text(value) or types.is_integer(value)):
         raise LabelError(
             f"column {labels!r} of {table.path.name} is {kind}; give labels as names or whole "
             "numbers, as lists of them, or as fixed-size lists of 0 and 1"
