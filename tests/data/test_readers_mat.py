@@ -96,7 +96,7 @@ def test_class_numbers_take_the_names_they_count(tmp_path, save_mat, first) -> N
     data = read(tmp_path / "a.mat", label_names=["art", "sport", "war"])
     assert data.label_names == ("art", "sport", "war")
     np.testing.assert_array_equal(data.labels.argmax(axis=1), classes - first)
-    with pytest.raises(LabelError, match="do not count the 2 label names"):
+    with pytest.raises(LabelError, match="neither are nor count the 2 label names"):
         read(tmp_path / "a.mat", label_names=["art", "sport"])
 
 

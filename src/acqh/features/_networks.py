@@ -1,7 +1,7 @@
 """Encoders that are neural networks trained by others, as scikit-learn's estimators."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator, TransformerMixin
 
@@ -78,6 +78,9 @@ _FAMILIES = ("clip", "siglip", "siglip2")
 class _Clip(NetworkEncoder, Network):
     """A CLIP or SigLIP model of the package transformers; see its subclasses."""
 
+    # What of transformers prepares the items.
+    _tools: ClassVar[str]
+
     def __init__(self, model: str, *, batch_size: int = 32, max_pixels: int = 64_000_000) -> None:
         self.model = model
         self.batch_size = batch_size
@@ -121,13 +124,11 @@ class _Clip(NetworkEncoder, Network):
             network = transformers.AutoModel.from_pretrained(
                 folder, local_files_only=True, use_safetensors=True
             )
-            tools = self._load_tools(transformers, folder)
+            kind = getattr(transformers, self._tools)
+            tools = kind.from_pretrained(folder, local_files_only=True)
         except (OSError, ValueError, KeyError, RuntimeError) as error:
             raise InvalidInputError(f"{folder} holds no readable CLIP model: {error}") from error
         return network.eval(), tools
-
-    def _load_tools(self, transformers: Any, folder: str) -> Any:
-        raise NotImplementedError
 
     @property
     def n_features_out(self) -> int:
@@ -168,8 +169,7 @@ class ClipImages(_Clip):
     32
     """
 
-    def _load_tools(self, transformers: Any, folder: str) -> Any:
-        return transformers.AutoImageProcessor.from_pretrained(folder, local_files_only=True)
+    _tools = "AutoImageProcessor"
 
     def _features(self, batch: list[ImageLike], start: int) -> Any:
         network, processor = self._network
@@ -198,8 +198,7 @@ class ClipTexts(_Clip):
     32
     """
 
-    def _load_tools(self, transformers: Any, folder: str) -> Any:
-        return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    _tools = "AutoTokenizer"
 
     def _features(self, batch: list[str], start: int) -> Any:  # noqa: ARG002
         network, tokenizer = self._network

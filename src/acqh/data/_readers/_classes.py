@@ -15,26 +15,29 @@ _SCAN_ROWS = 2**20
 
 @dataclass(frozen=True)
 class Classes:
-    """Names of the label columns, and whether class numbers count them or are their names."""
+    """Names of the label columns, and from where class numbers count them, unless they are them."""
 
     names: tuple[str, ...] | None = None
-    by_position: bool = False
+    first: int | None = None
 
     def named(self, labels: Any) -> Any:
         """Return labels as they are, or the names that class numbers count."""
-        if self.by_position and self.names is not None:
-            return np.asarray(self.names)[labels]
-        return labels
+        return labels if self.first is None else np.asarray(self.names)[labels - self.first]
 
 
 def find_classes(
-    take: Callable[[int, int], Any], n_rows: int, names: Sequence[str] | None, where: str
+    take: Callable[[int, int], Any],
+    n_rows: int,
+    names: Sequence[str] | None,
+    where: str,
+    first: int = 0,
 ) -> Classes:
     """Collect the class ids that are in use, and compare them with names if there are any.
 
     `take`: gives class ids, from one row up to, not including, another; a block is in memory at a
-    time. `names`: names of the label columns. `where`: what to call the file in an error. Raises
-    LabelError: the ids neither are the names nor count them.
+    time. `names`: names of the label columns. `where`: what to call the file in an error. `first`:
+    from where ids may count the names; a 0 among them is the first in any case. Raises LabelError:
+    the ids neither are the names nor count them.
     """
     found: Array = np.unique(take(0, min(_SCAN_ROWS, n_rows)))
     for start in range(_SCAN_ROWS, n_rows, _SCAN_ROWS):
@@ -45,8 +48,10 @@ def find_classes(
     given = tuple(str(name) for name in names)
     if set(as_names) <= set(given):
         return Classes(given)
-    if found.dtype.kind in "iu" and found[0] >= 0 and found[-1] < len(given):
-        return Classes(given, by_position=True)
+    if found.dtype.kind in "iu":
+        first = min(first, max(int(found[0]), 0))
+        if found[0] >= first and found[-1] - first < len(given):
+            return Classes(given, first)
     raise LabelError(
         f"the class ids of {where} go from {found[0]} to {found[-1]} and neither are nor count the "
         f"{len(given)} label names"

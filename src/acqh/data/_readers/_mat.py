@@ -13,13 +13,14 @@ import scipy.sparse as sp
 from acqh._core.arrays import Array, Ints, Matrix, is_sparse
 from acqh.data._concat import stack
 from acqh.data._multiview import MultiViewData
+from acqh.data._readers._classes import find_classes
 from acqh.data._readers._limits import check_names_have_labels
 from acqh.data._readers._mat5 import Mat5File
 from acqh.data._readers._mat73 import Mat73File, is_hdf5
 from acqh.data._readers._matlayout import LABELS, WHOLE, Orientation, Plan, find_axes, make_plan
 from acqh.data._readers._matvariable import MatFile
 from acqh.data._readers._pieces import ReadRows, RowSource
-from acqh.errors import InvalidInputError, LabelError
+from acqh.errors import InvalidInputError
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,11 @@ def read_mat(path: Path, options: MatOptions) -> MultiViewData:
     if labels is None:
         check_names_have_labels(names, path)
     elif labels.shape[1] == 1:
-        labels = _class_numbers(labels, names)
+        numbers = _whole_numbers(labels, LABELS)
+        classes = find_classes(
+            lambda start, stop: numbers[start:stop], len(numbers), names, path.name, first=1
+        )
+        labels, names = classes.named(numbers), classes.names
     return MultiViewData(whole, labels, label_names=names, splits=splits, name=path.stem)
 
 
@@ -105,21 +110,6 @@ def _load_blocks(
 def _items_first(matrix: Matrix, axis: int) -> Matrix:
     turned = matrix if axis == 0 else matrix.T
     return sp.csr_array(turned) if is_sparse(turned) else np.ascontiguousarray(turned)
-
-
-def _class_numbers(labels: Matrix, names: Sequence[str] | None) -> Array:
-    """Return class numbers, or the names they count, from 1 unless one is 0."""
-    numbers = _whole_numbers(labels, "labels")
-    if names is None or set(map(str, np.unique(numbers))) <= set(names):
-        return numbers
-    first = 0 if (numbers == 0).any() else 1
-    if numbers.min() < first or numbers.max() - first >= len(names):
-        raise LabelError(
-            f"the class numbers go from {numbers.min()} to {numbers.max()} and do not count the "
-            f"{len(names)} label names"
-        )
-    named: Array = np.asarray(names)[numbers - first]
-    return named
 
 
 def _whole_numbers(values: Matrix, name: str) -> Array:

@@ -1,8 +1,9 @@
 """The variables of a Matlab file of version 7.3, which is HDF5."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,8 +18,6 @@ _MAGIC = b"\x89HDF\r\n\x1a\n"
 # HDF5 allows a foreign head of these sizes; Matlab's has 512 bytes.
 _OFFSETS = (0, 512, 1024, 2048)
 _EMPTY = np.empty(0, dtype=np.int64)
-
-Value = TypeVar("Value")
 
 
 def is_hdf5(path: Path) -> bool:
@@ -39,9 +38,11 @@ class Mat73File(MatFile):
         self._h5py = require("h5py")
         self._path = path
         self.variables: dict[str, Variable] = {}
-        self._file = self._guard(lambda: self._h5py.File(path, "r"))
+        with self._guarded():
+            self._file = self._h5py.File(path, "r")
         try:
-            declared = self._guard(lambda: self._list(self._file, ""))
+            with self._guarded():
+                declared = self._list(self._file, "")
             check_unpacked_size(path, declared, path.stat().st_size, max_bytes)
         except BaseException:
             self._file.close()
@@ -50,10 +51,11 @@ class Mat73File(MatFile):
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def _guard(self, action: Callable[[], Value]) -> Value:
-        """Run h5py; whatever it fails with means that the file is damaged."""
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Run h5py in a block; whatever it fails with means that the file is damaged."""
         try:
-            return action()
+            yield
         except (AcqhError, MemoryError):
             raise
         except Exception as error:
@@ -114,18 +116,18 @@ class Mat73File(MatFile):
             )
 
     def load(self, name: str) -> Matrix:
-        node = self._guard(lambda: self._file[name.replace(".", "/")])
-        if isinstance(node, self._h5py.Dataset):
-            values: Array = self._guard(lambda: node[()])
-            return values.reshape(-1, 1) if values.ndim == 1 else values.T
-        return self._load_sparse(name, node)
+        with self._guarded():
+            node = self._file[name.replace(".", "/")]
+            if not isinstance(node, self._h5py.Dataset):
+                return self._load_sparse(name, node)
+            values: Array = node[()]
+        return values.reshape(-1, 1) if values.ndim == 1 else values.T
 
     def _load_sparse(self, name: str, node: Any) -> Matrix:
         rows, columns = self.variables[name].shape
-        pointers = self._guard(lambda: node["jc"][()])
+        pointers = node["jc"][()]
         # Matlab leaves the other two out of a matrix without entries.
-        indices = self._guard(lambda: node["ir"][()] if "ir" in node else _EMPTY)
-        data = self._guard(lambda: node["data"][()] if "data" in node else _EMPTY)
+        indices, data = (node[key][()] if key in node else _EMPTY for key in ("ir", "data"))
         where = f"variable {name!r} of {self._path.name}"
         check_compressed(where, pointers, indices, data, (columns, rows))
         pieces = (data, indices.astype(np.int64), pointers.astype(np.int64))
