@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--no-synthetic", action="store_true")
     arguments = parser.parse_args()
     require("faiss").omp_set_num_threads(1)
-    # So that loading compiled code, once a process, is not part of any time.
+    # So that loading compiled code, once per process, is not part of any time.
     warm = np.random.default_rng(0).normal(size=(200, 8)).astype(np.float32)
     AdditiveQuantizer(2, 16, n_threads=1, random_state=0).fit(warm, queries=warm).encode(warm)
     sets = [] if arguments.no_synthetic else [("synthetic", *make_gap(arguments.items + 1_000))]

@@ -4,7 +4,7 @@
 text and labels, these separated by ``|``) and images. EfficientNet-Lite0 (root, unit length)
 and TF-IDF of the texts; queries, database and training items are disjoint, and the database is
 coded without labels by the one view that is searched, or by both. The learning rate, and whether
-to fine-tune at all, is chosen on a fifth of the training items. One JSON line a split.
+to fine-tune at all, is chosen on a fifth of the training items. One JSON line per split.
 """
 
 import argparse

@@ -32,7 +32,7 @@ WhereOption = Annotated[
 ]
 ModeOption = Annotated[
     Literal["auto", "words", "meaning"],
-    typer.Option(help="By words that stand in captions, names or labels, by meaning, or by both."),
+    typer.Option(help="By words in captions, names or labels, by meaning, or by both."),
 ]
 QueriesOption = Annotated[
     str | None, typer.Option(help="A file or folder of features to search indexes for.")

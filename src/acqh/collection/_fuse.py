@@ -1,4 +1,4 @@
-"""One ranking from two: the words that stand in items, and what items mean."""
+"""One ranking from two: the words in items, and what items mean."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
@@ -19,7 +19,7 @@ Place = tuple[float, int, int]
 
 
 class WordPlace(NamedTuple):
-    """An item in which words stand, and the position of its shard."""
+    """An item that contains words of a query, and the position of its shard."""
 
     shard: int
     hit: WordHit

@@ -59,7 +59,7 @@ class Searchable(ABC):
         mode: Mode = "auto",
         max_pixels: int | None = None,
     ) -> Answer:
-        """Find the items that fit a query best: whose words stand there, and whose meaning is near.
+        """Find the items that fit a query best: that contain its words, and whose meaning is near.
 
         Parameters
         ----------
@@ -83,11 +83,11 @@ class Searchable(ABC):
         explain : bool
             Say how the scores came about.
         mode : {"auto", "words", "meaning"}
-            What a text asks for. ``"words"`` finds items in whose caption, name or labels its words
-            stand; ``"meaning"`` those whose codes score best, exactly; ``"auto"`` both, by the sum
+            What a text asks for. ``"words"`` finds items whose caption, name or labels have its
+            words; ``"meaning"`` those whose codes score best, exactly; ``"auto"`` both, by the sum
             of their reciprocal ranks, and of a text alone first those that have all its words.
-            Except by meaning, ``"a phrase"`` in quotes must stand there, and ``-word`` must not; a
-            word that stands nowhere is taken for the beginning of one, or for a typo.
+            Except by meaning, ``"a phrase"`` in quotes must occur, and ``-word`` must not; a
+            word that occurs nowhere is taken for the beginning of one, or for a typo.
         max_pixels : int, optional
             A larger image is refused; 64,000,000 by default.
 
@@ -111,7 +111,7 @@ class Searchable(ABC):
             return self._searcher.search(given, weights or {}, k, where, explain, mode)
 
     def warm_up(self) -> None:
-        """Load what the first search by meaning would load, so that nobody has to wait for it."""
+        """Load what the first search by meaning would load, so that no one has to wait for it."""
         self._searcher.warm_up()
 
     def browse(

@@ -315,12 +315,12 @@ class StoredItems:
             return know_words(connection, query)
 
     def find_words(self, known: KnownWords, k: int, numbers: Ints | None) -> list[WordHit]:
-        """Return the items in which words stand, best first."""
+        """Return the items that contain words, best first."""
         with self.connections.reading() as connection:
             hits = find_words(connection, known, k, numbers)
             return compare_words(connection, known.asked, hits)
 
     def reasons(self, known: KnownWords, numbers: Sequence[int]) -> dict[int, tuple[str, ...]]:
-        """Return where words of a query stand, by item: "words", "labels" or both."""
+        """Return where words of a query occur, by item: "words", "labels" or both."""
         with self.connections.reading() as connection:
             return reasons(connection, known, numbers)

@@ -86,7 +86,7 @@ class Hit(Item):
     score : float
         Higher is better; comparable within one answer only.
     why : tuple of str
-        Why it is there: "words" that were asked for stand in its caption or name, or in its
+        Why it is there: "words" that were asked for occur in its caption or name, or in its
         "labels"; its "content" is near what the text or the items mean, or near the "image"; or
         it shows the "same image".
     """

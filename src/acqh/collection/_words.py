@@ -1,7 +1,7 @@
-"""Words that stand in captions, names and labels: SQLite's full-text index, asked in plain text.
+"""Words in captions, names and labels: SQLite's full-text index, asked in plain text.
 
 Words are compared without case, diacritics and English endings, so that "horses" finds a horse. A
-word that stands nowhere is taken for the beginning of one ("flow"), and failing that for the most
+word that occurs nowhere is taken for the beginning of one ("flow"), and failing that for the most
 similar word there is ("flwer").
 """
 
@@ -85,7 +85,7 @@ class KnownWords:
 
 @dataclass(frozen=True)
 class WordHit:
-    """An item in which words stand."""
+    """An item that contains words of a query."""
 
     number: int
     rank: float  # the lower, the better; of BM25
@@ -155,7 +155,7 @@ def _change(
     names: str,
     labels: Sequence[str],
 ) -> None:
-    # Between labels stands a word that nobody types, so that no phrase spans two of them.
+    # Between labels there is a word that no one types, so that no phrase spans two of them.
     values = (number, text, names, " \ue000 ".join(labels))
     if command:
         connection.execute(
@@ -177,7 +177,7 @@ def know_words(connection: sqlite3.Connection, query: WordQuery) -> KnownWords:
 def find_words(
     connection: sqlite3.Connection, known: KnownWords, k: int, numbers: Ints | None = None
 ) -> list[WordHit]:
-    """Return the items in which the words stand: those that have all of them first.
+    """Return the items that contain the words: those that have all of them first.
 
     Best first, at most `k`. `numbers`: int64 (n_items,); only these items are looked at.
     """
@@ -230,7 +230,7 @@ def numbers_allowed(connection: sqlite3.Connection, query: WordQuery) -> Ints:
 def reasons(
     connection: sqlite3.Connection, known: KnownWords, numbers: Sequence[int]
 ) -> dict[int, tuple[str, ...]]:
-    """Return where words of a query stand, by item: "words", "labels" or both."""
+    """Return where words of a query occur, by item: "words", "labels" or both."""
     expression = " OR ".join((*known.phrases, *known.terms))
     stands: dict[int, tuple[str, ...]] = {}
     if known.signs:
@@ -304,7 +304,7 @@ def _stands(connection: sqlite3.Connection, expression: str) -> bool:
 
 
 def _similar(connection: sqlite3.Connection, term: str) -> list[str]:
-    """Return words that stand somewhere and share most trigrams with a word, best first."""
+    """Return words that occur somewhere and share most trigrams with a word, best first."""
     term = term.lower()
     if len(term) < _MIN_TYPO_LENGTH:
         return []

@@ -346,7 +346,7 @@ class GeneralRows:
 
 @cache
 def general_model() -> GeneralModel:
-    """Return the model for images that nobody has captioned.
+    """Return the model for images without captions.
 
     Learnt on captioned photographs; the page "The general model" of the documentation says
     which, and what its limits are. Features are those of `EfficientNetLite0` with its defaults

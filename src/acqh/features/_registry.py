@@ -77,7 +77,7 @@ T = TypeVar("T")
 def register_encoder(kind: type[T]) -> type[T]:
     """Let an encoder, or feature map, of one's own be stored; to be used as a decorator.
 
-    What is stored names the class, not where it is defined: whoever opens it registers the class
+    What is stored names the class, not where it is defined: those who open it register the class
     first. See `acqh.features.Encoder` for what the class needs.
 
     Parameters

@@ -90,7 +90,7 @@ class CodeIndex(BaseIndex[CodeSegment]):
         """Add items that come in parts, in little more memory than the index takes.
 
         Gives what `add` gives of all parts put together. Every part is read twice: first its items
-        are counted, then each is put in its place. Beside the index, which takes about 6 bytes an
+        are counted, then each is put in its place. Beside the index, which takes about 6 bytes per
         item with four codebooks, there is a part in memory, and its ids unless they count up.
 
         Parameters

@@ -1,6 +1,6 @@
 """Code search on tensors: the steps of `_kernels`, for all rows of a block at once.
 
-On a CUDA device one fused kernel searches an item a program (`_triton`); elsewhere, and as the
+On a CUDA device one fused kernel searches one item per program (`_triton`); elsewhere, and as the
 twin that the kernel is compared with, the same search is written in whole-tensor operations.
 """
 

@@ -72,7 +72,7 @@ def fit_codebooks(
     """Learn codebooks and codes that make the weighted error of the targets small.
 
     Codebooks are added one by one, each by weighted k-means of what is left over; after each,
-    all codebooks so far are improved together in sweeps. A sweep refills words that nobody uses,
+    all codebooks so far are improved together in sweeps. A sweep refills words that no item uses,
     moves the codebooks towards least squares, and searches the codes.
 
     Parameters

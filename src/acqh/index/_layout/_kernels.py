@@ -4,7 +4,7 @@ Both keep equal codes in the order in which they came. No loop trusts its source
 codes each time: an item for which no room was counted is not written.
 
 Where many items share a code, their rows are one list. A list is stored as gaps: the first row,
-then for each further row how many rows lie between it and the one before. A gap takes 7 bits a
+then for each further row how many rows lie between it and the one before. A gap takes 7 bits per
 byte, lowest first; the top bit says that more bytes follow.
 """
 
