@@ -12,8 +12,10 @@ import acqh
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = """
+from pathlib import Path
 import numpy as np
 import acqh
+from acqh.methods import DCH
 
 model = acqh.ACQH(8, n_codebooks=2)
 model.fit({"image": np.eye(3)}, [0, 1, 2])
@@ -25,7 +27,26 @@ model.fitt()  # wrong
 index.search(np.eye(8), kk=3)  # wrong
 acqh.nothing  # wrong
 data.splitt()  # wrong
-acqh.Collection.open("x").serach(text="a")  # wrong
+photos = acqh.Collection.open("x")
+hits: list[tuple[str | None, float]] = [(hit.id, hit.score) for hit in photos.search(text="a").hits]
+figures = acqh.metrics.evaluate(found, [0], [0, 1, 2], cutoffs=[10])
+summary = acqh.bench.run("emoji", methods=[DCH, "acqh"], bits=[8], seeds=1, out="results")
+report: Path = acqh.bench.write_report(summary.out).page
+photos.serach(text="a")  # wrong
+photos.search(text="a", k="10")  # wrong
+photos.search(text="a", mode="quick")  # wrong
+photos.search(text="a", where=3)  # wrong
+photos.search(text="a").hits[0].scores  # wrong
+acqh.load(3)  # wrong
+acqh.verify("x").good  # wrong
+acqh.metrics.evaluate(found, [0], [0, 1, 2], cutoff=10)  # wrong
+acqh.metrics.evaluate(3, [0], [0, 1, 2])  # wrong
+acqh.bench.run("emoji", bits="8", out="results")  # wrong
+acqh.bench.run("emoji", seed=1, out="results")  # wrong
+acqh.compress(np.eye(8), bytes="8")  # wrong
+acqh.serve.create_app("x")  # wrong
+found.to_panda()  # wrong
+DCH(bits=8)  # wrong
 """
 
 
@@ -44,7 +65,13 @@ def test_mistakes_of_a_user_are_errors_under_strict_types(tmp_path):
     command += ["--config-file=", f"--cache-dir={tmp_path / 'cache'}", str(script)]
     environment = {**os.environ, "MYPYPATH": str(ROOT / "src")}
     done = subprocess.run(
-        command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False
+        command,
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=tmp_path,
+        check=False,
+        timeout=300,
     )
     wrong = {number for number, line in enumerate(SCRIPT.splitlines(), 1) if "# wrong" in line}
     found = {int(each) for each in re.findall(r"script\.py:(\d+): error", done.stdout)}

@@ -7,6 +7,7 @@ from typing import Any, Self
 from acqh.collection._fuse import Mode
 from acqh.collection._searcher import Searcher
 from acqh.collection._types import Answer, CollectionStats, Item
+from acqh.collection._where import Where
 from acqh.features import ImageLike, image_limit
 
 
@@ -54,7 +55,7 @@ class Searchable(ABC):
         features: Mapping[str, Any] | None = None,
         weights: Mapping[str, float] | None = None,
         k: int = 10,
-        where: Any = None,
+        where: Where = None,
         explain: bool = False,
         mode: Mode = "auto",
         max_pixels: int | None = None,
@@ -117,7 +118,7 @@ class Searchable(ABC):
     def browse(
         self,
         *,
-        where: Any = None,
+        where: Where = None,
         k: int = 10,
         offset: int = 0,
         order: str | None = None,

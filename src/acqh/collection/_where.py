@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,8 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORE
 _MAX_DIGITS = 4_000
 # Columns that an error names.
 _MAX_SHOWN = 20
+# What conditions may be given as: a mapping, or texts such as "label=dog".
+Where: TypeAlias = Mapping[str, Any] | Iterable[str] | None
 # name, wanted values; label: all of them, column: any of them
 Condition = tuple[str, tuple[str, ...]]
 

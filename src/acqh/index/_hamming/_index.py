@@ -25,10 +25,10 @@ _LARGEST = float(np.finfo(np.float32).max)
 class HammingIndex(BaseIndex[HammingSegment]):
     """Exact search over items stored as bits.
 
-    Codes are packed, 8 bits per byte, as ``np.packbits(bits, axis=1)`` gives them. An item stands for
-    the vector that is +1 where its bit is 1 and -1 where it is 0; its score is the inner product
-    with the query. For a binary query that is ``n_bits - 2 * distance``, so the items of highest
-    score are the nearest by Hamming distance. Equal scores are ordered by insertion.
+    Codes are packed, 8 bits per byte, as ``np.packbits(bits, axis=1)`` gives them. An item stands
+    for the vector that is +1 where its bit is 1 and -1 where it is 0; its score is the inner
+    product with the query. For a binary query that is ``n_bits - 2 * distance``, so the items of
+    highest score are the nearest by Hamming distance. Equal scores are ordered by insertion.
 
     Searching is safe while another thread changes the index: a search works on the state it found
     when it started, and never waits.
