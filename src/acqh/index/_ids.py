@@ -94,19 +94,15 @@ class RunningIds:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return 0
 
     def largest(self) -> int:
-        """Return the largest number."""
         return self.first + self.n - 1
 
     def take(self, rows: Ints) -> Array:
-        """Return the ids of rows."""
         return rows + np.int64(self.first)
 
     def find(self, ids: Array) -> Ints:
-        """Return the row of each id, -1 where there is none."""
         # Compared before subtracting, because the difference of two int64 may overflow.
         inside = (ids >= self.first) & (ids <= self.largest())
         rows = np.full(len(ids), -1, dtype=np.int64)
@@ -114,7 +110,6 @@ class RunningIds:
         return rows
 
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Return what a file needs: named arrays, and a dictionary that JSON can hold."""
         return {}, {"ids": "running", "first": self.first}
 
 
@@ -149,19 +144,15 @@ class NumberIds:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return self.values.nbytes + self.order.nbytes
 
     def largest(self) -> int:
-        """Return the largest number."""
         return int(self.values.max())
 
     def take(self, rows: Ints) -> Array:
-        """Return the ids of rows."""
         return self.values[rows]
 
     def find(self, ids: Array) -> Ints:
-        """Return the row of each id, -1 where there is none."""
         if self.order.size:
             return np.asarray(find_numbers(self.values, self.order, ids))
         rows = np.searchsorted(self.values, ids)
@@ -170,7 +161,6 @@ class NumberIds:
         return np.where(there, rows, -1)
 
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Return what a file needs: named arrays, and a dictionary that JSON can hold."""
         return {"id_values": self.values, "id_order": self.order}, {"ids": "numbers"}
 
 
@@ -205,11 +195,9 @@ class TextIds:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return self.text.nbytes + self.starts.nbytes + self.order.nbytes
 
     def take(self, rows: Ints) -> Array:
-        """Return the ids of rows."""
         ids = np.empty(rows.shape, dtype=object)
         begins, ends = self.starts[rows].ravel(), self.starts[rows + 1].ravel()
         ids.ravel()[:] = [
@@ -219,15 +207,15 @@ class TextIds:
         return ids
 
     def find(self, ids: Array) -> Ints:
-        """Return the row of each id, -1 where there is none."""
         return np.asarray(find_texts(self.text, self.starts, self.order, *pack_texts(ids)))
 
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Return what a file needs: named arrays, and a dictionary that JSON can hold."""
         arrays = {"id_text": self.text, "id_starts": self.starts, "id_order": self.order}
         return arrays, {"ids": "texts"}
 
 
+# `take` gives the ids of rows, `find` the row of each id, -1 where there is none, and `to_arrays`
+# what a file needs: named arrays, and a dictionary that JSON can hold.
 IdTable: TypeAlias = RunningIds | NumberIds | TextIds
 
 

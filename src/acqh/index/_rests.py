@@ -5,7 +5,7 @@ from typing import Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints
+from acqh._core.arrays import Array, Floats
 from acqh.index._layout._kernels import measure_reaches
 from acqh.index._stored import frozen
 
@@ -79,10 +79,3 @@ class Rests:
     def _step(self, n_head: int) -> float:
         """Return how much longer a tail can be for each step of its run's reach."""
         return float(self.radii[n_head:].sum()) * (1 + 1e-4) / _LEVELS
-
-
-def same_reaches(stored: Array, measured: Ints) -> bool:
-    """Whether stored reaches are those measured now, up to a step that rounding may decide."""
-    return stored.shape == measured.shape and bool(
-        (np.abs(stored.astype(np.int64) - measured.astype(np.int64)) <= 1).all()
-    )

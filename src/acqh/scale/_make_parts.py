@@ -67,7 +67,7 @@ def make_parts_on(
     folder: PartFolder[PartT],
     chunks: Sequence[Chunk],
     make: Callable[[MultiViewData], PartT],
-    done: Callable[[int], None] | None,
+    done: Callable[[int], None],
 ) -> None:
     """Have the workers of a cluster make the parts that are not there yet.
 

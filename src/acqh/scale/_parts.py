@@ -39,14 +39,12 @@ class CodePlan(Plan[CodePart]):
     bytes_per_item: int
 
     def pack(self, part: CodePart) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Return the arrays of a part as a bundle can hold them, and what else has to be kept."""
         arrays, first_id = pack_ids(part.ids)
         return {**arrays, "codes": part.codes}, first_id
 
     def unpack(
         self, arrays: dict[str, Array], info: Mapping[str, Any], n_rows: int, path: Path
     ) -> CodePart:
-        """Take back what `pack` gave."""
         codes = arrays.get("codes", np.empty(0))
         if codes.dtype != np.uint8 or codes.shape != (n_rows, self.bytes_per_item):
             raise CorruptBundleError(

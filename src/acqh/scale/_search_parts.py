@@ -48,7 +48,6 @@ class SearchPlan(Plan[SearchPart]):
     k: int
 
     def pack(self, part: SearchPart) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Return the arrays of a part as a bundle can hold them, and what else has to be kept."""
         arrays, first_id = pack_ids(part.query_ids, "query_")
         if part.ids.dtype == object:
             # A text that is not there is told by the counts.
@@ -63,7 +62,6 @@ class SearchPlan(Plan[SearchPart]):
     def unpack(
         self, arrays: dict[str, Array], info: Mapping[str, Any], n_rows: int, path: Path
     ) -> SearchPart:
-        """Take back what `pack` gave."""
         scores, counts = arrays.get("scores", np.empty(0)), arrays.get("counts", np.empty(0))
         fits = scores.dtype == np.float32 and scores.shape == (n_rows, self.k)
         if not fits or counts.dtype != np.int64 or counts.shape != (n_rows,):

@@ -57,7 +57,7 @@ def search_on(
     chunks: Sequence[Chunk],
     model: Any,
     shards: Sequence[Path],
-    done: Callable[[int], None] | None,
+    done: Callable[[int], None],
 ) -> None:
     """Have the workers of a cluster write the answers that are not there yet.
 

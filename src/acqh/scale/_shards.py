@@ -90,8 +90,7 @@ def build_shards(
     if client is None:
         for number, chunk in enumerate(chunks):
             _write_shard(codebooks, source, *chunk.items)
-            if done is not None:
-                done(number)
+            done(number)
     else:
         carried = carry(np.asarray(codebooks))
         tasks = [call(_write_shard)(carried, source, *chunk.items) for chunk in chunks]

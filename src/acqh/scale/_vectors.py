@@ -204,8 +204,7 @@ def _apply_on(
             call(_on_worker)(chunk.items, view, carried, number)
             for number, chunk in enumerate(some, start=first)
         ]
-        tell = None if done is None else partial(_shifted, done, first)
-        names = [chunk.name for chunk in some]
+        names, tell = [chunk.name for chunk in some], partial(_shifted, done, first)
         yield from compute(client, tasks, names, result=call(list)(tasks), done=tell)
 
 

@@ -33,7 +33,6 @@ class HammingSegment:
 
     @classmethod
     def join(cls, segments: Sequence[Self], keep: Sequence[Bools | None]) -> Self:
-        """Make one segment of the rows to keep of several, None for all; numbers them again."""
         planes = [
             segment.planes if kept is None else segment.planes[:, kept]
             for segment, kept in zip(segments, keep, strict=True)
@@ -42,12 +41,10 @@ class HammingSegment:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
         return len(self.planes[0])
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays."""
         return self.planes.nbytes
 
     def codes(self, start: int = 0, stop: int | None = None) -> Array:
@@ -55,7 +52,6 @@ class HammingSegment:
         return np.array(self.planes[:, start:stop].T, order="C")
 
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Return what a file needs: named arrays, and a dictionary that JSON can hold."""
         return {"planes": self.planes}, {"n_bits": self.n_bits}
 
     @classmethod

@@ -129,13 +129,8 @@ def grouping_pays(n_items: int, n_codes: int, n_codebooks: int, codebook_size: i
     if n_codes * _GROUPED_FROM > n_items or n_items == 0:
         return False
     # The mean gap between rows of one code is about the number of codes.
-    gap_bytes = n_items * _gap_size(n_codes)
+    gap_bytes = n_items * max(1, -(-int(n_codes).bit_length() // _GAP_BITS))
     return entry_bytes(n_codes) + gap_bytes < entry_bytes(n_items)
-
-
-def _gap_size(gap: int) -> int:
-    """Return how many bytes a gap takes."""
-    return max(1, -(-int(gap).bit_length() // _GAP_BITS))
 
 
 def choose_digits(n_entries: int, n_codebooks: int, codebook_size: int) -> tuple[int, int]:

@@ -186,10 +186,8 @@ def _count(items: Any) -> int:
 
 def counter(
     chunks: Sequence[Chunk], progress: Progress | None, what: str, items: str = "items"
-) -> Callable[[int], None] | None:
+) -> Callable[[int], None]:
     """Return what `compute` can call to show how many items, or else chunks, are done."""
-    if progress is None:
-        return None
     sizes = [chunk.n_rows for chunk in chunks]
     known = [size for size in sizes if size is not None]
     unit = items if len(known) == len(sizes) else "partitions"
@@ -199,6 +197,7 @@ def counter(
     def show(number: int) -> None:
         nonlocal done
         done += weights[number]
-        progress(done, sum(weights), f"{done:,} {unit} {what}")
+        if progress is not None:
+            progress(done, sum(weights), f"{done:,} {unit} {what}")
 
     return show
