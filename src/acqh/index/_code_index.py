@@ -21,6 +21,7 @@ from acqh.index._parts import PartReader
 from acqh.index._rerank import candidate_count, places_of, rank_again
 from acqh.index._rests import Rests
 from acqh.index._result import SearchResult
+from acqh.index._search._types import Runs
 from acqh.index._search.topk import Target, as_stop, search_targets
 from acqh.index._segment import CodeSegment
 from acqh.index._snapshot import ALL_ROWS, Snapshot, pack_bits
@@ -354,7 +355,7 @@ class CodeIndex(BaseIndex[CodeSegment]):
         return replace(segment, rests=self._rests)
 
 
-def _targets(snapshot: Snapshot[CodeSegment], filter_: Any) -> list[Target]:
+def _targets(snapshot: Snapshot[CodeSegment], filter_: Any) -> list[Target[Runs]]:
     """Return the segments to search, the largest first: it raises thresholds soonest."""
     targets = []
     masks = None if filter_ is None else rows_allowed(snapshot, filter_)
@@ -369,4 +370,4 @@ def _targets(snapshot: Snapshot[CodeSegment], filter_: Any) -> list[Target]:
             else:
                 allowed = pack_bits(masks[number])
         targets.append(Target(segment.runs, int(snapshot.first_rows[number]), allowed))
-    return sorted(targets, key=lambda target: -len(target.runs.tails))
+    return sorted(targets, key=lambda target: -len(target.arrays.tails))

@@ -184,7 +184,7 @@ def test_labelled_parts_share_the_training_data():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"protocol": "magic"}, InvalidInputError, "'magic'; there are labelled, unlabelled"),
+        ({"protocol": "magic"}, InvalidInputError, "is one of labelled, unlabelled.*, not 'magic'"),
         ({"seed": -1}, InvalidInputError, "seed"),
         ({"n_query": 0}, InvalidInputError, "n_query"),
         ({"n_query": 50}, InvalidInputError, "from 1 to 49 of 50"),

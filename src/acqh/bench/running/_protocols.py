@@ -6,7 +6,7 @@ import numpy as np
 
 from acqh._core.arrays import Bools, Ints, check_positive_int
 from acqh._core.random import check_rng
-from acqh.bench.running._split import PROTOCOLS, Split, hash_ids, labels_of
+from acqh.bench.running._split import Split, find_protocol, hash_ids, labels_of
 from acqh.data import MultiViewData, official_rows, split_rows
 from acqh.errors import InvalidInputError
 
@@ -16,7 +16,7 @@ _N_QUERY = {"mirflickr25k": 2_000, "nuswide10": 2_000, "uci_mfeat": 500, "wiki":
 _N_TRAIN = {"mirflickr25k": 5_000}
 # What the field learns from, where there is as much.
 _FIELD_TRAIN = 10_000
-_QUERY_SHARE = 0.2
+_QUERY_SHARE, _TRAIN_SHARE = 0.2, 0.5
 # A number meant for the whole data set is too many of a part of it beyond this share.
 _MAX_QUERY_SHARE = 1 / 3
 # Columns of the item table whose entries must not be torn apart.
@@ -89,10 +89,7 @@ def make_split(
     >>> make_split(make_multiview(100, random_state=0), "unlabelled", seed=3)
     Split('synthetic', unlabelled, seed 3: 40 train, 20 query, 40 database)
     """
-    if protocol not in PROTOCOLS:
-        raise InvalidInputError(
-            f"no protocol is called {protocol!r}; there are {', '.join(PROTOCOLS)}"
-        )
+    searched = find_protocol(protocol).searched
     seed = check_positive_int(seed, "seed", minimum=0)
     rng = check_rng(seed)
     name = _base_name(data.name)
@@ -101,16 +98,15 @@ def make_split(
     if official:
         pool, query = _official_rows(data, official, labelled, n_query)
     else:
-        pool, query = _draw_query(
-            data, labelled, _count_query(n_query, name, labelled), groups, rng
-        )
-    searched = PROTOCOLS[protocol].searched
+        enough = _MAX_QUERY_SHARE * np.count_nonzero(labelled)
+        size = _count(n_query, "n_query", _N_QUERY.get(name), enough, _QUERY_SHARE)
+        pool, query = _draw_query(data, labelled, size, groups, rng)
     if searched == "train":
         train = database = _draw_train(pool, n_train, rng)
     elif searched == "all":
         train, database = _draw_train(pool, n_train or min(_FIELD_TRAIN, len(pool)), rng), pool
     else:
-        size = _count_train(n_train, name, len(pool))
+        size = _count(n_train, "n_train", _N_TRAIN.get(name), len(pool) - 1, _TRAIN_SHARE)
         database, train = split_rows(data, size, groups=groups, rows=pool, random_state=rng)
     return Split(train, query, database, protocol, seed, data.name, len(data), hash_ids(data.ids))
 
@@ -130,13 +126,13 @@ def _official_rows(
     return pool[labelled[pool]], query[labelled[query]]
 
 
-def _count_query(n_query: int | None, name: str, labelled: Bools) -> int | float:
-    if n_query is not None:
-        return check_positive_int(n_query, "n_query")
-    usual = _N_QUERY.get(name)
-    if usual is not None and usual <= _MAX_QUERY_SHARE * np.count_nonzero(labelled):
-        return usual
-    return _QUERY_SHARE
+def _count(
+    given: int | None, what: str, usual: int | None, most: float, share: float
+) -> int | float:
+    """Return a number as it is given, or the usual one if that is not too many, or a share."""
+    if given is not None:
+        return check_positive_int(given, what)
+    return usual if usual is not None and usual <= most else share
 
 
 def _draw_query(
@@ -157,13 +153,6 @@ def _draw_query(
         group = np.asarray(data.items[groups] if isinstance(groups, str) else groups)
         left &= ~np.isin(group, group[query])
     return np.flatnonzero(left), query
-
-
-def _count_train(n_train: int | None, name: str, n_left: int) -> int | float:
-    if n_train is not None:
-        return check_positive_int(n_train, "n_train")
-    usual = _N_TRAIN.get(name)
-    return usual if usual is not None and usual < n_left else 0.5
 
 
 def _draw_train(pool: Ints, n_train: int | None, rng: np.random.Generator) -> Ints:

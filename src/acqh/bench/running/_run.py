@@ -16,7 +16,7 @@ from acqh.bench.running._plugins import load_method_file
 from acqh.bench.running._protocols import seeds as first_seeds
 from acqh.bench.running._runner import RunSummary, Watch, pending, run_cells
 from acqh.bench.running._sources import BenchData, of_memory, open_data
-from acqh.bench.running._split import PROTOCOLS
+from acqh.bench.running._split import find_protocol
 from acqh.bench.running._store import Store
 from acqh.bench.running._variants import Variant, list_variants, make_variant
 from acqh.bench.running._worker import WorkerSettings
@@ -246,8 +246,7 @@ def _protocols(protocol: str | Iterable[str] | None, paper: bool) -> tuple[str, 
         return _USUAL_PROTOCOLS
     wanted = tuple(dict.fromkeys(_each(protocol)))
     for name in wanted:
-        if name not in PROTOCOLS:
-            raise InvalidInputError(f"`protocol` is one of {', '.join(PROTOCOLS)}, not {name!r}")
+        find_protocol(name)
     if paper and wanted != ("labelled",):
         raise InvalidInputError("the paper's database is labelled: give no other protocol with it")
     # Training items in the database flatter a method; beside such figures the strict ones stand.

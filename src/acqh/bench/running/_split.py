@@ -87,6 +87,13 @@ def list_protocols() -> list[Protocol]:
     return list(PROTOCOLS.values())
 
 
+def find_protocol(name: str) -> Protocol:
+    """Return a protocol by its name; raise InvalidInputError."""
+    if name not in PROTOCOLS:
+        raise InvalidInputError(f"`protocol` is one of {', '.join(PROTOCOLS)}, not {name!r}")
+    return PROTOCOLS[name]
+
+
 @dataclass(frozen=True)
 class SplitParts:
     """The data of a split.

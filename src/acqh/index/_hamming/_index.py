@@ -11,9 +11,10 @@ from acqh.index._base import BaseIndex
 from acqh.index._checks import as_queries, as_thread_count
 from acqh.index._few import check_scales
 from acqh.index._filters import rows_allowed
-from acqh.index._hamming._scan import Target, search_planes
+from acqh.index._hamming._scan import search_planes
 from acqh.index._hamming._segment import HammingSegment, spare_bits
 from acqh.index._result import SearchResult
+from acqh.index._search.topk import Target
 from acqh.index._snapshot import Snapshot, pack_bits
 from acqh.index._stored import read_count, require
 
@@ -187,7 +188,7 @@ def _are_bytes(codes: Array) -> bool:
     return codes.dtype == np.uint8 or bool(codes.min() >= 0 and codes.max() <= 255)
 
 
-def _targets(snapshot: Snapshot[HammingSegment], filter_: Any) -> list[Target]:
+def _targets(snapshot: Snapshot[HammingSegment], filter_: Any) -> list[Target[Array]]:
     masks = None if filter_ is None else rows_allowed(snapshot, filter_)
     targets = []
     for number, part in enumerate(snapshot.parts):

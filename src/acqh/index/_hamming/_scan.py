@@ -1,28 +1,23 @@
 """The best k rows of several segments of binary codes, for a batch of queries."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from acqh._core.arrays import Array, Floats
 from acqh.index._hamming import _kernels
-from acqh.index._search.topk import TopRows, in_blocks, unpack_keys
+from acqh.index._search.topk import Target, TopRows, in_blocks, unpack_keys
 
 _BYTE_VALUES = 256
 
 
-class Target(NamedTuple):
-    """A segment to search."""
-
-    planes: Array  # (n_bytes, n_rows) uint8
-    first_row: int  # what to add to its row numbers
-    # (n_bytes,) uint8: a bit for each row that may be found, lowest bit first; empty where all may.
-    allowed: Array
-
-
 def search_planes(
-    targets: Sequence[Target], queries: Array, k: int, n_bits: int, n_items: int, n_threads: int
+    targets: Sequence[Target[Array]],
+    queries: Array,
+    k: int,
+    n_bits: int,
+    n_items: int,
+    n_threads: int,
 ) -> TopRows:
     """Find each query's k rows of highest inner product with the signs of their bits.
 
@@ -47,7 +42,7 @@ def search_planes(
 
 
 def _take_nearest(
-    targets: Sequence[Target], queries: Array, k: int, n_bits: int, top: TopRows
+    targets: Sequence[Target[Array]], queries: Array, k: int, n_bits: int, top: TopRows
 ) -> None:
     candidates = _kernels.no_candidates(len(queries), k, n_bits)
     for planes, first_row, allowed in targets:
@@ -58,7 +53,7 @@ def _take_nearest(
     top.scores[:, :k][found] = n_bits - 2 * distances[found]
 
 
-def _take_best(targets: Sequence[Target], queries: Floats, k: int, top: TopRows) -> None:
+def _take_best(targets: Sequence[Target[Array]], queries: Floats, k: int, top: TopRows) -> None:
     keys = np.empty((len(queries), 2 * k + 1), dtype=np.uint64)
     thresholds = np.full(len(queries), -np.inf, dtype=np.float32)
     best, tables = _kernels.Best(keys, top.counts, thresholds), byte_tables(queries)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -24,10 +24,13 @@ _TABLES_AT_ONCE = 4
 _MAX_NUMBERS = 4_000_000
 
 
-class Target(NamedTuple):
+A = TypeVar("A")
+
+
+class Target(NamedTuple, Generic[A]):
     """A segment to search."""
 
-    runs: Runs
+    arrays: A  # as the kernels take them
     first_row: int  # what to add to its row numbers
     # (n_bytes,) uint8: a bit for each row that may be found, lowest bit first; empty where all may.
     allowed: Array
@@ -68,11 +71,11 @@ class Stop(NamedTuple):
     epsilon: float = 0.0  # what is missed scores at most this much more than the k-th best
     recall: float = 1.0  # what share of the k best is to be found, as expected
 
-    def efforts(self, targets: Sequence[Target], k: int) -> Sequence[Effort | None]:
+    def efforts(self, targets: Sequence[Target[Runs]], k: int) -> Sequence[Effort | None]:
         """Return what each target may cost, in proportion to its codes."""
         if self == TO_THE_END:
             return [None] * len(targets)
-        ends = np.cumsum([len(target.runs.tails) for target in targets])
+        ends = np.cumsum([len(target.arrays.tails) for target in targets])
         efforts, before = [], 0
         for end in ends.tolist():
             share = (end - before) / max(int(ends[-1]), 1)
@@ -108,7 +111,7 @@ def as_stop(budget: Any, epsilon: Any, recall: Any) -> Stop:
 def search_targets(
     words: Floats,
     rests: Rests,
-    targets: Sequence[Target],
+    targets: Sequence[Target[Runs]],
     queries: Floats,
     k: int,
     n_items: int,
