@@ -254,7 +254,7 @@ def test_a_split_is_refused_with_other_data(tmp_path):
     ("change", "message"),
     [
         ({"train": [0, 1, 2]}, "sha256"),
-        ({"format": "other"}, "no split"),
+        ({"format": "other"}, "not a split"),
         ({"version": 2}, "version 2"),
         ({"query": None}, "damaged"),
         ({"query": [[1], [2, 3]]}, "damaged"),
@@ -276,7 +276,7 @@ def test_a_changed_file_is_recognised(tmp_path, change, message):
 def test_a_file_that_is_no_split_is_recognised(tmp_path, content):
     path = tmp_path / "split.json"
     path.write_bytes(content)
-    with pytest.raises(CorruptBundleError, match="no split"):
+    with pytest.raises(CorruptBundleError, match="not a split"):
         Split.load(path, make_multiview(20))
 
 

@@ -246,7 +246,7 @@ def _read(path: Path) -> Split:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise CorruptBundleError(f"{path} is damaged or no split: {error}") from error
+        raise CorruptBundleError(f"{path} is damaged or not a split: {error}") from error
     if not isinstance(record, dict) or record.get("format") != _FORMAT:
         raise CorruptBundleError(f"{path} is not a split: its format is not {_FORMAT!r}")
     if record.get("version") != _VERSION:
