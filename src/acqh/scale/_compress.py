@@ -206,7 +206,9 @@ def _code(
     starts = np.concatenate([[0], np.cumsum(source.sizes)]).tolist()
     # All items were learnt from, or else their codes are not known yet.
     learnt = quantizer.training_codes_
-    coder = _Coder(quantizer, queries, starts, learnt if len(learnt) == source.n_items else None)
+    coder = _VectorCoder(
+        quantizer, queries, starts, learnt if len(learnt) == source.n_items else None
+    )
     codes, ids, error = [], [], 0.0
     best: SearchResult | None = None
     with clock.of("encode"):
@@ -225,7 +227,7 @@ def _code(
 
 
 @dataclass(frozen=True)
-class _Coder:
+class _VectorCoder:
     """Codes a chunk, and finds the exact best of the queries in it."""
 
     quantizer: AdditiveQuantizer

@@ -101,15 +101,15 @@ def encode_parts(
     folder = PartFolder(Path(out).absolute(), plan)
     if client is None:
         report = reporter(progress, cut.n_items, "items coded")
-        make_parts(folder, cut.chunks, _Coder(model, by_labels), report)
+        make_parts(folder, cut.chunks, _ItemCoder(model, by_labels), report)
     else:
         done = counter(chunks, progress, "coded")
-        make_parts_on(client, folder, chunks, _Coder(slim(model), by_labels), done)
+        make_parts_on(client, folder, chunks, _ItemCoder(slim(model), by_labels), done)
     return CodeParts(folder.path)
 
 
 @dataclass(frozen=True)
-class _Coder:
+class _ItemCoder:
     """Codes the items of a part."""
 
     model: Any
