@@ -102,14 +102,14 @@ def check_columns(
     """Raise CollectionError for a column that no item of any store has, unless there are no items.
 
     A name that is misspelt would otherwise look like a search that found nothing. Those in `also`
-    are no columns, but fine.
+    are not columns, but fine.
     """
     stores = [store for store in stores if len(store)]
     for name in names:
         if name in also or not stores or any(store.has_column(name) for store in stores):
             continue
         known = sorted({column for store in stores for column in store.column_kinds()})
-        shown = ", ".join([*also, *(f"{column:.60}" for column in known[:_MAX_SHOWN])])
+        shown = ", ".join([*also, *(f"{column:.60}" for column in known[:_MAX_SHOWN])]) or "none"
         more = f" and {len(known) - _MAX_SHOWN} more" if len(known) > _MAX_SHOWN else ""
         raise CollectionError(f"no item has a column {name!r:.200}; there are: {shown}{more}")
 

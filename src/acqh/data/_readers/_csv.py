@@ -126,12 +126,12 @@ def find_csv_rows(
     with CsvFile(path) as file:
         plan = _make_plan(file, options, views=views)
         mark = file.mark()
-        for _, fields in file.rows():
+        for line, fields in file.rows():
             if n_rows % chunk_size == 0:
                 marks.append((n_rows, mark))
             n_rows += 1
             if plan.labels is not None and options.label_names is None:
-                found.update(split_labels(fields[plan.labels], options.label_separator))
+                found.update(_labels(fields[plan.labels], line, file, options))
             if n_rows % chunk_size == 0:
                 mark = file.mark()
     if n_rows == 0:
@@ -222,7 +222,7 @@ def _read(file: CsvFile, plan: _Plan, options: CsvOptions, rows: range | None = 
         for name, place in plan.items.items():
             items[name].append(fields[place])
         if plan.labels is not None:
-            labels.append(split_labels(fields[plan.labels], options.label_separator))
+            labels.append(_labels(fields[plan.labels], line, file, options))
         if plan.ids is not None:
             ids.append(fields[plan.ids])
         for view, places in plan.views.items():
@@ -272,6 +272,13 @@ def _ids(ids: list[str], lines: list[int], file: CsvFile) -> Array:
             )
         seen[value] = line
     return np.asarray(ids, dtype=str)
+
+
+def _labels(cell: str, line: int, file: CsvFile, options: CsvOptions) -> list[str]:
+    try:
+        return split_labels(cell, options.label_separator)
+    except InvalidInputError as error:
+        raise file.error(line, str(error)) from None
 
 
 def _numbers(cells: list[str], line: int, view: str, file: CsvFile) -> Floats:
