@@ -11,7 +11,7 @@ import numpy as np
 from acqh._core.arrays import Array
 from acqh.errors import CorruptBundleError, InvalidInputError, UnknownIdError
 from acqh.index._ids import IdKind, read_ids
-from acqh.index._new_ids import NewIds, check_kind, refuse_known
+from acqh.index._new_ids import NewIds, check_kind
 from acqh.index._saved import (
     read_caller,
     read_kept,
@@ -129,9 +129,7 @@ class BaseIndex(ABC, Generic[S]):
         codes = self._check_codes(codes)
         with self._change:
             snapshot, new = self._snapshot, NewIds(self._snapshot)
-            table = new.take(ids, len(codes))
-            if ids is not None:
-                refuse_known(snapshot, table)
+            new.take_new(ids, len(codes))
             if new.n:
                 self._publish(snapshot, self._segment_of(codes), new)
         return self

@@ -16,7 +16,7 @@ from acqh.index._faiss import from_faiss, to_faiss
 from acqh.index._filters import rows_allowed
 from acqh.index._ids import read_ids
 from acqh.index._layout._lay_out import lay_out
-from acqh.index._new_ids import NewIds, refuse_known
+from acqh.index._new_ids import NewIds
 from acqh.index._parts import PartReader
 from acqh.index._rerank import candidate_count, places_of, rank_again
 from acqh.index._rests import Rests
@@ -128,13 +128,7 @@ class CodeIndex(BaseIndex[CodeSegment]):
         n_codebooks, codebook_size, _ = self._codebooks.shape
         with self._change:
             snapshot, new = self._snapshot, NewIds(self._snapshot)
-
-            def take_ids(ids: Any, n: int) -> None:
-                table = new.take(ids, n)
-                if ids is not None:
-                    refuse_known(snapshot, table)
-
-            reader = PartReader(parts, self._check_codes, take_ids, progress)
+            reader = PartReader(parts, self._check_codes, new.take_new, progress)
             runs = lay_out(reader, n_codebooks, codebook_size)
             if new.n:
                 self._publish(snapshot, CodeSegment.of_runs(runs, self._rests), new)

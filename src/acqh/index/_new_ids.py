@@ -29,7 +29,7 @@ class NewIds:
         self.n = 0
         self.kind: IdKind | None = snapshot.kind
         self.next_number = snapshot.next_number
-        self._n_rows = int(snapshot.first_rows[-1])
+        self._snapshot = snapshot
         self._tables: list[IdTable] = []
 
     def take(self, ids: Any, n: int) -> IdTable:
@@ -38,7 +38,7 @@ class NewIds:
         Raises DuplicateIdError: an id occurs twice among them. Raises
         InvalidInputError: ids of the wrong shape, type or range, or too many items.
         """
-        if self._n_rows + self.n + n > MAX_ROWS:
+        if int(self._snapshot.first_rows[-1]) + self.n + n > MAX_ROWS:
             raise InvalidInputError(f"an index holds at most {MAX_ROWS} items")
         table = self._number(n) if ids is None else self._read(ids, n)
         if n > 0:
@@ -48,6 +48,20 @@ class NewIds:
             if table.kind == "number":
                 self.next_number = max(self.next_number, table.largest() + 1)
         return table
+
+    def take_new(self, ids: Any, n: int) -> None:
+        """Take ids as `take` does; raise DuplicateIdError where the snapshot has one of them."""
+        table = self.take(ids, n)
+        if ids is None or not self._snapshot.parts:
+            return
+        values = table.take(np.arange(n))
+        known = np.flatnonzero(self._snapshot.find(values) >= 0)
+        if known.size:
+            first = values[known[:1]].tolist()[0]
+            raise DuplicateIdError(
+                f"id {first!r} is in the index already ({known.size} such); use upsert to replace "
+                "items"
+            )
 
     def table(self) -> IdTable:
         """Return the table of all that were taken; raise DuplicateIdError where an id repeats."""
@@ -75,17 +89,4 @@ def check_kind(kind: IdKind | None, values: Array, said: str = "got") -> None:
     if kind is not None and len(values) and kind_of(values) != kind:
         raise InvalidInputError(
             f"the ids of this index are {kind}s, {said} {values[:1].tolist()[0]!r}"
-        )
-
-
-def refuse_known(snapshot: Snapshot[S], table: IdTable) -> None:
-    """Raise DuplicateIdError where a snapshot has one of the ids."""
-    if not snapshot.parts:
-        return
-    values = table.take(np.arange(len(table)))
-    known = np.flatnonzero(snapshot.find(values) >= 0)
-    if known.size:
-        first = values[known[:1]].tolist()[0]
-        raise DuplicateIdError(
-            f"id {first!r} is in the index already ({known.size} such); use upsert to replace items"
         )

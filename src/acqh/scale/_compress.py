@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,18 +105,18 @@ def compress(
     for value, name in ((n_train, "n_train"), (chunk_size, "chunk_size")):
         check_positive_int(value, name)
     rng = check_rng(random_state)
-    clock = _Clock()
+    seconds: dict[str, float] = {}
     source = vector_source(items, view=view, ids=ids, chunk_size=chunk_size, client=client)
-    with clock.of("read"):
+    with _timed(seconds, "read"):
         sample = _sample(source, n_train, rng, progress)
         split = _split_queries(sample, queries, query_view, rng)
     # Where all items are learnt from, no others are to be coded as well as these.
     ridge = 0.0 if len(sample) == source.n_items else None
     quantizer = AdditiveQuantizer(n_bytes, ridge=ridge, n_threads=n_threads, random_state=rng)
-    with clock.of("fit"):
+    with _timed(seconds, "fit"):
         quantizer.fit(sample, queries=split.fitted)
-    index, best, error = _code(source, quantizer, split.held_out, clock, progress)
-    with clock.of("evaluate"):
+    index, best, error = _code(source, quantizer, split.held_out, seconds, progress)
+    with _timed(seconds, "evaluate"):
         found = index.search(split.held_out, best.ids.shape[1], n_threads=n_threads)
         recall = measure_recall(index.ids[best.ids], found.ids)
     report = CompressionReport(
@@ -131,22 +131,16 @@ def compress(
         shrinkage=quantizer.shrinkage_,
         recall=recall,
         error=error / _spread(sample),
-        seconds=clock.seconds,
+        seconds=seconds,
     )
     return Compressed(index, quantizer, report)
 
 
-@dataclass
-class _Clock:
-    """Seconds by step."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def of(self, step: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        self.seconds[step] = time.perf_counter() - started
+@contextmanager
+def _timed(seconds: dict[str, float], step: str) -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    seconds[step] = time.perf_counter() - started
 
 
 class _Split(NamedTuple):
@@ -199,7 +193,7 @@ def _code(
     source: VectorSource,
     quantizer: AdditiveQuantizer,
     queries: Floats,
-    clock: _Clock,
+    seconds: dict[str, float],
     progress: Progress | None,
 ) -> tuple[CodeIndex, SearchResult, float]:
     """Return an index of all items, the exact best of the queries, and the mean squared error."""
@@ -211,7 +205,7 @@ def _code(
     )
     codes, ids, error = [], [], 0.0
     best: SearchResult | None = None
-    with clock.of("encode"):
+    with _timed(seconds, "encode"):
         for part in source.apply(coder, "coded", progress):
             codes.append(part.codes)
             ids.append(part.ids)
@@ -221,7 +215,7 @@ def _code(
             best = SearchResult.merge([*known, part.best], max(RECALL_AT))
     if best is None:
         raise ViewError("there are no items any more, but some when they were counted")
-    with clock.of("index"):
+    with _timed(seconds, "index"):
         index = CodeIndex(quantizer.codebooks_).add(np.concatenate(codes), np.concatenate(ids))
     return index, best, error / source.n_items
 

@@ -1,7 +1,7 @@
 """Coding a source chunk by chunk, so that a killed run goes on where it stopped."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -101,23 +101,15 @@ def encode_parts(
     folder = PartFolder(Path(out).absolute(), plan)
     if client is None:
         report = reporter(progress, cut.n_items, "items coded")
-        make_parts(folder, cut.chunks, _ItemCoder(model, by_labels), report)
+        make_parts(folder, cut.chunks, partial(_code_part, model, by_labels), report)
     else:
         done = counter(chunks, progress, "coded")
-        make_parts_on(client, folder, chunks, _ItemCoder(slim(model), by_labels), done)
+        make_parts_on(client, folder, chunks, partial(_code_part, slim(model), by_labels), done)
     return CodeParts(folder.path)
 
 
-@dataclass(frozen=True)
-class _ItemCoder:
-    """Codes the items of a part."""
-
-    model: Any
-    by_labels: bool
-
-    def __call__(self, items: MultiViewData) -> CodePart:
-        codes = encode_chunk(self.model, items, by_labels=self.by_labels)
-        return CodePart(codes, items.ids)
+def _code_part(model: Any, by_labels: bool, items: MultiViewData) -> CodePart:
+    return CodePart(encode_chunk(model, items, by_labels=by_labels), items.ids)
 
 
 def encode_chunk(model: Any, items: MultiViewData, *, by_labels: bool = False) -> Array:

@@ -1,16 +1,10 @@
 """Searching shards on the workers of a cluster: every chunk of queries, every shard, a task."""
 
-import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from acqh._core.arrays import Floats
 from acqh.data import MultiViewData
-from acqh.errors import ViewError
 from acqh.index import CodeIndex, SearchResult
 from acqh.scale._dask._chunks import Chunk
 from acqh.scale._dask._cluster import list_workers
@@ -21,31 +15,13 @@ from acqh.scale._search_parts import SearchPart, SearchPlan
 from acqh.scale._vectors import Rows, check_view, only_view
 
 
-@dataclass(frozen=True)
-class OwnVectors:
-    """In place of a model: queries that are vectors of the index's space already."""
-
-    codebooks: Floats  # (n_codebooks, codebook_size, n_components) float32: of the index
-
-    def fingerprint(self) -> str:
-        """Return a hash of the codebooks."""
-        return hashlib.sha256(np.ascontiguousarray(self.codebooks).tobytes()).hexdigest()
-
-    def take(self, queries: MultiViewData, view: str) -> Rows:
-        """Return queries as they are; an empty name takes the only view."""
-        rows = only_view(queries, view or None, "queries")
-        if rows.vectors.shape[1] != self.codebooks.shape[2]:
-            raise ViewError(
-                f"queries have {rows.vectors.shape[1]} components, but those of the index "
-                f"{self.codebooks.shape[2]}"
-            )
-        return rows
-
-
 def project_chunk(model: Any, queries: MultiViewData, view: str) -> Rows:
-    """Turn queries into vectors by one of their views; raises as `search_chunk`."""
-    if isinstance(model, OwnVectors):
-        return model.take(queries, view)
+    """Turn queries into vectors by one of their views; raises as `search_chunk`.
+
+    Without a model they are vectors of the index's own space; an empty name takes the only view.
+    """
+    if model is None:
+        return only_view(queries, view or None, "queries")
     check_view(queries, view, "queries")
     return Rows(model.project(queries.views[view], view=view), queries.ids)
 

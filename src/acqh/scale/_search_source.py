@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from acqh._core.arrays import check_positive_int
+from acqh._core.arrays import Floats, check_positive_int
 from acqh._core.progress import Progress
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, ViewError
@@ -21,7 +21,7 @@ from acqh.scale._dask._tasks import slim
 from acqh.scale._make_parts import make_parts, reporter
 from acqh.scale._part_folder import PartFolder
 from acqh.scale._search_parts import SearchPart, SearchParts, SearchPlan
-from acqh.scale._search_shards import OwnVectors, project_chunk, search_on
+from acqh.scale._search_shards import project_chunk, search_on
 from acqh.scale._sharded import ShardedIndex, ShardFolder
 from acqh.scale._sources import Source, cut_on, cut_source
 from acqh.scale._vectors import list_vector_pieces
@@ -109,10 +109,11 @@ def search_parts(
     check_positive_int(k, "k")
     opened = open_index(index)
     if model is None:
-        model = OwnVectors(opened.codebooks)
+        made_by = _digest(opened.codebooks)
         if isinstance(source, str | PathLike):
             source = list_vector_pieces(source, view, chunk_size)
     else:
+        made_by = fingerprint(model)
         check_codebooks(model, opened)
         if view not in model.n_features_in_:
             raise ViewError(
@@ -125,7 +126,7 @@ def search_parts(
         shards = _shard_paths(index, opened)
         cut, chunks = cut_on(client, source, chunk_size)
     plan = SearchPlan(
-        model=model.fingerprint() if isinstance(model, OwnVectors) else fingerprint(model),
+        model=made_by,
         index=_index_fingerprint(index),
         view=view,
         k=k,
@@ -139,7 +140,8 @@ def search_parts(
         make_parts(PartFolder(folder, plan), cut.chunks, make, report)
     else:
         done = counter(chunks, progress, "answered", "queries")
-        search_on(client, folder, plan, chunks, slim(model), shards, done)
+        sent = None if model is None else slim(model)
+        search_on(client, folder, plan, chunks, sent, shards, done)
     return SearchParts(folder)
 
 
@@ -225,13 +227,16 @@ def check_codebooks(model: Any, index: CodeIndex | ShardedIndex) -> None:
         )
 
 
+def _digest(codebooks: Floats, more: str = "") -> str:
+    return hashlib.sha256(np.ascontiguousarray(codebooks).tobytes() + more.encode()).hexdigest()
+
+
 def _index_fingerprint(index: Index) -> str:
     """Return a hash of the manifests of an index, or of what an index in memory is known by."""
-    running = hashlib.sha256()
     if isinstance(index, CodeIndex | ShardedIndex):
-        running.update(np.ascontiguousarray(index.codebooks).tobytes())
-        running.update(str(len(index)).encode())
-    elif isinstance(index, str | PathLike):
+        return _digest(index.codebooks, str(len(index)))
+    running = hashlib.sha256()
+    if isinstance(index, str | PathLike):
         for manifest in sorted(Path(index).rglob("manifest.json")):
             running.update(manifest.read_bytes())
     else:

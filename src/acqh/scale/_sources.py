@@ -53,8 +53,8 @@ def cut_source(source: Any, chunk_size: int) -> CutSource:
         return CutSource(listed, listed.n_items, chunk_size, listed.fingerprint())
     if isinstance(source, Pieces):
         return CutSource(source, source.n_items, None, source.fingerprint())
-    if pieces := _given_pieces(source):
-        return CutSource(pieces, sum(map(len, pieces)), None)
+    if _is_list(source) and source and all(isinstance(each, Piece) for each in source):
+        return CutSource(list(source), sum(map(len, source)), None)
     if is_dask_source(source):
         raise InvalidInputError("Dask arrays and bags are read by workers only; give a client")
     if not isinstance(source, Iterable):
@@ -87,13 +87,6 @@ def _paths(source: Any) -> list[Path]:
     if not all(isinstance(each, str | PathLike) for each in listed):
         return []
     return [Path(each).absolute() for each in listed]
-
-
-def _given_pieces(source: Any) -> list[Piece]:
-    """Return the pieces that a source is; none where it is something else."""
-    if not _is_list(source) or not all(isinstance(each, Piece) for each in source):
-        return []
-    return list(source)
 
 
 def _is_list(source: Any) -> bool:

@@ -127,15 +127,15 @@ def _cut_arrays(source: DaskViews) -> list[Chunk]:
             raise ViewError(f"{what} has {len(array)} rows, not {sum(rows)} as the first view")
         whole = dict.fromkeys(range(1, array.ndim), -1)
         blocks[what] = array.rechunk({0: rows, **whole}).to_delayed().ravel().tolist()
-    pair = call(_pair)
+    pair = call(MultiViewData)
     return [
         Chunk(
             f"rows {first} to {first + n_rows - 1} of the arrays",
             pair(
                 {name: blocks[f"view '{name}'"][number] for name in source.views},
                 blocks["labels"][number] if "labels" in blocks else None,
-                blocks["ids"][number] if "ids" in blocks else range(first, first + n_rows),
-                source.label_names,
+                ids=blocks["ids"][number] if "ids" in blocks else range(first, first + n_rows),
+                label_names=source.label_names,
             ),
             n_rows,
         )
@@ -153,10 +153,6 @@ def _check_array(array: Any, what: str) -> None:
         raise InvalidInputError(
             f"{what} does not know its number of rows; call its compute_chunk_sizes() before"
         )
-
-
-def _pair(views: Any, labels: Any, ids: Any, label_names: Any) -> MultiViewData:
-    return MultiViewData(views, labels, ids=ids, label_names=label_names)
 
 
 def _join(partition: Any) -> MultiViewData | None:
