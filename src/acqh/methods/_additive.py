@@ -71,10 +71,7 @@ class AdditiveMethod(TrainedMethod):
         return np.hstack([predicted, half]).astype(np.float32)
 
     def _predict(self, matrix: Matrix, view: str) -> Floats:
-        found = np.empty((matrix.shape[0], self.codebooks_.shape[2] - 1))
-        for rows, block in self._mapped_blocks(matrix, view):
-            found[rows] = block @ self.projections_[view] + self.intercepts_[view]
-        return found
+        return self._map_linearly(matrix, view, self.projections_[view], self.intercepts_[view])
 
     def _code(self, views: Mapping[str, Matrix], mode: DatabaseMode) -> Ints:  # noqa: ARG002
         """Return the sums of words nearest to what the views predict, and their norms' level."""

@@ -168,6 +168,15 @@ class BaseMethod(BaseEstimator, metaclass=ABCMeta):
         """Yield rows of a checked view through its feature map, some at a time."""
         return mapped_blocks(self.feature_maps_, matrix, view)
 
+    def _map_linearly(
+        self, matrix: Matrix, view: str, coefficients: Floats, intercept: Floats | float = 0.0
+    ) -> Floats:
+        """Return a linear map of the mapped features of a checked view, in float64."""
+        found = np.empty((matrix.shape[0], coefficients.shape[1]))
+        for rows, block in self._mapped_blocks(matrix, view):
+            found[rows] = block @ coefficients + intercept
+        return found
+
     def _check_labels(self, labels: Any) -> Matrix:
         """Read labels of any form as a matrix with the fitted columns."""
         self._check_fitted()

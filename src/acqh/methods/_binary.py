@@ -112,16 +112,8 @@ class LinearBinaryMethod(BinaryMethod):
     intercepts_: dict[str, Floats]
 
     def _project(self, matrix: Matrix, view: str) -> Floats:
-        projected = self._times(matrix, view, self.projections_)
-        intercepts: dict[str, Floats] = getattr(self, "intercepts_", {})
-        return projected + intercepts[view] if view in intercepts else projected
-
-    def _times(self, matrix: Matrix, view: str, coefficients: Mapping[str, Floats]) -> Floats:
-        """Return mapped features of a view times its coefficients, block by block."""
-        blocks = [
-            np.asarray(block @ coefficients[view]) for _, block in self._mapped_blocks(matrix, view)
-        ]
-        return np.concatenate([np.empty((0, self.n_bits_)), *blocks])
+        intercepts: dict[str, Any] = getattr(self, "intercepts_", {})
+        return self._map_linearly(matrix, view, self.projections_[view], intercepts.get(view, 0.0))
 
 
 def linear_functions(

@@ -158,7 +158,7 @@ class CMFH(LinearBinaryMethod):
             bases, self.projections_, self.view_weights_, self.projection_weight, self.ridge
         )
         factors = [
-            self._times(matrix, view, mixes) - self.means_[view] @ mixes[view]
+            self._map_linearly(matrix, view, mixes[view], -self.means_[view] @ mixes[view])
             for view, matrix in views.items()
         ]
         return np.asarray(np.sum(factors, axis=0))

@@ -1,14 +1,14 @@
 """The trivial control: ridge regression from each view to the labels."""
 
-from numbers import Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Matrix, is_sparse
-from acqh._core.validation import Interval, StrOptions
+from acqh._core.validation import StrOptions
 from acqh.errors import InvalidInputError, LabelError
 from acqh.methods._base import BaseMethod, as_parts
+from acqh.methods._constraints import NOT_NEGATIVE
 from acqh.methods._statistics import collect
 from acqh.methods.registry import DatabaseMode, register
 from acqh.stats import regress
@@ -58,7 +58,7 @@ class LabelRidge(BaseMethod):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "ridge": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})]
+        "ridge": [*NOT_NEGATIVE, StrOptions({"auto"})]
     }
 
     def __init__(self, ridge: float | Literal["auto"] = 1e-4, *, feature_maps: Any = None) -> None:
@@ -108,11 +108,8 @@ class LabelRidge(BaseMethod):
         (n_queries, n_labels) float32
         """
         matrix = self._check_view(X, view)
-        blocks = [
-            np.asarray(block @ self.projections_[view] + self.intercepts_[view], dtype=np.float32)
-            for _, block in self._mapped_blocks(matrix, view)
-        ]
-        return np.concatenate([np.empty((0, len(self.label_names_)), np.float32), *blocks])
+        own = self.projections_[view], self.intercepts_[view]
+        return self._map_linearly(matrix, view, *own).astype(np.float32)
 
     def encode(
         self, views: Any = None, *, labels: Any = None, mode: DatabaseMode | None = None
