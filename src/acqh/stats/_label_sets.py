@@ -94,7 +94,7 @@ class LabelSets:
         return bits.reshape(len(self), width)
 
     @classmethod
-    def from_packed(cls, packed: Array, n_labels: int) -> "LabelSets":
+    def from_packed(cls, packed: Iterable[Array], n_labels: int) -> "LabelSets":
         """Return the sets of which `packed` gave the bits."""
         sets = cls(n_labels)
         sets._number_keys(row.tobytes() for row in packed)

@@ -21,18 +21,6 @@ _SHARE, _NOISE = 0.05, 0.02
 
 
 @dataclass(frozen=True)
-class Told:
-    """What each of two views alone says of the contents of both, of the same rows."""
-
-    # (n_rows, rank): as they are.
-    first: Floats
-    second: Floats
-    # The same, predicted by the other view.
-    first_guess: Floats
-    second_guess: Floats
-
-
-@dataclass(frozen=True)
 class PairScores:
     """Scores of all pairs of different rows, asked for by either of two views, as sums.
 
@@ -44,9 +32,15 @@ class PairScores:
     by_both: Floats  # asked for by the first, times asked for by the second
 
     @classmethod
-    def of(cls, told: Told) -> "PairScores":
-        """Sum up the scores of rows, asked for as views say, with rows as they are."""
-        items = told.first, told.second
+    def of(
+        cls, first: Floats, second: Floats, first_guess: Floats, second_guess: Floats
+    ) -> "PairScores":
+        """Sum up the scores of rows, asked for by what each view alone says of both contents.
+
+        `first`, `second`: (n_rows, rank); the contents as they are. `first_guess`, `second_guess`:
+        the same, predicted by the other view.
+        """
+        items = first, second
         moments = [[one.T @ other for other in items] for one in items]
 
         def sums(asked: tuple[Floats, Floats], again: tuple[Floats, Floats]) -> Floats:
@@ -61,8 +55,8 @@ class PairScores:
             ]
             return np.asarray(np.array(whole) - own[0] @ own[1].T)
 
-        first, second = (told.first, told.second_guess), (told.first_guess, told.second)
-        return cls(sums(first, first), sums(second, second), sums(first, second))
+        one, other = (first, second_guess), (first_guess, second)
+        return cls(sums(one, one), sums(other, other), sums(one, other))
 
     def agreement(self, first: float, second: float) -> float:
         """Return the correlation of scores asked for by either view, given weights of contents.

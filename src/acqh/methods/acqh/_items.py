@@ -1,6 +1,6 @@
 """Items to be coded: which by their labels, which by which of their views."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,14 +47,14 @@ class Items:
             raise ViewError(f"item {nothing[0]} has none of the views {sorted(views)}")
         return cls(n_items, views, masks, labels, has_labels)
 
-    def labelled(self, packed_sets: Array) -> tuple[Ints, Array, Ints]:
+    def labelled(self, packed_sets: Iterable[Array] = ()) -> tuple[Ints, Array, Ints]:
         """Return the rows with labels, all label sets, and the set of each of these rows.
 
         `packed_sets`: uint8 (n_known, ceil(n_labels / 8)); sets that come first, in this order.
         """
         rows = np.flatnonzero(self.has_labels)
         if self.labels is None:
-            return rows, packed_sets[:0], rows
+            return rows, np.zeros((0, 0), dtype=np.uint8), rows
         sets = LabelSets.from_packed(packed_sets, self.labels.shape[1])
         numbers = sets.number(self.labels)[rows]
         return rows, sets.matrix(), numbers
@@ -73,7 +73,7 @@ class Items:
         `embed_sets`: from label sets, 0/1 (n_sets, n_labels), to features. Yields `rows`,
         (n_rows,), and `known`, each (n_rows, n_features), by view, and ``"labels"``.
         """
-        labelled, sets, numbers = self.labelled(np.zeros((0, self._packed_width), dtype=np.uint8))
+        labelled, sets, numbers = self.labelled()
         features = embed_sets(sets) if labelled.size else np.zeros((0, 0))
         set_of = np.zeros(self.n_items, dtype=np.int64)
         set_of[labelled] = numbers
@@ -93,7 +93,3 @@ class Items:
         for chunk in slices(len(rows), CHUNK_ROWS):
             part = rows[chunk]
             yield part, map_rows({name: take_rows(self.views[name], part) for name in views})
-
-    @property
-    def _packed_width(self) -> int:
-        return 0 if self.labels is None else -(-self.labels.shape[1] // 8)

@@ -11,7 +11,7 @@ from acqh._core.arrays import Floats, Ints, Matrix
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.methods._statistics import MappedStatistics, unit_name
 from acqh.methods._target import Target
-from acqh.methods.acqh._agreement import LEAST_ROWS, PairScores, Told
+from acqh.methods.acqh._agreement import LEAST_ROWS, PairScores
 from acqh.methods.acqh._blocks import Block, block_predictor, make_block
 from acqh.methods.acqh._predictions import Predictor
 from acqh.methods.acqh._similarity import LabelEmbedding
@@ -181,7 +181,7 @@ class SpaceSums:
                         (first, second, exact[1]),
                     )
                 ]
-                found[first, second] = PairScores.of(Told(*exact, *guesses))
+                found[first, second] = PairScores.of(*exact, *guesses)
         return found
 
     def _left_out(
