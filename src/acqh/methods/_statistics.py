@@ -99,11 +99,13 @@ class MappedStatistics:
         widths = {view: sums.n_features for view, sums in self.statistics.views.items()}
         return Statistics(widths, self.statistics.n_labels, self.statistics.keep)
 
-    def map_rows(self, views: Any) -> dict[str, Matrix]:
-        """Return rows of views through their feature maps, and to unit length where needed."""
-        mapped = {
-            view: map_features(self.feature_maps, matrix, view) for view, matrix in views.items()
-        }
+    def map_views(self, views: Mapping[str, Matrix]) -> dict[str, Matrix]:
+        """Return rows of views through their feature maps."""
+        return {view: map_features(self.feature_maps, rows, view) for view, rows in views.items()}
+
+    def map_rows(self, views: Mapping[str, Matrix]) -> dict[str, Matrix]:
+        """Return what `map_views` does, and rows of unit length for views that need them."""
+        mapped = self.map_views(views)
         units = {unit_name(view): normalize(mapped[view]) for view in self.units if view in mapped}
         return mapped | units
 

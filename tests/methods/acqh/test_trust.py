@@ -44,6 +44,12 @@ def test_items_with_a_text_do_not_lead_every_list(captioned):
     assert finds[1] >= 0.95 * finds[0]
 
 
+def test_texts_compared_by_cosine_are_trusted_by_themselves_too(captioned):
+    targets = {"image": 0.2, "text": Target(0.8, "cosine", trust="auto")}
+    model = acqh.ACQH(48, targets=targets, **SMALL).fit(captioned[0])
+    assert 0 < model.targets_["text"].trust < 1
+
+
 def test_trust_says_nothing_of_items_that_have_one_view(captioned):
     half, full = (fit_trusting(captioned, trust).space_ for trust in (0.5, 1.0))
     known = {view: X[::2] for view, X in captioned[0].views.items()}

@@ -81,10 +81,8 @@ class Items:
         for names, rows in group_rows(masks, np.arange(self.n_items)):
             views = [name for name in names if name != LABELS]
             for part, mapped in self.mapped(views, rows, map_rows):
-                known = {name: mapped[name] for name in views}
-                if LABELS in names:
-                    known[LABELS] = features[set_of[part]]
-                yield part, known
+                own = {LABELS: features[set_of[part]]} if LABELS in names else {}
+                yield part, {**mapped, **own}
 
     def mapped(
         self, views: Sequence[str], rows: Ints, map_rows: MapRows

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints, Matrix
-from acqh.errors import InvalidInputError, LabelError, ViewError
+from acqh.errors import InvalidInputError, ViewError
 from acqh.methods._statistics import MappedStatistics, unit_name
 from acqh.methods._target import Target
 from acqh.methods.acqh._agreement import LEAST_ROWS, PairScores
@@ -65,7 +65,7 @@ class SpaceSums:
     def make_blocks(self, targets: Mapping[str, Target]) -> dict[str, Block]:
         """Return the block of every target.
 
-        Raises LabelError, ViewError: no item has the target.
+        Raises ViewError: no item has the target.
         """
         return {name: self._make_block(name, target) for name, target in targets.items()}
 
@@ -77,8 +77,6 @@ class SpaceSums:
                 "with this target"
             )
         found = self._moments(key)
-        if found.n_items == 0 and name == LABELS:
-            raise LabelError("no item has a label, so there is nothing to learn from")
         if found.n_items == 0:
             raise ViewError(f"no item has view '{name}', so it cannot be a target")
         form = None

@@ -6,13 +6,13 @@ from functools import cached_property
 
 import numpy as np
 
-from acqh._core.arrays import Floats, Matrix
+from acqh._core.arrays import Floats
 from acqh.errors import InvalidInputError
 from acqh.methods._statistics import MappedStatistics
 from acqh.methods._target import Target
 from acqh.methods.acqh._agreement import weigh_by_agreement
 from acqh.methods.acqh._fitted import Fitted
-from acqh.methods.acqh._items import Items
+from acqh.methods.acqh._items import Items, MapRows
 from acqh.methods.acqh._learn_space import SpaceSums
 from acqh.methods.acqh._metric import blend_metric, second_moment, weighted_gram
 from acqh.methods.acqh._similarity import embed
@@ -45,29 +45,27 @@ def solve_space(
     collected = replace(collected, statistics=collected.statistics.compact())
     stats = collected.statistics
     embedding = None
-    if LABELS in targets and stats.counts.sum() > 0:
+    if LABELS in targets:
         embedding = embed(settings.similarity, stats.label_sets.matrix(), stats.counts, rng)
+    sample = _sample_of(stats)
     sums = SpaceSums(collected, embedding, settings)
     blocks = sums.make_blocks(targets)
     predictors = sums.make_predictors(blocks)
     if is_weighed:
-        pairs = sums.score_pairs(blocks, predictors, _sample_of(stats))
-        blocks = weigh_by_agreement(blocks, pairs)
+        blocks = weigh_by_agreement(blocks, sums.score_pairs(blocks, predictors, sample))
     nothing = np.zeros((0, 0))
-    sample = _sample_of(stats)
     is_normalized = settings.normalize is not False
     space = TargetSpace(blocks, predictors, embedding, nothing, nothing, is_normalized)
-    space = settle_trust(space, collected, sample)
-    ways = _Ways(space, collected, sample, settings.known_share)
+    space = settle_trust(space, collected.map_views, sample)
+    ways = _Ways(space, collected.map_views, sample, settings.known_share)
     parts = ways.points()
     weights = np.concatenate([weights for _, weights in parts])
     gram = np.sum([weighted_gram(*part) for part in parts], axis=0)
     metric = np.mean(ways.query_moments(), axis=0)
     share = 0.0
     if queries:
-        asked = np.concatenate(
-            [_describe(space, collected, sample.views) for sample in queries.values()]
-        )
+        described = [space.describe(collected.map_views(it.views)) for it in queries.values()]
+        asked = np.concatenate(described)
         n_bits = round(settings.n_codebooks * np.log2(settings.codebook_size))
         metric, share = blend_metric(metric, asked, gram / weights.sum(), n_bits)
     found = Components.of_moment(gram, metric)
@@ -88,19 +86,12 @@ def _sample_of(stats: Statistics) -> RowSample:
     return sample
 
 
-def _describe(
-    space: TargetSpace, collected: MappedStatistics, views: Mapping[str, Matrix]
-) -> Floats:
-    mapped = collected.map_rows(views)
-    return space.describe({view: mapped[view] for view in views})
-
-
 @dataclass(frozen=True)
 class _Ways:
     """The rows of a sample in every way in which such items may be known."""
 
     space: TargetSpace
-    collected: MappedStatistics
+    map_rows: MapRows
     sample: RowSample
     known_share: float  # of the rows with all they have
 
@@ -133,7 +124,7 @@ class _Ways:
         rows = self._rows()
         labels = rows.labels if self.space.knows_labels else None
         items = Items.of(rows.views, rows.present, labels)
-        found = [*self.space.blocks_of(items, self.collected.map_rows)]
+        found = [*self.space.blocks_of(items, self.map_rows)]
         points = np.concatenate([described for _, described in found])
         return points, rows.counts[np.concatenate([chosen for chosen, _ in found])]
 
@@ -144,8 +135,8 @@ class _Ways:
         for view in sorted(rows.views):
             here = np.flatnonzero(rows.present[view])
             if here.size:
-                points = _describe(self.space, self.collected, {view: rows.views[view][here]})
-                found.append((points, rows.counts[here]))
+                known = self.map_rows({view: rows.views[view][here]})
+                found.append((self.space.describe(known), rows.counts[here]))
         return found
 
 

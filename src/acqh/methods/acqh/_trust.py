@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from acqh._core.arrays import Ints
-from acqh.methods._statistics import MappedStatistics
 from acqh.methods._target import AUTO
 from acqh.methods.acqh._blocks import Block
-from acqh.methods.acqh._items import Items
+from acqh.methods.acqh._items import Items, MapRows
 from acqh.methods.acqh._space import TargetSpace
 from acqh.stats import RowSample
 
@@ -26,7 +25,7 @@ _UNSEEN = 0.2
 _MAX_ASKED, _MAX_ROWS = 512, 2_048
 
 
-def settle_trust(space: TargetSpace, collected: MappedStatistics, sample: RowSample) -> TargetSpace:
+def settle_trust(space: TargetSpace, map_rows: MapRows, sample: RowSample) -> TargetSpace:
     """Choose the trust of every target that leaves it open.
 
     Two items of which one has a caption and one has not are compared with a typed text by numbers
@@ -43,7 +42,7 @@ def settle_trust(space: TargetSpace, collected: MappedStatistics, sample: RowSam
         space = _settled(space, name, 1.0)
     for name in names:
         block = space.blocks[name]
-        space = _settled(space, name, _choose_trust(space, name, block, collected, sample))
+        space = _settled(space, name, _choose_trust(space, name, block, map_rows, sample))
     return space
 
 
@@ -54,7 +53,7 @@ def _settled(space: TargetSpace, name: str, trust: float) -> TargetSpace:
 
 
 def _choose_trust(
-    space: TargetSpace, name: str, block: Block, collected: MappedStatistics, sample: RowSample
+    space: TargetSpace, name: str, block: Block, map_rows: MapRows, sample: RowSample
 ) -> float:
     rows = sample.first(_MAX_ROWS)
     others = [view for view in rows.views if name in space.predictors[view]]
@@ -65,7 +64,7 @@ def _choose_trust(
     if not asked.size:
         return _UNSEEN
     trials = {
-        trust: _try(_settled(space, name, trust), block.source, collected, rows, asked)
+        trust: _try(_settled(space, name, trust), block.source, map_rows, rows, asked)
         for trust in TRUSTS
     }
     fair = [trust for trust, (_, excess) in trials.items() if excess <= _MAX_EXCESS]
@@ -76,17 +75,17 @@ def _choose_trust(
 
 
 def _try(
-    space: TargetSpace, source: str, collected: MappedStatistics, rows: RowSample, asked: Ints
+    space: TargetSpace, source: str, map_rows: MapRows, rows: RowSample, asked: Ints
 ) -> tuple[float, float]:
     """Look for some rows by their features of one view, among all.
 
     Returns the weight of those that are among their own first ten, and how many times their share
     rows that have the view take of the other hits.
     """
-    queries = space.describe(collected.map_rows({source: rows.views[source][asked]}))
+    queries = space.describe(map_rows({source: rows.views[source][asked]}))
     items = Items.of(rows.views, rows.present, rows.labels if space.knows_labels else None)
     vectors = np.empty((len(rows), queries.shape[1]))
-    for chosen, described in space.blocks_of(items, collected.map_rows):
+    for chosen, described in space.blocks_of(items, map_rows):
         vectors[chosen] = space.scale(described)
     scores = queries @ vectors.T
     places = np.arange(len(asked)), asked
