@@ -61,11 +61,8 @@ def seed_twin(points, weights, draws):
 
 
 def run_kernel(targets, products, norms, pairs, codes, width, sweeps):
-    costs = np.empty((max(width, 1), pairs.shape[1]), dtype=norms.dtype)
-    key = np.dtype(f"i{costs.itemsize}").type
-    arguments = (targets, products, norms, pairs, codes, width, sweeps)
-    top, sign = key(np.iinfo(key).max), key(8 * costs.itemsize - 1)
-    _kernels.search(*arguments, costs, costs.view(key), top, sign)
+    work = _kernels.make_work(max(width, 1), pairs.shape[1], norms.dtype)
+    _kernels.search(targets, products, norms, pairs, codes, width, sweeps, work)
     return codes
 
 
@@ -134,12 +131,12 @@ def test_seeds_are_their_twin(seed, n_items, n_components, n_words):
 @given(seed=st.integers(0, 2**32 - 1), n_points=st.integers(1, 40), n_words=st.integers(1, 256))
 def test_nearest_words_are_the_first_of_the_lowest_costs(seed, n_points, n_words):
     rng = np.random.default_rng(seed)
-    products = rng.integers(-3, 4, (n_points, n_words)).astype(np.float32)
+    work = _kernels.make_work(n_points, n_words, np.float32)
+    work.costs[:] = rng.integers(-3, 4, (n_points, n_words))
     norms = rng.integers(0, 3, n_words).astype(np.float32)
-    expected = np.argmin(products + norms, axis=1)
+    expected = np.argmin(work.costs + norms, axis=1)
     codes = np.empty(n_points, dtype=np.uint8)
-    top, sign = np.int32(np.iinfo(np.int32).max), np.int32(31)
-    _kernels.nearest(norms, products, products.view(np.int32), top, sign, codes)
+    _kernels.nearest(norms, work, codes)
     np.testing.assert_array_equal(codes, expected)
 
 

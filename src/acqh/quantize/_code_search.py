@@ -114,8 +114,8 @@ def search_codes(
     tables = _tables(codebooks, metric, dtype or codebooks.dtype)
 
     def search_block(rows: slice) -> None:
-        given, working = tables.given(targets[rows]), tables.working(width)
-        _kernels.search(*given, codes[rows], width, sweeps, *working)
+        work = _kernels.make_work(max(width, 1), codebooks.shape[1], tables.norms.dtype)
+        _kernels.search(*tables.given(targets[rows]), codes[rows], width, sweeps, work)
         if start is not None:
             _keep_unless_better(targets[rows], codebooks, metric, start[rows], codes[rows])
 
@@ -184,7 +184,7 @@ def extend_beams(
             beams.costs[rows],
             codes[rows],
             costs[rows],
-            *tables.working(n_kept),
+            _kernels.make_work(n_kept, n_words, costs.dtype),
         )
 
     _run_blocks(extend_block, n_items, n_threads)
@@ -206,13 +206,6 @@ class CodeTables:
         scaled = (targets - self.offset) * self.scale
         shifted = np.ascontiguousarray(scaled, dtype=self.norms.dtype)
         return shifted, self.products, self.norms, self.pairs
-
-    def working(self, beam_width: int) -> tuple[Floats, Ints, Any, Any]:
-        """Return what kernels end with: memory to work in, and what its bits are."""
-        costs = np.empty((max(beam_width, 1), self.pairs.shape[1]), dtype=self.norms.dtype)
-        key = np.dtype(f"i{costs.itemsize}").type
-        top, sign = key(np.iinfo(key).max), key(8 * costs.itemsize - 1)
-        return costs, costs.view(key), top, sign
 
 
 def _tables(

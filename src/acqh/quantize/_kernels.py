@@ -9,17 +9,35 @@ So one more word costs one row of `pairs` for each word chosen before: additions
 
 Costs are compared as the integers that their bits make, since compilers turn minima of integers
 into vector instructions, but not minima of floats. `_ordered` makes bits order as their floats
-do, and undoes it. `keys` is the memory of `costs` seen as integers; `top`, the largest of these
-integers, lies above every cost and marks a word as taken; `sign` is the place of the sign bit.
+do, and undoes it.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
+from numpy.typing import DTypeLike
 
 from acqh._core.arrays import Floats, Ints
 from acqh._core.kernels import kernel
 
 # Distances of this many points at a time stay in the nearest cache.
 _DISTANCE_BLOCK = 1024
+
+
+class Work(NamedTuple):
+    """Memory that kernels work in."""
+
+    costs: Floats  # (n_rows, codebook_size)
+    keys: Ints  # the same memory, seen as integers
+    top: Any  # the largest of these: it lies above every cost, and marks a word as taken
+    sign: Any  # the place of their sign bit
+
+
+def make_work(n_rows: int, n_words: int, dtype: DTypeLike) -> Work:
+    """Return memory to work in, in the precision of a search."""
+    costs: Floats = np.empty((n_rows, n_words), dtype=dtype)
+    key = np.dtype(f"i{costs.itemsize}").type
+    return Work(costs, costs.view(key), key(np.iinfo(key).max), key(8 * costs.itemsize - 1))
 
 
 @kernel()
@@ -31,10 +49,7 @@ def search(
     codes: Ints,
     beam_width: int,
     max_sweeps: int,
-    costs: Floats,
-    keys: Ints,
-    top: int,
-    sign: int,
+    work: Work,
 ) -> None:
     """Search a code for each item: by beam, then word by word from where that led.
 
@@ -52,18 +67,17 @@ def search(
         Codes kept from codebook to codebook; 1 is greedy, 0 is no beam search.
     max_sweeps : int
         Most rounds over the codebooks word by word; 0 is none.
-    costs, keys : (max(beam_width, 1), codebook_size)
-        Working memory, as floats and as integers.
-    top, sign : int
-        Of the dtype of `keys`.
+    work : Work
+        Of max(beam_width, 1) rows.
     """
     n_codebooks, n_words = pairs.shape[:2]
     flat = np.empty(len(norms), dtype=norms.dtype)
     linear = flat.reshape(n_codebooks, n_words)
-    beams: Ints = np.zeros((len(costs), n_codebooks), dtype=np.int64)
-    grown: Ints = np.zeros((len(costs), n_codebooks), dtype=np.int64)
-    beam_costs = np.empty(len(costs), dtype=costs.dtype)
-    lows = np.empty(len(costs), dtype=keys.dtype)
+    n_beams = len(work.costs)
+    beams: Ints = np.zeros((n_beams, n_codebooks), dtype=np.int64)
+    grown: Ints = np.zeros((n_beams, n_codebooks), dtype=np.int64)
+    beam_costs = np.empty(n_beams, dtype=work.costs.dtype)
+    lows = np.empty(n_beams, dtype=work.keys.dtype)
     for i in range(len(targets)):
         _fill_linear(targets, i, products, norms, flat)
         if beam_width > 0:
@@ -73,26 +87,13 @@ def search(
                 # Of the last codebook only the best word is wanted.
                 kept = 1 if s == n_codebooks - 1 else beam_width
                 live = _extend(
-                    linear,
-                    pairs,
-                    s,
-                    s,
-                    live,
-                    kept,
-                    beams,
-                    grown,
-                    beam_costs,
-                    lows,
-                    costs,
-                    keys,
-                    top,
-                    sign,
+                    linear, pairs, s, s, live, kept, beams, grown, beam_costs, lows, work
                 )
                 beams, grown = grown, beams
             for s in range(n_codebooks):
                 codes[i, s] = beams[0, s]
         if max_sweeps > 0:
-            _conditional_modes(linear, pairs, codes, i, max_sweeps, costs, keys, top, sign)
+            _conditional_modes(linear, pairs, codes, i, max_sweeps, work)
 
 
 @kernel()
@@ -105,10 +106,7 @@ def extend_beams(
     kept_costs: Floats,
     longer: Ints,
     longer_costs: Floats,
-    costs: Floats,
-    keys: Ints,
-    top: int,
-    sign: int,
+    work: Work,
 ) -> None:
     """Add a word of one more codebook to the best codes of each item, and keep the best of these.
 
@@ -126,8 +124,8 @@ def extend_beams(
         Overwritten with the best codes, best first; there must be as many.
     longer_costs : (n_items, n_longer)
         Overwritten.
-    costs, keys, top, sign
-        As in `search`, with a row for each code kept.
+    work : Work
+        Of a row for each code kept.
     """
     n_kept, n_before = kept.shape[1:]
     n_longer = longer.shape[1]
@@ -136,30 +134,15 @@ def extend_beams(
     linear = flat.reshape(1, len(norms))
     beams = np.zeros((n_beams, n_before + 1), dtype=np.int64)
     grown = np.zeros((n_beams, n_before + 1), dtype=np.int64)
-    beam_costs = np.empty(n_beams, dtype=costs.dtype)
-    lows = np.empty(n_beams, dtype=keys.dtype)
+    beam_costs = np.empty(n_beams, dtype=work.costs.dtype)
+    lows = np.empty(n_beams, dtype=work.keys.dtype)
     for i in range(len(targets)):
         _fill_linear(targets, i, products, norms, flat)
         for b in range(n_kept):
             beam_costs[b] = kept_costs[i, b]
             for t in range(n_before):
                 beams[b, t] = kept[i, b, t]
-        _extend(
-            linear,
-            pairs,
-            n_before,
-            0,
-            n_kept,
-            n_longer,
-            beams,
-            grown,
-            beam_costs,
-            lows,
-            costs,
-            keys,
-            top,
-            sign,
-        )
+        _extend(linear, pairs, n_before, 0, n_kept, n_longer, beams, grown, beam_costs, lows, work)
         for b in range(n_longer):
             longer_costs[i, b] = beam_costs[b]
             for t in range(n_before + 1):
@@ -203,16 +186,14 @@ def _extend(
     grown: Ints,
     beam_costs: Floats,
     lows: Ints,
-    costs: Floats,
-    keys: Ints,
-    top: int,
-    sign: int,
+    work: Work,
 ) -> int:
     """Write beams longer by a word, best first; ties go to beam, then to word.
 
     `length` words are there, of `live` beams; `column` is the place of the new codebook in
     `linear` and `pairs`. Returns how many beams there are, `wanted` at most.
     """
+    costs, keys, top, sign = work
     n_words: int = linear.shape[1]
     for b in range(live):
         base = beam_costs[b]
@@ -222,7 +203,7 @@ def _extend(
             word = beams[b, t]
             for j in range(n_words):
                 costs[b, j] += pairs[t, word, column, j]
-        lows[b] = _order_row(keys, b, top, sign)
+        lows[b] = _order_row(work, b)
     kept = min(wanted, live * n_words)
     for rank in range(kept):
         b = 0
@@ -236,7 +217,7 @@ def _extend(
         keys[b, j] = _ordered(keys[b, j], top, sign)
         beam_costs[rank] = costs[b, j]
         keys[b, j] = top
-        lows[b] = _lowest(keys, b, top)
+        lows[b] = _lowest(work, b)
     return kept
 
 
@@ -247,12 +228,10 @@ def _conditional_modes(
     codes: Ints,
     item: int,
     max_sweeps: int,
-    costs: Floats,
-    keys: Ints,
-    top: int,
-    sign: int,
+    work: Work,
 ) -> None:
     """Give each codebook in turn its best word, the others held, until none changes."""
+    costs, keys = work.costs, work.keys
     n_codebooks, n_words = linear.shape
     unchanged = 0
     step = 0
@@ -265,7 +244,7 @@ def _conditional_modes(
                 word = codes[item, t]
                 for j in range(n_words):
                     costs[0, j] += pairs[t, word, s, j]
-        low = _order_row(keys, 0, top, sign)
+        low = _order_row(work, 0)
         if low < keys[0, codes[item, s]]:
             codes[item, s] = _position(keys, 0, low)
             unchanged = 0
@@ -280,8 +259,9 @@ def _ordered(bits: int, top: int, sign: int) -> int:
 
 
 @kernel()
-def _order_row(keys: Ints, row: int, top: int, sign: int) -> int:
+def _order_row(work: Work, row: int) -> Any:
     """Turn a row of costs into ordered keys; return the lowest."""
+    _, keys, top, sign = work
     low = top
     for j in range(keys.shape[1]):
         key = _ordered(keys[row, j], top, sign)
@@ -291,10 +271,10 @@ def _order_row(keys: Ints, row: int, top: int, sign: int) -> int:
 
 
 @kernel()
-def _lowest(keys: Ints, row: int, top: int) -> int:
-    low = top
-    for j in range(keys.shape[1]):
-        low = min(low, keys[row, j])
+def _lowest(work: Work, row: int) -> Any:
+    low = work.top
+    for j in range(work.keys.shape[1]):
+        low = min(low, work.keys[row, j])
     return low
 
 
@@ -309,16 +289,16 @@ def _position(keys: Ints, row: int, key: int) -> int:
 
 
 @kernel()
-def nearest(norms: Floats, costs: Floats, keys: Ints, top: int, sign: int, codes: Ints) -> None:
+def nearest(norms: Floats, work: Work, codes: Ints) -> None:
     """Write the nearest word of each point, the first of those equally near.
 
-    `norms`: (n_words,). `costs`, `keys`: (n_points, n_words), products of points with the words
-    times minus two; overwritten. `codes`: (n_points,).
+    `norms`: (n_words,). `work`: a row for each point, with its products with the words times minus
+    two. `codes`: (n_points,).
     """
     for i in range(len(codes)):
         for j in range(len(norms)):
-            costs[i, j] += norms[j]
-        codes[i] = _position(keys, i, _order_row(keys, i, top, sign))
+            work.costs[i, j] += norms[j]
+        codes[i] = _position(work.keys, i, _order_row(work, i))
 
 
 @kernel()

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -236,15 +235,11 @@ def _nearest_single(points: Floats, words: Floats) -> Ints:
     norms = np.einsum("jk,jk->j", words, words)
     doubled = np.ascontiguousarray(-2.0 * words.T)
     codes = np.empty(len(points), dtype=np.uint8)
-    costs = np.empty((_QUICK_ROWS, len(words)), dtype=np.float32)
-    top: Any = np.int32(np.iinfo(np.int32).max)
-    sign: Any = np.int32(31)
-    for start in range(0, len(points), _QUICK_ROWS):
-        rows = points[start : start + _QUICK_ROWS]
-        some = costs[: len(rows)]
-        np.matmul(rows, doubled, out=some)
-        found = codes[start : start + _QUICK_ROWS]
-        _kernels.nearest(norms, some, some.view(np.int32), top, sign, found)
+    work = _kernels.make_work(_QUICK_ROWS, len(words), np.float32)
+    for rows in slices(len(points), _QUICK_ROWS):
+        found = codes[rows]
+        np.matmul(points[rows], doubled, out=work.costs[: len(found)])
+        _kernels.nearest(norms, work, found)
     return codes
 
 
