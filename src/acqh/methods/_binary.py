@@ -23,6 +23,7 @@ class BinaryMethod(TrainedMethod):
     Parameters
     ----------
     n_bits : int
+        K in formulas.
 
     Attributes
     ----------

@@ -66,8 +66,10 @@ class TrainedMethod(BaseMethod):
     ----------
     training_codes_ : uint8 (n_train, bytes_per_item)
         The codes learnt for the training items; by view where each has its own.
+    objective_ : list of float
+        What is minimised, after each sweep; never rises. Of methods that sweep, like `n_iter_`.
     n_iter_ : int
-        Sweeps done, of methods that sweep.
+        Sweeps done.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = CONSTRAINTS

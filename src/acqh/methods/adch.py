@@ -92,8 +92,6 @@ class ADCH(LinearBinaryMethod):
 
     Parameters
     ----------
-    n_bits : int
-        K.
     feature_maps : mapping of str to feature map, feature map, or None
         F_v; for some views or, not as a mapping, for all of them.
     similarity_weight : float
@@ -106,11 +104,6 @@ class ADCH(LinearBinaryMethod):
         Sweeps over U, V and B.
     random_state : int, Generator, SeedSequence or None
         Draws the first codes, which are the first latent vectors too, and the anchors.
-
-    Attributes
-    ----------
-    objective_ : list of float
-        After each sweep; never rises.
     """
 
     feature_maps: Any = "rbf_mean2"

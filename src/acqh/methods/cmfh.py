@@ -95,8 +95,6 @@ class CMFH(LinearBinaryMethod):
     means_ : dict of str to (n_mapped_features,)
     view_weights_ : dict of str to float
         λ_v.
-    objective_ : list of float
-        After each sweep; never rises.
     """
 
     view_range: ClassVar = (2, None)

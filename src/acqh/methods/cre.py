@@ -144,8 +144,6 @@ class CRE(LinearBinaryMethod):
     ----------
     projections_ : dict of str to (n_mapped_features, n_bits)
         W_v.
-    objective_ : list of float
-        After each sweep; never rises.
     """
 
     view_range: ClassVar = (2, None)

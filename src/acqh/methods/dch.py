@@ -72,8 +72,6 @@ class DCH(LinearBinaryMethod):
     ----------
     projections_ : dict of str to (n_mapped_features, n_bits)
         P_v.
-    objective_ : list of float
-        After each sweep; never rises.
     """
 
     feature_maps: Any = "rbf_fixed"

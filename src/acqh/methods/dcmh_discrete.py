@@ -68,8 +68,6 @@ class DiscreteCMH(LinearBinaryMethod):
 
     Parameters
     ----------
-    n_bits : int
-        K.
     feature_maps : mapping of str to feature map, feature map, or None
         F_v; for some views or, not as a mapping, for all of them.
     label_weight : float
@@ -91,8 +89,6 @@ class DiscreteCMH(LinearBinaryMethod):
         One code per item and view.
     projections_ : dict of str to (n_mapped_features, n_bits)
         P_v.
-    objective_ : list of float
-        After each sweep; never rises.
     """
 
     view_range: ClassVar[tuple[int, int | None]] = (2, 2)

@@ -98,8 +98,6 @@ class FDCH(LinearBinaryMethod):
     ----------
     projections_ : dict of str to (n_mapped_features, n_bits)
         P_v.
-    objective_ : list of float
-        After each sweep; never rises.
     """
 
     feature_maps: Any = "rbf_mean2"

@@ -60,8 +60,6 @@ class GSPH(LinearBinaryMethod):
 
     Parameters
     ----------
-    n_bits : int
-        K.
     logistic_penalty : float
         Strength of the penalty of the logistic regressions: on the norm in the space of the
         kernel with ``"rbf_mean"``, on that of the weights with any other feature map.

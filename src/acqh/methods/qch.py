@@ -89,11 +89,6 @@ class QCH(LinearBinaryMethod):
         λ.
     max_iter : int
         Sweeps over B and W.
-
-    Attributes
-    ----------
-    objective_ : list of float
-        After each sweep; never rises.
     """
 
     view_range: ClassVar = (2, 2)

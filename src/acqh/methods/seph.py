@@ -110,8 +110,6 @@ class SePH(LinearBinaryMethod):
 
     Parameters
     ----------
-    n_bits : int
-        K.
     feature_maps : mapping of str to feature map, feature map, or None
         For some views or, not as a mapping, for all of them. The authors' variant with k-means
         anchors is ``RBFAnchors(500, variant="rbf_mean", anchors="kmeans")``; any map but
