@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -55,14 +55,16 @@ class NamedDataset(DatasetFacts):
     options: Mapping[str, str] = field(default_factory=dict)
 
 
-def _load_emoji(_: DataFolder) -> MultiViewData:
-    return load_emoji()  # comes with the package
-
-
-def _load_wiki(folder: DataFolder) -> MultiViewData:
-    path = folder.require("wiki.npz")
-    data = read(path, views=_PAIR, label_names=_WIKI_CLASSES)
-    return _checked(data, folder, {"image": 128, "text": 10}, n_labels=10, n_items=2_866)
+def _load(
+    folder: DataFolder, widths: Mapping[str, int], *, n_items: int | None = None, **options: Any
+) -> MultiViewData:
+    """Read the first file of a data set, whose views have these widths."""
+    dataset = DATASETS[folder.dataset]
+    path = folder.require(dataset.files[0].name)
+    if path.suffix == ".npz":
+        options["views"] = {name: name for name in widths}
+    counts = {"n_labels": dataset.n_labels, "n_items": n_items or dataset.n_items}
+    return _checked(read(path, **options), folder, widths, **counts)
 
 
 def _load_mirflickr25k(
@@ -70,11 +72,10 @@ def _load_mirflickr25k(
 ) -> MultiViewData:
     if features not in ("edge", "deep"):
         raise InvalidInputError(f"features must be 'edge' or 'deep', got {features!r}")
-    path = folder.require("mirflickr25k.npz")
-    data = read(path, views=_PAIR, extra=include_text_only)
-    n_items = 20_015 if include_text_only else 15_677
-    data = _checked(data, folder, {"image": 150, "text": 1_386}, n_labels=24, n_items=n_items)
-    data = data._replace(items=check_items({"tags": _join_tags(data, path)}, len(data)))
+    n_items = 20_015 if include_text_only else None
+    widths = {"image": 150, "text": 1_386}
+    data = _load(folder, widths, n_items=n_items, extra=include_text_only)
+    data = data._replace(items=check_items({"tags": _join_tags(data, folder)}, len(data)))
     return data if features == "edge" else _with_deep_features(data, folder)
 
 
@@ -94,9 +95,9 @@ def _with_deep_features(data: MultiViewData, folder: DataFolder) -> MultiViewDat
     return data.with_views(image=image)._replace(name="mirflickr25k_deep")
 
 
-def _join_tags(data: MultiViewData, path: Path) -> list[str]:
+def _join_tags(data: MultiViewData, folder: DataFolder) -> list[str]:
     """Return the tags of each item as one text."""
-    with np.load(path, allow_pickle=False) as arrays:
+    with np.load(folder.require("mirflickr25k.npz"), allow_pickle=False) as arrays:
         names = arrays["tag_names"]
     text = data.views["text"]
     return [
@@ -105,19 +106,11 @@ def _join_tags(data: MultiViewData, path: Path) -> list[str]:
     ]
 
 
-def _load_nuswide10(folder: DataFolder) -> MultiViewData:
-    path = folder.require("nuswide10.npz")
-    data = read(path, views=_PAIR) if path.suffix == ".npz" else read(path)
-    widths = {"image": 500, "text": 1_000}
-    return _checked(data, folder, widths, n_labels=10, n_items=186_577)
-
-
 def _load_uci_mfeat(folder: DataFolder, *, include_pixels: bool = False) -> MultiViewData:
     widths = {"image": 76, "text": 64, "pixels": 240}
     if not include_pixels:
         del widths["pixels"]
-    data = read(folder.require("uci_mfeat.npz"), views={name: name for name in widths})
-    return _checked(data, folder, widths, n_labels=10, n_items=2_000)
+    return _load(folder, widths)
 
 
 def _checked(
@@ -149,7 +142,6 @@ def _checked(
     return data._replace(name=folder.dataset)
 
 
-_PAIR = MappingProxyType({"image": "image", "text": "text"})
 _WIKI_CLASSES = (
     "art",
     "biology",
@@ -165,7 +157,7 @@ _WIKI_CLASSES = (
 
 _EMOJI = NamedDataset(
     description="Noto emoji with their names and tags; comes with the package",
-    load=_load_emoji,
+    load=lambda _: load_emoji(),  # comes with the package
     n_items=1_906,
     n_labels=9,
     views={"image": "544-d HOG and HSV histogram", "text": "counts of 4,110 words"},
@@ -184,7 +176,7 @@ _EMOJI = NamedDataset(
 )
 _WIKI = NamedDataset(
     description="Sections of Wikipedia's featured articles, each with its image",
-    load=_load_wiki,
+    load=partial(_load, widths={"image": 128, "text": 10}, label_names=_WIKI_CLASSES),
     n_items=2_866,
     n_labels=10,
     views={"image": "128-d SIFT bag of visual words", "text": "10-d LDA topic proportions"},
@@ -237,7 +229,7 @@ _MIRFLICKR25K = NamedDataset(
 
 _NUSWIDE10 = NamedDataset(
     description="Flickr photographs with their tags, the ten most frequent concepts",
-    load=_load_nuswide10,
+    load=partial(_load, widths={"image": 500, "text": 1_000}),
     n_items=186_577,
     n_labels=10,
     views={"image": "500-d SIFT bag of visual words", "text": "1,000 tags, 0/1, sparse"},
