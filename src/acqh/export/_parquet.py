@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats
+from acqh._core.arrays import Array
 from acqh._core.files import check_target, written_whole
 from acqh._core.optional import require
 from acqh._core.progress import Progress
@@ -120,12 +120,9 @@ def _schema(arrow: Any, items: Source, codes: bool) -> Any:
     }
     notes = {"acqh": json.dumps(settings)}
     if codes:
-        notes["acqh.codebooks"] = _as_base64(items.codebooks)
+        content = items.codebooks.astype("<f4").tobytes()
+        notes["acqh.codebooks"] = base64.b64encode(content).decode()
     return arrow.schema(fields, metadata=notes)
-
-
-def _as_base64(codebooks: Floats) -> str:
-    return base64.b64encode(np.ascontiguousarray(codebooks, dtype="<f4").tobytes()).decode()
 
 
 def _table(arrow: Any, schema: Any, items: Source, batch: Batch, codes: bool) -> Any:

@@ -19,7 +19,7 @@ from acqh.features._kernel_functions import (
     products,
     self_products,
 )
-from acqh.features._kernel_solve import DualSystem
+from acqh.features._kernel_solve import DualSystem, descend
 
 # Rows that kernels are tried on, and as many that they are judged by.
 TRIAL_ROWS = 1000
@@ -283,16 +283,7 @@ def _best_width(
     trial.expect([{(name, width): 1.0} for width in [*plain, *(mean * 2.0**it for it in steps)]])
     for width in plain:
         attempt(width)
-    error = attempt(mean)
-    for factor in (0.5, 2.0):
-        width, last = mean * factor, error
-        for _ in range(_MAX_STEPS):
-            found = attempt(width)
-            if found >= last:
-                break
-            width, last = width * factor, found
-        if last < error:
-            break
+    descend(attempt, mean, (0.5, 2.0), _MAX_STEPS)
     best = min(tried, key=lambda width: tried[width][0])
     return tried[best][0], best, tried[best][1]
 

@@ -4,7 +4,7 @@ The kernel matrix is stored once: its lower blocks become the factor, its upper 
 steps are products of blocks, of arrays or of tensors; what differs is in `_kernel_arithmetic`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -231,10 +231,22 @@ def refine_ridge(kernel: Numbers, targets: Numbers, ridge: float) -> float:
         left = solution / system.take_inverse_diagonal()[:, None]
         return float((left**2).sum())
 
-    best, least = ridge, error(ridge)
-    for factor in (_RIDGE_STEP, 1.0 / _RIDGE_STEP):
-        start = best
-        for _ in range(_MAX_STEPS):
+    return descend(error, ridge, (_RIDGE_STEP, 1.0 / _RIDGE_STEP), _MAX_STEPS)
+
+
+def descend(
+    error: Callable[[float], float], start: float, factors: Sequence[float], n_steps: int
+) -> float:
+    """Multiply a number by the first factor that lowers its error, for as long as it does.
+
+    Examples
+    --------
+    >>> descend(lambda x: abs(x - 9.0), 1.0, (0.5, 2.0), 5)
+    8.0
+    """
+    best, least = start, error(start)
+    for factor in factors:
+        for _ in range(n_steps):
             tried = error(best * factor)
             if tried >= least:
                 break

@@ -83,7 +83,9 @@ def write_bundle(
             }
             manifest = directory / _temporary_name()
             written.append(manifest)
-            _write_file(manifest, Manifest(kind, name, info, members).to_bytes())
+            with files.create(manifest) as file:
+                files.write(file, memoryview(Manifest(kind, name, info, members).to_bytes()))
+                files.sync(file)
             files.sync_directory(directory)
         # The commit point. Even if this reports an error, the new manifest may have its name
         # (network file systems), so nothing it mentions is removed from here on.
@@ -178,12 +180,6 @@ def _write_one(directory: Path, arrays: Mapping[str, Array], written: list[Path]
     written.append(directory / member.file)
     files.rename(temporary, directory / member.file)
     return member
-
-
-def _write_file(path: Path, content: bytes) -> None:
-    with files.create(path) as file:
-        files.write(file, memoryview(content))
-        files.sync(file)
 
 
 def _remove_strays(directory: Path, keep: set[str]) -> None:
