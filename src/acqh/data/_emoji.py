@@ -49,7 +49,8 @@ def load_emoji() -> MultiViewData:
         ),
         shape=(len(ids), len(table["words"])),
     )
-    images = _cut(arrays["pictures"], arrays["picture_ends"])
+    parts = np.split(arrays["pictures"], arrays["picture_ends"][:-1])
+    images = [part.tobytes() for part in parts]
     return MultiViewData(
         {"image": arrays["image"].astype(np.float32) / _STEPS, "text": counts},
         [table["groups"][group] for group in groups],
@@ -58,7 +59,7 @@ def load_emoji() -> MultiViewData:
         items={
             "name": names,
             "text": [", ".join([name, *words]) for name, words in zip(names, tags, strict=True)],
-            "emoji": [_character(code_points) for code_points in ids],
+            "emoji": ["".join(chr(int(code, 16)) for code in each.split("-")) for each in ids],
             "image": images,
             "picture": images,
             "subgroup": subgroups,
@@ -73,11 +74,3 @@ def _read_pack() -> tuple[dict[str, Any], dict[str, Array]]:
     table = json.loads((folder / "items.json").read_text(encoding="utf-8"))
     with (folder / "arrays.npz").open("rb") as stream, np.load(stream) as stored:
         return table, dict(stored)
-
-
-def _character(code_points: str) -> str:
-    return "".join(chr(int(point, 16)) for point in code_points.split("-"))
-
-
-def _cut(joined: Array, ends: Array) -> list[bytes]:
-    return [part.tobytes() for part in np.split(joined, ends[:-1])]

@@ -186,7 +186,6 @@ class _TensorTrial(_Trial):
         return errors
 
     def errors(self, weights: Mixture) -> Floats:
-        """Return the error of a sum of kernels for every ridge, as a share of the mean's."""
         key = frozenset(weights.items())
         if key not in self._known:
             self.try_all([weights])

@@ -135,16 +135,8 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     weights: Sequence[float] | None = None
     max_memory: int = 1 << 30
     random_state: RandomState = None
-    anchors_: Matrix = field(init=False)
-    coefficients_: Floats = field(init=False)
-    offset_: Floats = field(init=False)
-    weights_: Floats = field(init=False)
-    widths_: Floats = field(init=False)
-    idf_: Floats = field(init=False)
-    ridge_: float = field(init=False)
-    error_: float = field(init=False)
     # Anchors as queries need them, for arrays and for devices.
-    _ready: dict[str, Any] = field(init=False)
+    _ready: dict[str, tuple[Any, ...]] = field(init=False)
 
     def _learn(self, X: Matrix) -> None:
         """Learn coordinates in which inner products are kernels."""
@@ -247,8 +239,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
             anchors = widened(anchors)
             sides = prepare_sides(anchors, self._choice, learnt[-1], by_column=True)
             self._ready[key] = (sides, anchors.dtype, *learnt)
-        ready: tuple[Any, ...] = self._ready[key]
-        return ready
+        return self._ready[key]
 
     @property
     def _choice(self) -> Choice:
@@ -275,8 +266,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         self.weights_, self.widths_ = choice.weights, choice.widths
         self.ridge_, self.error_ = choice.ridge, choice.error
         self.anchors_, self.idf_ = arithmetic.on_host(anchors), arithmetic.on_host(idf)
-        self.coefficients_ = coefficients
-        self.offset_ = offset
+        self.coefficients_, self.offset_ = coefficients, offset
         self._ready = {}
 
     def _check_fit(self, X: Any) -> Any:

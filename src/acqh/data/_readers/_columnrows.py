@@ -173,7 +173,6 @@ class ColumnRows(RowSource):
         return replace(self, sources=fewer)
 
     def files(self) -> Iterable[Path]:
-        """Return the files of all sources."""
         return [file.path for source in self.sources.values() for file in source.files]
 
     def _path(self, column: Column) -> Path:

@@ -87,7 +87,6 @@ class CsvRows(RowSource):
 
     @contextmanager
     def open(self) -> Iterator[ReadRows]:
-        """Open the file."""
         with self.open_blocks() as read:
             yield lambda start, stop: read(start, stop).data()
 

@@ -63,7 +63,6 @@ class ArrayRows(RowSource):
 
     @contextmanager
     def open(self) -> Iterator[ReadRows]:
-        """Open the store."""
         takes: dict[str, Callable[[int, int], Any]] = {}
         with _open(self.path, self.options) as store:
             entries = _layout.find_entries(store)
@@ -84,7 +83,6 @@ class ArrayRows(RowSource):
             yield read
 
     def files(self) -> Iterable[Path]:
-        """Return the file, or the files of the folder."""
         if isinstance(self.options, ZarrOptions):
             return (file for file in self.path.rglob("*") if file.is_file())
         return self.path.glob("*.npy") if self.path.is_dir() else [self.path]

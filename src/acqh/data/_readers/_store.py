@@ -157,7 +157,6 @@ class NpyFolder:
         return native(_map(file, header, header.offset), file.name)
 
     def rows(self, name: str) -> Rows:
-        """Return a function that gives some rows of an array."""
         return file_rows(self.path / f"{name}.npy", self.headers[name])
 
 

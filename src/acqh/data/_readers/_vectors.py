@@ -50,7 +50,6 @@ class VectorRows(RowSource):
 
     @contextmanager
     def open(self) -> Iterator[ReadRows]:
-        """Open the file."""
         shape, take = _open(self.path)
         if shape != (self.n_rows, self.n_columns):
             raise CorruptBundleError(f"{self.path.name} has changed since it was listed")

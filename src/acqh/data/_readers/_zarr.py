@@ -48,7 +48,6 @@ class ZarrStore:
         self.headers = {name: _header(array) for name, array in sorted(self._arrays.items())}
 
     def load(self, name: str) -> Array:
-        """Return a whole array."""
         array = self._arrays[name]
         return self._read(name, 0, array.shape[0]) if array.shape else np.asarray(array[...])
 
