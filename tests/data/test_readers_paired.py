@@ -80,11 +80,12 @@ def test_other_names_of_folders_are_given(tmp_path: Path) -> None:
     assert data.labels is None
 
 
-def test_labels_and_ids_may_lie_beside_a_view(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("id_name", "label_name"), [("id", "labels"), ("Id", "Labels")])
+def test_labels_and_ids_may_lie_beside_a_view(tmp_path: Path, id_name, label_name) -> None:
     ids = [f"id {i}" for i in range(N_ITEMS)]
     write_arrays(tmp_path / "image", IMAGE, 10)
     labels = [["dog"] if i % 2 else ["cat", "dog"] for i in range(N_ITEMS)]
-    write_tables(tmp_path / "text", 6, id=ids, text=TEXT, labels=labels)
+    write_tables(tmp_path / "text", 6, **{id_name: ids, "text": TEXT, label_name: labels})
     data = read(tmp_path)
     assert data.ids.tolist() == ids
     assert data.label_names == ("cat", "dog")

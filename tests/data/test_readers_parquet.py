@@ -303,8 +303,17 @@ def test_a_file_cut_off_anywhere(tmp_path: Path, save: Save) -> None:
     content = path.read_bytes()
     for length in range(0, len(content) - 1, 41):
         path.write_bytes(content[:length])
-        with pytest.raises(CorruptBundleError):
+        with pytest.raises(CorruptBundleError, match=path.name):
             read(path)
+
+
+def test_an_arrow_file_that_contradicts_itself_is_named(tmp_path: Path) -> None:
+    path = save_arrow(tmp_path / "pairs", pairs())
+    content = bytearray(path.read_bytes())
+    content[-10:-6] = np.int32(8).tobytes()  # the length of the footer
+    path.write_bytes(content)
+    with pytest.raises(CorruptBundleError, match=r"pairs\.arrow"):
+        read(path)
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -65,14 +65,12 @@ class ArrowTable:
     ) -> None:
         self.path = path
         found = files or _find_files(path)
-        with _open_file(found[0]) as file:
-            self.schema = file.schema
-            self.columns: list[str] = list(file.schema.names)
-        if len(set(self.columns)) != len(self.columns):
-            raise InvalidInputError(f"{path.name} has two columns of one name")
         listed, first_row = [], 0
+        self.schema: Any = None
         for each in found:
             with _open_file(each) as file:
+                if self.schema is None:
+                    self.schema = file.schema
                 if not file.schema.equals(self.schema):
                     raise InvalidInputError(
                         f"{each.name} has other columns or types than {found[0].name}; "
@@ -81,6 +79,9 @@ class ArrowTable:
                 n_rows, n_bytes = file.count_rows(), sum(file.sizes())
             listed.append(FileRows(each, first_row, n_rows, n_bytes=n_bytes, max_bytes=max_bytes))
             first_row += n_rows
+        self.columns: list[str] = list(self.schema.names)
+        if len(set(self.columns)) != len(self.columns):
+            raise InvalidInputError(f"{path.name} has two columns of one name")
         self.files = tuple(listed)
         self.n_rows = first_row
 

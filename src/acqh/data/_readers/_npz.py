@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +78,8 @@ class ArrayRows(RowSource):
                 return takes[entry.name](start, stop)
 
             def read(start: int, stop: int) -> MultiViewData:
-                rows = range(start, stop)
-                return _build(self.layout, self.classes, take, rows, self.path.stem)
+                get = partial(take, start=start, stop=stop)
+                return _build(self.layout, self.classes, get, range(start, stop), self.path.stem)
 
             yield read
 
@@ -107,25 +108,19 @@ def _open(path: Path, options: ArrayOptions) -> AbstractContextManager[ArrayStor
 def _load(
     store: ArrayStore, layout: Layout, classes: Classes, splits: Mapping[str, Array] | None = None
 ) -> MultiViewData:
-    def get(entry: Entry, *_: int) -> Matrix:
-        return _layout.load(store, entry)
-
+    get = partial(_layout.load, store)
     return _build(layout, classes, get, range(layout.n_items), store.path.stem, splits)
 
 
 def _build(
     layout: Layout,
     classes: Classes,
-    take: Callable[[Entry, int, int], Matrix],
+    get: Callable[[Entry], Matrix],
     rows: range,
     name: str,
     splits: Mapping[str, Array] | None = None,
 ) -> MultiViewData:
-    """Make data of some rows; `take` gives those of an entry."""
-
-    def get(entry: Entry) -> Matrix:
-        return take(entry, rows.start, rows.stop)
-
+    """Make data of some rows; `get` gives those of an entry."""
     return MultiViewData(
         {view: get(entry) for view, entry in layout.views.items()},
         None if layout.labels is None else classes.named(get(layout.labels)),

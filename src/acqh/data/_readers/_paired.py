@@ -115,7 +115,7 @@ def _find_view(folders: _Folders, name: str, view: str) -> tuple[Column, int]:
     vectors = [
         field.name
         for field in content.schema
-        if _columns.is_vector(field.type) and field.name not in LABEL_COLUMNS
+        if _columns.is_vector(field.type) and field.name.lower() not in LABEL_COLUMNS
     ]
     if view in vectors:
         vectors = [view]
