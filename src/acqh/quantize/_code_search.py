@@ -141,26 +141,12 @@ class Beams:
 def extend_beams(
     targets: Floats, codebooks: Floats, beams: Beams, n_best: int, *, n_threads: int | None = None
 ) -> Beams:
-    """Return the best few codes of each item with one codebook more.
+    """Return the best few codes of each item, `n_best` at most, with one codebook more.
 
     Codebooks are thus added one by one at the cost of a single beam search.
 
-    Parameters
-    ----------
-    targets : (n_items, n_components)
-        Finite.
-    codebooks : (n_codebooks, codebook_size, n_components)
-        The last is new.
-    beams : Beams
-        Of the codebooks before.
-    n_best : int
-        Kept at most.
-    n_threads : int, optional
-        At most this many; None takes every core there is. The codes do not depend on it.
-
-    Returns
-    -------
-    Beams
+    `targets`, `codebooks`, `n_threads`: as `search_codes` takes them; the last codebook is new.
+    `beams`: of the codebooks before.
 
     Examples
     --------

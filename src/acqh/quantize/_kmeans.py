@@ -98,22 +98,8 @@ def sampled_kmeans(
     the distance between two points is noise that no word can take up; to begin with what matters
     gives lower errors in the end.
 
-    Parameters
-    ----------
-    points : (n_items, n_components)
-    weights : (n_items,)
-        Not negative, some positive.
-    n_words : int
-        From 1 to 256.
-    rng : Generator
-
-    Returns
-    -------
-    (n_words, n_components) float64
-
-    Notes
-    -----
-    As `weighted_kmeans`, several times quicker, and better where points and components are many.
+    Takes what `weighted_kmeans` does and gives its words, several times quicker, and better where
+    points and components are many.
 
     Examples
     --------

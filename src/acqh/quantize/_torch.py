@@ -25,23 +25,7 @@ def search_tensor(
 ) -> Tensor:
     """Return the codes of targets on the device they lie on; see `search_codes`.
 
-    Parameters
-    ----------
-    targets : tensor (n_items, n_components)
-    codebooks : tensor (n_codebooks, codebook_size, n_components)
-    beam_width : int
-        0 starts from `start` without a beam.
-    max_sweeps : int
-    start : tensor (n_items, n_codebooks), optional
-    metric : tensor (n_components, n_components), optional
-    dtype : torch dtype
-        Precision of the search.
-    max_memory : int
-        Bytes of working memory.
-
-    Returns
-    -------
-    tensor uint8 (n_items, n_codebooks)
+    `beam_width`: 0 starts from `start` without a beam. `dtype`: of torch, in which to search.
     """
     torch = require("torch")
     m, n_words, _ = codebooks.shape

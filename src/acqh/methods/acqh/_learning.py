@@ -18,11 +18,10 @@ from acqh.methods._feature_maps import has_kernel
 from acqh.methods._statistics import MappedStatistics, collect, unit_name
 from acqh.methods._target import Target
 from acqh.methods._tensors import collect_tensors, has_tensors, read_tensors
-from acqh.methods.acqh._fitted import Fitted
 from acqh.methods.acqh._queries import check_queries
 from acqh.methods.acqh._refit import RefittableMethod
 from acqh.methods.acqh._similarity import embed_items
-from acqh.methods.acqh._solve import Settings
+from acqh.methods.acqh._solve import Fitted, Settings
 from acqh.methods.acqh._solve_labels import solve_labels
 from acqh.methods.acqh._solve_space import solve_space
 from acqh.methods.acqh._targets import LABELS, Wanted, check_solvable, read_targets

@@ -12,9 +12,11 @@ from sklearn.exceptions import ConvergenceWarning
 from acqh._core.arrays import Array, Floats, Ints
 from acqh._core.linalg import solve_spd
 from acqh.methods.acqh import _alternating
+from acqh.methods.acqh._label_space import LabelSpace
 from acqh.methods.acqh._predictions import Predictor, draw_predictions, make_predictor
 from acqh.methods.acqh._problem import Problem, fit_label_terms, objective, spectrum
 from acqh.methods.acqh._similarity import Similarity
+from acqh.methods.acqh._space import TargetSpace
 from acqh.quantize import QuantizerFit, decode, fit_codebooks, search_codes
 from acqh.stats import Regression, ViewStatistics
 
@@ -84,6 +86,25 @@ class Settings:
             device=self.device,
             is_quick=is_quick,
         )
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a fit gives, whatever its targets."""
+
+    space: LabelSpace | TargetSpace
+    projections: dict[str, Floats]  # each (n_features, n_components)
+    intercepts: dict[str, Floats]  # each (n_components,): from features to query vectors
+    # each (n_features, n_components): from features scaled to unit length, added; only
+    # for views that need it.
+    units: dict[str, Floats]
+    codebooks: Floats  # (n_codebooks, codebook_size, n_components)
+    # (n_components, n_components): the metric in which a code vector is to be near its target.
+    metric: Floats
+    objective: list[float]  # at the start and after each step
+    lower_bound: float
+    ridges: dict[str, Any]
+    query_share: float  # share of the real queries in the metric
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,10 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats
 from acqh.errors import ViewError
-from acqh.methods.acqh._fitted import Fitted
 from acqh.methods.acqh._label_space import LabelSpace
 from acqh.methods.acqh._problem import Problem, lower_bound
 from acqh.methods.acqh._similarity import embed
-from acqh.methods.acqh._solve import Settings, solve_by_sweeps, solve_with_spectrum
+from acqh.methods.acqh._solve import Fitted, Settings, solve_by_sweeps, solve_with_spectrum
 from acqh.stats import Statistics, regress
 
 

@@ -11,12 +11,11 @@ from acqh.errors import InvalidInputError
 from acqh.methods._statistics import MappedStatistics
 from acqh.methods._target import Target
 from acqh.methods.acqh._agreement import weigh_by_agreement
-from acqh.methods.acqh._fitted import Fitted
 from acqh.methods.acqh._items import Items, MapRows
 from acqh.methods.acqh._learn_space import SpaceSums
 from acqh.methods.acqh._metric import blend_metric, second_moment, weighted_gram
 from acqh.methods.acqh._similarity import embed
-from acqh.methods.acqh._solve import Settings
+from acqh.methods.acqh._solve import Fitted, Settings
 from acqh.methods.acqh._space import TargetSpace
 from acqh.methods.acqh._spectral import Components, SpectralMaps
 from acqh.methods.acqh._targets import LABELS
