@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +13,6 @@ from acqh._core.tensors import to_tensor
 from acqh.quantize._code_search import Search, search_codes
 from acqh.quantize._codebooks import decode, improve_codebooks, quantization_errors
 from acqh.quantize._kmeans import weighted_kmeans
-
-Callback: TypeAlias = Callable[[Floats, Ints], None]
 
 # Sweeps after each new codebook but the last. Without them the error of label targets in four
 # codebooks ends hundreds of times higher; with one instead of two it ends twice as high.
@@ -65,7 +63,7 @@ def fit_codebooks(
     tol: float = 1e-3,
     rng: np.random.Generator,
     n_threads: int | None = None,
-    callback: Callback | None = None,
+    callback: Callable[[Floats, Ints], None] | None = None,
     device: Any = None,
     is_quick: bool = False,
 ) -> QuantizerFit:

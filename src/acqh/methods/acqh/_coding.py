@@ -212,9 +212,8 @@ class CodingMethod(BaseMethod):
 
     def _search(self, targets: Floats) -> Array:
         # In the metric G, the code nearest to a target y minimises b^T G b - 2 b^T (G y).
-        return search_codes(
-            targets @ self.code_metric_, self.codebooks_, metric=self.code_metric_, n_threads=None
-        )
+        metric = self.code_metric_
+        return search_codes(targets @ metric, self.codebooks_, metric=metric)
 
     def decode(self, codes: Array) -> Floats:
         """Return the vectors that codes stand for: the sums of their codewords.

@@ -57,11 +57,6 @@ class SpaceSums:
             return np.zeros((len(self.stats.counts), 0))
         return self._embedding.transform(self.stats.label_sets.matrix())
 
-    @property
-    def sources(self) -> list[str]:
-        """Views, and labels if they are a target."""
-        return [*self.views, *([] if self._embedding is None else [LABELS])]
-
     def make_blocks(self, targets: Mapping[str, Target]) -> dict[str, Block]:
         """Return the block of every target.
 
@@ -115,13 +110,14 @@ class SpaceSums:
 
         Raises ViewError: a view that says nothing of any target.
         """
+        sources = [*self.views, *([] if self._embedding is None else [LABELS])]
         found = {
             source: {
                 name: self._predict(source, block)
                 for name, block in blocks.items()
                 if name != source and self._moments(source, _key(block)).n_items > 0
             }
-            for source in self.sources
+            for source in sources
         }
         for source, own in found.items():
             if source not in blocks and not own:

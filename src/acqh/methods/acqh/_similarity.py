@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.linalg
 
-from acqh._core.arrays import Array, Floats, Matrix, is_sparse, unit_rows
+from acqh._core.arrays import Array, Floats, Matrix, is_sparse, slices, unit_rows
 from acqh._core.labels import as_label_matrix
 from acqh._core.linalg import fix_signs
 from acqh._core.tensors import is_tensor
@@ -81,19 +81,16 @@ class LabelEmbedding:
         `labels`: 0/1 (n_items, n_labels), dense or CSR. Gives (n_items, n_dimensions) float64.
         """
         compare = _callable(self.similarity)
-        blocks: list[Floats] = [np.zeros((0, self.n_dimensions(labels.shape[1])))]
-        for start in range(0, labels.shape[0], _BLOCK_SETS):
-            part = labels[start : start + _BLOCK_SETS]
+        width = self.map.shape[1] if len(self.landmarks) else labels.shape[1]
+        blocks: list[Floats] = [np.zeros((0, width))]
+        for rows in slices(labels.shape[0], _BLOCK_SETS):
+            part = labels[rows]
             block = np.asarray(part.toarray() if is_sparse(part) else part, dtype=np.float64)
             if len(self.landmarks):
                 blocks.append(_compare(compare, block, self.landmarks) @ self.map)
             else:
                 blocks.append(unit_rows(block) if self.similarity == "cosine" else block)
         return np.concatenate(blocks)
-
-    def n_dimensions(self, n_labels: int) -> int:
-        """Length of the vectors."""
-        return int(self.map.shape[1]) if len(self.landmarks) else n_labels
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return the embedding as JSON and named arrays, for `from_state`."""

@@ -185,7 +185,7 @@ def solve_with_spectrum(
     codes = trained.codes[: len(trained_on)]
     if len(trained_on) < len(targets):
         # The codes found in training may be better than those of a search.
-        start = search_codes(targets, trained.codebooks, n_threads=None)
+        start = search_codes(targets, trained.codebooks)
         start[trained_on] = codes
         codes = start
         values.clear()

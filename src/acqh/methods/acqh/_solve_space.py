@@ -162,7 +162,7 @@ def _quantize(
         query_map=np.pad(maps.query_map, padding),
         target_map=np.pad(maps.target_map, padding),
     )
-    folded = {view: space.fold(view) for view in space.sources if view != LABELS}
+    folded = {view: space.fold(view) for view in space.predictors if view != LABELS}
     return Fitted(
         space=space,
         projections={view: parts[0] for view, parts in folded.items()},

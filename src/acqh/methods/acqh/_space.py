@@ -36,11 +36,6 @@ class TargetSpace:
     # Whether the blocks of an item, taken together, get the usual length; see `scale`.
     is_normalized: bool
 
-    @property
-    def sources(self) -> list[str]:
-        """What items and queries can be given by: views, and labels if they are a target."""
-        return [*self.predictors]
-
     def describe(self, known: Mapping[str, Matrix]) -> Floats:
         """Return all blocks of some items, side by side, each by the root of its weight.
 
