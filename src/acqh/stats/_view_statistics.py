@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acqh._core.arrays import Floats, Ints, Matrix, is_sparse
+from acqh._core.arrays import Floats, Ints, Matrix, is_sparse, slices
 from acqh.stats._kernels import add_rows_by_set, add_sparse_rows_by_set
-from acqh.stats._moments import mirror, upper_gram
+from acqh.stats._moments import BLOCK_ROWS, mirror, upper_gram
 
 
 @dataclass
@@ -68,17 +68,14 @@ class ViewStatistics:
         self.upper, _ = upper_gram(matrix, self.adder(sets), self.upper)
 
     def adder(self, sets: Ints) -> Callable[[slice, Matrix], None]:
-        """Return what adds blocks of rows to the sums and counts by label set, but to no product.
+        """Return what adds blocks of rows by label set; row i belongs to ``sets[i]``."""
+        return lambda rows, block: self.add_by_set(block, sets[rows])
 
-        Row i belongs to ``sets[i]``; blocks are as `upper_gram` gives them.
-        """
-
-        def add(rows: slice, block: Matrix) -> None:
-            own = sets[rows]
-            np.add(self.counts, np.bincount(own, minlength=len(self.counts)), out=self.counts)
-            if is_sparse(block):
-                add_sparse_rows_by_set(block.indptr, block.indices, block.data, own, self.sums)
-            else:
-                add_rows_by_set(block, own, self.sums)
-
-        return add
+    def add_by_set(self, matrix: Matrix, sets: Ints) -> None:
+        """Add rows to the sums and counts by label set, but not to the Gram matrix."""
+        np.add(self.counts, np.bincount(sets, minlength=len(self.counts)), out=self.counts)
+        if is_sparse(matrix):
+            add_sparse_rows_by_set(matrix.indptr, matrix.indices, matrix.data, sets, self.sums)
+            return
+        for rows in slices(len(matrix), BLOCK_ROWS):
+            add_rows_by_set(np.asarray(matrix[rows], dtype=np.float64), sets[rows], self.sums)

@@ -1,6 +1,7 @@
 """From sums to the blocks of all targets and the predictions between them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -95,12 +96,10 @@ class SpaceSums:
         if view is not None:
             own = self.stats.views[view]
             counts = own.counts
-            product = vectors.T @ own.sums
-            found = Moments(
-                0.0, {view: own.sums.sum(axis=0)}, {view: own.upper}, {(LABELS, view): product}
-            )
-        gram = (vectors.T * counts) @ vectors
-        return found.plus(Moments(counts.sum(), {LABELS: counts @ vectors}, {LABELS: gram}, {}))
+            found.sums[view], found.uppers[view] = own.sums.sum(axis=0), own.upper
+            found.products[LABELS, view] = vectors.T @ own.sums
+        found.sums[LABELS], found.uppers[LABELS] = counts @ vectors, (vectors.T * counts) @ vectors
+        return replace(found, n_items=counts.sum())
 
     def make_predictors(self, blocks: Mapping[str, Block]) -> dict[str, dict[str, Predictor]]:
         """Return the predictions of blocks from every source that does not give them exactly.
