@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from acqh._core.arrays import Array, Bools, Floats, Ints, check_positive_int
+from acqh._core.arrays import Array, Bools, Floats, Ints, check_positive_int, slices
 from acqh._core.random import RandomState, check_rng
 from acqh.data._multiview import MultiViewData
 from acqh.errors import InvalidInputError
@@ -194,10 +194,9 @@ def _draw_dense(position: Floats, width: int, noise: float, rng: np.random.Gener
     directions = rng.standard_normal((_LATENT, width), dtype=np.float32) / np.sqrt(_LATENT)
     view = rng.standard_normal((len(position), width), dtype=np.float32)
     # Block by block: the signal of all rows at once would double the memory.
-    for start in range(0, len(view), _BLOCK_ROWS):
-        block = view[start : start + _BLOCK_ROWS]
-        block *= noise
-        block += position[start : start + _BLOCK_ROWS] @ directions.astype(np.float32)
+    for rows in slices(len(view), _BLOCK_ROWS):
+        view[rows] *= noise
+        view[rows] += position[rows] @ directions.astype(np.float32)
     return view
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from acqh._core.arrays import slices
 from acqh.errors import InvalidInputError
 from acqh.features._kernel_arithmetic import HOST, Arithmetic, Numbers, arithmetic_of
 
@@ -83,8 +84,7 @@ class DualSystem:
     @property
     def blocks(self) -> list[slice]:
         """Slices of rows."""
-        n_rows, step = self.n_rows, self.block or BLOCK
-        return [slice(i, min(i + step, n_rows)) for i in range(0, n_rows, step)]
+        return [*slices(self.n_rows, self.block or BLOCK)]
 
     def factor(self) -> None:
         """Factor column by column of blocks, each corrected by those to its left."""

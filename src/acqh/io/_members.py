@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core import files
-from acqh._core.arrays import Array
+from acqh._core.arrays import Array, slices
 from acqh.errors import CorruptBundleError, InvalidInputError
 
 # Booleans are left out on purpose: a damaged byte in one is neither true nor false to NumPy.
@@ -94,10 +94,8 @@ def _stream(arrays: Mapping[str, Array]) -> Iterator[memoryview]:
             continue
         rows = array.reshape(-1) if array.flags.c_contiguous else array
         step = max(1, _CHUNK_BYTES // (rows.nbytes // len(rows)))
-        for start in range(0, len(rows), step):
-            chunk = np.ascontiguousarray(
-                rows[start : start + step], dtype=array.dtype.newbyteorder("<")
-            )
+        for part in slices(len(rows), step):
+            chunk = np.ascontiguousarray(rows[part], dtype=array.dtype.newbyteorder("<"))
             yield chunk.reshape(-1).view(np.uint8).data
 
 

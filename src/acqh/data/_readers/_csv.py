@@ -11,7 +11,7 @@ from typing import Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Bools, Floats
+from acqh._core.arrays import Array, Bools, Floats, slices
 from acqh._core.labels import as_label_matrix, split_labels
 from acqh.data._multiview import MultiViewData
 from acqh.data._readers._csvfile import CsvFile, Mark
@@ -146,8 +146,8 @@ def read_manifest_file_chunks(
     """Read a manifest a given number of rows at a time."""
     rows = find_csv_rows(path, chunk_size, options, views=False)
     with rows.open_blocks() as read:
-        for start in range(0, rows.n_rows, chunk_size):
-            yield read(start, min(start + chunk_size, rows.n_rows)).manifest
+        for part in slices(rows.n_rows, chunk_size):
+            yield read(part.start, part.stop).manifest
 
 
 def _make_plan(file: CsvFile, options: CsvOptions, *, views: bool = True) -> _Plan:
