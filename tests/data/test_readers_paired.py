@@ -159,6 +159,14 @@ def test_what_cannot_be_paired_is_an_error(tmp_path: Path, prepare, message: str
         read(path)
 
 
+def test_folders_without_rows_are_an_error(tmp_path: Path) -> None:
+    for name, rows in (("image", IMAGE[:0]), ("labels", CLASSES[:0])):
+        (tmp_path / name).mkdir()
+        np.save(tmp_path / name / "0.npy", rows)
+    with pytest.raises(ViewError, match="has no rows; give at least one item"):
+        read(tmp_path)
+
+
 def test_labels_in_two_places_must_be_told_apart(tmp_path: Path) -> None:
     for view, rows in (("image", IMAGE), ("text", TEXT)):
         write_tables(tmp_path / view, 9, labels=CLASSES, **{view: rows})

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh.errors import CorruptBundleError, InvalidInputError, LabelError
+from acqh.errors import CorruptBundleError, InvalidInputError, LabelError, ViewError
 
 # Rows of a chunk, where the caller does not say.
 CHUNK_SIZE = 8_192
@@ -38,6 +38,12 @@ def check_unpacked_size(path: Path, declared: int, file_size: int, max_bytes: in
             f"{path.name} has {file_size:,} bytes but its arrays would take {declared:,}, more "
             f"than the {limit:,} allowed; if you trust the file, give max_bytes={declared}"
         )
+
+
+def check_any_rows(n_rows: int, path: Path) -> None:
+    """Refuse a file without rows."""
+    if n_rows == 0:
+        raise ViewError(f"{path.name} has no rows; give at least one item")
 
 
 def check_names_have_labels(names: Sequence[str] | None, path: Path) -> None:

@@ -7,7 +7,7 @@ from acqh.data._readers import _columns
 from acqh.data._readers._arrowfile import TABLE_SUFFIXES, ArrowTable, data_files
 from acqh.data._readers._classes import Classes, find_classes
 from acqh.data._readers._columnrows import Arrays, Column, ColumnRows, NpyFile, Tables
-from acqh.data._readers._limits import check_names_have_labels
+from acqh.data._readers._limits import check_any_rows, check_names_have_labels
 from acqh.data._readers._parquet import class_names, view_width
 from acqh.data._readers._store import read_file_header
 from acqh.data._readers._tables import ID_COLUMNS, LABEL_COLUMNS, NamedOptions, find_column
@@ -178,6 +178,7 @@ def _check_totals(contents: Sequence[Arrays | ArrowTable], path: Path) -> int:
             for files, total in zip(parts, totals, strict=True)
         )
         raise ViewError(f"{path.name} has unpaired rows: {shown}; rows are paired in this order")
+    check_any_rows(totals[0], path)
     return totals[0]
 
 

@@ -12,7 +12,8 @@ from typing import Any, Self, overload
 
 from acqh._core.arrays import NotFiniteError
 from acqh.data._multiview import MultiViewData
-from acqh.errors import CorruptBundleError, ViewError
+from acqh.data._readers._limits import check_any_rows
+from acqh.errors import CorruptBundleError
 
 # Gives the rows from the first number up to, not including, the second.
 ReadRows = Callable[[int, int], MultiViewData]
@@ -30,8 +31,7 @@ class RowSource(ABC):
     n_rows: int
 
     def __post_init__(self) -> None:
-        if self.n_rows == 0:
-            raise ViewError(f"{self.path.name} has no rows; give at least one item")
+        check_any_rows(self.n_rows, self.path)
 
     @abstractmethod
     def open(self) -> AbstractContextManager[ReadRows]:

@@ -11,6 +11,7 @@ import numpy as np
 from acqh._core.arrays import Array
 from acqh._core.optional import require
 from acqh.data._multiview import MultiViewData
+from acqh.data._readers._limits import check_any_rows
 from acqh.data._readers._pieces import ReadRows, RowSource
 from acqh.data._readers._store import Rows, file_rows, read_file_header
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
@@ -93,8 +94,7 @@ def _open_npy(path: Path) -> tuple[tuple[int, int], Rows]:
 def _open_vecs(path: Path, dtype: "np.dtype[Any]") -> tuple[tuple[int, int], Rows]:
     with path.open("rb") as handle:
         head = handle.read(_INT.itemsize)
-    if not head:
-        raise ViewError(f"{path.name} has no rows; give at least one item")
+    check_any_rows(len(head), path)
     n_columns = int(np.frombuffer(head.ljust(4, b"\0"), _INT)[0])
     # A damaged first length must not become the size of an array.
     row_bytes = _INT.itemsize + n_columns * dtype.itemsize
