@@ -74,6 +74,7 @@ def load(path: Path) -> Any:
     -------
     CodeIndex, ShardedIndex, HammingIndex, CodeParts, SearchParts, VectorFile, Collection,
     DocumentStore (of `acqh.integrations`), or a fitted method
+        Anything, to a type checker; `CodeIndex.load`, `Collection.open` and the like are typed.
 
     Raises
     ------

@@ -162,7 +162,7 @@ def features(tmp_path_factory):
          "model is a model, not an index of codes"),
         ("search c --text rose --out hits.csv", 2, "--out and --dask go with --queries"),
         ("build {}/../manifest.csv --out x --label-separator=", 1, "--label-separator is empty"),
-        ("serve {} --root-path x", 2, "--root-path: String should match"),
+        ("serve {} --root-path x", 2, "--root-path: give a path such as /photos, got 'x'"),
         ("serve {} --image-root none", 2, "Invalid value for '--image-root'"),
     ],
 )  # fmt: skip

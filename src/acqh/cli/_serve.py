@@ -82,5 +82,8 @@ def _settings(**given: Any) -> "Settings":
         wrong = error.errors(include_url=False)[0]
         name = ".".join(str(part) for part in wrong["loc"])
         variable = f"ACQH_{name.upper()}"
-        said = voice.options[name] if given.get(name) is not None else variable
-        raise typer.BadParameter(f"{said}: {wrong['msg']}, got {wrong['input']!r}") from None
+        said = variable if given.get(name) is None else voice.options.get(name, variable)
+        # The one setting with a pattern is the path that a proxy puts before all others.
+        is_path = wrong["type"] == "string_pattern_mismatch"
+        why = "give a path such as /photos" if is_path else wrong["msg"]
+        raise typer.BadParameter(f"{said}: {why}, got {wrong['input']!r}") from None
