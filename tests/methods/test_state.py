@@ -130,5 +130,5 @@ def test_a_bundle_that_is_no_whole_method_is_refused(saved, change):
 
 def test_a_bundle_of_another_kind_is_refused(tmp_path):
     write_bundle(tmp_path, kind="numbers", arrays={})
-    with pytest.raises(InvalidInputError, match="not a 'method'"):
+    with pytest.raises(InvalidInputError, match="not a model"):
         load_method(tmp_path)
