@@ -256,15 +256,8 @@ class ShardFolder:
         """Where each shard is."""
         return [self.path / f"shard-{number:05d}" for number in range(self.n_shards)]
 
-    def begin(self) -> None:
-        """Make the folder, or mark it as not finished."""
-        self._write(is_finished=False)
-
-    def finish(self) -> None:
-        """Note that all shards are there."""
-        self._write(is_finished=True)
-
-    def _write(self, *, is_finished: bool) -> None:
+    def write(self, *, is_finished: bool) -> None:
+        """Say of the folder, which is made if it is not there, whether all shards are."""
         info = {"n_shards": self.n_shards, "n_items": self.n_items, "is_finished": is_finished}
         write_bundle(self.path, kind=_KIND, info=info, arrays={})
 

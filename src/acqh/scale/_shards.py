@@ -86,7 +86,7 @@ def build_shards(
     done = counter(chunks, progress, "indexed")
     if client is not None:
         check_workers(client)
-    folder.begin()
+    folder.write(is_finished=False)
     if client is None:
         for number, chunk in enumerate(chunks):
             _write_shard(codebooks, source, *chunk.items)
@@ -96,7 +96,7 @@ def build_shards(
         tasks = [call(_write_shard)(carried, source, *chunk.items) for chunk in chunks]
         compute(client, tasks, [chunk.name for chunk in chunks], done=done)
     index = ShardedIndex(folder.paths)
-    folder.finish()
+    folder.write(is_finished=True)
     return index
 
 
