@@ -110,7 +110,7 @@ def test_saved_indexes_are_opened_as_one(tmp_path):
 @pytest.mark.parametrize("ids", [([1, 5], [5, 6]), ([1, 9], [2, 1]), (["a", "c"], ["b", "c"])])
 def test_an_id_in_two_shards_is_refused_unless_told_otherwise(ids):
     shards = [CodeIndex(_CODEBOOKS).add([[0, 0]] * len(each), each) for each in ids]
-    with pytest.raises(DuplicateIdError, match="more than one shard"):
+    with pytest.raises(DuplicateIdError, match=r"^id (5|1|'c') is in more than one shard"):
         ShardedIndex(shards)
     assert len(ShardedIndex(shards, check_ids=False)) == 4
 

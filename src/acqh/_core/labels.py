@@ -95,7 +95,7 @@ def _check_zero_one(values: Any, shown: Any) -> None:
     wrong = ~((values == 0) | (values == 1))
     if wrong.any():
         where = np.argwhere(wrong)[0]
-        raise LabelError(f"labels must be 0 or 1, got {shown[tuple(where)]!r} at row {where[0]}")
+        raise LabelError(f"labels must be 0 or 1, got {shown[tuple(where)]} at row {where[0]}")
 
 
 def _from_sparse(labels: Any, names: Sequence[str] | None) -> tuple[Matrix, tuple[str, ...]]:
@@ -103,7 +103,7 @@ def _from_sparse(labels: Any, names: Sequence[str] | None) -> tuple[Matrix, tupl
     wrong = np.flatnonzero(~((matrix.data == 0) | (matrix.data == 1)))
     if wrong.size:
         row = int(np.searchsorted(matrix.indptr, wrong[0], side="right") - 1)
-        raise LabelError(f"labels must be 0 or 1, got {matrix.data[wrong[0]]!r} at row {row}")
+        raise LabelError(f"labels must be 0 or 1, got {matrix.data[wrong[0]]} at row {row}")
     matrix = matrix.astype(np.uint8)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()

@@ -296,7 +296,8 @@ def _check_ids(shards: Sequence[CodeIndex]) -> None:
     ids = np.sort(np.concatenate([shard.ids for shard in shards if len(shard)]))
     repeats = np.flatnonzero(ids[1:] == ids[:-1])
     if repeats.size:
+        first = ids[repeats[:1]].tolist()[0]
         raise DuplicateIdError(
-            f"id {ids[repeats[0]]!r} is in more than one shard ({repeats.size} such); ids must "
+            f"id {first!r} is in more than one shard ({repeats.size} such); ids must "
             "differ from one another"
         )
