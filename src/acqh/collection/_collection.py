@@ -13,13 +13,21 @@ from acqh.collection._cache import IndexCache
 from acqh.collection._changes import Changeable
 from acqh.collection._coder import Coder
 from acqh.collection._connections import WRITE_TIMEOUT_SECONDS
-from acqh.collection._folder import INDEX, ITEMS, MODEL, check_parts, read_facts, undisturbed
+from acqh.collection._folder import (
+    INDEX,
+    ITEMS,
+    MODEL,
+    Facts,
+    check_parts,
+    read_facts,
+    size_on_disk,
+    undisturbed,
+)
 from acqh.collection._replacing import replacing
 from acqh.collection._searchable import Searchable
 from acqh.collection._searcher import Searcher
 from acqh.collection._settings import BuildSettings, Learnt
 from acqh.collection._shard import Shard
-from acqh.collection._stats import collect_stats
 from acqh.collection._store import Store
 from acqh.collection._types import CollectionReport, CollectionStats, Item
 from acqh.errors import CorruptBundleError
@@ -59,18 +67,18 @@ class Collection(Searchable, Changeable):
     >>> folder.cleanup()
     """
 
-    def __init__(self, path: Path, store: Store) -> None:
+    def __init__(self, path: Path, facts: Facts, store: Store) -> None:
         self._path = path
+        self._facts = facts
         self._store = store
-        self._facts = read_facts(path)
         if store.generation not in (None, self._facts.generation):
             raise CorruptBundleError(f"{store.path} belongs to another collection than {path}")
         self._coder = Coder.open(path / MODEL)
         codebooks = self._coder.maps.codebooks
         self._cache = IndexCache(store, codebooks, path / INDEX, self._facts.generation)
         self._cache.few()  # which says so at once where codes or changes are damaged
-        self._shard = Shard(store, self._coder, self._cache)
-        self._searcher = Searcher(self._facts.encoders, self._coder, [self._shard])
+        shard = Shard(store, self._coder, self._cache)
+        self._searcher = Searcher(self._facts.encoders, [shard])
 
     @classmethod
     def build(
@@ -210,10 +218,10 @@ class Collection(Searchable, Changeable):
     @classmethod
     def _opened(cls, folder: Path, timeout: float) -> Self:
         check_parts(folder)
-        read_facts(folder)
+        facts = read_facts(folder)
         store = Store(folder / ITEMS, timeout=timeout)
         try:
-            return cls(folder, store)
+            return cls(folder, facts, store)
         except BaseException:
             store.close()
             raise
@@ -232,15 +240,6 @@ class Collection(Searchable, Changeable):
     def __repr__(self) -> str:
         state = "closed" if self._store.connections.closed else f"{len(self):,} items"
         return f"<Collection {self._path.name!r}: {state}>"
-
-    def __len__(self) -> int:
-        return len(self._cache)
-
-    def __iter__(self) -> Iterator[str]:
-        return self._store.ids()
-
-    def __contains__(self, identifier: object) -> bool:
-        return isinstance(identifier, str) and self._store.has(identifier)
 
     @cached_property
     def _adder(self) -> "Adder":
@@ -273,25 +272,6 @@ class Collection(Searchable, Changeable):
         """Counts up with every item that is added or removed."""
         return self._store.change
 
-    @property
-    def views(self) -> tuple[str, ...]:
-        """What queries may be made of: "image", "text", or the views of the data."""
-        return tuple(self._coder.maps.widths)
-
-    def item(self, identifier: str) -> Item:
-        """Return an item; raise MissingItemError where there is none of that id."""
-        return self._store.find(identifier)[1]
-
-    def thumbnail(self, identifier: str) -> bytes:
-        """Return an item's image as WebP, its longest side 128 pixels.
-
-        Raises
-        ------
-        MissingItemError
-            There is no such item, or it has no image.
-        """
-        return self._store.thumbnail(identifier)
-
     def batches(self, size: int = 4_096) -> Iterator[list[tuple[Item, bytes]]]:
         """Yield all items with their codes in order of insertion, some at a time.
 
@@ -321,13 +301,32 @@ class Collection(Searchable, Changeable):
         """The codebooks of the index, (n_codebooks, codebook_size, n_components) float32."""
         return self._cache.codebooks
 
-    def labels(self) -> dict[str, int]:
-        """Return how many items have each label, in alphabetical order."""
-        return self._store.label_counts()
-
     def stats(self) -> CollectionStats:
         """Return facts about the collection."""
-        return collect_stats(self._path, self._facts, self._store, self._coder, self._cache)
+        facts, store, model = self._facts, self._store, self._coder.model
+        index = self._cache.current()
+        n_labelled, n_thumbnails = store.counts()
+        return CollectionStats(
+            n_items=len(index),
+            n_labelled=n_labelled,
+            n_labels=len(self.labels()),
+            n_thumbnails=n_thumbnails,
+            bytes_per_item=index.bytes_per_item,
+            code_bytes=self._coder.code_bytes,
+            size_on_disk=size_on_disk(self._path) if store.connections.in_place() else 0,
+            encoders={view: repr(each) for view, each in facts.encoders.by_view.items()},
+            method=model.info.title,
+            n_components=model.n_components,
+            n_codebooks=model.n_codebooks,
+            n_trained=facts.n_trained,
+            trained_on=facts.trained_on,
+            coded_by=store.coded_by(),
+            n_skipped=facts.n_skipped,
+            generation=facts.generation,
+            change=store.change,
+            version=facts.version,
+            settings=None if facts.settings is None else facts.settings.stored(),
+        )
 
     def verify(self) -> CollectionReport:
         """Check every byte of the collection, and that its parts agree.

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acqh._core.arrays import Floats
-from acqh.collection._coder import Coder, Encoders, describe
+from acqh.collection._coder import Encoders, describe
 from acqh.collection._fuse import check_mode
 from acqh.collection._prepare import make_thumbnail, working_image
-from acqh.collection._shard import Shard
+from acqh.collection._shard import Shard, home_of
 from acqh.collection._words import WordQuery, read_words
 from acqh.errors import CollectionError
 
@@ -36,9 +36,9 @@ class Question(NamedTuple):
 class QueryReader:
     """Reads queries for the shards of a collection; any thread may call it."""
 
-    def __init__(self, encoders: Encoders, coder: Coder, shards: Sequence[Shard]) -> None:
+    def __init__(self, encoders: Encoders, shards: Sequence[Shard]) -> None:
         self._encoders = encoders
-        self._coder = coder
+        self._coder = shards[0].coder
         self._shards = shards
 
     def read(self, given: Mapping[str, Any], weights: Mapping[str, float], mode: str) -> Question:
@@ -124,8 +124,7 @@ class QueryReader:
 
     def _stored(self, identifier: str) -> tuple[tuple[Shard, int], Floats]:
         """Return where a stored item is, and the vector that stands for it."""
-        holding = (shard for shard in self._shards if shard.store.has(identifier))
-        shard = next(holding, self._shards[-1])
+        shard = home_of(identifier, self._shards)
         number, item = shard.store.find(identifier)
         return (shard, number), self._coder.query_of(item.code)
 

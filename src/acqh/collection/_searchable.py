@@ -1,11 +1,14 @@
 """What one collection and several opened as one have in common: they are read and searched."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Self
 
 from acqh.collection._fuse import Mode
 from acqh.collection._searcher import Searcher
+from acqh.collection._shard import home_of
 from acqh.collection._types import Answer, CollectionStats, Item
 from acqh.collection._where import Where
 from acqh.features import ImageLike, image_limit
@@ -26,14 +29,15 @@ class Searchable(ABC):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @abstractmethod
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        return sum(map(len, self._searcher.shards))
 
-    @abstractmethod
-    def __iter__(self) -> Iterator[str]: ...
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(shard.store.ids() for shard in self._searcher.shards)
 
-    @abstractmethod
-    def __contains__(self, identifier: object) -> bool: ...
+    def __contains__(self, identifier: object) -> bool:
+        shards = self._searcher.shards
+        return isinstance(identifier, str) and any(shard.store.has(identifier) for shard in shards)
 
     @property
     @abstractmethod
@@ -41,9 +45,9 @@ class Searchable(ABC):
         """Of the index, without ids."""
 
     @property
-    @abstractmethod
     def views(self) -> tuple[str, ...]:
         """What queries may be made of: "image", "text", or the views of the data."""
+        return tuple(self._searcher.shards[0].coder.maps.widths)
 
     def search(
         self,
@@ -113,7 +117,8 @@ class Searchable(ABC):
 
     def warm_up(self) -> None:
         """Load what the first search by meaning would load, so that no one has to wait for it."""
-        self._searcher.warm_up()
+        for shard in self._searcher.shards:
+            shard.warm_up()
 
     def browse(
         self,
@@ -151,11 +156,10 @@ class Searchable(ABC):
         """
         return self._searcher.browse(where, k, offset, order, descending)
 
-    @abstractmethod
     def item(self, identifier: str) -> Item:
         """Return an item; raise MissingItemError where there is none of that id."""
+        return home_of(identifier, self._searcher.shards).store.find(identifier)[1]
 
-    @abstractmethod
     def thumbnail(self, identifier: str) -> bytes:
         """Return an item's image as WebP, its longest side 128 pixels.
 
@@ -164,10 +168,14 @@ class Searchable(ABC):
         MissingItemError
             There is no such item, or it has no image.
         """
+        return home_of(identifier, self._searcher.shards).store.thumbnail(identifier)
 
-    @abstractmethod
     def labels(self) -> dict[str, int]:
         """Return how many items have each label, in alphabetical order."""
+        counts: Counter[str] = Counter()
+        for shard in self._searcher.shards:
+            counts.update(shard.store.label_counts())
+        return dict(sorted(counts.items()))
 
     @abstractmethod
     def stats(self) -> CollectionStats:

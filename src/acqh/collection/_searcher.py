@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints, check_positive_int
-from acqh.collection._coder import Coder, Encoders
+from acqh.collection._coder import Encoders
 from acqh.collection._fuse import POOL, Place, WordPlace, fuse, order_words
 from acqh.collection._query import QueryReader, Question
 from acqh.collection._same import SAME_POOL, SameImage, find_same, put_first
@@ -38,12 +38,12 @@ class Found(NamedTuple):
 class Searcher:
     """Searches the shards of a collection, of which most have one; any thread may call it.
 
-    `shards`: coded with these encoders and this coder. Equal scores are ordered by shard.
+    `shards`: coded with these encoders and one model. Equal scores are ordered by shard.
     """
 
-    def __init__(self, encoders: Encoders, coder: Coder, shards: Sequence[Shard]) -> None:
-        self._queries = QueryReader(encoders, coder, shards)
-        self._shards = shards
+    def __init__(self, encoders: Encoders, shards: Sequence[Shard]) -> None:
+        self._queries = QueryReader(encoders, shards)
+        self.shards = shards
 
     def search(
         self,
@@ -73,7 +73,7 @@ class Searcher:
                 break
         explanation = None
         if explain and asked.vector is not None:
-            explanation = _explain(self._shards[0].cache.codebooks, asked.vector, hits)
+            explanation = _explain(self.shards[0].cache.codebooks, asked.vector, hits)
         return Answer(
             hits,
             sum(ranking.n_items for ranking in found.rankings),
@@ -83,11 +83,6 @@ class Searcher:
             explanation,
         )
 
-    def warm_up(self) -> None:
-        """Load what the first search would."""
-        for shard in self._shards:
-            shard.warm_up()
-
     def browse(
         self, where: Any, k: int, offset: int, order: str | None, descending: bool
     ) -> Answer:
@@ -95,13 +90,13 @@ class Searcher:
         k, offset = check_positive_int(k, "k"), check_positive_int(offset, "offset", minimum=0)
         conditions = read_where(where)
         if order is not None:
-            check_columns([shard.store for shard in self._shards], [order], also=())
+            check_columns([shard.store for shard in self.shards], [order], also=())
         started = time.perf_counter()
         chosen = [selected.numbers for selected in self._select(conditions)]
-        places = _in_order(self._shards, chosen, order, descending)
+        places = _in_order(self.shards, chosen, order, descending)
         hits = self._read(places[offset : offset + k], {})
         spent = {"encode": 0.0, "search": 0.0, "items": 1e3 * (time.perf_counter() - started)}
-        return Answer(hits, sum(map(len, self._shards)), len(places), 0, spent)
+        return Answer(hits, sum(map(len, self.shards)), len(places), 0, spent)
 
     def _rank(self, asked: Question, k: int, conditions: tuple[Condition, ...]) -> Found:
         """Return the best items of all shards by meaning and by words."""
@@ -109,23 +104,23 @@ class Searcher:
         words: list[WordPlace] = []
         known: list[KnownWords | None] = []
         chosen = self._select(conditions, asked.words)
-        for at, (shard, selected) in enumerate(zip(self._shards, chosen, strict=True)):
+        for at, (shard, selected) in enumerate(zip(self.shards, chosen, strict=True)):
             exclude = {number for home, number in asked.own if home is shard}
             rankings.append(shard.top(asked.vector, k, selected, exclude))
             known.append(shard.store.know_words(asked.words) if asked.words else None)
             if (there := known[-1]) is not None:
                 hits = shard.store.find_words(there, k + len(exclude), selected.numbers)
                 words += [WordPlace(at, hit) for hit in hits if hit.number not in exclude]
-        same = [] if asked.thumbnail is None else find_same(self._shards, rankings, asked.thumbnail)
+        same = [] if asked.thumbnail is None else find_same(self.shards, rankings, asked.thumbnail)
         return Found(_merge(rankings, k), order_words(words), known, rankings, same)
 
     def _select(
         self, conditions: tuple[Condition, ...], asked: WordQuery | None = None
     ) -> list[Selection]:
         """Return the items of each shard that may be found; refuse columns that there are not."""
-        chosen = [shard.select(conditions, asked) for shard in self._shards]
+        chosen = [shard.select(conditions, asked) for shard in self.shards]
         if not any(each.numbers is None or each.numbers.size for each in chosen):
-            check_columns([shard.store for shard in self._shards], [name for name, _ in conditions])
+            check_columns([shard.store for shard in self.shards], [name for name, _ in conditions])
         return chosen
 
     def _reasons(self, best: Sequence[Place], found: Found, asked: Question) -> Reasons:
@@ -134,7 +129,7 @@ class Searcher:
         for at, known in enumerate(found.known):
             if known is not None:
                 numbers = [number for _, home, number in best if home == at]
-                stands = self._shards[at].store.reasons(known, numbers)
+                stands = self.shards[at].store.reasons(known, numbers)
                 why |= {(at, number): reasons for number, reasons in stands.items()}
         meant = ["content"] if asked.given - {"image", "unlike"} else []
         meant += ["image"] if "image" in asked.given else []
@@ -146,7 +141,7 @@ class Searcher:
         """Read what was found; items that are gone by now are left out."""
         found = [
             shard.store.read([number for _, at, number in best if at == position])
-            for position, shard in enumerate(self._shards)
+            for position, shard in enumerate(self.shards)
         ]
         return tuple(
             Hit(**vars(found[at][number]), score=score, why=why.get((at, number), ()))

@@ -1,7 +1,7 @@
 """One store and its index: which of its items may be found, and the best of them."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +51,7 @@ class Shard:
     def __init__(self, store: Store, coder: Coder, cache: IndexCache) -> None:
         self.store = store
         self.cache = cache
-        self._coder = coder
+        self.coder = coder
         self._selections: OrderedDict[Any, Selection] = OrderedDict()
 
     def warm_up(self) -> None:
@@ -92,12 +92,18 @@ class Shard:
             if numbers is not None and is_small and self.cache.few() is None:
                 from acqh.index import CodeIndex
 
-                numbers, codes = self.store.codes_of(numbers, self._coder.code_bytes)
+                numbers, codes = self.store.codes_of(numbers, self.coder.code_bytes)
                 index = CodeIndex(self.cache.codebooks).add(codes, ids=numbers)
             selected = self._selections[key] = Selection(numbers, index)
             while len(self._selections) > _KEPT_SELECTIONS:
                 self._selections.popitem(last=False)
         return selected
+
+
+def home_of(identifier: str, shards: Sequence[Shard]) -> Shard:
+    """Return the first shard that has an item; the last where none has it."""
+    holding = (shard for shard in shards[:-1] if shard.store.has(identifier))
+    return next(holding, shards[-1])
 
 
 def _top(

@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import chain, pairwise
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from acqh.collection._coder import Encoders
 from acqh.collection._collection import Collection
 from acqh.collection._searchable import Searchable
 from acqh.collection._searcher import Searcher
-from acqh.collection._types import CollectionStats, Item
+from acqh.collection._types import CollectionStats
 from acqh.errors import CollectionError, DuplicateIdError
 
 
@@ -68,9 +68,8 @@ class ShardedCollection(Searchable):
         _check_alike(self._shards)
         _check_ids(self._shards)
         first = self._shards[0]
-        self._searcher = Searcher(
-            first._facts.encoders, first._coder, [shard._shard for shard in self._shards]
-        )
+        inside = [one for shard in self._shards for one in shard._searcher.shards]
+        self._searcher = Searcher(first._facts.encoders, inside)
 
     @classmethod
     def open(cls, paths: Sequence[str | PathLike[str]], *, verify: bool = False) -> Self:
@@ -105,15 +104,6 @@ class ShardedCollection(Searchable):
     def __repr__(self) -> str:
         return f"<ShardedCollection: {', '.join(shard.path.name for shard in self._shards)}>"
 
-    def __len__(self) -> int:
-        return sum(len(shard) for shard in self._shards)
-
-    def __iter__(self) -> Iterator[str]:
-        return chain.from_iterable(self._shards)
-
-    def __contains__(self, identifier: object) -> bool:
-        return any(identifier in shard for shard in self._shards)
-
     @property
     def shards(self) -> tuple[Collection, ...]:
         """The collections, in order."""
@@ -124,24 +114,6 @@ class ShardedCollection(Searchable):
         """Of the indexes, without ids."""
         n_bytes = sum(shard.bytes_per_item * len(shard) for shard in self._shards)
         return n_bytes / max(len(self), 1)
-
-    @property
-    def views(self) -> tuple[str, ...]:
-        """What queries may be made of: "image", "text", or the views of the data."""
-        return self._shards[0].views
-
-    def item(self, identifier: str) -> Item:
-        """Return an item; raise MissingItemError where there is none of that id."""
-        return self._home_of(identifier).item(identifier)
-
-    def thumbnail(self, identifier: str) -> bytes:
-        """Return an item's image as WebP; raise MissingItemError where there is none."""
-        return self._home_of(identifier).thumbnail(identifier)
-
-    def labels(self) -> dict[str, int]:
-        """Return how many items have each label, in alphabetical order."""
-        counts = _added(shard.labels() for shard in self._shards)
-        return dict(sorted(counts.items()))
 
     def stats(self) -> CollectionStats:
         """Return facts about all shards together; what is counted is added up."""
@@ -154,15 +126,11 @@ class ShardedCollection(Searchable):
             n_thumbnails=sum(each.n_thumbnails for each in stats),
             bytes_per_item=self.bytes_per_item,
             size_on_disk=sum(each.size_on_disk for each in stats),
-            coded_by=_added(each.coded_by for each in stats),
+            coded_by=dict(sum((Counter(each.coded_by) for each in stats), Counter())),
             n_skipped=sum(each.n_skipped for each in stats),
             generation="+".join(each.generation for each in stats),
             change=sum(each.change for each in stats),
         )
-
-    def _home_of(self, identifier: str) -> Collection:
-        """Return the shard that has an item; the last where none has it."""
-        return next((shard for shard in self._shards if identifier in shard), self._shards[-1])
 
 
 def open_collections(paths: Sequence[str | PathLike[str]]) -> Searchable:
@@ -183,13 +151,6 @@ def open_collections(paths: Sequence[str | PathLike[str]]) -> Searchable:
         As `Collection.open` and `ShardedCollection.open` do.
     """
     return Collection.open(paths[0]) if len(paths) == 1 else ShardedCollection.open(paths)
-
-
-def _added(counts: Any) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for each in counts:
-        total.update(each)
-    return dict(total)
 
 
 def _check_alike(shards: Sequence[Collection]) -> None:
