@@ -1,6 +1,7 @@
 """How a new collection takes the place of an old one, and what killed builds leave."""
 
 import ctypes
+import io
 import os
 import re
 import secrets
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from acqh._core.files import sync_directory
+from acqh._core.files import check_target, sync, sync_directory
 from acqh.collection._connections import Connections, translated
 from acqh.collection._folder import ITEMS, KIND, size_on_disk
 from acqh.errors import AcqhError, CorruptBundleError, ReplacedError
@@ -137,12 +138,9 @@ def _locked(folder: Path) -> Iterator[bool]:
 
 
 def _check_target(path: Path, overwrite: bool) -> None:
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"the folder {path.parent} does not exist; create it first")
-    if not path.exists():
+    if not (overwrite and path.exists()):
+        check_target(path, overwrite=False)
         return
-    if not overwrite:
-        raise FileExistsError(f"{path} already exists; give another path, or overwrite=True")
     try:
         read_bundle(path, kind=KIND)
     except (AcqhError, OSError) as error:
@@ -192,9 +190,6 @@ def _sync_tree(folder: Path) -> None:
     """Wait until every file below a folder is on the disk."""
     for place, _, names in os.walk(folder):
         for name in names:
-            descriptor = os.open(Path(place, name), os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            with io.FileIO(Path(place, name)) as file:
+                sync(file)
         sync_directory(Path(place))
