@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 
 from acqh.collection import Collection, Item, verify_collection
-from acqh.collection._fuse import WordPlace, fuse
+from acqh.collection._fuse import fuse
 from acqh.collection._words import (
     WORDS_SCHEMA,
     WordHit,
     WordQuery,
-    add_words,
+    change_words,
     find_words,
     know_words,
     read_words,
-    remove_words,
 )
 from acqh.errors import CollectionError
 
@@ -34,7 +33,7 @@ def words():
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.executescript(WORDS_SCHEMA)
     for number, fields in CAPTIONS.items():
-        add_words(connection, number, *fields)
+        change_words(connection, number, *fields)
     return connection
 
 
@@ -81,7 +80,7 @@ def test_items_with_all_words_come_before_items_with_some(words):
 
 
 def test_a_name_counts_for_more_than_a_word_of_a_caption(words):
-    add_words(words, 6, "dog and dog show", "show", [])
+    change_words(words, 6, "dog and dog show", "show", [])
     assert numbers_of(words, "dog")[0] == 3
 
 
@@ -91,7 +90,7 @@ def test_only_the_items_asked_for_are_found(words):
 
 
 def test_removed_items_are_found_no_more_and_leave_no_word_behind(words):
-    remove_words(words, 2, *CAPTIONS[2])
+    change_words(words, 2, *CAPTIONS[2], remove=True)
     assert numbers_of(words, "horse") == []
     assert sorted(numbers_of(words, "beach")) == [3, 5]
     words.execute("INSERT INTO words (words) VALUES ('integrity-check')")
@@ -183,14 +182,14 @@ def test_the_form_that_was_typed_comes_before_others_of_the_same_word(things, tm
 
 def test_of_equal_sums_of_ranks_the_better_by_words_comes_first():
     one, other = WordHit(1, -2.0, False), WordHit(2, -1.0, False)
-    words = [WordPlace(0, one), WordPlace(0, other)]
+    words = [(0, one), (0, other)]
     best = fuse([(0.9, 0, 2), (0.8, 0, 1), (0.7, 0, 3)], words, 3, words_first=True)
     assert [number for _, _, number in best] == [1, 2, 3]
     assert best[0][0] == best[1][0] > best[2][0]
 
 
 def test_of_items_with_every_word_meaning_decides_before_the_length_of_texts():
-    places = [WordPlace(0, WordHit(number, -1.0, True)) for number in range(7)]
+    places = [(0, WordHit(number, -1.0, True)) for number in range(7)]
     meaning = [(1.0, 0, 6), *((0.5, 0, number) for number in (10, 11, 12, 13)), (0.4, 0, 0)]
     best = fuse(meaning, places, 2, words_first=True)
     assert [number for _, _, number in best] == [6, 0]
@@ -233,7 +232,7 @@ def test_verify_notices_words_that_are_not_those_of_the_items(things, tmp_path):
     path = tmp_path / "wrong.acqh"
     shutil.copytree(things, path)
     with closing(sqlite3.connect(path / "items.sqlite")) as connection, connection:
-        add_words(connection, 1, "zebra", "", [])
+        change_words(connection, 1, "zebra", "", [])
     (problem,) = verify_collection(path).problems
     assert "words" in problem
 

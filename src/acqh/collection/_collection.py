@@ -12,6 +12,7 @@ from acqh._core.random import RandomState
 from acqh.collection._cache import IndexCache
 from acqh.collection._changes import Changeable
 from acqh.collection._coder import Coder
+from acqh.collection._columns import column_kinds
 from acqh.collection._connections import WRITE_TIMEOUT_SECONDS
 from acqh.collection._folder import (
     INDEX,
@@ -294,7 +295,7 @@ class Collection(Searchable, Changeable):
             For every column that some item has. A whole number that does not fit 64 bits counts as
             "real".
         """
-        return self._store.column_kinds()
+        return column_kinds(self._store)
 
     @property
     def codebooks(self) -> Floats:

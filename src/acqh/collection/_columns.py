@@ -1,8 +1,10 @@
 """What the columns of items hold: as SQLite reads their JSON, or Python where SQLite cannot."""
 
 import json
-import sqlite3
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from acqh.collection._store import Store
 
 # SQLite ends names and texts at a NUL, which JSON writes as \\u0000; items with one are read here.
 # A number that JSON writes as a whole one but that does not fit 64 bits is a real to SQLite.
@@ -14,11 +16,10 @@ _KINDS = (
 _KIND_OF = {bool: "boolean", int: "integer", float: "real", str: "text", type(None): "null"}
 
 
-def column_kinds(connection: sqlite3.Connection) -> dict[str, set[str]]:
+def column_kinds(store: "Store") -> dict[str, set[str]]:
     """Return the columns that items have, and what is in them; see `Collection.columns`."""
-    pairs = set(connection.execute(_KINDS))
-    rows = connection.execute("SELECT columns FROM items WHERE instr(columns, '\\u0000')")
-    for (columns,) in rows:
+    pairs = set(store.rows(_KINDS))
+    for (columns,) in store.rows("SELECT columns FROM items WHERE instr(columns, '\\u0000')"):
         pairs |= {(name, _kind(value)) for name, value in json.loads(columns).items()}
     kinds: dict[str, set[str]] = {}
     for name, kind in sorted(pairs):
@@ -26,16 +27,14 @@ def column_kinds(connection: sqlite3.Connection) -> dict[str, set[str]]:
     return kinds
 
 
-def values_of(
-    connection: sqlite3.Connection, column: str | None
-) -> list[tuple[int, str | float | None]]:
+def values_of(store: "Store", column: str | None) -> list[tuple[int, str | float | None]]:
     """Return the number of every item, in order, and its value in a column or None."""
     if column is None:
-        return connection.execute("SELECT number, NULL FROM items ORDER BY number").fetchall()
-    rows = connection.execute(
+        return store.rows("SELECT number, NULL FROM items ORDER BY number")
+    rows = store.rows(
         "SELECT number, (SELECT atom FROM json_each(columns) WHERE key = ?), "
         "CASE WHEN instr(columns, '\\u0000') THEN columns END FROM items ORDER BY number",
-        (column,),
+        column,
     )
     return [
         (number, value if columns is None else json.loads(columns).get(column))
@@ -43,11 +42,12 @@ def values_of(
     ]
 
 
-def has_column(connection: sqlite3.Connection, name: str) -> bool:
+def has_column(store: "Store", name: str) -> bool:
     """Whether an item has a column."""
     written = f"{json.dumps(name, ensure_ascii=False)}: "
-    rows = connection.execute("SELECT columns FROM items WHERE instr(columns, ?)", (written,))
-    return any(name in json.loads(columns) for (columns,) in rows)
+    wanted = "SELECT columns FROM items WHERE instr(columns, ?)"
+    with store.connections.reading() as connection:  # usually the first row settles it
+        return any(name in json.loads(row[0]) for row in connection.execute(wanted, (written,)))
 
 
 def _kind(value: Any) -> str:

@@ -10,6 +10,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
+from acqh._core.arrays import Ints
 from acqh.errors import CollectionError, CorruptBundleError, ReplacedError
 
 # How long a writer waits for another one.
@@ -21,6 +24,11 @@ LISTED = "(SELECT value FROM json_each(?))"
 def listed(numbers: Iterable[int]) -> str:
     """Return the parameter of `LISTED`."""
     return json.dumps(list(numbers))
+
+
+def as_numbers(rows: Iterable[tuple[int]]) -> Ints:
+    """Return rows of one number each in rising order, int64 (n_rows,)."""
+    return np.sort(np.fromiter((number for (number,) in rows), dtype=np.int64))
 
 
 class Connections:
@@ -57,10 +65,7 @@ class Connections:
 
     def in_place(self) -> bool:
         """Whether the file still has its name."""
-        try:
-            return _identity(self.path.stat()) == self._file
-        except OSError:
-            return False
+        return identity_of(self.path) == self._file
 
     def check_in_place(self) -> None:
         """Raise ReplacedError where the file's name leads elsewhere by now."""
@@ -81,18 +86,10 @@ class Connections:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Give a connection that sees one state of the file."""
-        with translated(self.path):
-            connection = self._take()
-            try:
-                connection.execute("BEGIN")
-                try:
-                    yield connection
-                finally:
-                    if connection.in_transaction:
-                        connection.execute("ROLLBACK")
-                self._check_unchanged(connection)
-            finally:
-                self._give_back(connection)
+        with self._lent() as connection:
+            connection.execute("BEGIN")
+            yield connection
+            self._check_unchanged(connection)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -103,7 +100,7 @@ class Connections:
         """
         if self.read_only:
             raise CollectionError(f"{self.path.parent} cannot be changed: it is not writable here")
-        with translated(self.path), self.holding() as connection:
+        with self.holding() as connection:
             # No rebuild replaces a file that is held, so it stays in place up to the commit.
             self.check_in_place()
             yield connection
@@ -113,27 +110,29 @@ class Connections:
     @contextmanager
     def holding(self, *, timeout: float | None = None) -> Iterator[sqlite3.Connection]:
         """Keep all others, in this process and elsewhere, from changing or replacing the file."""
+        with self._lent() as connection:
+            wait = self.timeout if timeout is None else timeout
+            connection.execute(f"PRAGMA busy_timeout = {int(1e3 * wait)}")
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(f"PRAGMA busy_timeout = {int(1e3 * self.timeout)}")
+            yield connection
+
+    def compact(self) -> None:
+        """Put all changes into the one file."""
+        with self._lent() as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    @contextmanager
+    def _lent(self) -> Iterator[sqlite3.Connection]:
+        """Give a connection to one thread; a transaction that it leaves open is undone."""
         with translated(self.path):
             connection = self._take()
             try:
-                wait = self.timeout if timeout is None else timeout
-                connection.execute(f"PRAGMA busy_timeout = {int(1e3 * wait)}")
-                connection.execute("BEGIN IMMEDIATE")
-                connection.execute(f"PRAGMA busy_timeout = {int(1e3 * self.timeout)}")
                 try:
                     yield connection
                 finally:
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
-            finally:
-                self._give_back(connection)
-
-    def compact(self) -> None:
-        """Put all changes into the one file."""
-        with translated(self.path):
-            connection = self._take()
-            try:
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             finally:
                 self._give_back(connection)
 
@@ -238,7 +237,12 @@ _NO_ACCESS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 _SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 
 
-def _identity(found: os.stat_result) -> tuple[int, int]:
+def identity_of(path: Path) -> tuple[int, int] | None:
+    """Return which file or folder has a name, or None where none can be seen."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
     return found.st_dev, found.st_ino
 
 
@@ -257,7 +261,7 @@ def _plain_file(path: Path) -> tuple[int, int]:
             continue
         if not stat.S_ISREG(kind):
             raise CorruptBundleError(f"{each} is not a plain file; a collection holds its own")
-    return _identity(found)
+    return found.st_dev, found.st_ino
 
 
 def _code(error: Exception) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from acqh.collection._coder import Encoders
+from acqh.collection._connections import identity_of
 from acqh.collection._settings import BuildSettings
 from acqh.errors import CorruptBundleError, InvalidInputError, ReplacedError
 from acqh.features._plain import plain_map
@@ -47,28 +48,20 @@ def undisturbed(
     Raises ReplacedError: it was replaced again and again.
     """
     for _ in range(_MAX_TRIES):
-        before = _which(folder)
+        before = identity_of(folder)
         try:
             found = look()
         except ReplacedError:
             continue
         except Exception:
-            if _which(folder) == before:
+            if identity_of(folder) == before:
                 raise
             continue
-        if _which(folder) == before:
+        if identity_of(folder) == before:
             return found
         if discard is not None:
             discard(found)
     raise ReplacedError(f"{folder} was replaced again and again while it was read; try later")
-
-
-def _which(folder: Path) -> tuple[int, int] | None:
-    try:
-        found = folder.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def check_parts(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """One ranking from two: the words in items, and what items mean."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from acqh.collection._words import WordHit
 from acqh.errors import CollectionError
@@ -16,13 +16,8 @@ POOL = 100
 
 # Score of an item, the position of its shard, and its number there.
 Place = tuple[float, int, int]
-
-
-class WordPlace(NamedTuple):
-    """An item that contains words of a query, and the position of its shard."""
-
-    shard: int
-    hit: WordHit
+# The position of a shard, and an item in it that contains words of a query.
+WordPlace = tuple[int, WordHit]
 
 
 def check_mode(mode: str) -> None:
@@ -33,7 +28,7 @@ def check_mode(mode: str) -> None:
 
 def order_words(found: Sequence[WordPlace]) -> list[WordPlace]:
     """Put the items of all shards in order: called so, with all words, as typed, by BM25."""
-    return sorted(found, key=lambda place: (-_tier(place.hit), place.hit.rank))
+    return sorted(found, key=lambda place: (-_tier(place[1]), place[1].rank))
 
 
 def _tier(hit: WordHit) -> float:
@@ -62,8 +57,7 @@ def fuse(
     Examples
     --------
     >>> has_all, has_some = WordHit(7, -2.0, True), WordHit(8, -1.0, False)
-    >>> places = fuse([(0.9, 0, 8)], [WordPlace(0, has_all), WordPlace(0, has_some)], 2,
-    ...               words_first=True)
+    >>> places = fuse([(0.9, 0, 8)], [(0, has_all), (0, has_some)], 2, words_first=True)
     >>> [number for _, _, number in places]
     [7, 8]
     """

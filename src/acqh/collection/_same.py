@@ -1,8 +1,7 @@
 """An image that is in the collection already: known by its thumbnail, whatever its code says."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from io import BytesIO
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,25 +20,18 @@ _SIDE = 32
 _MAX_DIFFERENCE = 10.0
 
 
-class SameImage(NamedTuple):
-    """A stored image that is that of the query, the position of its shard, and how it differs."""
-
-    shard: int
-    number: int
-    difference: float
-
-
 def find_same(
     shards: Sequence[Shard], rankings: Sequence[Ranking], thumbnail: bytes
-) -> list[SameImage]:
+) -> list[Place]:
     """Return the items whose image is that of the query, among the best of each shard.
 
     `thumbnail`: of the query, made as those of items are. The very same ones are found; where there
-    is none, those that look the same, most alike first.
+    is none, those that look the same, most alike first. The score of a place is how alike they
+    are, at most 1.
     """
     stores = [shard.store for shard in shards]
     same = [
-        SameImage(at, number, 0.0)
+        (1.0, at, number)
         for at, (store, ranking) in enumerate(zip(stores, rankings, strict=True))
         for number in store.numbers_showing(thumbnail, ranking.numbers)
     ]
@@ -47,36 +39,27 @@ def find_same(
         return same
     wanted = _pixels(thumbnail)
     for at, (store, ranking) in enumerate(zip(stores, rankings, strict=True)):
-        same += _looking_so(at, store.thumbnails_of(ranking.numbers[:_NEAR_POOL]), wanted)
-    return sorted(same, key=lambda each: each.difference)
+        for number, stored in store.thumbnails_of(ranking.numbers[:_NEAR_POOL]).items():
+            difference = float(np.abs(_pixels(stored) - wanted).mean())
+            if difference <= _MAX_DIFFERENCE:
+                same.append((1.0 - difference / 255, at, number))
+    return sorted(same, key=lambda place: -place[0])
 
 
-def put_first(same: Sequence[SameImage], meaning: Sequence[Place], k: int) -> list[Place]:
+def put_first(same: Sequence[Place], meaning: Sequence[Place], k: int) -> list[Place]:
     """Return the k best, of which those that show the same image come first.
 
     Their scores are above all others.
 
     Examples
     --------
-    >>> put_first([SameImage(0, 7, 0.0)], [(0.5, 0, 8), (0.25, 0, 7)], 2)
+    >>> put_first([(1.0, 0, 7)], [(0.5, 0, 8), (0.25, 0, 7)], 2)
     [(1.5, 0, 7), (0.5, 0, 8)]
     """
     top = meaning[0][0]
-    first = [(top + 1.0 - each.difference / 255, each.shard, each.number) for each in same]
-    known = {(shard, number) for _, shard, number in first}
+    first = [(top + alike, at, number) for alike, at, number in same]
+    known = {place[1:] for place in first}
     return [*first, *(place for place in meaning if place[1:] not in known)][:k]
-
-
-def _looking_so(at: int, thumbnails: Mapping[int, bytes], wanted: Array) -> list[SameImage]:
-    differences = {
-        number: float(np.abs(_pixels(thumbnail) - wanted).mean())
-        for number, thumbnail in thumbnails.items()
-    }
-    return [
-        SameImage(at, number, difference)
-        for number, difference in differences.items()
-        if difference <= _MAX_DIFFERENCE
-    ]
 
 
 def _pixels(thumbnail: bytes) -> Array:

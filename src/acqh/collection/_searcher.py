@@ -9,9 +9,10 @@ import numpy as np
 
 from acqh._core.arrays import Floats, Ints, check_positive_int
 from acqh.collection._coder import Encoders
+from acqh.collection._columns import values_of
 from acqh.collection._fuse import POOL, Place, WordPlace, fuse, order_words
 from acqh.collection._query import QueryReader, Question
-from acqh.collection._same import SAME_POOL, SameImage, find_same, put_first
+from acqh.collection._same import SAME_POOL, find_same, put_first
 from acqh.collection._shard import Ranking, Selection, Shard
 from acqh.collection._types import Answer, Explanation, Hit
 from acqh.collection._where import Condition, check_columns, read_where
@@ -32,7 +33,7 @@ class Found(NamedTuple):
     words: list[WordPlace]
     known: list[KnownWords | None]  # the words of the query as each shard knows them
     rankings: list[Ranking]  # of each shard
-    same: list[SameImage]  # items whose image is that of the query
+    same: list[Place]  # items whose image is that of the query
 
 
 class Searcher:
@@ -110,7 +111,7 @@ class Searcher:
             known.append(shard.store.know_words(asked.words) if asked.words else None)
             if (there := known[-1]) is not None:
                 hits = shard.store.find_words(there, k + len(exclude), selected.numbers)
-                words += [WordPlace(at, hit) for hit in hits if hit.number not in exclude]
+                words += [(at, hit) for hit in hits if hit.number not in exclude]
         same = [] if asked.thumbnail is None else find_same(self.shards, rankings, asked.thumbnail)
         return Found(_merge(rankings, k), order_words(words), known, rankings, same)
 
@@ -135,7 +136,7 @@ class Searcher:
         meant += ["image"] if "image" in asked.given else []
         for _, at, number in found.meaning:
             why[at, number] = (*why.get((at, number), ()), *meant)
-        return why | {(at, number): ("same image",) for at, number, _ in found.same}
+        return why | {(at, number): ("same image",) for _, at, number in found.same}
 
     def _read(self, best: Sequence[Place], why: Reasons) -> tuple[Hit, ...]:
         """Read what was found; items that are gone by now are left out."""
@@ -165,7 +166,7 @@ def _in_order(
     unknown: list[Place] = []
     for at, (shard, numbers) in enumerate(zip(shards, chosen, strict=True)):
         wanted = None if numbers is None else set(numbers.tolist())
-        for number, value in shard.store.values_of(order):
+        for number, value in values_of(shard.store, order):
             if wanted is not None and number not in wanted:
                 continue
             place = (0.0, at, number)

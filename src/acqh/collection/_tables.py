@@ -16,9 +16,8 @@ from acqh.collection._words import (
     WORDS_SCHEMA,
     WordHit,
     WordQuery,
-    add_words,
+    change_words,
     plain_words,
-    remove_words,
 )
 from acqh.errors import CorruptBundleError, MissingItemError
 
@@ -113,7 +112,7 @@ def check_layout(connections: Connections) -> bool:
 def index_words(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
     """Index the words of all items of a store, in it or elsewhere."""
     for number, *fields in source.execute("SELECT number, text, labels, columns FROM items"):
-        add_words(target, number, *_words_of(*fields))
+        change_words(target, number, *_words_of(*fields))
 
 
 def _words_of(text: Any, labels: Any, columns: Any) -> tuple[str, str, tuple[str, ...]]:
@@ -235,14 +234,14 @@ def insert_row(
         "INSERT INTO item_labels VALUES (?, ?)",
         [(label_numbers[name], number) for name in item.labels],
     )
-    add_words(connection, number, *_words_of(item.text, labels, columns))
+    change_words(connection, number, *_words_of(item.text, labels, columns))
     return identifier
 
 
 def _free_id(connection: sqlite3.Connection, number: int) -> str:
     """Return the number as an id, or with another number behind it where that is taken."""
-    row = connection.execute("SELECT value FROM facts WHERE name = 'id_prefix'").fetchone()
-    first = f"{row[0]}{number}" if row else str(number)  # stores were made without prefixes once
+    # Stores were made without prefixes once.
+    first = f"{read_text_fact(connection, 'id_prefix') or ''}{number}"
     identifier, again = first, 1
     while find_number(connection, identifier) is not None:
         again += 1
@@ -254,28 +253,29 @@ def write_columns(
     connection: sqlite3.Connection, identifier: str, values: Mapping[str, Any]
 ) -> None:
     """Set some columns of an item; the others stay."""
-    number = find_number(connection, identifier)
-    if number is None:
-        raise MissingItemError(f"no item has the id {identifier!r}; nothing was changed")
-    text, labels, old, coded_by, code = connection.execute(
-        "SELECT text, labels, columns, coded_by, code FROM items WHERE number = ?", (number,)
+    row = connection.execute(
+        "SELECT number, text, labels, columns, coded_by, code FROM items WHERE id = ?",
+        (identifier,),
     ).fetchone()
+    if row is None:
+        raise MissingItemError(f"no item has the id {identifier!r}; nothing was changed")
+    number, text, labels, old, coded_by, code = row
     columns = json.dumps(json.loads(old) | dict(values), ensure_ascii=False)
-    remove_words(connection, number, *_words_of(text, labels, old))
+    change_words(connection, number, *_words_of(text, labels, old), remove=True)
     connection.execute(
         "UPDATE items SET columns = ?, checksum = ? WHERE number = ?",
         (columns, checksum(identifier, text, labels, columns, coded_by, code), number),
     )
-    add_words(connection, number, *_words_of(text, labels, columns))
+    change_words(connection, number, *_words_of(text, labels, columns))
 
 
 def remove_row(connection: sqlite3.Connection, identifier: Any, change: int) -> None:
-    number = find_number(connection, identifier)
-    if number is None:
-        raise MissingItemError(f"no item has the id {identifier!r}; nothing was removed")
-    fields = connection.execute(
-        "SELECT text, labels, columns FROM items WHERE number = ?", (number,)
+    row = connection.execute(
+        "SELECT number, text, labels, columns FROM items WHERE id = ?", (identifier,)
     ).fetchone()
-    remove_words(connection, number, *_words_of(*fields))
+    if row is None:
+        raise MissingItemError(f"no item has the id {identifier!r}; nothing was removed")
+    number, *fields = row
+    change_words(connection, number, *_words_of(*fields), remove=True)
     connection.execute("DELETE FROM items WHERE number = ?", (number,))
     connection.execute("INSERT INTO removals VALUES (?, ?)", (change, number))

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import Ints
+from acqh.collection._columns import column_kinds, has_column
+from acqh.collection._connections import as_numbers
 from acqh.errors import CollectionError
 
 if TYPE_CHECKING:
@@ -85,13 +87,15 @@ def read_where(where: Any) -> tuple[Condition, ...]:
 def select_numbers(connection: sqlite3.Connection, conditions: Iterable[Condition]) -> Ints:
     """Return the numbers of the items that meet all conditions, in rising order."""
     found = [
-        _numbers(connection.execute(_HAS_LABEL, (value,)))
+        as_numbers(connection.execute(_HAS_LABEL, (value,)))
         for name, values in conditions
         if name == _LABEL
         for value in values
     ]
     found += [
-        _numbers(_having(connection, name, values)) for name, values in conditions if name != _LABEL
+        as_numbers(_having(connection, name, values))
+        for name, values in conditions
+        if name != _LABEL
     ]
     return reduce(np.intersect1d, found)
 
@@ -106,16 +110,12 @@ def check_columns(
     """
     stores = [store for store in stores if len(store)]
     for name in names:
-        if name in also or not stores or any(store.has_column(name) for store in stores):
+        if name in also or not stores or any(has_column(store, name) for store in stores):
             continue
-        known = sorted({column for store in stores for column in store.column_kinds()})
+        known = sorted({column for store in stores for column in column_kinds(store)})
         shown = ", ".join([*also, *(f"{column:.60}" for column in known[:_MAX_SHOWN])]) or "none"
         more = f" and {len(known) - _MAX_SHOWN} more" if len(known) > _MAX_SHOWN else ""
         raise CollectionError(f"no item has a column {name!r:.200}; there are: {shown}{more}")
-
-
-def _numbers(rows: Iterable[tuple[int]]) -> Ints:
-    return np.sort(np.fromiter((number for (number,) in rows), dtype=np.int64))
 
 
 def _having(

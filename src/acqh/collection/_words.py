@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from acqh._core.arrays import Ints
-from acqh.collection._connections import LISTED, listed
+from acqh.collection._connections import LISTED, as_numbers, listed
 from acqh.collection._signs import find_signs, is_sign, know_signs, plain_sign
 
 # Captions, what an item is called, its labels. Nothing but the index is stored: the texts are
@@ -133,39 +133,22 @@ def read_words(text: str) -> WordQuery:
     )
 
 
-def add_words(
-    connection: sqlite3.Connection, number: int, text: str, names: str, labels: Sequence[str]
-) -> None:
-    """Index the words of an item."""
-    _change(connection, "", number, text, names, labels)
-
-
-def remove_words(
-    connection: sqlite3.Connection, number: int, text: str, names: str, labels: Sequence[str]
-) -> None:
-    """Take the words of an item out of the index; they must be those it was added with."""
-    _change(connection, "delete", number, text, names, labels)
-
-
-def _change(
+def change_words(
     connection: sqlite3.Connection,
-    command: str,
     number: int,
     text: str,
     names: str,
     labels: Sequence[str],
+    *,
+    remove: bool = False,
 ) -> None:
-    # Between labels there is a word that no one types, so that no phrase spans two of them.
-    values = (number, text, names, " \ue000 ".join(labels))
-    if command:
-        connection.execute(
-            "INSERT INTO words (words, rowid, text, names, labels) VALUES (?, ?, ?, ?, ?)",
-            (command, *values),
-        )
-    else:
-        connection.execute(
-            "INSERT INTO words (rowid, text, names, labels) VALUES (?, ?, ?, ?)", values
-        )
+    """Index the words of an item, or take them out: they must be those it was added with."""
+    # Without a command the row is added. Between labels there is a word that no one types, so that
+    # no phrase spans two of them.
+    connection.execute(
+        "INSERT INTO words (words, rowid, text, names, labels) VALUES (?, ?, ?, ?, ?)",
+        ("delete" if remove else None, number, text, names, " \ue000 ".join(labels)),
+    )
 
 
 def know_words(connection: sqlite3.Connection, query: WordQuery) -> KnownWords:
@@ -220,8 +203,7 @@ def numbers_allowed(connection: sqlite3.Connection, query: WordQuery) -> Ints:
     if query.without:
         wanted += " EXCEPT SELECT rowid FROM words WHERE words MATCH ?"
         values.append(" OR ".join(map(_quoted, query.without)))
-    rows = connection.execute(wanted, values)
-    allowed = np.sort(np.fromiter((number for (number,) in rows), dtype=np.int64))
+    allowed = as_numbers(connection.execute(wanted, values))
     for sign in map(plain_sign, query.without_signs):
         allowed = np.setdiff1d(allowed, find_signs(connection, [sign]))
     return allowed
