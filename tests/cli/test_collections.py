@@ -111,6 +111,10 @@ def test_add_and_remove_change_the_collection(built, photos, tmp_path):
 def test_wrong_calls_and_missing_collections_are_told_apart(built, tmp_path):
     run("search", built, code=2)
     run("add", built, code=2)
+    manifest = tmp_path / "more.jsonl"
+    manifest.write_text('{"text": "a fast car", "id": "y"}\n')
+    for option in ("--text", "--image", "--label", "--id"):
+        run("add", built, manifest, option, "x", code=2)
     run("build", tmp_path, "--out", tmp_path / "c", "--targets", "labels=x", code=2)
     assert isinstance(
         run("build", tmp_path, "--out", tmp_path / "c", code=1).exception, CollectionError

@@ -63,12 +63,26 @@ def test_what_is_typed_is_found_first(collection, text, expected, mode):
 @pytest.mark.parametrize("mode", ["auto", "words"])
 @pytest.mark.parametrize(
     ("text", "unwanted"),
-    [("heart -🔥", {"fire"}), ("space -🚀", {"rocket", "astronaut"}), ("wall -東京", {"tower"})],
+    [
+        ("heart -🔥", {"fire"}),
+        ("space -🚀", {"rocket", "astronaut"}),
+        ("wall -東京", {"tower"}),
+        ("🚀 -red", {"heart"}),
+        ("東京 -fire", {"fire"}),
+    ],
 )
 def test_what_is_not_wanted_is_not_found_at_all(collection, text, unwanted, mode):
     every = {hit.id for hit in collection.search(text=text.split(" -")[0], k=50, mode=mode).hits}
     found = {hit.id for hit in collection.search(text=text, k=50, mode=mode).hits}
     assert found == every - unwanted
+
+
+def test_a_text_that_only_says_what_is_not_wanted_finds_nothing_like_it(collection):
+    assert not collection.search(text="-red").hits
+    like = collection.search(item="rocket", k=50).hits
+    assert [hit.id for hit in like if hit.id != "heart"] == [
+        hit.id for hit in collection.search(item="rocket", text="-red", k=50).hits
+    ]
 
 
 def test_what_stands_nowhere_is_not_found_by_words(collection):

@@ -85,6 +85,7 @@ def test_weights_say_what_counts(collection, make_items):
         ({"text": "dog", "weights": {"text": float("nan")}}, "0 or more"),
         ({"text": "dog", "k": 0}, "k must"),
         ({"text": 7}, "must be a str"),
+        ({"text": "dog", "features": {"text": [0.5, 0.5]}}, "given twice"),
         ({"item": "nobody"}, "no item"),
         ({"text": "dog", "where": "dog"}, "not a condition"),
         ({"text": "dog", "where": 7}, "must be a mapping"),

@@ -44,8 +44,12 @@ def add(
     """Add the items of a manifest, or one item."""
     from acqh.collection import Collection, Item, read_items
 
-    if (manifest is None) == (image is None and not text):
+    if manifest is None and image is None and not text:
         raise typer.BadParameter("give a manifest, or --image and --text of one item")
+    if manifest is not None and (image or text or label or identifier):
+        raise typer.BadParameter(
+            "--image, --text, --label and --id are of one item, not a manifest"
+        )
     items: Any = Item(image, text, label or (), identifier, origin="the item")
     if manifest is not None:
         items = read_items(manifest, label_separator=label_separator)

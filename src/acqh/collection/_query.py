@@ -72,9 +72,10 @@ class QueryReader:
             )
         asked = self._spelt(read_words(text), mode)
         meant["text"] = asked.plain or text
+        is_only_unwanted = not asked.plain and asked.demanded is not None
         if mode == "words":
             meant = {}
-        elif "text" not in self._coder.maps.widths or self._is_unknown(asked):
+        elif is_only_unwanted or "text" not in self._coder.maps.widths or self._is_unknown(asked):
             del meant["text"]
         return asked, meant
 

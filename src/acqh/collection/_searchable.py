@@ -11,6 +11,7 @@ from acqh.collection._searcher import Searcher
 from acqh.collection._shard import home_of
 from acqh.collection._types import Answer, CollectionStats, Item
 from acqh.collection._where import Where
+from acqh.errors import CollectionError
 from acqh.features import ImageLike, image_limit
 
 
@@ -110,8 +111,11 @@ class Searchable(ABC):
         ImageError
             The image cannot be read.
         """
-        query = {"text": text, "image": image, "item": item, "unlike": unlike, **(features or {})}
+        query = {"text": text, "image": image, "item": item, "unlike": unlike}
         given = {name: value for name, value in query.items() if value is not None}
+        for name, described in (features or {}).items():
+            if given.setdefault(name, described) is not described:
+                raise CollectionError(f"{name!r} is given twice; give it or its features, not both")
         with image_limit(max_pixels):
             return self._searcher.search(given, weights or {}, k, where, explain, mode)
 

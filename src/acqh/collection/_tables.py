@@ -140,7 +140,7 @@ def compare_words(
         (listed([hit.number for hit in hits]),),
     )
     said = {number: fields for number, *fields in rows}
-    name = plain_sign(" ".join(filter(None, (asked.plain, *asked.signs))))
+    name = plain_sign(" ".join((*asked.phrases, *asked.terms, *asked.signs)))
     typed = plain_words(*asked.terms)
     spelt = [term.strip(_PUNCTUATION).casefold() for term in asked.terms if not term.isalnum()]
     compared = []

@@ -64,7 +64,7 @@ class WordQuery:
     @property
     def plain(self) -> str:
         """The text without what must not be found: what is to be looked for by meaning."""
-        return " ".join((*self.phrases, *self.terms))
+        return " ".join((*self.phrases, *self.terms)) or " ".join(self.signs)
 
 
 @dataclass(frozen=True)
