@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from acqh.cli._options import DataDirOption
 from acqh.cli._output import JsonOption, print_json, print_table
 from acqh.cli._progress import Reporter, reporting
 from acqh.cli._voice import voice
@@ -58,9 +59,6 @@ SplitOption = Annotated[
 ]
 ThreadsOption = Annotated[
     int | None, typer.Option(min=1, help="Threads of a method; by default one per core.")
-]
-DataDirOption = Annotated[
-    Path | None, typer.Option(help="Folder with the data files; by default $ACQH_DATA.")
 ]
 
 

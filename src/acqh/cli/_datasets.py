@@ -1,18 +1,13 @@
 """``acqh datasets``: what there is, what is missing, where to put it."""
 
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from acqh.cli._options import DataDirOption
 from acqh.cli._output import JsonOption, print_json, print_table
 
 
 def datasets(
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Folder with the data files; by default $ACQH_DATA.")
-    ] = None,
+    data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the named data sets, and say which can be loaded here."""

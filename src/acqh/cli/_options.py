@@ -11,4 +11,7 @@ ModelArgument = Annotated[
 ComponentsOption = Annotated[int, typer.Option(min=1, help="Length of query vectors.")]
 CodebooksOption = Annotated[int, typer.Option(min=1, max=16, help="Bytes per item.")]
 ChunkSizeOption = Annotated[int, typer.Option(min=1, help="Items in memory at a time.")]
+DataDirOption = Annotated[
+    Path | None, typer.Option(help="Folder with the data files; by default $ACQH_DATA.")
+]
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]

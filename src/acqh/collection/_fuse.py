@@ -39,20 +39,12 @@ def _tier(hit: WordHit) -> float:
 def fuse(
     meaning: Sequence[Place], words: Sequence[WordPlace], k: int, *, words_first: bool
 ) -> list[Place]:
-    """Return the k best of two rankings, by the sum of their reciprocal ranks.
+    """Return the k best of two rankings, each best first, by the sum of their reciprocal ranks.
 
-    Parameters
-    ----------
-    meaning : sequence of Place
-        Best first.
-    words : sequence of WordPlace
-        Best first.
-    k : int
-    words_first : bool
-        Whether items that have every word of the query come before all others, and those that are
-        called exactly so before these; their scores are above one and two, and meaning counts one
-        and a half times among them. Among either, those
-        that have the words as they were typed come before those that have other forms of them.
+    `words_first`: whether items that have every word of the query come before all others, and those
+    that are called exactly so before these; their scores are above one and two, and meaning counts
+    one and a half times among them. Among either, those that have the words as they were typed
+    come before those that have other forms of them.
 
     Examples
     --------

@@ -54,20 +54,10 @@ _LABELS = "labels"
 def usual_targets(
     views: Sequence[str], has_labels: bool, text_share: float = _TEXT_SHARE
 ) -> dict[str, float]:
-    """Return what a collection learns where nothing is given.
+    """Return what a collection learns where nothing is given: labels, if any, and content.
 
-    Parameters
-    ----------
-    views : sequence of str
-    has_labels : bool
-        Whether any item has labels.
-    text_share : float
-        How much of the content of images and texts is that of texts. Other views count alike.
-
-    Returns
-    -------
-    dict of str to float
-        Weights of labels, if there are any, and of the content of the views.
+    `text_share`: how much of the content of images and texts is that of texts. Other views count
+    alike.
 
     Examples
     --------

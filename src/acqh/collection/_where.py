@@ -36,24 +36,13 @@ Condition = tuple[str, tuple[str, ...]]
 
 
 def read_where(where: Any) -> tuple[Condition, ...]:
-    """Read conditions in any accepted form.
+    """Read conditions in any accepted form, into a canonical order: equal ones are equal.
 
-    Parameters
-    ----------
-    where : mapping, str, iterable of str, or None
-        ``{"label": "dog"}`` and ``"label=dog"`` say the same. Several must all hold. Of several
-        labels an item must have all; of several values of a column, one. A text in a column is
-        compared as a text, a number as a number: exactly, and 1 equals 1.0 and True.
+    ``{"label": "dog"}`` and ``"label=dog"`` say the same. Several must all hold. Of several labels
+    an item must have all; of several values of a column, one. A text in a column is compared as a
+    text, a number as a number: exactly, and 1 equals 1.0 and True.
 
-    Returns
-    -------
-    tuple of (str, tuple of str)
-        In a canonical order, so that equal conditions are equal.
-
-    Raises
-    ------
-    CollectionError
-        They cannot be read.
+    Raises CollectionError: they cannot be read.
 
     Examples
     --------
@@ -67,7 +56,7 @@ def read_where(where: Any) -> tuple[Condition, ...]:
     if isinstance(where, str):
         where = [where]
     if isinstance(where, Mapping):
-        pairs = [(name, value) for name, value in where.items()]
+        pairs = list(where.items())
     elif isinstance(where, Iterable):
         pairs = [_split(text) for text in where]
     else:

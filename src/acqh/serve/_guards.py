@@ -1,5 +1,6 @@
 """Who may use a route: what FastAPI checks before it, and what OpenAPI says of that."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -23,26 +24,18 @@ class Guard:
 
 def reading(tokens: Tokens) -> Guard:
     """Return what stands before routes that read: nothing, where no token guards them."""
-    if not tokens.guards_reading:
-        return Guard()
-
-    async def check(credentials: Credentials) -> None:
-        if not tokens.may_read(credentials.credentials if credentials else None):
-            raise _unauthorized("reading")
-
-    return Guard([Depends(check)], [401])
+    return _guard(tokens.may_read, "reading") if tokens.guards_reading else Guard()
 
 
 def writing(tokens: Tokens) -> Guard:
     """Return what stands before routes that change the collection."""
+    return _guard(tokens.may_write, "changing the collection")
 
+
+def _guard(may_pass: Callable[[str | None], bool], what: str) -> Guard:
     async def check(credentials: Credentials) -> None:
-        if not tokens.may_write(credentials.credentials if credentials else None):
-            raise _unauthorized("changing the collection")
+        if not may_pass(credentials.credentials if credentials else None):
+            detail = f"{what} needs a token; send it as 'Authorization: Bearer TOKEN'"
+            raise ProblemError(401, detail, {"WWW-Authenticate": "Bearer"})
 
     return Guard([Depends(check)], [401])
-
-
-def _unauthorized(what: str) -> ProblemError:
-    detail = f"{what} needs a token; send it as 'Authorization: Bearer TOKEN'"
-    return ProblemError(401, detail, {"WWW-Authenticate": "Bearer"})

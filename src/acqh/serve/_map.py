@@ -35,13 +35,9 @@ class CollectionMap:
 
 
 class MapCache:
-    """Makes a map once for each build of a collection, and again when it has changed a while ago.
+    """Makes a map once for each build of a collection, and again a while after a change."""
 
-    `most`: points on the map.
-    """
-
-    def __init__(self, most: int = MOST_POINTS) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: tuple[str, int, float, CollectionMap] | None = None
 
@@ -54,7 +50,7 @@ class MapCache:
                 is_fresh = change == stats.change or time.monotonic() - made < _KEPT_SECONDS
                 if generation == stats.generation and is_fresh:
                     return kept
-            made_now = make_map(collection, self._most)
+            made_now = make_map(collection)
             self._known = stats.generation, stats.change, time.monotonic(), made_now
             return made_now
 
