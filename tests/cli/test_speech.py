@@ -196,6 +196,21 @@ def test_a_fit_that_is_all_but_exact_names_no_gap(features, tmp_path, call):
     assert "above the best possible" not in shown
 
 
+def test_options_that_have_no_effect_are_named(features, tmp_path, call):
+    for number in range(2):
+        Image.new("RGB", (20, 20), (200 * number, 0, 0)).save(tmp_path / f"{number}.png")
+    options = ("--image-root", tmp_path, "--image-encoder", "hog", "--n-codebooks", "2")
+    code, _, told = call("build", features / "data.npz", "--out", tmp_path / "a.acqh", *options)
+    assert code == 0
+    assert "--image-root has no effect, since the file brings features" in told
+    assert "--image-encoder has no effect" in told
+    assert "--n-codebooks" not in told
+    code, _, told = call("build", tmp_path, "--out", tmp_path / "b.acqh", *options)
+    assert code == 0
+    assert "--image-root has no effect, since the folder has no manifest" in told
+    assert "--image-encoder" not in told
+
+
 def test_headings_in_capitals_separators_and_large_images_can_be_told(tmp_path, call):
     for number in range(2):
         Image.new("RGB", (20, 20), (200 * number, 0, 0)).save(tmp_path / f"{number}.png")

@@ -12,6 +12,7 @@ from acqh.cli._options import CodebooksOption, ComponentsOption, SeedOption
 from acqh.cli._output import JsonOption, print_result
 from acqh.cli._progress import reporting
 from acqh.cli._targets import TargetsOption, parse_targets
+from acqh.cli._voice import voice
 
 # Files that bring features instead of images and texts.
 _FEATURE_FILES = (".npz", ".mat")
@@ -81,6 +82,10 @@ def build(
     """Describe images and texts, learn from labels and content, and index all items."""
     from acqh.collection import Collection
 
+    of_manifest = {"--image-root": image_root, "--label-separator": label_separator}
+    of_raw = {"--encoder": encoder, "--image-encoder": image_encoder != "auto",
+              "--text-encoder": text_encoder != "auto", "--max-pixels": max_pixels}  # fmt: skip
+    _note_unused(source, of_manifest, of_raw)
     started = time.perf_counter()
     with reporting() as progress:
         collection = Collection.build(
@@ -106,8 +111,24 @@ def build(
         _print(out, collection.stats(), collection.skipped, seconds, as_json)
 
 
+def _note_unused(source: Path, of_manifest: dict[str, Any], of_raw: dict[str, Any]) -> None:
+    """Name options that were given and have no effect on items of such a source."""
+    if _has_features(source):
+        unused, why = of_manifest | of_raw, "the file brings features"
+    elif source.is_dir() and not any(source.glob("manifest.*")):
+        unused, why = of_manifest, "the folder has no manifest"
+    else:
+        return
+    for option in (option for option, given in unused.items() if given):
+        voice.note(f"acqh: {option} has no effect, since {why}")
+
+
+def _has_features(source: Path) -> bool:
+    return source.suffix.lower() in _FEATURE_FILES
+
+
 def _read(source: Path) -> Any:
-    if source.suffix.lower() not in _FEATURE_FILES:
+    if not _has_features(source):
         return source
     from acqh.data import MultiViewData
 

@@ -280,6 +280,14 @@ def test_a_killed_run_resumes_with_the_cell_it_was_at(tmp_path, data_file, waiti
         assert without_times(record["rows"]) == without_times(rows)
 
 
+def test_results_are_not_written_into_what_acqh_has_saved(tmp_path):
+    acqh.CodeIndex(np.zeros((1, 256, 2), np.float32)).save(tmp_path / "index.acqh")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InvalidInputError, match=r"index.acqh is something that acqh has saved"):
+        bench.plan(["emoji"], out=tmp_path / "index.acqh", methods=["random"], bits=[8])
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 @needs_pipes
 def test_an_interrupt_stops_after_the_current_cell(tmp_path, pipes, waiting_run):
     waiting_run.send_signal(signal.SIGINT)

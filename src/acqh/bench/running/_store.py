@@ -17,6 +17,7 @@ from acqh._core.arrays import Array, Ints
 from acqh.bench.running._evaluate import ResultRow
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.io import replace_file
+from acqh.io._manifest import MANIFEST_NAME
 
 if sys.platform != "win32":
     import fcntl
@@ -56,6 +57,8 @@ class Store:
     ------
     CorruptBundleError
         A record in the folder is damaged.
+    InvalidInputError
+        The folder is a collection, an index or a model.
 
     Examples
     --------
@@ -70,6 +73,10 @@ class Store:
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(path)
+        if (self.path / MANIFEST_NAME).exists():
+            raise InvalidInputError(
+                f"{path} is something that acqh has saved, not a folder of results; choose another"
+            )
         found = sorted((self.path / "cells").glob("*.json"))
         self._records: dict[str, Record] = {file.stem: _read_record(file) for file in found}
 
