@@ -5,13 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from acqh.cli._collections import (
-    CollectionArgument,
-    LabelSeparatorOption,
-    MaxPixelsOption,
-    print_skipped,
-)
-from acqh.cli._output import JsonOption, print_result
+from acqh.cli._options import CollectionArgument, LabelSeparatorOption, MaxPixelsOption
+from acqh.cli._output import JsonOption, print_result, print_skipped
 from acqh.cli._progress import reporting
 
 

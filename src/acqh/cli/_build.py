@@ -7,9 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from acqh.cli._collections import LabelSeparatorOption, MaxPixelsOption, print_skipped
-from acqh.cli._options import CodebooksOption, ComponentsOption, SeedOption
-from acqh.cli._output import JsonOption, print_result
+from acqh.cli._options import (
+    CodebooksOption,
+    ComponentsOption,
+    LabelSeparatorOption,
+    MaxPixelsOption,
+    SeedOption,
+)
+from acqh.cli._output import JsonOption, print_result, print_skipped
 from acqh.cli._progress import reporting
 from acqh.cli._targets import TargetsOption, parse_targets
 from acqh.cli._voice import voice

@@ -15,3 +15,20 @@ DataDirOption = Annotated[
     Path | None, typer.Option(help="Folder with the data files; by default $ACQH_DATA.")
 ]
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
+CollectionArgument = Annotated[
+    Path, typer.Argument(metavar="COLLECTION", help="A folder that acqh build has made.")
+]
+MaxPixelsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Refuse images of more pixels, before decoding them; 64000000 if not given.",
+    ),
+]
+LabelSeparatorOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT", help="What stands between a manifest's labels; by default a vertical bar."
+    ),
+]

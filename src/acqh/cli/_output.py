@@ -7,9 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from acqh.cli._voice import voice
 from acqh.errors import InvalidInputError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+_MAX_SKIPPED_LINES = 20
 
 
 def refuse_existing(path: Path) -> None:
@@ -54,3 +56,16 @@ def print_table(
     for row in rows:
         table.add_row(*row)
     Console().print(table)
+
+
+def print_skipped(skipped: Sequence[tuple[str, str]]) -> None:
+    """Say on stderr which items were left out, and why; the first of them."""
+    for what, why in skipped[:_MAX_SKIPPED_LINES]:
+        voice.note(f"left out {printable(what)}: {printable(why)}")
+    if len(skipped) > _MAX_SKIPPED_LINES:
+        voice.note(f"... and {len(skipped) - _MAX_SKIPPED_LINES} more")
+
+
+def printable(text: str) -> str:
+    """Return a text without what could move the cursor or colour a terminal."""
+    return "".join(each if each.isprintable() else " " for each in text)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from acqh.cli._collections import CollectionArgument
+from acqh.cli._options import CollectionArgument
 from acqh.cli._output import JsonOption, print_result
 
 

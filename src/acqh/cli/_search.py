@@ -7,8 +7,8 @@ import typer
 
 from acqh.cli._bulk_search import search_all
 from acqh.cli._cluster import DaskOption
-from acqh.cli._collections import MaxPixelsOption, printable
-from acqh.cli._output import JsonOption, print_json, print_table
+from acqh.cli._options import MaxPixelsOption
+from acqh.cli._output import JsonOption, print_json, print_table, printable
 
 _TEXT_WIDTH = 60
 # What --json says of a hit.

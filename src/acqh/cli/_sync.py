@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from acqh.cli._collections import CollectionArgument, MaxPixelsOption, print_skipped
-from acqh.cli._output import JsonOption, print_result
+from acqh.cli._options import CollectionArgument, MaxPixelsOption
+from acqh.cli._output import JsonOption, print_result, print_skipped
 from acqh.cli._progress import reporting
 
 

@@ -11,6 +11,13 @@ import typer
 from acqh.cli._output import JsonOption, print_json
 from acqh.cli._voice import voice
 
+# What is said of what consists of parts.
+_SEVERAL = {
+    "code-parts": "codes of {:,} items in {:,} parts.",
+    "search-parts": "answers to {:,} queries in {:,} parts.",
+    "code-shards": "index of {:,} items in {:,} shards.",
+}
+
 
 def verify(
     path: Annotated[
@@ -65,21 +72,12 @@ def _check(path: Path) -> tuple[Any, str]:
             + (f" Built with {built}." if built else "")
             + notes
         )
-    if report.kind == "code-parts" and report.ok:
-        from acqh.scale import CodeParts
-
-        parts = CodeParts(path)
-        return report, f"codes of {len(parts):,} items in {parts.n_parts:,} parts."
-    if report.kind == "search-parts" and report.ok:
-        from acqh.scale import SearchParts
-
-        answers = SearchParts(path)
-        return report, f"answers to {len(answers):,} queries in {answers.n_parts:,} parts."
-    if report.kind == "code-shards" and report.ok:
+    if report.kind in _SEVERAL and report.ok:
         from acqh import load
 
-        index = load(path)
-        return report, f"index of {len(index):,} items in {len(index.shards):,} shards."
+        held = load(path)
+        n_parts = len(held.shards) if report.kind == "code-shards" else held.n_parts
+        return report, _SEVERAL[report.kind].format(len(held), n_parts)
     title = f" '{report.name}'" if report.name else ""
     return report, (
         f"{report.kind}{title}, {report.n_members} members, {report.n_bytes:,} bytes, "
