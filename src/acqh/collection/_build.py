@@ -58,7 +58,7 @@ def build_into(
         learnt.model.save(folder / MODEL)
         progress(0, None, "writing the index")
         IndexCache(store, learnt.model.codebooks_, folder / INDEX, facts.generation).save()
-        store.compact()
+        store.connections.compact()
     finally:
         store.close()
     return skipped

@@ -50,10 +50,8 @@ class Encoders:
     def describe(self, images: Sequence[Any], texts: Sequence[str]) -> "Described":
         """Return which items the encoders know anything of, and the features of these."""
         raw = {"image": images, "text": texts}
-        found = {view: describe(each, view, raw[view]) for view, each in self.by_view.items()}
         return _described(
-            {view: matrix for view, (matrix, _) in found.items()},
-            {view: present for view, (_, present) in found.items()},
+            {view: describe(each, view, raw[view]) for view, each in self.by_view.items()}
         )
 
 
@@ -89,15 +87,17 @@ def _blank(view: str) -> Any:
 Described = tuple[Ints, "MultiViewData | None"]
 
 
-def _described(views: Mapping[str, Matrix], present: Mapping[str, Bools]) -> Described:
+def _described(views: Mapping[str, tuple[Matrix, Bools]]) -> Described:
+    """Return which items have any view, from each view's features and who has it."""
     from acqh.data import MultiViewData
 
-    rows = np.flatnonzero(np.any([*present.values()], axis=0)) if views else np.zeros(0, np.int64)
+    masks = [present for _, present in views.values()]
+    rows = np.flatnonzero(np.any(masks, axis=0)) if masks else np.zeros(0, np.int64)
     if rows.size == 0:
         return rows, None
     return rows, MultiViewData(
-        {view: matrix[rows] for view, matrix in views.items()},
-        present={view: mask[rows] for view, mask in present.items()},
+        {view: matrix[rows] for view, (matrix, _) in views.items()},
+        present={view: mask[rows] for view, (_, mask) in views.items()},
     )
 
 
@@ -169,8 +169,7 @@ class Coder:
             return rows, features
         views = [name for name in self.model.n_features_in_ if name in features.views]
         known, seen = _described(
-            {name: features.views[name] for name in views},
-            {name: features.present[name] for name in views},
+            {name: (features.views[name], features.present[name]) for name in views}
         )
         return rows[known], seen
 

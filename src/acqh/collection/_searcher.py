@@ -197,6 +197,5 @@ def _explain(codebooks: Floats, query: Floats, hits: Sequence[Hit]) -> Explanati
 
 
 def _times(*moments: float) -> dict[str, float]:
-    names = ("encode", "search", "items")
-    spans = [1e3 * (after - before) for before, after in pairwise(moments)]
-    return dict(zip(names, spans, strict=True))
+    spans = (1e3 * (after - before) for before, after in pairwise(moments))
+    return dict(zip(("encode", "search", "items"), spans, strict=True))

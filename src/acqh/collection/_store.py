@@ -82,10 +82,6 @@ class Store:
         """Close the file."""
         self.connections.close()
 
-    def compact(self) -> None:
-        """Put all changes into the one file."""
-        self.connections.compact()
-
     def rows(self, statement: str, *values: Any) -> list[Any]:
         """Return what a statement selects, of one state."""
         with self.connections.reading() as connection:
@@ -121,8 +117,7 @@ class Store:
 
     def has(self, identifier: str) -> bool:
         """Whether there is an item of this id."""
-        with self.connections.reading() as connection:
-            return find_number(connection, identifier) is not None
+        return bool(self.rows("SELECT 1 FROM items WHERE id = ?", identifier))
 
     def find(self, identifier: str) -> tuple[int, Item]:
         """Return an item and its number; raise MissingItemError where there is none."""

@@ -64,16 +64,3 @@ def original_file(root: Path, name: str) -> tuple[Path, str]:
         raise
     except Exception:  # damaged bytes make decoders raise anything
         raise missing from None
-
-
-def image_type(content: bytes) -> str:
-    """Return the media type of an image of our own.
-
-    Examples
-    --------
-    >>> image_type(b"RIFF....WEBP"), image_type(bytes.fromhex("ffd8ffe0"))
-    ('image/webp', 'image/jpeg')
-    """
-    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
-        return "image/webp"
-    return "image/png" if content[:4] == b"\x89PNG" else "image/jpeg"

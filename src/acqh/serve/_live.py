@@ -51,7 +51,7 @@ class Live:
         for path in self._paths:
             generation_of(path)  # raises an error that says what is wrong, where there is none
         self._stamps = _stamps(self._paths)
-        self._crew = Crew(_opened(self._paths), settings.n_threads)
+        self._crew = Crew(open_collections(self._paths), settings.n_threads)
         metrics.items.set(len(self._crew.collection))
 
     async def run(self, work: Callable[[Searchable], T], lane: Lane = "quick") -> T:
@@ -158,18 +158,8 @@ class Live:
         old.close()
 
 
-def _opened(paths: Sequence[Path]) -> Searchable:
-    collection = open_collections(paths)
-    try:
-        collection.warm_up()
-    except BaseException:
-        collection.close()
-        raise
-    return collection
-
-
 def _open_verified(paths: Sequence[Path]) -> Searchable:
-    collection = _opened(paths)
+    collection = open_collections(paths)
     problems = [problem for path in paths for problem in verify_collection(path).problems]
     if problems:
         collection.close()

@@ -12,26 +12,20 @@ from acqh.serve._problems import Problem
 _REFERENCE = "#/components/schemas/{model}"
 
 
-def _bodies(json_schema: str, form_schema: str) -> dict[str, Any]:
-    content = {
-        JSON: {"schema": {"$ref": _REFERENCE.format(model=json_schema)}},
-        FORM: {
+def _bodies(json_schema: str, form_schema: str | None = None) -> dict[str, Any]:
+    content: dict[str, Any] = {JSON: {"schema": {"$ref": _REFERENCE.format(model=json_schema)}}}
+    if form_schema is not None:
+        content[FORM] = {
             "schema": {"$ref": _REFERENCE.format(model=form_schema)},
             "encoding": {name: {"contentType": JSON} for name in sorted(IN_JSON)},
-        },
-    }
+        }
     return {"requestBody": {"required": True, "content": content}}
 
 
 # The operation's bodies, by the names under which `document` puts their schemas.
 REQUEST_BODIES = {
     "search": _bodies("Query", "QueryForm"),
-    "browse": {
-        "requestBody": {
-            "required": True,
-            "content": {JSON: {"schema": {"$ref": _REFERENCE.format(model="Browse")}}},
-        }
-    },
+    "browse": _bodies("Browse"),
     "add": _bodies("NewItems", "NewItemForm"),
 }
 

@@ -90,7 +90,8 @@ class Crew:
 
 
 def warm_up(collection: Searchable) -> None:
-    """Make one search of each kind that clients may make."""
+    """Load what searches need, and make one of each kind that clients may make."""
+    collection.warm_up()
     first = next(iter(collection), None)
     if first is None:
         return
