@@ -90,6 +90,10 @@ def test_weights_say_what_counts(collection, make_items):
         ({"text": "dog", "where": "dog"}, "not a condition"),
         ({"text": "dog", "where": 7}, "must be a mapping"),
         ({"text": "dog", "where": {"year": None}}, "texts and numbers"),
+        ({"text": "dog", "where": {"year": {"$gt": 2000}}}, "texts and numbers"),
+        ({"text": "dog", "where": {"year": b"2010"}}, "texts and numbers"),
+        ({"text": "dog", "where": {"year": []}}, "no value for 'year'"),
+        ({"text": "dog", "where": {"label": ()}}, "no value for 'label'"),
     ],
 )
 def test_queries_that_cannot_be_answered_are_refused(collection, query, reason):

@@ -68,8 +68,11 @@ def read_where(where: Any) -> tuple[Condition, ...]:
     for name, value in pairs:
         if not isinstance(name, str) or not name:
             raise CollectionError(f"`where` names a label or a column, got {name!r}")
-        values = [value] if isinstance(value, str) or not isinstance(value, Iterable) else value
-        conditions.append((name, tuple(sorted({_as_text(each) for each in values}))))
+        is_one = isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable)
+        values = {_as_text(each) for each in ([value] if is_one else value)}
+        if not values:
+            raise CollectionError(f"`where` has no value for {name!r}; give one, or leave it out")
+        conditions.append((name, tuple(sorted(values))))
     return tuple(sorted(conditions))
 
 
