@@ -87,6 +87,9 @@ def test_weights_say_what_counts(collection, make_items):
         ({"text": 7}, "must be a str"),
         ({"text": "dog", "features": {"text": [0.5, 0.5]}}, "given twice"),
         ({"item": "nobody"}, "no item"),
+        ({"item": "\udcff"}, "cannot be looked up"),  # of a file name that is not Unicode
+        ({"item": [["nobody"]]}, "cannot be looked up"),
+        ({"text": "dog", "where": {"label": "\udcff"}}, "cannot be looked up"),
         ({"text": "dog", "where": "dog"}, "not a condition"),
         ({"text": "dog", "where": 7}, "must be a mapping"),
         ({"text": "dog", "where": {"year": None}}, "texts and numbers"),

@@ -274,6 +274,11 @@ def translated(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into ours, which say what to do."""
     try:
         yield
+    except (UnicodeEncodeError, sqlite3.InterfaceError, sqlite3.ProgrammingError) as error:
+        # It is of what was asked for, not of what is stored.
+        raise CollectionError(
+            f"what was asked for cannot be looked up ({error}); give texts that are valid Unicode"
+        ) from error
     except _SQLITE_ERRORS as error:
         code = _code(error)
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
