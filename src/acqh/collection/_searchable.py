@@ -114,8 +114,10 @@ class Searchable(ABC):
         query = {"text": text, "image": image, "item": item, "unlike": unlike}
         given = {name: value for name, value in query.items() if value is not None}
         for name, described in (features or {}).items():
-            if given.setdefault(name, described) is not described:
+            if name in given:
                 raise CollectionError(f"{name!r} is given twice; give it or its features, not both")
+            if described is not None:
+                given[name] = described
         with image_limit(max_pixels):
             return self._searcher.search(given, weights or {}, k, where, explain, mode)
 

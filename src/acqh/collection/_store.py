@@ -42,12 +42,7 @@ from acqh.collection._words import (
     numbers_allowed,
     reasons,
 )
-from acqh.errors import (
-    CollectionError,
-    CorruptBundleError,
-    DuplicateIdError,
-    MissingItemError,
-)
+from acqh.errors import CollectionError, CorruptBundleError, DuplicateIdError, MissingItemError
 
 _READ = (
     "SELECT i.number, id, text, labels, columns, t.number IS NOT NULL, coded_by, code "
