@@ -1,5 +1,6 @@
 """Collection: items, their model and their index in one folder."""
 
+import warnings
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from os import PathLike
@@ -160,9 +161,14 @@ class Collection(Searchable, Changeable):
             Reading or writing failed; the path is as it was.
         """
         from acqh.collection._build import build_into
-        from acqh.collection._stage import warn_of_auto_labels
 
-        warn_of_auto_labels(auto_labels)
+        if auto_labels is not None:
+            warnings.warn(
+                "auto_labels has no effect and will go: without labels the content of items is "
+                "learnt; choose what counts with targets={'image': 0.5, 'text': 0.5}",
+                FutureWarning,
+                stacklevel=2,
+            )
         settings = BuildSettings(
             image_encoder=image_encoder,
             text_encoder=text_encoder,

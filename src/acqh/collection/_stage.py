@@ -1,6 +1,5 @@
 """The first half of a build: items into the store, features beside it."""
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -27,17 +26,6 @@ CHUNK_ROWS = 4_096
 _FITTED_IMAGES = 256
 # A vocabulary is settled by this many texts.
 _FITTED_TEXTS = 200_000
-
-
-def warn_of_auto_labels(given: int | None) -> None:
-    """Say what has come in place of clusters that stand for labels."""
-    if given is not None:
-        warnings.warn(
-            "auto_labels has no effect and will go: without labels the content of items is learnt; "
-            "choose what counts with targets={'image': 0.5, 'text': 0.5}",
-            FutureWarning,
-            stacklevel=3,
-        )
 
 
 def stage_data(store: Store, data: MultiViewData, progress: Progress) -> MultiViewData:
