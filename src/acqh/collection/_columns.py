@@ -11,20 +11,24 @@ if TYPE_CHECKING:
 _KINDS = (
     "SELECT DISTINCT c.key, "
     "CASE WHEN c.type IN ('true', 'false') THEN 'boolean' ELSE typeof(c.atom) END "
-    "FROM items, json_each(items.columns) c WHERE NOT instr(columns, '\\u0000')"
+    "FROM items, json_each(items.columns) c WHERE NOT instr(columns, '\\u0000') "
+    "UNION ALL SELECT columns, NULL FROM items WHERE instr(columns, '\\u0000')"
 )
 _KIND_OF = {bool: "boolean", int: "integer", float: "real", str: "text", type(None): "null"}
 
 
 def column_kinds(store: "Store") -> dict[str, set[str]]:
     """Return the columns that items have, and what is in them; see `Collection.columns`."""
-    pairs = set(store.rows(_KINDS))
-    for (columns,) in store.rows("SELECT columns FROM items WHERE instr(columns, '\\u0000')"):
-        pairs |= {(name, _kind(value)) for name, value in json.loads(columns).items()}
     kinds: dict[str, set[str]] = {}
-    for name, kind in sorted(pairs):
-        kinds.setdefault(name, set()).add(kind)
-    return kinds
+    for found, kind in store.rows(_KINDS):
+        read = {found: kind} if kind is not None else _kinds_in(found)
+        for name, each in read.items():
+            kinds.setdefault(name, set()).add(each)
+    return dict(sorted(kinds.items()))
+
+
+def _kinds_in(columns: str) -> dict[str, str]:
+    return {name: _kind(value) for name, value in json.loads(columns).items()}
 
 
 def values_of(store: "Store", column: str | None) -> list[tuple[int, str | float | None]]:
