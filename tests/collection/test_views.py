@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 from sklearn.base import BaseEstimator
 
 import acqh
@@ -191,3 +192,24 @@ def test_a_build_replaces_a_collection_only_when_told_and_nothing_else_ever(tmp_
         Collection.build(
             make_items(), tmp_path / "none" / "c.acqh", image_encoder="hog", text_encoder="tfidf"
         )
+
+
+def test_a_query_that_is_described_already_is_answered_as_the_raw_one(tmp_path):
+    words = ["rose", "tulip", "car", "bus", "boat", "lily"]
+    items = [Item(Image.new("RGB", (16, 16), (40 * n, 9, 9)), word, id=word)
+             for n, word in enumerate(words)]  # fmt: skip
+    with Collection.build(
+        items, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf", n_components=4
+    ) as built:
+        encoders = built._facts.encoders.by_view
+        for query in ({"text": "tulip"}, {"image": items[3].image}):
+            wanted = built.search(**query, mode="meaning").hits
+            ((view, raw),) = query.items()
+            rows = encoders[view].transform([raw])
+            for row in (rows, rows.toarray()[0] if hasattr(rows, "toarray") else rows[0].tolist()):
+                found = built.search(features={view: row}).hits
+                assert [(hit.id, hit.score) for hit in found] == [
+                    (hit.id, hit.score) for hit in wanted
+                ]
+        with pytest.raises(CollectionError, match="features of 'text' are numbers"):
+            built.search(features={"text": "tulip"})

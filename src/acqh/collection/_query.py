@@ -1,13 +1,13 @@
 """From what a person gives to what is searched for: words to look up, and a vector."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from acqh._core.arrays import Floats
+from acqh._core.arrays import Floats, Matrix, is_sparse
 from acqh.collection._coder import Encoders, describe
 from acqh.collection._fuse import check_mode
 from acqh.collection._prepare import make_thumbnail, working_image
@@ -17,6 +17,13 @@ from acqh.errors import CollectionError
 
 # How much an item that is not wanted counts, by default: less than what is wanted.
 _UNLIKE_WEIGHT = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureRow:
+    """A query of a view that is described already."""
+
+    values: Any  # (n_features,)
 
 
 class Question(NamedTuple):
@@ -45,7 +52,7 @@ class QueryReader:
         """Return what a query asks for; see `Searchable.search`."""
         words, meant = self._words(given, weights, mode)
         thumbnail = None
-        is_image = meant.keys() == {"image"} and "image" in self._encoders.by_view
+        is_image = meant.keys() == {"image"} and self._is_raw("image", meant["image"])
         if mode == "auto" and is_image and len(images := _each(meant["image"])) == 1:
             meant["image"] = working_image(images[0])
             thumbnail = make_thumbnail(meant["image"])
@@ -109,7 +116,7 @@ class QueryReader:
                 found = [self._stored(each) for each in _each(value)]
                 own += [place for place, _ in found]
                 parts: list[Floats | None] = [vector for _, vector in found]
-            elif name in self._encoders.by_view:
+            elif self._is_raw(name, value):
                 parts = [self._vector(name, each) for each in _each(value)]
             else:
                 parts = [self._vector(name, value)]
@@ -137,24 +144,35 @@ class QueryReader:
             raise CollectionError(
                 f"this collection has learnt nothing about {view!r}; search by {known} or item"
             )
-        if view not in self._encoders.by_view:
-            if any(isinstance(each, str | bytes | PathLike) for each in _each(value)[:1]):
-                raise CollectionError(
-                    f"this collection was built from features and cannot describe a {view}; "
-                    "search by features or item"
-                )
-            rows = np.atleast_2d(np.asarray(value, dtype=np.float32))
-            if len(rows) != 1:
-                raise CollectionError(
-                    f"a query is one row of features, got {view!r} of shape {rows.shape}; search "
-                    "for one row at a time"
-                )
-            return self._coder.query(view, rows)
+        if not self._is_raw(view, value):
+            return self._coder.query(view, self._row(view, value))
         if view == "text" and not isinstance(value, str):
             raise CollectionError(f"text must be a str, got {type(value).__name__}")
         raw = working_image(value) if view == "image" else value
         matrix, present = describe(self._encoders.by_view[view], view, [raw])
         return self._coder.query(view, matrix) if present[0] else None
+
+    def _is_raw(self, view: str, value: Any) -> bool:
+        """Whether a query of a view is yet to be described."""
+        return view in self._encoders.by_view and not isinstance(value, FeatureRow)
+
+    def _row(self, view: str, value: Any) -> Matrix:
+        """Return features as the one row of a matrix."""
+        values = value.values if isinstance(value, FeatureRow) else value
+        if any(isinstance(each, str | bytes | PathLike) for each in _each(values)[:1]):
+            if view in self._encoders.by_view:
+                raise CollectionError(f"features of {view!r} are numbers; give {view}= instead")
+            raise CollectionError(
+                f"this collection was built from features and cannot describe a {view}; "
+                "search by features or item"
+            )
+        rows = values if is_sparse(values) else np.atleast_2d(np.asarray(values, dtype=np.float32))
+        if rows.shape[0] != 1:
+            raise CollectionError(
+                f"a query is one row of features, got {view!r} of shape {rows.shape}; search for "
+                "one row at a time"
+            )
+        return rows
 
 
 def _each(value: Any) -> list[Any]:

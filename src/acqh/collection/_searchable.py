@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Any, Self
 
 from acqh.collection._fuse import Mode
+from acqh.collection._query import FeatureRow
 from acqh.collection._searcher import Searcher
 from acqh.collection._shard import home_of
 from acqh.collection._types import Answer, CollectionStats, Item
@@ -117,7 +118,7 @@ class Searchable(ABC):
             if name in given:
                 raise CollectionError(f"{name!r} is given twice; give it or its features, not both")
             if described is not None:
-                given[name] = described
+                given[name] = FeatureRow(described)
         with image_limit(max_pixels):
             return self._searcher.search(given, weights or {}, k, where, explain, mode)
 

@@ -81,7 +81,7 @@ class SearchRequest(_Request):
         default=None,
         min_length=1,
         max_length=_MAX_CONDITIONS,
-        description="Features by view, for a collection that was built from features.",
+        description="Features by view: a query that is described already.",
         examples=[{"image": [0.1, 0.7, 0.2]}],
     )
     weights: dict[Name, Weight] | None = Field(
