@@ -81,6 +81,8 @@ def test_weights_say_what_counts(collection, make_items):
     ("query", "reason"),
     [
         ({}, "nothing to search for"),
+        ({"item": []}, "nothing to search for"),
+        ({"image": [], "unlike": ()}, "nothing to search for"),
         ({"text": "dog", "weights": {"image": 1}}, "not searched by"),
         ({"text": "dog", "weights": {"text": -1}}, "0 or more"),
         ({"text": "dog", "weights": {"text": float("nan")}}, "0 or more"),

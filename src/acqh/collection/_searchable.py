@@ -113,7 +113,7 @@ class Searchable(ABC):
             The image cannot be read.
         """
         query = {"text": text, "image": image, "item": item, "unlike": unlike}
-        given = {name: value for name, value in query.items() if value is not None}
+        given = {name: value for name, value in query.items() if not _is_nothing(value)}
         for name, described in (features or {}).items():
             if name in given:
                 raise CollectionError(f"{name!r} is given twice; give it or its features, not both")
@@ -187,3 +187,7 @@ class Searchable(ABC):
     @abstractmethod
     def stats(self) -> CollectionStats:
         """Return facts about the items and how they are found."""
+
+
+def _is_nothing(value: Any) -> bool:
+    return value is None or (isinstance(value, list | tuple) and not value)
