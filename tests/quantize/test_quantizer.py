@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -20,6 +22,16 @@ def make_quantizer(**settings):
 @parametrize_with_checks([AdditiveQuantizer(2, 4, random_state=0)])
 def test_scikit_learn_contract_holds(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("ridge", [None, 0, 2.5])
+def test_what_was_learnt_survives_json(ridge):
+    quantizer = make_quantizer(ridge=ridge).fit(make_rows())
+    info, arrays = quantizer.to_state()
+    again = AdditiveQuantizer.from_state(json.loads(json.dumps(info, allow_nan=False)), arrays)
+    learnt = {name for name in vars(quantizer) if name.endswith("_")} - {"training_codes_"}
+    for name in learnt:
+        np.testing.assert_equal(getattr(again, name), getattr(quantizer, name), err_msg=name)
 
 
 def test_encode_is_the_code_search_with_the_fitted_codebooks():

@@ -28,6 +28,7 @@ def fitted_state(quantizer: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     info = {
         "parameters": {name: _plain(getattr(quantizer, name)) for name in _PARAMETERS},
         "shrinkage": float(quantizer.shrinkage_),
+        "ridge": str(float(quantizer.ridge_)),  # as a text, since JSON has no infinity
         "recalls": [[float(each), float(of)] for each, of in quantizer.shrinkage_recalls_.items()],
     }
     arrays = {"codebooks": quantizer.codebooks_, "history": quantizer.history_}
@@ -44,6 +45,7 @@ def fitted_from_state(
         quantizer: Any = cls(**info["parameters"])
         check_parameters(quantizer, quantizer._parameter_constraints)
         shrinkage, recalls = float(info["shrinkage"]), dict(info["recalls"])
+        ridge = float(info.get("ridge", "nan"))  # it was not stored once
         codebooks, history = (_floats(arrays[name]) for name in ("codebooks", "history"))
         forward = _floats(arrays["forward"]) if "forward" in arrays else None
     except (KeyError, TypeError, ValueError, InvalidInputError) as error:
@@ -62,6 +64,7 @@ def fitted_from_state(
     quantizer._forward = forward
     quantizer.metric_ = None if forward is None else forward @ forward.T
     quantizer.shrinkage_ = shrinkage
+    quantizer.ridge_ = ridge
     quantizer.shrinkage_recalls_ = recalls
     return quantizer  # type: ignore[no-any-return]
 
