@@ -15,6 +15,7 @@ from acqh.collection._words import (
     find_words,
     know_words,
     read_words,
+    reasons,
 )
 from acqh.errors import CollectionError
 
@@ -87,6 +88,21 @@ def test_a_name_counts_for_more_than_a_word_of_a_caption(words):
 def test_only_the_items_asked_for_are_found(words):
     assert sorted(numbers_of(words, "beach", numbers=np.array([3, 5]))) == [3, 5]
     assert len(numbers_of(words, "beach", k=2)) == 2
+
+
+def test_the_index_is_read_once_however_many_items_may_be_found(words):
+    known = know_words(words, read_words("beach -dog"))
+    ran = []
+    words.set_trace_callback(ran.append)
+    find_words(words, known, 10, np.array([2, 3, 5]))
+    reasons(words, known, [2, 5])
+    words.set_trace_callback(None)
+    asked = [each for each in ran if "MATCH" in each and "json_each" in each]
+    assert len(asked) == 3
+    for statement in asked:
+        plan = [row[3] for row in words.execute(f"EXPLAIN QUERY PLAN {statement}")]
+        # An equals sign is a search for one item.
+        assert any(step.startswith("SCAN words") and "=" not in step for step in plan), plan
 
 
 def test_removed_items_are_found_no_more_and_leave_no_word_behind(words):
