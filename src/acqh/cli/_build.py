@@ -118,9 +118,11 @@ def build(
 
 def _note_unused(source: Path, of_manifest: dict[str, Any], of_raw: dict[str, Any]) -> None:
     """Name options that were given and have no effect on items of such a source."""
+    from acqh.collection._folder_source import find_manifest
+
     if _has_features(source):
         unused, why = of_manifest | of_raw, "the file brings features"
-    elif source.is_dir() and not any(source.glob("manifest.*")):
+    elif source.is_dir() and find_manifest(source) is None:
         unused, why = of_manifest, "the folder has no manifest"
     else:
         return
