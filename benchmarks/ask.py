@@ -40,7 +40,7 @@ import numpy as np
 from PIL import Image
 
 from acqh import MultiViewData
-from acqh._core.progress import say_nothing
+from acqh._core.runtime import say_nothing
 from acqh.cli._emoji import cache_folder, emoji_collection
 from acqh.collection import Collection, Item
 from acqh.collection._coder import Encoders

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.quantize import AdditiveQuantizer
 from acqh.scale._vectors import read_queries
 

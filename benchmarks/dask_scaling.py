@@ -26,7 +26,7 @@ import distributed
 import numpy as np
 
 import acqh
-from acqh._core.threads import limit_threads
+from acqh._core.runtime import limit_threads
 from acqh.scale import build_shards, encode_parts, fit, search_parts
 
 GOAL = 0.8

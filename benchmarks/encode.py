@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.quantize import quantization_errors, search_codes
 
 N_CODEBOOKS = 4

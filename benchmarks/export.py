@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from acqh import CodeIndex
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.export import export_faiss, export_milvus, export_parquet
 
 N_COMPONENTS, N_CODEBOOKS = 32, 4

@@ -10,7 +10,7 @@ import time
 import numpy as np
 from PIL import Image
 
-from acqh._core.threads import limit_threads
+from acqh._core.runtime import limit_threads
 from acqh.features import EfficientNetLite0
 
 N_IMAGES = 40

@@ -29,7 +29,7 @@ import numpy as np
 from sklearn.preprocessing import FunctionTransformer
 
 import acqh
-from acqh._core.threads import limit_threads
+from acqh._core.runtime import limit_threads
 from acqh.features import EfficientNetLite0, make_encoder
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from acqh._core.optional import require
+from acqh._core.imports import require
 
 RIDGE = 0.1
 

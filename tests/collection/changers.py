@@ -15,7 +15,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from acqh._core.progress import Progress
+from acqh._core.runtime import Progress
 from acqh.collection import Collection, Item, verify_collection
 from acqh.errors import CollectionError
 

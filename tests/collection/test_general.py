@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import acqh
-from acqh._core.progress import say_nothing
+from acqh._core.runtime import say_nothing
 from acqh.collection import Collection, Item
 from acqh.collection._coder import Encoders
 from acqh.collection._learn import learn

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from acqh._core.random import check_rng
+from acqh._core.runtime import check_rng
 from acqh.errors import InvalidInputError
 
 

@@ -3,7 +3,7 @@ import os
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from acqh._core.threads import default_threads, limit_threads, one_blas_thread
+from acqh._core.runtime import default_threads, limit_threads, one_blas_thread
 
 
 def test_a_limit_holds_in_its_block_only():

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from acqh._core.threads import limit_threads
+from acqh._core.runtime import limit_threads
 from acqh.cli import app
 from acqh.collection import Collection
 from acqh.errors import EncoderFallbackWarning, ImageError, InvalidInputError

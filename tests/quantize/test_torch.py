@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from acqh._core.tensors import check_device, row_blocks
+from acqh._core.device import check_device, row_blocks
 from acqh.errors import DeviceError, InvalidInputError
 from acqh.quantize import search_codes
 

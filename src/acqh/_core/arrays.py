@@ -1,13 +1,14 @@
-"""Array types and the checks every room makes on matrices that users hand in."""
+"""Array types, and the checks every room makes on matrices that users hand in."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from acqh._core.foreign import take_in
+from acqh._core.imports import require
 from acqh.errors import AcqhError, InvalidInputError, ViewError
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -275,3 +276,75 @@ def check_positive_int(value: Any, name: str, *, minimum: int = 1) -> int:
             f"{name} must be a whole number of at least {minimum}, got {value!r}"
         )
     return int(value)
+
+
+# Turns a NumPy array into one of the kind, and on the device, of another.
+GiveBack: TypeAlias = Callable[[Array], Any]
+
+
+def take_in(value: Any) -> tuple[Any, GiveBack | None]:
+    """Return what was given for NumPy to read, and how to give results back as the same kind.
+
+    Tensors of torch, with or without gradients, on any device, and arrays of libraries that follow
+    the array API (CuPy, JAX) are copied to memory where they are not there; anything else is
+    returned as it is, with None: results stay NumPy arrays.
+
+    Examples
+    --------
+    >>> take_in([[1.0]])
+    ([[1.0]], None)
+    """
+    if isinstance(value, np.ndarray | list | tuple):
+        return value, None
+    if hasattr(value, "detach") and hasattr(value, "new_tensor"):  # torch, never imported here
+        return _of_torch(value)
+    if hasattr(value, "__cuda_array_interface__") and hasattr(value, "get"):
+        # CuPy: its arrays do not name their namespace, and refuse to become NumPy's unasked.
+        return value.get(), partial(_give_to, sys.modules[type(value).__module__.split(".")[0]])
+    if hasattr(value, "__array_namespace__") and hasattr(value, "__dlpack__"):
+        return np.asarray(value), partial(_give_to, value.__array_namespace__())
+    return value, None
+
+
+def _give_to(space: Any, array: Array) -> Any:
+    """Return an array of a library; JAX has no 64 bits unless it is told to."""
+    given = space.asarray(np.ascontiguousarray(array))
+    is_cut = array.dtype == np.int64 and array.size > 0 and "int32" in str(given.dtype)
+    if is_cut and max(int(array.max()), -int(array.min())) >= 2**31:
+        raise InvalidInputError(
+            "ids do not fit the 32 bits of the library that the queries came from; let it use "
+            "64 bits, or give queries as a NumPy array"
+        )
+    return given
+
+
+def _of_torch(tensor: Any) -> tuple[Array, GiveBack]:
+    host = tensor.detach().to("cpu")
+    if host.is_floating_point() and host.element_size() < 4:  # NumPy knows no bfloat16
+        host = host.float()
+
+    def give_back(array: Array) -> Any:
+        torch = require("torch")
+        return torch.from_numpy(np.array(array)).to(tensor.device)  # a copy, so it can be written
+
+    return host.numpy(), give_back
+
+
+def pack_texts(texts: Iterable[str], what: str = "id") -> tuple[Array, Ints]:
+    """Return the bytes of texts, uint8 (n_bytes,), and where each starts and the last ends.
+
+    `what`: what to call a text in an error. Raises InvalidInputError: one is not valid Unicode.
+
+    Examples
+    --------
+    >>> pack_texts(["ab", "", "c"])
+    (array([97, 98, 99], dtype=uint8), array([0, 2, 2, 3]))
+    """
+    try:
+        encoded = [text.encode() for text in texts]
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(
+            f"{what} {error.object!r} is not valid text: {error.reason}"
+        ) from error
+    starts = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    return np.frombuffer(b"".join(encoded), dtype=np.uint8), starts

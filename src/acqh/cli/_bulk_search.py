@@ -67,7 +67,7 @@ def _write_csv(parts: Any, path: Path) -> None:
 
 
 def _write_parquet(parts: Any, path: Path) -> None:
-    from acqh._core.optional import require
+    from acqh._core.imports import require
 
     arrow, parquet = require("pyarrow"), require("pyarrow.parquet")
     schema: Any = None

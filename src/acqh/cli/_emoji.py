@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from acqh import __version__
-from acqh._core.progress import Progress
+from acqh._core.runtime import Progress
 from acqh.errors import AcqhError
 
 # What a collection must have been built with to be kept.

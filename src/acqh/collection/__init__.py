@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from acqh._core.lazy import lazy_names
+from acqh._core.imports import lazy_names
 
 if TYPE_CHECKING:
     from acqh.collection._collection import Collection

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.progress import Progress
+from acqh._core.runtime import Progress
 from acqh.collection._coder import Coder, Described, Encoders
 from acqh.collection._prepare import Skipped, batches, prepared
 from acqh.collection._sources import Source, data_items, open_source

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from acqh import __version__
-from acqh._core.progress import Progress
+from acqh._core.runtime import Progress
 from acqh.collection._adding import Adder
 from acqh.collection._cache import IndexCache
 from acqh.collection._coder import Coder, Encoders

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from acqh._core.progress import Progress, say_nothing
+from acqh._core.runtime import Progress, say_nothing
 from acqh.collection._sync import FollowsFolder
 from acqh.collection._types import AddReport
 from acqh.features import image_limit

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix, is_sparse
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.features._efficientnet import EfficientNetNetwork
 from acqh.features._minilm import MiniLMNetwork
 from acqh.io import Bundle

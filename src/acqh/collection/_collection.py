@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from acqh._core.arrays import Floats, check_positive_int
-from acqh._core.progress import Progress, say_nothing
-from acqh._core.random import RandomState
+from acqh._core.runtime import Progress, RandomState, say_nothing
 from acqh.collection._cache import IndexCache
 from acqh.collection._changes import Changeable
 from acqh.collection._coder import Coder

@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 from acqh._core.arrays import Bools
-from acqh._core.progress import Progress
+from acqh._core.runtime import Progress
 from acqh.collection._coder import Encoders
 from acqh.collection._settings import BuildSettings, Learnt
 from acqh.collection._stage import CHUNK_ROWS

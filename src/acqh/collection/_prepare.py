@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.collection._types import Item
 from acqh.errors import AcqhError, CollectionError
 from acqh.features import ImageLike, read_image

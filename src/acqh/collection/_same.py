@@ -6,7 +6,7 @@ from io import BytesIO
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.collection._fuse import Place
 from acqh.collection._shard import Ranking, Shard
 

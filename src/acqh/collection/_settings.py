@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
-from acqh._core.random import RandomState
+from acqh._core.runtime import RandomState
 from acqh.collection._coder import Encoders
 from acqh.errors import CollectionError
 from acqh.methods._target import Target

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Ints
-from acqh._core.progress import Progress
+from acqh._core.runtime import Progress
 from acqh.collection._coder import Encoders, describe
 from acqh.collection._prepare import Skipped, batches, prepared
 from acqh.collection._settings import BuildSettings

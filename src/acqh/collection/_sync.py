@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
-from acqh._core.progress import Progress, say_nothing
+from acqh._core.runtime import Progress, say_nothing
 from acqh.collection._folder_source import (
     BYTES,
     DIGEST,

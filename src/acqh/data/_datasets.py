@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass, fields
 from typing import Any
 
-from acqh._core.plugins import load_plugins
+from acqh._core.imports import load_plugins
 from acqh.data._files import DataFolder, data_folder
 from acqh.data._multiview import MultiViewData
 from acqh.data._named import DATASETS, DatasetFacts, NamedDataset

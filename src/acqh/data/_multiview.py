@@ -8,7 +8,7 @@ from typing import Any, Literal, NoReturn, Self
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Ints, Matrix, check_positive_int, is_sparse
-from acqh._core.random import RandomState
+from acqh._core.runtime import RandomState
 from acqh.data import _checks
 from acqh.data._concat import concat_fields
 from acqh.data._rows import TakesRows, check_rows, take_each

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from acqh._core.arrays import Array, Ints, Matrix, is_sparse
-from acqh._core.random import RandomState, check_rng
+from acqh._core.runtime import RandomState, check_rng
 from acqh.errors import InvalidInputError, LabelError
 
 if TYPE_CHECKING:

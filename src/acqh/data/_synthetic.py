@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Bools, Floats, Ints, check_positive_int, slices
-from acqh._core.random import RandomState, check_rng
+from acqh._core.runtime import RandomState, check_rng
 from acqh.data._multiview import MultiViewData
 from acqh.errors import InvalidInputError
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.features import EfficientNetLite0
 from acqh.features._efficientnet import BLOCKS
 

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from acqh._core.optional import require
-from acqh._core.tensors import Tensor, to_tensor, unit_rows
+from acqh._core.device import Tensor, to_tensor, unit_rows
+from acqh._core.imports import require
 from acqh.methods.acqh import ACQH
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.base import clone
 
 from acqh._core.arrays import Floats, check_positive_int
-from acqh._core.optional import require
-from acqh._core.tensors import Tensor, check_device, is_tensor
+from acqh._core.device import Tensor, check_device, is_tensor
+from acqh._core.imports import require
 from acqh.deep._checkpoint import load_checkpoint, save_checkpoint
 from acqh.deep._loss import ScoreLoss
 from acqh.errors import InvalidInputError, NotFittedError, ViewError

@@ -9,8 +9,8 @@ import numpy as np
 
 from acqh._core.arrays import Ints
 from acqh._core.files import check_target, written_whole
-from acqh._core.optional import require
-from acqh._core.progress import Progress
+from acqh._core.imports import require
+from acqh._core.runtime import Progress
 from acqh.export._source import ID, Batch, Exportable, ExportReport, Source, open_source
 from acqh.index import CodeIndex, faiss_codes
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Literal
 
-from acqh._core.optional import require
-from acqh._core.progress import Progress
+from acqh._core.imports import require
+from acqh._core.runtime import Progress
 from acqh.errors import InvalidInputError, MilvusError
 from acqh.export._source import ID, VECTOR, Batch, Exportable, ExportReport, Source, open_source
 

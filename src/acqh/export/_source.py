@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import Array, Floats
-from acqh._core.progress import Progress
+from acqh._core.runtime import Progress
 from acqh._load import load
 from acqh.collection import Collection, Item
 from acqh.errors import InvalidInputError

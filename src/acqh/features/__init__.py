@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from acqh._core.lazy import lazy_names
+from acqh._core.imports import lazy_names
 
 if TYPE_CHECKING:
     from acqh.features._base import FeatureMap

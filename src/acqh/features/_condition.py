@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
 from acqh._core.arrays import Floats, Matrix, is_sparse
-from acqh._core.tensors import Tensor, to_tensor
+from acqh._core.device import Tensor, to_tensor
 from acqh.features._base import FeatureMap, with_data
 
 # Squares and their sums keep their digits between these sizes of the largest number.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from acqh._core.arrays import Array, Floats, check_positive_int
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.errors import InvalidInputError
 from acqh.features._images import MAX_PIXELS, ImageLike, read_image
 from acqh.features._network import Network

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any, Literal, Protocol, Self
 
 from acqh._core.arrays import Array, Matrix
-from acqh._core.random import RandomState
+from acqh._core.runtime import RandomState
 from acqh.errors import EncoderFallbackWarning, InvalidInputError, MissingExtraError
 from acqh.features._hog import HogColour
 from acqh.features._networks import ClipImages, ClipTexts, EfficientNetLite0, MiniLM

@@ -9,7 +9,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import Normalizer, StandardScaler
 
 from acqh._core.arrays import Array
-from acqh._core.lazy import warn_of_former
+from acqh._core.imports import warn_of_former
 from acqh.features._scikit import params_to_json
 from acqh.features._text import tfidf_encoder, word_vectorizer
 

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from acqh._core.arrays import Array, Floats, check_positive_int
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.errors import InvalidInputError
 from acqh.features._images import MAX_PIXELS, ImageLike, read_image
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import check_positive_int
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.errors import ImageError, MissingExtraError
 
 # A path, the bytes of an image file, or a Pillow image.

@@ -5,9 +5,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints
+from acqh._core.device import Tensor, is_tensor, to_tensor
+from acqh._core.imports import require
 from acqh._core.linalg import inverse_factor, whiten, whitening
-from acqh._core.optional import require
-from acqh._core.tensors import Tensor, is_tensor, to_tensor
 
 # An array, or a tensor on any device.
 Numbers: TypeAlias = Any

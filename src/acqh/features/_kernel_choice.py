@@ -8,8 +8,8 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from acqh._core.arrays import Floats
+from acqh._core.device import Tensor, is_tensor, row_blocks
 from acqh._core.linalg import Tridiagonal
-from acqh._core.tensors import Tensor, is_tensor, row_blocks
 from acqh.features._kernel_arithmetic import Numbers, arithmetic_of
 from acqh.features._kernel_functions import (
     KERNELS,

@@ -10,8 +10,8 @@ from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import row_norms
 
 from acqh._core.arrays import Floats, Matrix, is_sparse, slices
-from acqh._core.optional import require
-from acqh._core.tensors import Tensor, is_tensor, unit_rows
+from acqh._core.device import Tensor, is_tensor, unit_rows
+from acqh._core.imports import require
 from acqh.errors import InvalidInputError
 from acqh.features._kernels import add_intersections
 from acqh.features._linear import SignedRoot

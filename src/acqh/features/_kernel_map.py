@@ -16,10 +16,10 @@ from acqh._core.arrays import (
     check_positive_int,
     is_sparse,
 )
+from acqh._core.device import check_rows, is_tensor
+from acqh._core.device import row_blocks as device_blocks
 from acqh._core.linalg import fix_signs
-from acqh._core.random import RandomState, check_rng
-from acqh._core.tensors import check_rows, is_tensor
-from acqh._core.tensors import row_blocks as device_blocks
+from acqh._core.runtime import RandomState, check_rng
 from acqh.errors import InvalidInputError
 from acqh.features._base import FeatureMap, row_blocks
 from acqh.features._kernel_anchors import central_rows, leverage_rows

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix, is_sparse
-from acqh._core.tensors import is_tensor
+from acqh._core.device import is_tensor
 from acqh.errors import InvalidInputError
 from acqh.features._kernel_arithmetic import Arithmetic, Numbers, arithmetic_of
 from acqh.features._kernel_choice import Choice

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from acqh._core.arrays import Floats
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.features._network import Network
 from acqh.features._onnx import on_all_cores, session
 from acqh.features._wordpiece import is_word, numbers_of

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, check_positive_int
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.errors import InvalidInputError
 
 _FINGERPRINT = "fingerprint"

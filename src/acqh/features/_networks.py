@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.errors import InvalidInputError
 from acqh.features._efficientnet import EfficientNetNetwork
 from acqh.features._images import ImageLike, read_image

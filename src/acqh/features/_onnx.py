@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from acqh._core.arrays import Floats
-from acqh._core.optional import require
-from acqh._core.threads import default_threads
+from acqh._core.imports import require
+from acqh._core.runtime import default_threads
 
 _IR_VERSION, _OPSET, _FLOAT = 8, 13, 1
 _INT_ATTRIBUTE, _INTS_ATTRIBUTE = 2, 7

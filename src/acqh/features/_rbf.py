@@ -10,7 +10,7 @@ from sklearn.cluster import KMeans
 from sklearn.preprocessing import StandardScaler, normalize
 
 from acqh._core.arrays import Floats, Matrix, check_positive, check_positive_int, is_sparse
-from acqh._core.random import RandomState, check_rng
+from acqh._core.runtime import RandomState, check_rng
 from acqh.errors import InvalidInputError
 from acqh.features._base import FeatureMap, row_blocks
 from acqh.features._kernel_functions import kernel_block, prepare

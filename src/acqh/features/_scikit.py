@@ -18,7 +18,7 @@ from sklearn.kernel_approximation import Nystroem
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
 from acqh._core.arrays import Array
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.errors import InvalidInputError
 from acqh.features._state import WIDTH, Axes, UnfittedMapError, arrays_of, take_arrays
 from acqh.features._words import fold_text

@@ -9,7 +9,7 @@ from sklearn.utils.extmath import randomized_svd
 
 from acqh._core.arrays import Floats, Matrix, check_positive_int, is_sparse
 from acqh._core.linalg import fix_signs
-from acqh._core.random import RandomState, check_rng
+from acqh._core.runtime import RandomState, check_rng
 from acqh.features._base import FeatureMap, row_blocks
 
 # Up to this many rows or columns the SVD is exact, from the smaller Gram matrix.

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import Pipeline
 
-from acqh._core.random import RandomState
+from acqh._core.runtime import RandomState
 from acqh.features._svd import TagSVD
 from acqh.features._words import fold_text
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, as_numbers, as_rows, check_positive_int, first_bad_row
-from acqh._core.threads import default_threads
+from acqh._core.runtime import default_threads
 from acqh.errors import InvalidInputError
 
 MAX_CODEBOOKS = 16

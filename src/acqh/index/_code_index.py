@@ -6,9 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints, check_positive_int
-from acqh._core.foreign import take_in
-from acqh._core.progress import Progress
+from acqh._core.arrays import Array, Floats, Ints, check_positive_int, take_in
+from acqh._core.runtime import Progress
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index._base import BaseIndex
 from acqh.index._checks import as_codebooks, as_codes, as_queries, as_thread_count

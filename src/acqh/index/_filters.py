@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array, Bools
-from acqh._core.foreign import take_in
+from acqh._core.arrays import Array, Bools, take_in
 from acqh.errors import InvalidInputError
 from acqh.index._ids import read_ids
 from acqh.index._new_ids import check_kind

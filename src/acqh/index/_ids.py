@@ -12,9 +12,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 
-from acqh._core.arrays import Array, Bools, Ints
-from acqh._core.foreign import take_in
-from acqh._core.texts import pack_texts
+from acqh._core.arrays import Array, Bools, Ints, pack_texts, take_in
 from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh.index._kernels import find_numbers, find_texts
 from acqh.index._stored import check_rising, frozen, read_array, require

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.kernels import kernel
+from acqh._core.runtime import kernel
 from acqh.index._few import MAX_SCALE as _MAX_SCALE
 
 # Tables are always this wide, so that any stored byte is a valid index.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.progress import Progress
+from acqh._core.runtime import Progress
 from acqh.errors import InvalidInputError
 
 # Items that are checked and handed on at once.

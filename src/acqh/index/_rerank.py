@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints, as_rows, check_positive_int, slices
-from acqh._core.foreign import take_in
+from acqh._core.arrays import Array, Floats, Ints, as_rows, check_positive_int, slices, take_in
 from acqh.errors import InvalidInputError
 from acqh.index._result import SearchResult
 from acqh.index._snapshot import S, Snapshot

@@ -6,9 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Bools, Floats, Ints
-from acqh._core.foreign import GiveBack, take_in
-from acqh._core.optional import require
+from acqh._core.arrays import Array, Bools, Floats, GiveBack, Ints, take_in
+from acqh._core.imports import require
 from acqh.index._few import best_columns
 from acqh.index._search.topk import TopRows
 

@@ -1,7 +1,7 @@
 """Bulk scoring on tensors: every query against every code, for many queries at once."""
 
-from acqh._core.optional import require
-from acqh._core.tensors import MAX_MEMORY, Tensor, row_blocks
+from acqh._core.device import MAX_MEMORY, Tensor, row_blocks
+from acqh._core.imports import require
 from acqh.errors import InvalidInputError
 
 

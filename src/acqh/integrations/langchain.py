@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.errors import InvalidInputError
 from acqh.integrations._documents import COMPRESS_AT, DocumentStore
 from acqh.quantize import AdditiveQuantizer

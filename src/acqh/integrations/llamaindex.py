@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.errors import InvalidInputError
 from acqh.integrations._documents import COMPRESS_AT, DocumentStore, Found
 from acqh.quantize import AdditiveQuantizer

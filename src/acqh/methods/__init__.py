@@ -5,7 +5,7 @@ The classes of methods are loaded on first use: ``from acqh.methods import DCH``
 
 from typing import TYPE_CHECKING, Any
 
-from acqh._core.lazy import lazy_names
+from acqh._core.imports import lazy_names
 from acqh.methods.registry import MethodInfo, get, list, register  # noqa: A004
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, Matrix
 from acqh._core.linalg import solve_spd
-from acqh._core.random import RandomState
+from acqh._core.runtime import RandomState
 from acqh.methods._centred import CentredRows
 from acqh.methods._training import TrainedMethod
 from acqh.methods.registry import DatabaseMode

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Matrix
-from acqh._core.random import RandomState
+from acqh._core.runtime import RandomState
 from acqh.methods._centred import CentredRows
 from acqh.methods._training import TrainedMethod
 from acqh.methods.registry import DatabaseMode

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from acqh._core.arrays import Floats, Matrix, is_sparse
-from acqh._core.tensors import MAX_MEMORY, to_tensor
+from acqh._core.device import MAX_MEMORY, to_tensor
 from acqh.data import MultiViewData
 from acqh.errors import ViewError
 from acqh.features import Condition, KernelMap, make_feature_map

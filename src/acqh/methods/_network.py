@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix, is_sparse
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.methods._binary import BinaryMethod
 from acqh.methods._ridge import dense
 

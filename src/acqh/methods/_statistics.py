@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.preprocessing import normalize
 
 from acqh._core.arrays import Bools, Floats, Matrix, is_sparse
-from acqh._core.tensors import MAX_MEMORY, Tensor, to_tensor, unit_rows
+from acqh._core.device import MAX_MEMORY, Tensor, to_tensor, unit_rows
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.features import Condition, KernelMap, RowSpace

@@ -8,9 +8,9 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from acqh._core.arrays import as_matrix, is_sparse
+from acqh._core.device import Tensor, check_device, first_bad_row, is_tensor, row_blocks, to_tensor
+from acqh._core.imports import require
 from acqh._core.labels import as_label_matrix
-from acqh._core.optional import require
-from acqh._core.tensors import Tensor, check_device, first_bad_row, is_tensor, row_blocks, to_tensor
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.features import Condition
 from acqh.methods._feature_maps import (

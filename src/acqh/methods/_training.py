@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Matrix
-from acqh._core.random import RandomState, check_rng
+from acqh._core.runtime import RandomState, check_rng
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.methods._base import BaseMethod, as_parts

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Matrix
-from acqh._core.optional import require
-from acqh._core.tensors import check_device
+from acqh._core.device import check_device
+from acqh._core.imports import require
 from acqh.methods._binary import pack_signs
 from acqh.methods._network import Network, NetworkMethod, shuffled_batches, trained_weights
 from acqh.methods._ridge import dense

@@ -7,7 +7,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, Literal, TypeVar
 
-from acqh._core.plugins import load_plugins
+from acqh._core.imports import load_plugins
 from acqh.errors import InvalidInputError
 from acqh.methods._inherited import inherit_docs
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Floats, as_rows, first_bad_row
-from acqh._core.tensors import is_tensor
+from acqh._core.device import is_tensor
 from acqh.errors import InvalidInputError
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from acqh._core.arrays import Floats, Ints
-from acqh._core.tensors import MAX_MEMORY, is_tensor
-from acqh._core.threads import default_threads
+from acqh._core.device import MAX_MEMORY, is_tensor
+from acqh._core.runtime import default_threads
 from acqh.errors import InvalidInputError
 from acqh.quantize import _kernels
 from acqh.quantize._codebooks import decode, quantization_errors

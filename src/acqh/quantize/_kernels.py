@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from acqh._core.arrays import Floats, Ints
-from acqh._core.kernels import kernel
+from acqh._core.runtime import kernel
 
 # Distances of this many points at a time stay in the nearest cache.
 _DISTANCE_BLOCK = 1024

@@ -12,9 +12,8 @@ from sklearn import exceptions
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from acqh._core.arrays import Array, Floats, Ints, as_rows, first_bad_row
-from acqh._core.foreign import take_in
-from acqh._core.random import RandomState, check_rng
+from acqh._core.arrays import Array, Floats, Ints, as_rows, first_bad_row, take_in
+from acqh._core.runtime import RandomState, check_rng
 from acqh._core.validation import Interval, StrOptions, check_parameters
 from acqh.errors import InvalidInputError, NotFittedError
 from acqh.quantize._checks import check_codes, check_queries, check_weights

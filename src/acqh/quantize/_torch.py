@@ -6,8 +6,8 @@ twin that the kernel is compared with, the same search is written in whole-tenso
 
 from typing import Any
 
-from acqh._core.optional import require
-from acqh._core.tensors import Tensor, row_blocks
+from acqh._core.device import Tensor, row_blocks
+from acqh._core.imports import require
 from acqh.quantize._code_search import CodeTables
 from acqh.quantize._codebooks import decode
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints
-from acqh._core.optional import require
-from acqh._core.tensors import to_tensor
+from acqh._core.device import to_tensor
+from acqh._core.imports import require
 from acqh.quantize._code_search import Search, search_codes
 from acqh.quantize._codebooks import decode, improve_codebooks, quantization_errors
 from acqh.quantize._kmeans import weighted_kmeans

@@ -7,7 +7,7 @@ integers, and rows of `pairs` come out of the device's cache.
 import triton
 import triton.language as tl
 
-from acqh._core.tensors import Tensor
+from acqh._core.device import Tensor
 
 # A program is one warp: minima over its costs need no barrier.
 _WARPS = 1

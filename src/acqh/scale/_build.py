@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from acqh._core.arrays import Array
-from acqh._core.progress import Progress
+from acqh._core.runtime import Progress
 from acqh.index import CodeIndex
 from acqh.scale._code_files import CodeFiles
 from acqh.scale._parts import CodeParts

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, check_positive_int
-from acqh._core.progress import Progress
-from acqh._core.random import RandomState, check_rng
+from acqh._core.runtime import Progress, RandomState, check_rng
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex, SearchResult
 from acqh.index._checks import check_bytes_per_item

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.progress import Progress
+from acqh._core.runtime import Progress
 from acqh.data import MultiViewData
 from acqh.errors import LabelError
 from acqh.methods import fingerprint

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from acqh._core.arrays import check_positive_int
-from acqh._core.progress import Progress
+from acqh._core.runtime import Progress
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError
 from acqh.methods import BaseMethod

@@ -6,8 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from acqh._core.progress import Progress
-from acqh._core.threads import limit_threads
+from acqh._core.runtime import Progress, limit_threads
 from acqh.data import MultiViewData, Piece, read_pieces
 from acqh.errors import ClusterError, InvalidInputError
 from acqh.scale._dask._chunks import Chunk, read_items

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array
-from acqh._core.texts import pack_texts
+from acqh._core.arrays import Array, pack_texts
 from acqh.errors import CorruptBundleError
 
 

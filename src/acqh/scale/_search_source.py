@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import Floats, check_positive_int
-from acqh._core.progress import Progress
+from acqh._core.runtime import Progress
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex

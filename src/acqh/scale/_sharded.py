@@ -9,8 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints, check_positive_int
-from acqh._core.foreign import take_in
+from acqh._core.arrays import Array, Floats, Ints, check_positive_int, take_in
 from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh.index import CodeIndex, SearchResult
 from acqh.index._checks import as_queries

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import check_positive_int
-from acqh._core.progress import Progress
+from acqh._core.runtime import Progress
 from acqh.errors import InvalidInputError
 from acqh.scale._build import build_index
 from acqh.scale._dask._chunks import Chunk, counter

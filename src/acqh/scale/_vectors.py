@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, as_matrix, is_sparse, slices
-from acqh._core.progress import Progress
-from acqh._core.threads import limit_threads
+from acqh._core.runtime import Progress, limit_threads
 from acqh.data import MultiViewData, Pieces, list_pieces, read_pieces
 from acqh.errors import InvalidInputError, ViewError
 from acqh.scale._dask._chunks import Chunk, DaskViews, counter, is_dask_source, read_items

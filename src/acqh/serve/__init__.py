@@ -1,6 +1,6 @@
 """The HTTP service: search over a collection, within limits, and the page that uses it."""
 
-from acqh._core.optional import require
+from acqh._core.imports import require
 
 for _package in (
     "fastapi",

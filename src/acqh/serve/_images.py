@@ -5,7 +5,7 @@ import binascii
 from io import BytesIO
 from pathlib import Path
 
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.features._images import image_formats, is_foreign
 from acqh.serve._problems import ProblemError
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints, Matrix
-from acqh._core.optional import require
-from acqh._core.tensors import Tensor, is_tensor, row_blocks, to_tensor
+from acqh._core.device import Tensor, is_tensor, row_blocks, to_tensor
+from acqh._core.imports import require
 from acqh.errors import ViewError
 from acqh.stats._label_sets import LabelSets
 from acqh.stats._moments import Keep, Moments, Pair

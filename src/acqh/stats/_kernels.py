@@ -3,7 +3,7 @@
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints
-from acqh._core.kernels import kernel
+from acqh._core.runtime import kernel
 
 
 @kernel()

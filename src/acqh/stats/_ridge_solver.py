@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Bools, Floats, Matrix, is_sparse
+from acqh._core.device import EigenForm
 from acqh._core.linalg import Tridiagonal, factor_spd, mean_diagonal
-from acqh._core.tensors import EigenForm
 from acqh.errors import ViewError
 from acqh.stats._kernels import tridiagonal_energies
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix, group_rows, take_rows
-from acqh._core.tensors import MAX_MEMORY, is_tensor
+from acqh._core.device import MAX_MEMORY, is_tensor
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.stats._label_sets import LabelSets
 from acqh.stats._moments import (

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints
-from acqh._core.optional import require
-from acqh._core.tensors import Tensor, is_tensor, to_tensor
+from acqh._core.device import Tensor, is_tensor, to_tensor
+from acqh._core.imports import require
 from acqh.errors import LabelError
 from acqh.stats._label_sets import LabelSets
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acqh._core.plugins import load_plugins
+from acqh._core.imports import load_plugins
 from acqh.bench.running._plugins import load_method_file
 from acqh.errors import InvalidInputError
 

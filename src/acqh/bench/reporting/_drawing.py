@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.bench.reporting._plots import Panel, Plot, Series
 from acqh.methods.registry import list as list_methods
 

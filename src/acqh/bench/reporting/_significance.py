@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from acqh._core.arrays import Floats
-from acqh._core.random import check_rng
+from acqh._core.runtime import check_rng
 from acqh.errors import InvalidInputError
 
 # Up to this many pairs all sign flips are tried one by one; 2^13 is about what is drawn beyond.

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from acqh import __version__
-from acqh._core.threads import count_cores
+from acqh._core.runtime import count_cores
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "torch")
 _STATUS = Path("/proc/self/status")

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Bools, Ints, check_positive_int
-from acqh._core.random import check_rng
+from acqh._core.runtime import check_rng
 from acqh.bench.running._split import Split, find_protocol, hash_ids, labels_of
 from acqh.data import MultiViewData, official_rows, split_rows
 from acqh.errors import InvalidInputError

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from acqh._core.arrays import check_positive_int
-from acqh._core.threads import count_cores
+from acqh._core.runtime import count_cores
 from acqh.bench.running._cells import Cell
 from acqh.bench.running._plans import CODE_LENGTHS, RunGrid, fair_plan, paper_plan
 from acqh.bench.running._plugins import load_method_file

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import is_sparse
-from acqh._core.random import check_rng
+from acqh._core.runtime import check_rng
 from acqh.bench.running._split import Split, labels_of
 from acqh.data import MultiViewData, list_datasets, load_dataset, read
 from acqh.errors import DatasetNotFoundError

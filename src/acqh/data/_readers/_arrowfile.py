@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.data._readers._arrowsizes import (
     ipc_batches,
     parquet_group_bytes,

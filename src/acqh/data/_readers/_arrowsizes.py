@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.data._readers._columns import is_text
 
 _MAGIC_BYTES, _CONTINUATION = 6, 0xFFFFFFFF

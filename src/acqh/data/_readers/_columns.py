@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Matrix
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.data._readers._classes import Classes
 from acqh.errors import InvalidInputError, LabelError, ViewError
 

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Matrix
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.data._readers._limits import check_compressed, check_unpacked_size
 from acqh.data._readers._matvariable import NUMBER_KINDS, MatFile, Variable
 from acqh.errors import AcqhError, CorruptBundleError, InvalidInputError

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.data._readers._arrowfile import ArrowTable
 from acqh.data._readers._classes import Classes
 from acqh.data._readers._columnrows import Column, ColumnRows, Tables

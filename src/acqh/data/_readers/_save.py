@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array, is_sparse
+from acqh._core.arrays import Array, is_sparse, pack_texts
 from acqh._core.files import written_whole
-from acqh._core.texts import pack_texts
 from acqh.data._multiview import MultiViewData
 from acqh.data._readers._layout import (
     CSR_PIECES,

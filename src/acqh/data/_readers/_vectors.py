@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.data._multiview import MultiViewData
 from acqh.data._readers._limits import check_any_rows
 from acqh.data._readers._pieces import ReadRows, RowSource

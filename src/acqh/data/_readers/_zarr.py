@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.data._readers._limits import check_unpacked_size
 from acqh.data._readers._store import Header, Rows, native, refuse_objects
 from acqh.errors import CorruptBundleError, InvalidInputError

@@ -13,7 +13,7 @@ import numpy as np
 from numba.extending import intrinsic
 
 from acqh._core.arrays import Array
-from acqh._core.kernels import kernel
+from acqh._core.runtime import kernel
 from acqh.index._keys._kernels import NO_KEY, is_allowed, keep_best, keep_key, key_score, pack_key
 
 # Items compared with all queries before the next; 8 bytes of each fit level-1 cache.

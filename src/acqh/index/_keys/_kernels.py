@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.kernels import kernel
+from acqh._core.runtime import kernel
 
 # Larger than the key of any item: that of a score of minus infinity in the last row.
 NO_KEY = np.uint64(0xFF800000FFFFFFFF)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.kernels import kernel
+from acqh._core.runtime import kernel
 
 # Runs of fewer items are sorted by moving one after the other.
 _FEW = 24

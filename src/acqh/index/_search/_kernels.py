@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.kernels import kernel
+from acqh._core.runtime import kernel
 from acqh.index._kernels import MAX_SCALE, fill_tables
 from acqh.index._keys._kernels import NO_KEY, is_allowed, keep_best, keep_key, key_score, pack_key
 from acqh.index._search._heads._kernels import (

@@ -7,8 +7,8 @@ import numpy as np
 import scipy.linalg
 
 from acqh._core.arrays import Floats, Matrix
+from acqh._core.device import EigenForm
 from acqh._core.linalg import RANK_TOLERANCE, Tridiagonal, fix_signs
-from acqh._core.tensors import EigenForm
 from acqh.methods._target import Target
 from acqh.methods.acqh._predictions import Predictor, Vote
 from acqh.stats import Regression

@@ -6,7 +6,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Matrix
-from acqh._core.tensors import MAX_MEMORY, is_tensor, to_tensor
+from acqh._core.device import MAX_MEMORY, is_tensor, to_tensor
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, ViewError
 from acqh.methods._base import BaseMethod

@@ -5,7 +5,7 @@ from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
-from acqh._core.random import RandomState
+from acqh._core.runtime import RandomState
 from acqh._core.validation import Interval, StrOptions
 from acqh.methods._constraints import CONSTRAINTS, COUNT, NOT_NEGATIVE
 from acqh.methods._target import Target

@@ -8,9 +8,8 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from acqh._core.random import RandomState, check_rng
-from acqh._core.tensors import MAX_MEMORY, check_device
-from acqh._core.threads import one_blas_thread
+from acqh._core.device import MAX_MEMORY, check_device
+from acqh._core.runtime import RandomState, check_rng, one_blas_thread
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError
 from acqh.methods._base import as_parts

@@ -8,9 +8,9 @@ import numpy as np
 import scipy.linalg
 
 from acqh._core.arrays import Array, Floats, Matrix, is_sparse, slices, unit_rows
+from acqh._core.device import is_tensor
 from acqh._core.labels import as_label_matrix
 from acqh._core.linalg import fix_signs
-from acqh._core.tensors import is_tensor
 from acqh.errors import InvalidInputError
 from acqh.stats import LabelSets
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Floats
+from acqh._core.device import Tensor, tensor_dtype, to_tensor, unit_rows
+from acqh._core.imports import require
 from acqh._core.linalg import RANK_TOLERANCE
-from acqh._core.optional import require
-from acqh._core.tensors import Tensor, tensor_dtype, to_tensor, unit_rows
 from acqh.errors import LabelError
 from acqh.methods._maps import QueryMaps
 from acqh.methods._statistics import map_tensors

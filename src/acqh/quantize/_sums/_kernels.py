@@ -6,7 +6,7 @@ Every sum is added in order, in float64, so that results are those of the twins 
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints
-from acqh._core.kernels import kernel
+from acqh._core.runtime import kernel
 
 
 @kernel()

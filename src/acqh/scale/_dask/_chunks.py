@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.optional import require
-from acqh._core.progress import Progress
+from acqh._core.imports import require
+from acqh._core.runtime import Progress
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, ViewError
 from acqh.scale._dask._tasks import call, compute

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from acqh import __version__
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.errors import ClusterError
 
 _SCHEDULER_SECONDS = 5

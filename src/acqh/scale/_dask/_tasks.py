@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from copy import copy
 from typing import Any
 
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.errors import ClusterError
 
 # How many results one task puts together.

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.kernels import kernel
+from acqh._core.runtime import kernel
 from acqh.index._kernels import extent
 from acqh.index._search._types import Heads, Runs
 

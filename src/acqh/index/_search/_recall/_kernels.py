@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.kernels import kernel
+from acqh._core.runtime import kernel
 from acqh.index._search._types import Heads, Query
 
 # Runs are visited in this many waves of falling bound: more waves order them better but cost more.

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.kernels import kernel
+from acqh._core.runtime import kernel
 from acqh.index._keys._kernels import is_allowed, keep_key, pack_key
 from acqh.index._search._types import Query
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.kernels import kernel
+from acqh._core.runtime import kernel
 
 # Tails of this many words are looked at by groups: those with the same head and first word.
 MIN_GROUPED = 3

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import Floats, slices
-from acqh._core.optional import require
+from acqh._core.imports import require
 from acqh.errors import DeviceError, InvalidInputError, ViewError
 
 # torch is optional, so its types are not known here.

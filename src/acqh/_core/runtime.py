@@ -1,0 +1,123 @@
+"""How work is run: threads, randomness, compiled loops, progress."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from acqh.errors import InvalidInputError
+
+_limit: ContextVar[int | None] = ContextVar("thread_limit", default=None)
+
+
+def count_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def default_threads() -> int:
+    """Return as many threads as this process has cores, or fewer within `limit_threads`.
+
+    Examples
+    --------
+    >>> with limit_threads(1):
+    ...     default_threads()
+    1
+    """
+    n_cores = count_cores()
+    return min(n_cores, _limit.get() or n_cores)
+
+
+@contextmanager
+def limit_threads(n_threads: int) -> Iterator[None]:
+    """Have work that is begun in this block use at most this many threads unless told more."""
+    token = _limit.set(n_threads)
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Have BLAS use one thread, in the whole process, while the block lasts.
+
+    For a chain of small problems: NumPy and SciPy bring a pool of threads each, which wait for work
+    by spinning, so that on few cores each pool keeps the other from its work.
+    """
+    with ThreadpoolController().limit(limits=1, user_api="blas"):
+        yield
+
+
+RandomState: TypeAlias = int | np.random.Generator | np.random.SeedSequence | None
+
+
+def check_rng(random_state: RandomState) -> np.random.Generator:
+    """Return a generator: a given one as it is, otherwise a new one seeded with the argument.
+
+    Raises InvalidInputError: the argument seeds nothing.
+
+    Examples
+    --------
+    >>> check_rng(0).integers(10) == check_rng(0).integers(10)
+    np.True_
+    """
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            "random_state must be a whole number of at least 0, a Generator, a SeedSequence or "
+            f"None, got {random_state!r}"
+        ) from None
+
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+def kernel(**options: Any) -> Callable[[FunctionT], FunctionT]:
+    """Have a function compiled when it is first called, without holding Python's lock.
+
+    The machine code is kept on disk, so that other processes need not compile it again: beside the
+    module, or else in the user's cache folder, or where ``NUMBA_CACHE_DIR`` says. A process that
+    may write in none of them, such as a service without a home, compiles for itself.
+
+    Options are those of `numba.njit`.
+
+    Examples
+    --------
+    >>> @kernel(error_model="numpy")
+    ... def halve(x):
+    ...     return x / 2
+    >>> halve(3)
+    1.5
+    """
+
+    def compiled(function: FunctionT) -> FunctionT:
+        try:
+            return _compile(function, cache=True, **options)
+        except RuntimeError:
+            # Numba found no folder for it; any other error comes again.
+            return _compile(function, **options)
+
+    return compiled
+
+
+def _compile(function: FunctionT, **options: Any) -> FunctionT:
+    from numba import njit  # takes longer to import than most of what needs no loop
+
+    compiled: FunctionT = njit(nogil=True, **options)(function)
+    return compiled
+
+
+# Called with how much is done, of how much (None: not known), and what.
+Progress: TypeAlias = Callable[[int, int | None, str], None]
+
+
+def say_nothing(done: int, total: int | None, what: str) -> None:
+    """Report no progress."""
