@@ -189,3 +189,10 @@ def test_a_collection_that_others_change_is_found_whole(path):
         stop.set()
         adding.join()
     assert problems == []
+
+
+def test_a_collection_of_another_layout_says_what_to_do(path):
+    with closing(sqlite3.connect(path / "items.sqlite")) as connection, connection:
+        connection.execute("UPDATE facts SET value = 99 WHERE name = 'layout'")
+    with pytest.raises(CorruptBundleError, match=r"layout 99.*build the collection again"):
+        Collection.open(path)

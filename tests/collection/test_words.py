@@ -233,17 +233,6 @@ def test_words_follow_what_is_added_replaced_and_removed(things, tmp_path):
         assert collection.verify().problems == ()
 
 
-def test_a_store_without_words_gets_them_on_opening(things, tmp_path):
-    path = tmp_path / "old.acqh"
-    shutil.copytree(things, path)
-    with closing(sqlite3.connect(path / "items.sqlite")) as connection, connection:
-        connection.execute("DROP TABLE words")
-        connection.execute("UPDATE facts SET value = 1 WHERE name = 'layout'")
-    with Collection.open(path) as collection:
-        assert ids_of(collection, "tulip", mode="words") == ["tulip"]
-        assert collection.verify().problems == ()
-
-
 def test_verify_notices_words_that_are_not_those_of_the_items(things, tmp_path):
     path = tmp_path / "wrong.acqh"
     shutil.copytree(things, path)

@@ -72,7 +72,7 @@ class Collection(Searchable, Changeable):
         self._path = path
         self._facts = facts
         self._store = store
-        if store.generation not in (None, self._facts.generation):
+        if store.generation != self._facts.generation:
             raise CorruptBundleError(f"{store.path} belongs to another collection than {path}")
         self._coder = Coder.open(path / MODEL)
         codebooks = self._coder.maps.codebooks

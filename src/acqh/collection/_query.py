@@ -72,11 +72,6 @@ class QueryReader:
             if mode == "words":
                 raise CollectionError("mode 'words' looks words up; give a text")
             return None, meant
-        if mode == "words" and not all(shard.store.has_words for shard in self._shards):
-            raise CollectionError(
-                "this collection was made without an index of words, which it gets when it is "
-                "opened where it may be written to; search with mode='meaning' until then"
-            )
         asked = self._spelt(read_words(text), mode)
         meant["text"] = asked.plain or text
         is_only_unwanted = not asked.plain and asked.demanded is not None

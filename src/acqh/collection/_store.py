@@ -64,9 +64,8 @@ class Store:
         with translated(path):
             self.connections = Connections(path, timeout=timeout, durable=durable)
         try:
-            self.has_words = check_layout(self.connections)
+            check_layout(self.connections)
             with self.connections.reading() as connection:
-                # Stores were made without it once.
                 self.generation = read_text_fact(connection, "generation")
                 self.id_prefix = read_text_fact(connection, "id_prefix") or ""
         except BaseException:
@@ -270,14 +269,12 @@ class Store:
         with self.connections.reading() as connection:
             if conditions:
                 found.append(select_numbers(connection, conditions))
-            if asked is not None and self.has_words and asked.demanded:
+            if asked is not None and asked.demanded:
                 found.append(numbers_allowed(connection, asked))
         return reduce(np.intersect1d, found) if found else None
 
-    def know_words(self, query: WordQuery) -> KnownWords | None:
-        """Look the words of a query up; None in a store without words."""
-        if not self.has_words:
-            return None
+    def know_words(self, query: WordQuery) -> KnownWords:
+        """Look the words of a query up."""
         with self.connections.reading() as connection:
             return know_words(connection, query)
 

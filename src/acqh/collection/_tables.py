@@ -21,9 +21,8 @@ from acqh.collection._words import (
 )
 from acqh.errors import CorruptBundleError, MissingItemError
 
-# Counts up when tables change. A store of layout 1, without words, gets them when it is opened.
-LAYOUT = 2
-_LAYOUT_WITHOUT_WORDS = 1
+# Counts up when tables change.
+LAYOUT = 3
 # Every item and every removal takes the next change number. An item's is its number for good.
 _SCHEMA = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -83,30 +82,20 @@ def checksum(*fields: str | bytes) -> int:
     return total
 
 
-def check_layout(connections: Connections) -> bool:
-    """Check the layout of a store and what it defines; return whether it has words.
+def check_layout(connections: Connections) -> None:
+    """Check the layout of a store and what it defines.
 
-    A store of an older layout is brought up to date, where it may be written to.
-
-    Raises CorruptBundleError: an unknown layout, or tables that are not ours.
+    Raises CorruptBundleError: another layout, or tables that are not ours.
     """
     path = connections.path
     with connections.reading() as connection:
         layout = read_fact(connection, "layout")
-        if layout not in (LAYOUT, _LAYOUT_WITHOUT_WORDS):
+        if layout != LAYOUT:
             raise CorruptBundleError(
-                f"{path} has layout {layout}, this acqh reads up to {LAYOUT}; open it with a newer "
-                "acqh, or build the collection again"
+                f"{path} has layout {layout}, this acqh reads {LAYOUT}; open it with the acqh that "
+                "made it, or build the collection again"
             )
-        check_schema(connection, path, words=layout == LAYOUT)
-    if layout == LAYOUT or connections.read_only:
-        return layout == LAYOUT
-    with connections.writing() as connection:
-        if read_fact(connection, "layout") == _LAYOUT_WITHOUT_WORDS:
-            connection.execute(WORDS_SCHEMA)
-            index_words(connection, connection)
-            connection.execute("UPDATE facts SET value = ? WHERE name = 'layout'", (LAYOUT,))
-    return True
+        check_schema(connection, path)
 
 
 def index_words(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
@@ -161,7 +150,7 @@ def compare_words(
     return compared
 
 
-def check_schema(connection: sqlite3.Connection, path: Path, *, words: bool = True) -> None:
+def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse a file that defines anything but our tables.
 
     A view in place of a table could keep a search busy for ever, and a trigger could change what
@@ -170,7 +159,7 @@ def check_schema(connection: sqlite3.Connection, path: Path, *, words: bool = Tr
     Raises CorruptBundleError: there is something else, or something is missing.
     """
     with closing(sqlite3.connect(":memory:")) as other:
-        other.executescript(f"{_SCHEMA} {WORDS_SCHEMA if words else ''}")
+        other.executescript(f"{_SCHEMA} {WORDS_SCHEMA}")
         wanted = set(other.execute(_DEFINITIONS))
     found = set(connection.execute(_DEFINITIONS))
     if found != wanted:
@@ -240,7 +229,6 @@ def insert_row(
 
 def _free_id(connection: sqlite3.Connection, number: int) -> str:
     """Return the number as an id, or with another number behind it where that is taken."""
-    # Stores were made without prefixes once.
     first = f"{read_text_fact(connection, 'id_prefix') or ''}{number}"
     identifier, again = first, 1
     while find_number(connection, identifier) is not None:

@@ -68,13 +68,13 @@ def _verified(folder: Path) -> CollectionReport:
     try:
         store = Store(folder / ITEMS)
         with closing(store):
-            if generation is not None and store.generation not in (None, generation):
+            if generation is not None and store.generation != generation:
                 problems.append(f"{folder / ITEMS} belongs to another collection")
             with store.connections.reading() as connection:
                 n_items = connection.execute("SELECT count(*) FROM items").fetchone()[0]
                 problems += _check_file(connection, folder / ITEMS)
                 problems += _check_items(connection, shape)
-                if store.has_words and not problems:
+                if not problems:
                     problems += _check_words(connection, folder / ITEMS)
             notes += _check_index(folder, store, problems)
     except (AcqhError, OSError) as error:
