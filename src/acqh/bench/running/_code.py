@@ -1,123 +1,45 @@
-"""A fingerprint of the code that a method's figures come from."""
+"""A fingerprint of the code that figures come from."""
 
-import ast
 import hashlib
 import inspect
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 from acqh.errors import InvalidInputError
 
-# What figures depend on; other modules are not followed.
-_ROOMS = ("acqh.features", "acqh.methods", "acqh.metrics", "acqh.quantize", "acqh.stats")
-_MODULES = ("acqh._core.linalg",)
-# Encoders of raw items, and what only names or stores things.
-_SKIPPED = frozenset(
-    {
-        "acqh.features._efficientnet",
-        "acqh.features._hog",
-        "acqh.features._images",
-        "acqh.features._minilm",
-        "acqh.features._network",
-        "acqh.features._networks",
-        "acqh.features._plain",
-        "acqh.features._text",
-        "acqh.features._words",
-        "acqh.methods._entries",
-        "acqh.methods._state",
-        "acqh.methods.registry",
-    }
-)
-# Besides a method's own: what measures it.
-_MEASURED_BY = ("acqh.metrics._evaluator", "acqh.metrics._relevance")
+_PACKAGE = Path(__file__).parents[2]
+# What no figure of a cell comes from; all else counts.
+APART = (
+    "bench/reporting", "cli", "collection", "deep", "export", "integrations", "scale", "serve",
+)  # fmt: skip
 
 
 @cache
 def fingerprint_code(cls: type) -> str:
-    """Return a text that changes when the code of a method or of what it computes with does.
+    """Return a text that changes when code changes that the figures of a method may come from.
 
-    Covered are the file of the class and every module of the package that it uses for
-    computing, followed through their imports, without comments and docstrings.
+    Covered are the file of the class and all rooms of the package that cells may use.
 
     Gives 64 hexadecimal digits. Raises InvalidInputError: the source of the class cannot be found.
 
     Examples
     --------
-    >>> from acqh.methods import CVH, DCH
-    >>> fingerprint_code(CVH) == fingerprint_code(DCH)
-    False
+    >>> from acqh.methods import CVH
+    >>> len(fingerprint_code(CVH))
+    64
     """
     try:
-        own = Path(inspect.getsourcefile(cls) or "")
-        digests = {own.name: _read(own)}
+        own = Path(inspect.getsourcefile(cls) or "").read_bytes()
     except (OSError, TypeError):
         raise InvalidInputError(f"the source of {cls.__name__} cannot be found") from None
-    left = [*digests[own.name].imports, *_MEASURED_BY]
-    while left:
-        name = left.pop()
-        if name not in digests:
-            digests[name] = _read(_file(name))
-            left += digests[name].imports
-    lines = "\n".join(f"{name} {digests[name].sha256}" for name in sorted(digests))
-    return hashlib.sha256(lines.encode()).hexdigest()
+    return hashlib.sha256(own + digest_rooms(_PACKAGE)).hexdigest()
 
 
-@dataclass(frozen=True)
-class _Module:
-    """The digest of what a module says, and the modules that it takes names from."""
-
-    sha256: str
-    imports: tuple[str, ...]
-
-
-@cache
-def _read(path: Path) -> _Module:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
-            node, clean=False
-        ):
-            node.body = node.body[1:]
-    found = (
-        home
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module is not None
-        for home in _homes(node.module, [alias.name for alias in node.names])
-    )
-    imports = tuple(dict.fromkeys(filter(_is_followed, found)))
-    return _Module(hashlib.sha256(ast.dump(tree).encode()).hexdigest(), imports)
-
-
-def _is_followed(module: str) -> bool:
-    inside = module.startswith(tuple(f"{room}." for room in _ROOMS))
-    return module in _MODULES or (inside and module not in _SKIPPED)
-
-
-def _homes(module: str, names: Iterable[str]) -> Iterator[str]:
-    """Yield the modules that define names which are imported from a module or a room."""
-    if module not in _ROOMS:
-        yield module
-        return
-    given = _given_by(module)
-    yield from (given.get(name) or f"{module}.{name}" for name in names)
-
-
-@cache
-def _given_by(room: str) -> dict[str, str]:
-    """Return where the names come from that a room offers."""
-    return {
-        alias.asname or alias.name: node.module
-        for node in ast.walk(ast.parse(_file(room).read_text(encoding="utf-8")))
-        if isinstance(node, ast.ImportFrom) and node.module is not None
-        for alias in node.names
-    }
-
-
-def _file(module: str) -> Path:
-    spec = find_spec(module)
-    if spec is None or spec.origin is None:
-        raise InvalidInputError(f"the source of {module} cannot be found")
-    return Path(spec.origin)
+def digest_rooms(package: Path) -> bytes:
+    """Return a digest of every source file of a package that does not stand apart."""
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        name = path.relative_to(package).as_posix()
+        if not name.startswith(tuple(f"{room}/" for room in APART)):
+            digest.update(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return digest.digest()
