@@ -3,8 +3,8 @@
 ``python tools/benchmark_tables.py FOLDER`` prints one table per data set, protocol and kind of
 database: a row per method, the mean over splits of MAP over the whole ranking, a column per number
 of bytes or, of runs with ``--paper``, per K with the processor seconds of a fit. Best first; the
-best of a column is bold; controls are in italics and not ranked. A method that cannot use all
-bytes it is offered stands at those it takes.
+best of a column is bold; controls are in italics. A method that cannot use all bytes it is offered
+stands at those it takes.
 """
 
 import argparse
@@ -83,9 +83,8 @@ def markdown(
         label: [figure(label, own, column) for column in columns] for label, own in methods.items()
     }
     quality = sum(column[0] in DIRECTIONS for column in columns)
-    ranked = [row for label, row in rows.items() if not is_control(label)]
     best = [
-        max((round(it, 3) for it in (row[at] for row in ranked) if it is not None), default=None)
+        max((round(row[at], 3) for row in rows.values() if row[at] is not None), default=None)
         for at in range(quality)
     ]
 
@@ -103,7 +102,7 @@ def markdown(
 def written(value: float | None, control: bool, best: float | None) -> str:
     if value is None:
         return ""
-    mark = "*" if control else "**" if round(value, 3) == best else ""
+    mark = "*" * (control + 2 * (round(value, 3) == best))
     return f"{mark}{value:.3f}{mark}"
 
 

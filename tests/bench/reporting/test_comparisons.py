@@ -33,12 +33,12 @@ def test_a_cell_is_the_mean_and_deviation_over_seeds(written):
     ]  # fmt: skip
 
 
-def test_best_and_second_are_ranked_without_controls(written):
+def test_a_control_that_is_best_is_marked_as_best(written):
     for label, value in (("acqh", 0.5), ("dch", 0.4), ("cvh", 0.3), ("label-ridge", 0.9)):
         written.add(label, ap=[value])
     table = fair_comparisons(load_results(written.path))[0].tables[0]
     places = {label: entry.place for label, entry in cells(table).items()}
-    assert places == {"acqh": 1, "dch": 2, "cvh": 0, "label-ridge": 0}
+    assert places == {"label-ridge": 1, "acqh": 2, "dch": 0, "cvh": 0}
     assert [row.label for row in table.rows] == ["acqh", "dch", "cvh", "label-ridge"]
 
 

@@ -161,6 +161,18 @@ def test_failed_cells_are_listed_with_reasons(written, tmp_path, without_figures
     assert ">0, 3</td>" in text
 
 
+@pytest.mark.parametrize(
+    ("control", "first"), [(0.328, "label-ridge 0.328"), (0.323, "acqh and label-ridge 0.323")]
+)
+def test_controls_are_in_the_list_of_winners(written, tmp_path, without_figures, control, first):
+    written.add("acqh", ap=[0.323])
+    written.add("label-ridge", ap=[control])
+    text = write_report(written.path, tmp_path / "report").page.read_text()
+    winners = text[text.index("First of each column") :]
+    winners = winners[: winners.index("</table>")]
+    assert winners.count(f">{first}<") == 2
+
+
 def test_a_store_of_failures_alone_is_reported(written, tmp_path, without_figures):
     written.add("dch", status="failed", reason="no luck")
     text = write_report(written.path, tmp_path / "report").page.read_text()

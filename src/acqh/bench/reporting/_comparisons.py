@@ -33,7 +33,7 @@ PAPER_QUANTITIES: Mapping[str, PaperQuantity] = {
 }
 CUTOFFS = {"map_all": "all", "map_50": "50", "map_100": "100"}
 
-_RANKING_NOTE = "Bold: best of the column; underlined: second; controls are not ranked."
+_RANKING_NOTE = "Bold: best of the column; underlined: second; controls count."
 _PAPER_NOTE = "Second line: the paper's printed figure, and ours minus it."
 
 

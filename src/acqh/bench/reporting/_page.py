@@ -159,12 +159,14 @@ def _winners(comparisons: Sequence[Comparison]) -> str:
             for column, entry in zip(table.columns, row.entries, strict=True):
                 sizes[column.name] = None
                 if entry is not None and entry.place == 1:
-                    name = f"{row.label} {entry.summary.mean:.{table.quantity.digits}f}"
-                    rows.setdefault((comparison.title, column.group), {})[column.name] = name
+                    found = rows.setdefault((comparison.title, column.group), {})
+                    figure = f" {entry.summary.mean:.{table.quantity.digits}f}"
+                    equal = found.get(column.name, "").removesuffix(figure)
+                    found[column.name] = f"{equal} and {row.label}{figure}".removeprefix(" and ")
     return render_plain_table(
         ("database", "direction", *sizes),
         [(*name, *(found.get(size, "–") for size in sizes)) for name, found in rows.items()],
-        caption="First of each column by MAP@all, controls aside",
+        caption="First of each column by MAP@all, controls included",
         stands_out=lambda text: text.rpartition(" ")[0] in ours,
     )
 

@@ -57,7 +57,7 @@ class Entry:
     """One figure of a table."""
 
     summary: Summary
-    # 1 for the best of its column, 2 for the second, otherwise 0; controls are not ranked.
+    # 1 for the best of its column, 2 for the second, otherwise 0.
     place: int = 0
     paper: float | None = None  # what the paper prints for it
     verdict: Verdict | None = None  # against the best baseline
@@ -265,7 +265,7 @@ def _places(grid: RunTable, quantity: Quantity, number: int) -> dict[RowId, int]
     means = {
         row: summarise(run.row[quantity.column] for run in runs).mean
         for row in grid.rows
-        if grid.kinds[row] != "control" and (runs := grid.cell(row, number))
+        if (runs := grid.cell(row, number))
     }
     ranked = sorted(set(means.values()), reverse=quantity.higher_is_better)[:2]
     return {row: ranked.index(mean) + 1 for row, mean in means.items() if mean in ranked}
