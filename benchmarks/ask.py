@@ -46,7 +46,7 @@ from acqh.collection import Collection, Item
 from acqh.collection._coder import Encoders
 from acqh.collection._learn import learn
 from acqh.collection._stage import BuildSettings
-from acqh.features import EfficientNetLite0, MiniLM, word_vectorizer
+from acqh.encoders import EfficientNetLite0, MiniLM, word_vectorizer
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 PHOTOS = Path(os.environ.get("ACQH_PHOTOS", SHARED / "photos"))

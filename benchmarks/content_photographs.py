@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.preprocessing import normalize
 
 import acqh
-from acqh.features import EfficientNetLite0, word_vectorizer
+from acqh.encoders import EfficientNetLite0, word_vectorizer
 
 MIXED = {"labels": 0.5, "image": 0.25, "text": 0.25}
 

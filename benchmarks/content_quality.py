@@ -26,7 +26,8 @@ from sklearn.preprocessing import Normalizer
 
 import acqh
 from acqh.bench import make_split
-from acqh.features import KernelMap, SignedRoot, word_vectorizer
+from acqh.encoders import word_vectorizer
+from acqh.features import KernelMap, SignedRoot
 from acqh.metrics import mean_average_precision, relevance
 
 DIRECTIONS = ("image_to_text", "text_to_image")

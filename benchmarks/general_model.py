@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 import acqh
-from acqh.features import EfficientNetLite0, MiniLM, general_model
-from acqh.features._general import PairSums
+from acqh.encoders import EfficientNetLite0, MiniLM, general_model
+from acqh.encoders.general.model import PairSums
 from acqh.methods import general_statistics
 from acqh.quantize import decode, search_codes
 

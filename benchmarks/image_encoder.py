@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from acqh._core.runtime import limit_threads
-from acqh.features import EfficientNetLite0
+from acqh.encoders import EfficientNetLite0
 
 N_IMAGES = 40
 

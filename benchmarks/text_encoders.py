@@ -30,7 +30,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import acqh
 from acqh._core.runtime import limit_threads
-from acqh.features import EfficientNetLite0, make_encoder
+from acqh.encoders import EfficientNetLite0, make_encoder
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 COCO = Path(os.environ.get("ACQH_COCO", SHARED / "coco"))

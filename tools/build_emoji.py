@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from acqh.features import HogColour, word_vectorizer
+from acqh.encoders import HogColour, word_vectorizer
 
 TARGET = Path(__file__).resolve().parents[1] / "src" / "acqh" / "data" / "emoji"
 ART, TEXT = "emoji-datasource-google", "emojibase-data"

@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def describe_images(paths: list[Path]) -> np.ndarray:
-    from acqh.features import EfficientNetLite0
+    from acqh.encoders import EfficientNetLite0
 
     return np.asarray(EfficientNetLite0().fit([]).transform([str(path) for path in paths]))
 

@@ -1,4 +1,4 @@
-"""Learn the general model (src/acqh/features/general.npz) from captioned photographs.
+"""Learn the general model (src/acqh/encoders/general/general.npz) from captioned photographs.
 
 Two sources of MS COCO are read: a folder with ``manifest.csv`` (columns image and text; 128 px),
 and a bare git repository with larger copies of the same photographs and 30,000 more
@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from acqh.features import EfficientNetLite0, MiniLM
-from acqh.features._general import GeneralModel, PairSums
+from acqh.encoders import EfficientNetLite0, MiniLM
+from acqh.encoders.general.model import GeneralModel, PairSums
 from acqh.quantize import AdditiveQuantizer
 
 HELD_OUT, TEST = range(8_000, 9_000), range(9_000, 10_000)
@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("../shared/coco"))
     parser.add_argument("--repository", type=Path, required=True)
     parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--out", type=Path, default=Path("src/acqh/features/general.npz"))
+    parser.add_argument("--out", type=Path, default=Path("src/acqh/encoders/general/general.npz"))
     arguments = parser.parse_args()
     pairs = describe(arguments.folder, arguments.repository, arguments.cache)
     held_out, test = list(HELD_OUT), list(TEST)

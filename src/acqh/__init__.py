@@ -32,6 +32,7 @@ _ROOMS = frozenset(
         "collection",
         "data",
         "deep",
+        "encoders",
         "errors",
         "export",
         "features",

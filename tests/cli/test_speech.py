@@ -103,7 +103,7 @@ def test_a_build_says_what_is_missing_before_it_describes_anything(tmp_path, cal
     def describe(*_):
         raise AssertionError("an image was described")
 
-    monkeypatch.setattr("acqh.features.HogColour.transform", describe)
+    monkeypatch.setattr("acqh.encoders.HogColour.transform", describe)
     for number in range(2):
         Image.new("RGB", (8, 8), (200 * number, 0, 0)).save(tmp_path / f"{number}.png")
     manifest = tmp_path / "manifest.csv"

@@ -14,7 +14,7 @@ from acqh.collection import Collection, Item
 from acqh.collection._coder import Encoders
 from acqh.collection._learn import learn
 from acqh.collection._settings import BuildSettings
-from acqh.features import EfficientNetLite0, MiniLM, general_model
+from acqh.encoders import EfficientNetLite0, MiniLM, general_model
 
 pytest.importorskip("onnxruntime")
 

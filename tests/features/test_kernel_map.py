@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from acqh.errors import InvalidInputError
 from acqh.features import KernelMap, feature_map_from_state, feature_map_state, make_feature_map
-from acqh.features import _kernel_arithmetic as arithmetics
-from acqh.features import _kernel_choice as choosing
-from acqh.features import _kernel_nystrom as nystrom
-from acqh.features import _kernel_solve as solving
-from acqh.features._kernel_functions import KERNELS, default_kernels, prepare, products
+from acqh.features.kernel import arithmetic as arithmetics
+from acqh.features.kernel import choice as choosing
+from acqh.features.kernel import nystrom as nystrom
+from acqh.features.kernel import solve as solving
+from acqh.features.kernel.kernels import KERNELS, default_kernels, prepare, products
 
 RIDGE = 0.3
 

@@ -9,9 +9,9 @@ import scipy.sparse as sp
 
 from acqh.errors import InvalidInputError, ViewError
 from acqh.features import KernelMap
-from acqh.features import _kernel_choice as choosing
-from acqh.features import _kernel_solve as solving
-from acqh.features._kernel_functions import KERNELS, prepare
+from acqh.features.kernel import choice as choosing
+from acqh.features.kernel import solve as solving
+from acqh.features.kernel.kernels import KERNELS, prepare
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

@@ -10,18 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.base import clone
 
-import acqh.features._base as base
-import acqh.features._svd as svd_module
+import acqh.features.base as base
+import acqh.features.svd as svd_module
 from acqh.errors import InvalidInputError, NotFittedError, ViewError
-from acqh.features import (
-    Bias,
-    RBFAnchors,
-    SignedRoot,
-    TagSVD,
-    list_feature_maps,
-    make_feature_map,
-)
-from acqh.features._rbf import RBF_VARIANTS
+from acqh.features import Bias, RBFAnchors, SignedRoot, TagSVD, list_feature_maps, make_feature_map
+from acqh.features.rbf import RBF_VARIANTS
 
 MAPS = [
     Bias(),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from acqh.errors import InvalidInputError
 from acqh.features import RBFAnchors
-from acqh.features._rbf import RBF_VARIANTS
+from acqh.features.rbf import RBF_VARIANTS
 
 
 def rows(n_rows: int, seed: int) -> np.ndarray:

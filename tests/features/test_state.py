@@ -17,10 +17,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
 import acqh.features
+from acqh.encoders import HogColour, make_encoder, register_encoder, word_vectorizer
 from acqh.errors import InvalidInputError, NotFittedError
 from acqh.features import (
     Bias,
-    HogColour,
     KernelMap,
     RBFAnchors,
     SignedRoot,
@@ -29,11 +29,8 @@ from acqh.features import (
     feature_map_from_description,
     feature_map_from_state,
     feature_map_state,
-    make_encoder,
-    register_encoder,
-    word_vectorizer,
 )
-from acqh.features._rbf import RBF_VARIANTS
+from acqh.features.rbf import RBF_VARIANTS
 
 X = np.random.default_rng(0).poisson(0.8, (30, 6)).astype(np.float64)
 TEXTS = ["A red rose", "a red, red CAR", "ein Straßenbahnwagen", "", "car park 2"]

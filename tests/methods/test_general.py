@@ -5,7 +5,7 @@ import pytest
 
 from acqh import ACQH
 from acqh.data import MultiViewData
-from acqh.features import general_model
+from acqh.encoders import general_model
 from acqh.methods import general_statistics, load_method
 
 SMALL = {"n_codebooks": 2, "codebook_size": 16, "targets": {"text": 1.0}, "random_state": 0}

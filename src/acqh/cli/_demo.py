@@ -68,7 +68,7 @@ def _evaluated(seed: int) -> tuple[Any, list[Any], float]:
 def _emoji_with_features(show: Reporter) -> Any:
     """Return the emoji set with features made from its images and names, as users would."""
     from acqh.data import load_dataset
-    from acqh.features import HogColour
+    from acqh.encoders import HogColour
 
     data = load_dataset("emoji")
     show(0, len(data), "describing images")

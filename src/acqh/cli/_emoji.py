@@ -27,7 +27,7 @@ def emoji_collection(folder: Path, progress: Progress) -> Path:
     It is built again when it is damaged, or when another version or other settings made it.
     """
     from acqh.collection import Collection
-    from acqh.features import EfficientNetLite0, make_encoder
+    from acqh.encoders import EfficientNetLite0, make_encoder
 
     path = folder / "emoji.acqh"
     if not _is_current(path):

@@ -21,8 +21,8 @@ from acqh.collection._stage import CHUNK_ROWS, check_filled, stage_data, stage_i
 from acqh.collection._store import Store
 from acqh.collection._tables import create_store
 from acqh.data import MultiViewData
+from acqh.encoders import image_limit
 from acqh.errors import CollectionError
-from acqh.features import image_limit
 
 
 def build_into(

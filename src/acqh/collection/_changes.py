@@ -6,7 +6,7 @@ from typing import Any
 from acqh._core.runtime import Progress, say_nothing
 from acqh.collection._sync import FollowsFolder
 from acqh.collection._types import AddReport
-from acqh.features import image_limit
+from acqh.encoders import image_limit
 
 
 class Changeable(FollowsFolder):

@@ -10,8 +10,8 @@ import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix, is_sparse
 from acqh._core.imports import require
-from acqh.features._efficientnet import EfficientNetNetwork
-from acqh.features._minilm import MiniLMNetwork
+from acqh.encoders.efficientnet import EfficientNetNetwork
+from acqh.encoders.minilm import MiniLMNetwork
 from acqh.io import Bundle
 from acqh.methods._entries import read_method
 from acqh.methods._maps import QueryMaps, query_maps_of
@@ -27,7 +27,7 @@ class Encoders:
 
     Examples
     --------
-    >>> from acqh.features import word_vectorizer
+    >>> from acqh.encoders import word_vectorizer
     >>> encoders = Encoders({"text": word_vectorizer().fit(["a rose", "a car"])})
     >>> rows, features = encoders.describe([None, None], ["boat", "rose"])
     >>> rows.tolist(), len(features)

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from acqh.collection._coder import Encoders
 from acqh.collection._connections import identity_of
 from acqh.collection._settings import BuildSettings
+from acqh.encoders.plain import plain_map
 from acqh.errors import CorruptBundleError, InvalidInputError, ReplacedError
-from acqh.features._plain import plain_map
 from acqh.io import read_bundle, write_bundle
 
 KIND = "collection"
@@ -130,7 +130,7 @@ def read_facts(folder: Path) -> Facts:
     except InvalidInputError as error:
         raise CorruptBundleError(
             f"the encoders of {folder} cannot be read: {error}; where one is your own class, "
-            "register it first with acqh.features.register_encoder"
+            "register it first with acqh.encoders.register_encoder"
         ) from error
     own = bundle.name, generation, Encoders(encoders), trained_on, n_trained, n_skipped, version
     return Facts(*own, _settings(bundle.info.get("settings"), folder))

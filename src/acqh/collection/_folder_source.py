@@ -11,8 +11,8 @@ from typing import Any
 
 from acqh.collection._prepare import MAX_ID_CHARACTERS
 from acqh.collection._types import Item
+from acqh.encoders import image_date
 from acqh.errors import CollectionError
-from acqh.features import image_date
 
 # fmt: off
 _SUFFIXES = frozenset((

@@ -14,7 +14,8 @@ from acqh.collection._coder import Encoders
 from acqh.collection._settings import BuildSettings, Learnt
 from acqh.collection._stage import CHUNK_ROWS
 from acqh.data import MultiViewData
-from acqh.features import EfficientNetLite0, GeneralMap, GeneralModel, SignedRoot, general_model
+from acqh.encoders import EfficientNetLite0, GeneralMap, GeneralModel, general_model
+from acqh.features import SignedRoot
 from acqh.methods import general_statistics
 from acqh.methods._statistics import collect
 from acqh.methods.acqh import ACQH, Target

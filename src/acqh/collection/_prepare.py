@@ -10,8 +10,8 @@ from typing import Any
 
 from acqh._core.imports import require
 from acqh.collection._types import Item
+from acqh.encoders import ImageLike, read_image
 from acqh.errors import AcqhError, CollectionError
-from acqh.features import ImageLike, read_image
 
 # Longest side of what encoders get to see: more than any of them uses, and a batch stays small.
 _WORKING_SIDE = 512

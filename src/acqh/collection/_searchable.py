@@ -12,8 +12,8 @@ from acqh.collection._searcher import Searcher
 from acqh.collection._shard import home_of
 from acqh.collection._types import Answer, CollectionStats, Item
 from acqh.collection._where import Where
+from acqh.encoders import ImageLike, image_limit
 from acqh.errors import CollectionError
-from acqh.features import ImageLike, image_limit
 
 
 class Searchable(ABC):

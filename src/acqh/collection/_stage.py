@@ -17,8 +17,9 @@ from acqh.collection._staged_view import StagedView
 from acqh.collection._store import Store
 from acqh.collection._types import Item
 from acqh.data import MultiViewData
+from acqh.encoders import make_encoder
 from acqh.errors import CollectionError
-from acqh.features import describe_feature_map, make_encoder
+from acqh.features import describe_feature_map
 
 IMAGE_BATCH = 64
 CHUNK_ROWS = 4_096

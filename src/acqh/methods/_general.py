@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Floats
-from acqh.features import GeneralMap, GeneralModel, general_model
+from acqh.encoders import GeneralMap, GeneralModel, general_model
 from acqh.methods._statistics import MappedStatistics
 from acqh.stats import Keep, Moments, RowSample, Statistics
 
@@ -47,8 +47,8 @@ def general_statistics(
     Returns
     -------
     MappedStatistics
-        Of the views ``"image"``, features of `acqh.features.EfficientNetLite0`, and ``"text"``, of
-        `acqh.features.MiniLM`.
+        Of the views ``"image"``, features of `acqh.encoders.EfficientNetLite0`, and ``"text"``, of
+        `acqh.encoders.MiniLM`.
 
     Examples
     --------

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix, as_matrix, check_width, is_sparse, slices, unit_rows
+from acqh.encoders.plain import plain_map
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
-from acqh.features._plain import plain_map
 from acqh.io import Bundle
 from acqh.methods._entries import MEMBER, check_sizes, join, restore_numbers, take
 

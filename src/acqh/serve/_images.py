@@ -6,7 +6,7 @@ from io import BytesIO
 from pathlib import Path
 
 from acqh._core.imports import require
-from acqh.features._images import image_formats, is_foreign
+from acqh.encoders.images import image_formats, is_foreign
 from acqh.serve._problems import ProblemError
 
 # What browsers show; fewer decoders than Pillow has.

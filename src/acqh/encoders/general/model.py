@@ -1,0 +1,375 @@
+"""The general model: images and texts in one space, learnt on captioned photographs of others.
+
+It is a ridge regression from images to the vectors of their captions, kept as its sums, so that
+pairs of one's own can be added; and a rotation of the captions' space, cut off at the components
+that queries use, with codebooks for the directions in it. `tools/learn_general_model.py` makes it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from importlib.resources import files
+from io import BytesIO
+from typing import Any, Self
+
+import numpy as np
+
+from acqh._core.arrays import Array, Floats, unit_rows
+from acqh.errors import InvalidInputError
+
+_FILE = "general.npz"
+_FOLDS = 5
+# For how many pairs of one's own the general model may count.
+_WORTHS = (0.0, 30.0, 100.0, 300.0, 1_000.0, 3_000.0, 10_000.0, 40_000.0)
+
+
+@dataclass(frozen=True, eq=False)
+class PairSums:
+    """Sums over pairs of an image and a text, as means and moments about zero."""
+
+    n: float  # how many pairs they count for
+    image: Floats  # (n_image,)
+    text: Floats  # (n_text,): means
+    images: Floats  # (n_image, n_image)
+    cross: Floats  # (n_image, n_text): means of products
+
+    @classmethod
+    def of(cls, X: Floats, Y: Floats) -> "PairSums":
+        """Return the sums of rows, (n, n_image) and (n, n_text)."""
+        n = len(X)
+        return cls(float(n), X.mean(axis=0), Y.mean(axis=0), X.T @ X / n, X.T @ Y / n)
+
+    def plus(self, other: "PairSums") -> "PairSums":
+        """Return the sums of both."""
+        n = self.n + other.n
+        share, rest = self.n / n, other.n / n
+        return PairSums(
+            n,
+            share * self.image + rest * other.image,
+            share * self.text + rest * other.text,
+            share * self.images + rest * other.images,
+            share * self.cross + rest * other.cross,
+        )
+
+    def moved(self, image: Floats, text: Floats) -> "PairSums":
+        """Return the sums of as many pairs, with these means and the same spread about them."""
+        return replace(
+            self,
+            image=image,
+            text=text,
+            images=self.images - np.outer(self.image, self.image) + np.outer(image, image),
+            cross=self.cross - np.outer(self.image, self.text) + np.outer(image, text),
+        )
+
+    def regression(self, ridge: float) -> tuple[Floats, Floats]:
+        """Return the map from images to texts, (n_image, n_text), and its intercept, (n_text,)."""
+        gram = self.images - np.outer(self.image, self.image)
+        level = ridge * max(float(np.trace(gram)) / len(gram), np.finfo(float).tiny)
+        gram[np.diag_indices_from(gram)] += level
+        from acqh._core.linalg import solve_spd  # SciPy, which the queries of texts do not need
+
+        weights = solve_spd(gram, self.cross - np.outer(self.image, self.text))
+        return weights, self.text - self.image @ weights
+
+
+@dataclass(frozen=True, eq=False)
+class GeneralModel:
+    """Images and texts in one space of a few dozen components; see `general_model`.
+
+    Attributes
+    ----------
+    arrays : mapping of str to ndarray
+        What the package carries.
+    sums : PairSums
+        Of the general pairs, and of one's own where some were added.
+    ridge : float
+    n_own : int
+        How many pairs of one's own were added.
+    means : ((n_image,), (n_text,)) or None
+        Where the general pairs were moved before that; None: nowhere.
+    """
+
+    arrays: Mapping[str, Array]
+    sums: PairSums
+    ridge: float
+    n_own: int = 0
+    means: tuple[Floats, Floats] | None = None
+
+    @property
+    def version(self) -> int:
+        """Number of the learning that the package carries."""
+        return int(self.arrays["version"])
+
+    @property
+    def text_variance(self) -> Floats:
+        """Second moments of the mapped texts of the general pairs, (n_text,)."""
+        return np.asarray(self.arrays["text_variance"], dtype=np.float64)
+
+    @property
+    def n_components(self) -> int:
+        """Number of components of the space."""
+        return int(self.arrays["to_item"].shape[1])
+
+    def project(self, features: Floats, *, view: str) -> Floats:
+        """Return queries: their inner products with item vectors are the scores.
+
+        Parameters
+        ----------
+        features : (n_queries, 1280) or (n_queries, 384)
+            Of `EfficientNetLite0` for the view ``"image"``, of `MiniLM` for ``"text"``.
+        view : {"image", "text"}
+
+        Returns
+        -------
+        (n_queries, n_components) float32
+        """
+        return self._directions(features, view) @ self._array("to_query")
+
+    def item_vectors(self, features: Floats, *, view: str = "image") -> Floats:
+        """Return what is stored of items, or what codes are made of.
+
+        Parameters
+        ----------
+        features : (n_items, 1280) or (n_items, 384)
+        view : {"image", "text"}
+
+        Returns
+        -------
+        (n_items, n_components) float32
+        """
+        return self._directions(features, view) @ self._array("to_item")
+
+    def codebooks(self, bytes_per_item: int) -> Floats:
+        """Return codebooks for item vectors, one for each byte.
+
+        Parameters
+        ----------
+        bytes_per_item : {8, 16}
+
+        Returns
+        -------
+        (bytes_per_item, 256, n_components) float32
+
+        Raises
+        ------
+        InvalidInputError
+            There are none of that size.
+        """
+        name = f"codebooks_{bytes_per_item}"
+        if name not in self.arrays:
+            sizes = sorted(int(each[10:]) for each in self.arrays if each.startswith("codebooks_"))
+            raise InvalidInputError(
+                f"the general model has codebooks for {sizes} bytes per item, not {bytes_per_item}"
+            )
+        return self._array(name)
+
+    def refine(self, images: Floats, texts: Floats) -> "GeneralModel":
+        """Return the model with pairs of one's own added.
+
+        For how many of them the general pairs count is chosen by cross-validation on one's own,
+        from not at all to all: captions of another kind are not drowned. What was learnt from
+        many counts as much as it may without being worse than the best choice by more than one
+        standard error, so that a few pairs do not spoil it by chance.
+
+        Parameters
+        ----------
+        images : (n_pairs, 1280)
+            Features of `EfficientNetLite0`.
+        texts : (n_pairs, 384)
+            Of `MiniLM`, row by row.
+
+        Returns
+        -------
+        GeneralModel
+        """
+        X, Y = self.map_features(images, view="image"), self.map_features(texts, view="text")
+        if len(X) != len(Y):
+            raise InvalidInputError(f"{len(X)} images but {len(Y)} texts; give pairs")
+        if len(X) < 2 * _FOLDS:
+            return self
+        fold = np.arange(len(X)) % _FOLDS
+        scores = np.empty((len(_WORTHS), len(X)))
+        for held in range(_FOLDS):
+            own = PairSums.of(X[fold != held], Y[fold != held])
+            means = self.means_of(X[fold != held], Y[fold != held])
+            for place, worth in enumerate(_WORTHS):
+                weights, intercept = self._with(own, worth, means).regression(self.ridge)
+                predicted = unit_rows(X[fold == held] @ weights + intercept)
+                scores[place, fold == held] = _agreement(unit_rows(Y[fold == held]), predicted)
+        lost = scores[np.argmax(scores.mean(axis=1))] - scores
+        allowed = lost.std(axis=1) / np.sqrt(len(X))
+        largest = np.flatnonzero(lost.mean(axis=1) <= allowed)[-1]
+        means = self.means_of(X, Y)
+        sums = self._with(PairSums.of(X, Y), _WORTHS[largest], means)
+        return replace(self, sums=sums, n_own=len(X), means=means)
+
+    def means_of(self, X: Floats, Y: Floats) -> tuple[Floats, Floats]:
+        """Return where general pairs would lie if they were of the kind of one's own.
+
+        Tags differ from sentences, and one album from another, all in the same way: by the mean of
+        what is left of the texts when they are predicted. As few pairs as there are may also
+        differ by chance, so as much is taken off as chance would give (James and Stein).
+
+        Parameters
+        ----------
+        X : (n_pairs, n_image)
+        Y : (n_pairs, n_text)
+            Mapped features of one's own pairs.
+
+        Returns
+        -------
+        image : (n_image,)
+        text : (n_text,)
+        """
+        weights, intercept = self._regression
+        left = Y - (X @ weights + intercept)
+        common = left.mean(axis=0)
+        by_chance = float(np.square(left - common).sum()) / len(left) ** 2
+        share = max(0.0, 1.0 - by_chance / max(float(common @ common), np.finfo(float).tiny))
+        image = X.mean(axis=0, dtype=np.float64)
+        return image, image @ weights + intercept + share * common
+
+    def map_features(self, features: Floats, *, view: str) -> Floats:
+        """Return the features that the sums are of.
+
+        Parameters
+        ----------
+        features : (n_items, 1280) or (n_items, 384)
+        view : {"image", "text"}
+
+        Returns
+        -------
+        (n_items, n_image) or (n_items, n_text) float32
+        """
+        if view not in ("image", "text"):
+            raise InvalidInputError(f"view must be 'image' or 'text', got {view!r}")
+        rows = self._checked(features, view)
+        if view == "image":
+            rows = unit_rows(np.sqrt(np.maximum(rows, 0))) - self._array("image_mean")
+        else:
+            rows = unit_rows(rows - self._array("text_mean"))
+        return np.asarray(rows @ self._array(f"{view}_axes"))
+
+    def _with(self, own: PairSums, worth: float, means: tuple[Floats, Floats]) -> PairSums:
+        """Add own pairs to general ones, moved to where they would lie."""
+        return replace(self.sums, n=worth).moved(*means).plus(own) if worth else own
+
+    @cached_property
+    def _regression(self) -> tuple[Floats, Floats]:
+        return self.sums.regression(self.ridge)
+
+    def _directions(self, features: Floats, view: str) -> Floats:
+        mapped = self.map_features(features, view=view)
+        if view == "text":
+            return unit_rows(mapped)
+        weights, intercept = self._regression
+        return unit_rows(mapped @ weights + intercept)
+
+    def _checked(self, features: Floats, view: str) -> Floats:
+        rows, width = np.asarray(features, dtype=np.float32), len(self.arrays[f"{view}_mean"])
+        if rows.ndim != 2 or rows.shape[1] != width:
+            encoder = "EfficientNetLite0" if view == "image" else "MiniLM"
+            raise InvalidInputError(
+                f"features of the view {view!r} have the shape {rows.shape}; give {width} columns, "
+                f"as {encoder} makes them"
+            )
+        return rows
+
+    def _array(self, name: str) -> Floats:
+        return np.asarray(self.arrays[name], dtype=np.float32)
+
+
+def _agreement(texts: Floats, images: Floats) -> Floats:
+    """Return of every text the reciprocal rank of the own image."""
+    scores = texts @ images.T
+    ranks = (scores > np.diag(scores)[:, np.newaxis]).sum(axis=1)
+    return np.asarray(1 / (1 + ranks))
+
+
+class GeneralRows:
+    """The map of `acqh.encoders.GeneralMap`, without scikit-learn."""
+
+    estimator_name = "GeneralMap"
+
+    def __init__(self, view: str = "image") -> None:
+        self.view = view
+
+    def fit(self, X: Floats, y: Any = None) -> Self:  # noqa: ARG002
+        """Check the rows.
+
+        Parameters
+        ----------
+        X : (n_items, 1280) or (n_items, 384)
+            Features of `EfficientNetLite0` or `MiniLM`.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        self.transform(X)
+        return self
+
+    def transform(self, X: Floats) -> Floats:
+        """Return the mapped rows.
+
+        Parameters
+        ----------
+        X : (n_items, 1280) or (n_items, 384)
+
+        Returns
+        -------
+        (n_items, n_image) or (n_items, n_text) float32
+        """
+        return general_model().map_features(X, view=self.view)
+
+    def get_state(self) -> dict[str, Array]:
+        """Return which general model this is of."""
+        return {"version": np.array([general_model().version], dtype=np.int64)}
+
+    def set_state(self, arrays: dict[str, Array]) -> Self:
+        """Accept what `get_state` gave, if it is of the general model that is installed."""
+        found = arrays.get("version", np.empty(0))
+        if set(arrays) != {"version"} or found.shape != (1,):
+            raise InvalidInputError("state of GeneralMap must be the version of its model")
+        if int(found[0]) != general_model().version:
+            raise InvalidInputError(
+                f"this was made with version {found[0]} of the general model, and version "
+                f"{general_model().version} is installed; build it again"
+            )
+        return self
+
+    def params(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {"view": self.view}
+
+
+@cache
+def general_model() -> GeneralModel:
+    """Return the model for images without captions.
+
+    Learnt on captioned photographs; the page "The general model" of the documentation says
+    which, and what its limits are. Features are those of `EfficientNetLite0` with its defaults
+    and of `MiniLM`.
+
+    Returns
+    -------
+    GeneralModel
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from acqh.encoders import general_model
+    >>> model = general_model()
+    >>> images = np.random.default_rng(0).random((3, 1280), dtype=np.float32)
+    >>> model.item_vectors(images).shape == (3, model.n_components)
+    True
+    """
+    packed = BytesIO((files("acqh.encoders.general") / _FILE).read_bytes())
+    with np.load(packed, allow_pickle=False) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    ridge, n_pairs = arrays["facts"].tolist()
+    images = np.diag(arrays["image_variance"].astype(np.float64))
+    cross = arrays["cross"].astype(np.float64)
+    zero, mean = np.zeros(len(images)), arrays["text_average"].astype(np.float64)
+    return GeneralModel(arrays, PairSums(n_pairs, zero, mean, images, cross), ridge)

@@ -1,0 +1,134 @@
+"""What every feature map shares: checked input and a fitted width."""
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import validate_data
+
+from acqh._core.arrays import Array, Matrix, as_rows, first_bad_row, is_sparse, slices
+from acqh.errors import ViewError
+from acqh.features.state import StateMixin, require_fitted
+
+# Blocks of rows are sized so that one dense float64 block takes about 32 MB.
+_BLOCK_VALUES = 1 << 22
+
+
+class FeatureMap(StateMixin, TransformerMixin, BaseEstimator):
+    """Base of the maps from one feature matrix to another.
+
+    A map says in ``_learn`` what it takes from training rows, and in ``_map`` what rows become;
+    both get rows that were checked.
+    """
+
+    def fit(self, X: Matrix, y: Any = None) -> Self:  # noqa: ARG002
+        """Learn what the map needs from training rows.
+
+        Parameters
+        ----------
+        X : (n_items, n_features)
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInputError
+            A parameter is out of its range.
+        ViewError
+            Rows that cannot be used, such as those with NaN.
+        """
+        self._check_params()
+        self._learn(self._check_fit(X))
+        return self
+
+    def transform(self, X: Matrix) -> Matrix:
+        """Return the mapped rows.
+
+        Parameters
+        ----------
+        X : (n_items, n_features)
+
+        Returns
+        -------
+        (n_items, n_features_out)
+            Of the dtype of the input.
+
+        Raises
+        ------
+        ViewError
+            Rows that cannot be used, or of another width than was fitted.
+        """
+        return self._map(self._check_transform(X))
+
+    def _check_fit(self, X: Any) -> Matrix:
+        return _checked(self, X, reset=True)
+
+    def _check_transform(self, X: Any) -> Matrix:
+        require_fitted(self)
+        return _checked(self, X, reset=False)
+
+    def _check_params(self) -> None:
+        """Raise InvalidInputError for a parameter out of its range."""
+
+    def _learn(self, X: Matrix) -> None:
+        """Take from training rows what the map needs; nothing but their width by default."""
+
+    def _map(self, X: Matrix) -> Matrix:
+        raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def row_blocks(n_rows: int, width: int, n_values: int = _BLOCK_VALUES) -> Iterator[slice]:
+    """Yield slices that cover the rows, each small enough for a dense block of `width` columns.
+
+    A block has at most `n_values` numbers, or one row.
+
+    Examples
+    --------
+    >>> list(row_blocks(3, 10))
+    [slice(0, 3, None)]
+    """
+    return slices(n_rows, max(1, n_values // max(1, width)))
+
+
+def with_data(X: Matrix, data: Array) -> Matrix:
+    """Return a CSR matrix with the pattern of `X` and other values."""
+    return sp.csr_array((data, X.indices, X.indptr), shape=X.shape)
+
+
+def _checked(estimator: Any, X: Any, *, reset: bool) -> Matrix:
+    """Check through scikit-learn, which owns the wording; raise our own kind, name a bad row."""
+    if is_sparse(X) or np.ma.isMaskedArray(X):
+        X = as_rows(X, "input")
+    try:
+        X = validate_data(
+            estimator,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+            ensure_min_samples=1 if reset else 0,  # an empty chunk is not a mistake
+        )
+    except ValueError as error:
+        raise ViewError(str(error)) from error
+    row = first_bad_row(X)
+    if row is not None:
+        raise ViewError(f"input has a NaN or infinite value in row {row}; remove or impute it")
+    if not is_sparse(X):
+        return X
+    X = sp.csr_array(X)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X

@@ -1,0 +1,1 @@
+"""Kernel ridge regression as a feature map."""

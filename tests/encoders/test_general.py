@@ -1,0 +1,141 @@
+"""The general model: small, checked, better than chance, open to pairs of one's own."""
+
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+import acqh
+from acqh.encoders import EfficientNetLite0, GeneralModel, MiniLM, general_model
+from acqh.encoders.general.model import PairSums
+from acqh.errors import InvalidInputError
+from acqh.quantize import decode, search_codes
+
+
+def recall(model, images, texts, k=10):
+    scores = model.project(texts, view="text") @ model.item_vectors(images).T
+    return np.mean((scores > np.diag(scores)[:, np.newaxis]).sum(axis=1) < k)
+
+
+def own_world(n, seed=0):
+    """Pairs of a kind the general model knows nothing of: texts are a random map of images."""
+    rng = np.random.default_rng(7)
+    hidden = np.random.default_rng(seed).normal(size=(n, 20))
+    images = np.exp(0.3 * hidden @ rng.normal(size=(20, 1280)))
+    return images.astype(np.float32), (hidden @ rng.normal(size=(20, 384))).astype(np.float32)
+
+
+def test_the_package_carries_no_more_than_four_megabytes():
+    assert len((files("acqh.encoders.general") / "general.npz").read_bytes()) <= 4_000_000
+    model = general_model()
+    assert model.sums.n > 30_000
+    for size in (8, 16):
+        assert model.codebooks(size).shape == (size, 256, model.n_components)
+
+
+def test_sums_of_parts_are_the_sums_of_the_whole():
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(50, 4)) + 3, rng.normal(size=(50, 3)) - 1
+    parts = PairSums.of(X[:20], Y[:20]).plus(PairSums.of(X[20:], Y[20:]))
+    weights, intercept = parts.regression(1e-9)
+    design = np.column_stack([X, np.ones(50)])
+    expected = np.linalg.lstsq(design, Y, rcond=None)[0]
+    np.testing.assert_allclose(np.vstack([weights, intercept]), expected, atol=1e-6)
+
+
+def test_moved_sums_keep_their_slopes_and_go_through_the_new_means():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 4)) + 3
+    sums = PairSums.of(X, X @ rng.normal(size=(4, 3)) + rng.normal(size=(80, 3)))
+    image, text = rng.normal(size=4), rng.normal(size=3)
+    moved = sums.moved(image, text)
+    weights, intercept = moved.regression(0.1)
+    np.testing.assert_allclose(weights, sums.regression(0.1)[0], atol=1e-10)
+    np.testing.assert_allclose(image @ weights + intercept, text, atol=1e-10)
+    back = moved.moved(sums.image, sums.text)
+    np.testing.assert_allclose(back.images, sums.images, atol=1e-10)
+
+
+def test_what_all_own_texts_have_in_common_is_learnt_from_them_alone():
+    images, texts = own_world(60)
+    model = general_model()
+    style = 5 * np.abs(texts).mean() * np.sign(np.random.default_rng(1).normal(size=384))
+    refined = model.refine(images, (texts + style).astype(np.float32))
+    weights, intercept = refined.sums.regression(refined.ridge)
+    X = model.map_features(images, view="image").astype(np.float64)
+    Y = model.map_features((texts + style).astype(np.float32), view="text").astype(np.float64)
+    before, after = model.sums.regression(model.ridge), (weights, intercept)
+    off = [np.linalg.norm((Y - X @ found[0] - found[1]).mean(axis=0)) for found in (before, after)]
+    assert off[1] < 0.05 * off[0]
+
+
+def test_words_find_drawings_that_nobody_captioned():
+    items = acqh.load_dataset("emoji").items
+    rows = np.random.default_rng(0).choice(len(items["name"]), 120, replace=False)
+    images = EfficientNetLite0().transform([items["image"][row] for row in rows])
+    texts = MiniLM().transform([items["text"][row] for row in rows])
+    model = general_model()
+    assert recall(model, images, texts) > 0.25  # chance is 0.08
+    stored = model.item_vectors(images)
+    for size, close in ((8, 0.6), (16, 0.7)):
+        codebooks = model.codebooks(size)
+        rebuilt = decode(search_codes(stored, codebooks), codebooks)
+        cosines = np.sum(rebuilt * stored, axis=1) / np.linalg.norm(rebuilt, axis=1)
+        assert np.mean(cosines / np.linalg.norm(stored, axis=1)) > close
+
+
+def test_pairs_of_ones_own_refine_it_and_never_do_worse_than_alone():
+    model = general_model()
+    images, texts = own_world(300)
+    new = own_world(200, seed=1)
+    refined = model.refine(images, texts)
+    alone = GeneralModel(
+        model.arrays,
+        PairSums.of(
+            model.map_features(images, view="image"), model.map_features(texts, view="text")
+        ),
+        model.ridge,
+    )
+    assert refined.n_own == 300
+    assert recall(refined, *new) >= recall(alone, *new) - 0.02
+    assert recall(refined, *new) > recall(model, *new) + 0.2
+
+
+def test_a_handful_of_pairs_changes_nothing():
+    assert general_model().refine(*own_world(3)) is general_model()
+
+
+def test_no_rows_give_no_vectors():
+    model = general_model()
+    assert model.item_vectors(np.empty((0, 1280))).shape == (0, model.n_components)
+    assert model.project(np.empty((0, 384)), view="text").shape == (0, model.n_components)
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda model: model.item_vectors(np.ones((2, 3))), "1280 columns, as EfficientNetLite0"),
+        (lambda model: model.project(np.ones((2, 3)), view="text"), "384 columns, as MiniLM"),
+        (lambda model: model.project(np.ones((2, 3)), view="sound"), "'image' or 'text'"),
+        (lambda model: model.codebooks(4), r"\[8, 16\] bytes per item, not 4"),
+        (lambda model: model.refine(np.ones((12, 1280)), np.ones((11, 384))), "give pairs"),
+    ],
+)
+def test_what_does_not_fit_is_refused(use, message):
+    with pytest.raises(InvalidInputError, match=message):
+        use(general_model())
+
+
+def test_a_few_pairs_of_the_general_kind_do_not_make_it_forget():
+    model = general_model()
+    rng = np.random.default_rng(0)
+    roots = rng.normal(size=(60, len(model.sums.image))) * np.sqrt(np.diag(model.sums.images))
+    images = np.square(
+        np.maximum(model.arrays["image_mean"] + roots @ model.arrays["image_axes"].T, 0)
+    )
+    weights, intercept = model.sums.regression(model.ridge)
+    meant = model.map_features(images, view="image") @ weights + intercept
+    noise = 2.0 * rng.normal(size=meant.shape) * np.sqrt(np.maximum(model.text_variance, 0))
+    texts = (meant + noise) @ np.linalg.pinv(model.arrays["text_axes"].astype(np.float64))
+    refined = model.refine(images, texts + model.arrays["text_mean"])
+    assert refined.sums.n >= 10_000

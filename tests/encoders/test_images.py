@@ -1,0 +1,147 @@
+"""Large images are read in little memory, and smaller where that is enough."""
+
+import importlib
+import subprocess
+import sys
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import pytest
+
+from acqh.encoders import image_date, read_image
+from acqh.errors import ImageError
+
+Image = pytest.importorskip("PIL.Image")
+
+
+def smooth(width: int, height: int, mode: str = "RGB") -> Any:
+    """Return a picture whose colours change slowly, so that reducing it loses nothing."""
+    across = np.linspace(0, 255, width)[np.newaxis, :, np.newaxis]
+    down = np.linspace(0, 255, height)[:, np.newaxis, np.newaxis]
+    pixels = np.broadcast_to((across + down) / 2, (height, width, 3))
+    return Image.fromarray(pixels.astype(np.uint8)).convert(mode)
+
+
+def as_bytes(image: Any, kind: str, **options: Any) -> bytes:
+    file = BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP"])
+def test_a_large_picture_comes_out_small_and_looks_the_same(kind: str) -> None:
+    image = smooth(1500, 1001)
+    small = read_image(as_bytes(image, kind), side=100)
+    assert 200 <= max(small.size) < 400
+    expected = np.asarray(image.resize((100, 67)), dtype=float)
+    np.testing.assert_allclose(np.asarray(small.resize((100, 67)), dtype=float), expected, atol=12)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "LA", "RGBA", "CMYK"])
+def test_bands_do_not_show(mode: str) -> None:
+    image = smooth(2100, 1100, mode)
+    whole = read_image(image)
+    assert whole.size == (2100, 1100)  # more than one band
+    white = Image.new("RGBA", image.size, "white")
+    white.alpha_composite(image.convert("RGBA"))
+    np.testing.assert_array_equal(np.asarray(whole), np.asarray(white.convert("RGB")))
+
+
+def test_a_picture_that_is_small_enough_keeps_every_pixel() -> None:
+    image = smooth(300, 180)
+    content = as_bytes(image, "PNG")
+    np.testing.assert_array_equal(np.asarray(read_image(content, side=150)), np.asarray(image))
+
+
+def test_transparency_and_orientation_outlive_reduction() -> None:
+    clear = Image.new("RGBA", (1200, 400), (255, 0, 0, 0))
+    assert read_image(as_bytes(clear, "PNG"), side=50).getpixel((3, 3)) == (255, 255, 255)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    width, height = read_image(as_bytes(smooth(1200, 400), "JPEG", exif=exif), side=50).size
+    assert height > 2 * width
+
+
+def test_a_bomb_of_one_bit_takes_little_more_memory_than_its_pixels() -> None:
+    # Fifty megapixels in 6 KB; in a process of its own, since memory is counted by process.
+    program = """
+import resource
+from io import BytesIO
+from PIL import Image
+from acqh.encoders import read_image
+file = BytesIO()
+Image.new("1", (10_000, 5_000)).save(file, "PNG")
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+read_image(file.getvalue(), side=512)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    run = [sys.executable, "-c", program]
+    n_kib = int(subprocess.run(run, capture_output=True, text=True, check=True).stdout)
+    assert n_kib < 150_000
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "PPM"])
+def test_grey_of_16_bits_is_scaled_not_clipped(kind: str) -> None:
+    row = np.linspace(0, 65_535, 256).astype(np.uint16)
+    deep = Image.fromarray(np.tile(row, (4_000, 1)))  # more than one band
+    grey = np.asarray(read_image(as_bytes(deep, kind)))
+    assert (grey == np.arange(256)[:, np.newaxis]).all()
+
+
+@pytest.mark.parametrize("white", [1.0, 255.0, 65_535.0, 1e9])
+def test_grey_of_fractions_is_scaled_by_its_range(white: float) -> None:
+    values = np.linspace(0, white, 256, dtype=np.float32).reshape(16, 16)
+    values[0, 0] = np.nan
+    grey = np.asarray(read_image(as_bytes(Image.fromarray(values), "TIFF")))[..., 0]
+    np.testing.assert_allclose(grey.ravel(), np.arange(256), atol=1)
+
+
+def test_heic_is_read_with_pillow_heif() -> None:
+    heif = pytest.importorskip("pillow_heif")
+    file = BytesIO()
+    heif.from_pillow(Image.new("RGB", (64, 48), (200, 30, 30))).save(file)
+    image = read_image(file.getvalue())
+    assert image.size == (64, 48)
+    np.testing.assert_allclose(image.getpixel((20, 20)), (200, 30, 30), atol=12)
+
+
+def test_heic_without_pillow_heif_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    from acqh.encoders import images
+
+    monkeypatch.setattr(images, "image_formats", lambda: images._FORMATS)
+    with pytest.raises(ImageError, match=r"pip install 'acqh\[heic\]'"):
+        read_image(b"\0\0\0\x18ftypheic" + bytes(100))
+
+
+def test_the_date_of_a_photograph_comes_from_its_exif_data(tmp_path: Any) -> None:
+    exif = Image.Exif()
+    exif.get_ifd(0x8769)[0x9003] = "2014:07:01 12:30:00"
+    exif[0x0132] = "2020:01:01 00:00:00"
+    image = smooth(8, 8)
+    for name in ("a.jpg", "a.png", "a.webp"):
+        image.save(tmp_path / name, exif=exif)
+        assert image_date(tmp_path / name) == "2014-07-01T12:30:00", name
+    exif = Image.Exif()
+    exif[0x0132] = "0000:00:00 00:00:00"
+    image.save(tmp_path / "b.jpg", exif=exif)
+    image.save(tmp_path / "b.png")
+    (tmp_path / "c.jpg").write_bytes(b"no image")
+    for name in ("b.jpg", "b.png", "c.jpg", "none.jpg"):
+        assert image_date(tmp_path / name) is None, name
+
+
+@pytest.mark.parametrize(
+    ("room", "former", "now"),
+    [
+        ("errors", "PictureError", "ImageError"),
+        ("collection", "StoredItem", "Item"),
+    ],
+)
+def test_former_names_work_and_name_the_new_ones(room, former, now):
+    module = importlib.import_module(f"acqh.{room}")
+    wanted = f"{former} goes .* use acqh.{room}.{now}"
+    with pytest.warns(DeprecationWarning, match=wanted) as warned:
+        assert getattr(module, former) is getattr(module, now)
+    assert warned[0].filename.endswith("test_images.py")
+    assert former not in module.__all__

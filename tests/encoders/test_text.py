@@ -1,0 +1,48 @@
+"""The words of texts: how they are told apart, and what is refused."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acqh.encoders import fold_text, make_encoder, word_vectorizer
+from acqh.errors import InvalidInputError
+from acqh.features import TagSVD
+
+TEXTS = ["A red rose", "a red, red CAR", "ein Straßenbahnwagen", "", "car park 2"]
+words = st.lists(st.sampled_from(["dog", "Cat", "red", "ÉTÉ", "2"]), max_size=6).map(" ".join)
+
+
+@settings(max_examples=50)
+@given(texts=st.lists(words, min_size=1, max_size=6), new=st.lists(words, min_size=1, max_size=4))
+def test_counts_are_those_of_a_loop(texts: list[str], new: list[str]) -> None:
+    encoder = word_vectorizer(use_idf=False, norm=None).fit([*texts, "dog"])
+    known = encoder.get_feature_names_out().tolist()
+    assert known == sorted({word.lower() for text in [*texts, "dog"] for word in text.split()})
+    for row, text in zip(encoder.transform(new).toarray(), new, strict=True):
+        assert row.tolist() == [text.lower().split().count(word) for word in known]
+
+
+def test_components_are_the_svd_of_the_weights() -> None:
+    result = make_encoder("tfidf", view="text").fit_transform(TEXTS)
+    assert result.dtype == np.float32
+    expected = TagSVD(500).fit_transform(word_vectorizer().fit_transform(TEXTS))
+    np.testing.assert_allclose(result, expected, atol=1e-6)
+
+
+def test_case_and_unicode_forms_make_no_difference() -> None:
+    encoder = word_vectorizer(use_idf=False, norm=None).fit(["Straße café"])
+    forms = encoder.transform(["STRASSE cafe\u0301", "straße CAFÉ"]).toarray()
+    np.testing.assert_array_equal(forms, np.ones((2, 2)))
+
+
+def test_unknown_words_and_empty_texts_give_empty_rows() -> None:
+    encoder = word_vectorizer().fit(TEXTS)
+    assert encoder.transform(["unseen", ""]).nnz == 0
+
+
+def test_what_is_no_text_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="a text is a NoneType"):
+        word_vectorizer().fit(["a", None])
+    with pytest.raises(InvalidInputError, match="a text is a int"):
+        fold_text(3)  # type: ignore[arg-type]
