@@ -7,7 +7,7 @@ INSTALL := $(PIP) install --constraint constraints.txt --editable
 # What builds the package, in an environment of its own, is pinned as well.
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
-.PHONY: demo test check bench soak docs format lock locked clean
+.PHONY: demo test test-all check bench soak docs format lock locked clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -20,9 +20,13 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 	$(subst install,install --no-compile,$(INSTALL)) '.[images,text,serve]'
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) '.[all,torch,clip]' --group test --group check --group docs
+$(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) '.[images,heic,text,plot,parquet,mat,zarr,faiss,dask,serve]' --group test
 	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) '.[all,torch,clip]' --group test-all --group check --group docs
+	@touch $(VENV)/.test $@
 
 $(VENV)/.bench: $(VENV)/.dev
 	$(PIP) install --constraint constraints.txt --group bench
@@ -31,14 +35,21 @@ $(VENV)/.bench: $(VENV)/.dev
 demo: $(VENV)/.demo  ## the embedded emoji set: its table, then, on a terminal, its search page
 	$(BIN)/acqh demo
 
-test: $(VENV)/.dev  ## all tests and doctests
-	@# One process a core: threads of their own would only wait for one another.
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
+# One process a core: threads of their own would only wait for one another.
+RUN_TESTS := $(BIN)/python tests/compile_once.py && OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
 
-check: $(VENV)/.dev  ## formatter, linter, strict types, layer rules, docs
+test: $(VENV)/.test  ## the tests that are not slow; those of extras that are not installed are skipped
+	$(RUN_TESTS) -m "not slow"
+
+test-all: $(VENV)/.dev  ## all tests, with everything that they need
+	HYPOTHESIS_PROFILE=thorough $(RUN_TESTS)
+
+check: $(VENV)/.dev  ## formatter, linter, strict types, doctests, layer rules, docs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python tools/check_types.py
+	$(BIN)/python -m pytest --doctest-modules -q src
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/check_dependencies.py
 	rm -rf docs/reference/generated  # pages of names that are gone would be warned of

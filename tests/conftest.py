@@ -10,8 +10,9 @@ import hypothesis
 import pytest
 
 # How long an example takes tells nothing on a busy machine.
-hypothesis.settings.register_profile("patient", hypothesis.settings(), deadline=None)
-hypothesis.settings.load_profile("patient")
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=20)
+hypothesis.settings.register_profile("thorough", deadline=None, max_examples=60)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

@@ -45,6 +45,10 @@ every_method = pytest.mark.parametrize(
 )
 
 
+# What every method has read and checked before its own code begins is tried with one of each kind.
+each_kind = pytest.mark.parametrize("name", ["acqh", "dch", "label-ridge"])
+
+
 def make(name, **changes):
     cls = acqh.methods.get(name)
     known = cls().get_params()
@@ -72,9 +76,14 @@ def data():
 
 @pytest.fixture(scope="module")
 def fitted(data):
-    """Return every method by name, fitted on the same data; do not fit these again."""
-    names = filter(can_fit, NAMES)
-    return {name: fit_quietly(make(name), data.views, data.labels) for name in names}
+    """Return methods by name, each fitted when first asked for; do not fit these again."""
+
+    class Fitted(dict):
+        def __missing__(self, name):
+            self[name] = fit_quietly(make(name), data.views, data.labels)
+            return self[name]
+
+    return Fitted()
 
 
 @every_method
@@ -196,7 +205,7 @@ def test_an_unknown_mode_is_refused(name, data, fitted):
         fitted[name].encode(data.views, mode="magic")
 
 
-@every_method
+@each_kind
 @pytest.mark.parametrize("kind", ["float64", "float32", "int", "sparse"])
 def test_every_kind_of_matrix_is_taken(name, kind, data):
     convert = {
@@ -221,6 +230,7 @@ def test_sparse_and_dense_features_give_the_same_codes(name, data, fitted):
     assert np.mean(same) > 0.9
 
 
+@pytest.mark.slow
 @every_method
 @pytest.mark.parametrize(
     ("n_items", "widths"),
@@ -234,7 +244,7 @@ def test_odd_shapes_are_taken(name, n_items, widths):
         assert np.isfinite(method.decode(encode(method, mode, data))).all()
 
 
-@every_method
+@each_kind
 @pytest.mark.parametrize("kind", ["several", "ids", "words", "sets", "one", "unused"])
 def test_labels_of_every_form_are_taken(name, kind, data):
     ids = data.labels.argmax(axis=1)
@@ -270,7 +280,7 @@ def test_labels_are_needed_by_the_supervised_only(name, data):
     assert not hasattr(method, "n_features_in_")
 
 
-@every_method
+@each_kind
 def test_data_comes_as_one_object_or_in_chunks(name, data, fitted):
     for form in (data, data.chunks(25)):
         method = fit_quietly(make(name), form)
@@ -297,7 +307,7 @@ def test_another_number_of_views_works_or_is_refused(name, n_views):
         assert len(encode(method, mode, data)) == 40
 
 
-@every_method
+@each_kind
 def test_wrong_queries_are_refused_with_the_reason(name, data, fitted):
     image = data.views["image"]
     with pytest.raises(NotFittedError, match="call fit first"):
@@ -335,7 +345,7 @@ def test_every_matrix_is_checked_once_a_call(name, data, fitted, monkeypatch):
         assert checked == [f"view '{view}'" for view in wanted]
 
 
-@every_method
+@each_kind
 def test_wrong_training_data_is_refused_and_nothing_is_set(name, data):
     method = make(name)
     image, text = data.views["image"], data.views["text"]
@@ -380,7 +390,7 @@ def test_a_method_comes_back_from_its_bundle_as_it_was(name, data, fitted, tmp_p
         np.testing.assert_array_equal(encode(loaded, mode, data), encode(method, mode, data))
 
 
-@every_method
+@each_kind
 def test_a_damaged_bundle_is_refused(name, fitted, tmp_path):
     fitted[name].save(tmp_path)
     member = next(tmp_path.glob("*.safetensors"))

@@ -1,8 +1,3 @@
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 import acqh
@@ -58,21 +53,3 @@ def test_every_class_of_the_registry_can_be_imported_by_its_own_name():
         assert getattr(acqh.methods, cls.__name__) is cls
     with pytest.raises(AttributeError, match="no attribute 'Nope'"):
         _ = acqh.methods.Nope
-
-
-def test_classes_are_typed_where_they_are_imported(tmp_path):
-    pytest.importorskip("mypy")
-    script = tmp_path / "script.py"
-    script.write_text(
-        "from acqh.methods import DCH, Stacked\n"
-        "DCH(16, n_anchors=5).fit({}, None)\n"
-        "DCH(16, n_anchor=5)\n"
-        "Stacked(2).fitt({})\n"
-    )
-    command = [sys.executable, "-m", "mypy", "--strict", str(script)]
-    sources = {**os.environ, "MYPYPATH": str(Path(acqh.__file__).parents[1])}
-    told = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=sources, cwd=tmp_path
-    ).stdout
-    errors = [line.partition(": ")[0] for line in told.splitlines() if ": error" in line]
-    assert errors == ["script.py:3", "script.py:4"]
