@@ -2,13 +2,17 @@
 
 import numpy as np
 import pytest
+
+from acqh.errors import InvalidInputError
+from acqh.quantize import AdditiveQuantizer
+
+pytest.importorskip("langchain_tests")
+
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langchain_tests.integration_tests.vectorstores import VectorStoreIntegrationTests
 
-from acqh.errors import InvalidInputError
 from acqh.integrations.langchain import AcqhVectorStore
-from acqh.quantize import AdditiveQuantizer
 
 
 @pytest.fixture

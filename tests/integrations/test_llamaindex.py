@@ -2,6 +2,11 @@
 
 import numpy as np
 import pytest
+
+from acqh.errors import InvalidInputError
+
+pytest.importorskip("llama_index.core")
+
 from llama_index.core import StorageContext, VectorStoreIndex
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
@@ -16,7 +21,6 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryMode,
 )
 
-from acqh.errors import InvalidInputError
 from acqh.integrations.llamaindex import AcqhVectorStore
 
 

@@ -3,8 +3,11 @@
 import subprocess
 import sys
 
-import jsonschema_rs
 import pytest
+
+pytest.importorskip("schemathesis")
+
+import jsonschema_rs
 
 # No description of bytes says which of them are a picture, so what it allows may be refused.
 EXCLUDED = "positive_data_acceptance"

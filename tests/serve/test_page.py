@@ -6,9 +6,12 @@ import re
 from dataclasses import replace
 
 import pytest
-from playwright.sync_api import expect
 
 from acqh.collection import Collection, Item
+
+pytest.importorskip("playwright")
+
+from playwright.sync_api import expect
 
 pytestmark = pytest.mark.slow
 
