@@ -1,7 +1,13 @@
+import subprocess
+import sys
+from importlib import import_module
+from pkgutil import walk_packages
+
 import pytest
 
 import acqh
 from acqh.errors import InvalidInputError
+from acqh.methods import registry, rivals
 
 
 def test_every_name_gives_a_class_with_complete_facts():
@@ -11,6 +17,27 @@ def test_every_name_gives_a_class_with_complete_facts():
         assert info.title
         assert str(info.year) in info.reference
         assert info.modes
+
+
+def test_every_registered_class_has_its_place_in_the_table():
+    for module in walk_packages(rivals.__path__, "acqh.methods.rivals."):
+        import_module(module.name)
+    entered = {name: f"{cls.__module__}:{cls.__name__}" for name, cls in registry._METHODS.items()}
+    for name, place in registry.HOMES.items():
+        if place.startswith("rivals."):
+            assert entered[name] == f"acqh.methods.{place}"
+    assert {name for name, of in entered.items() if ".rivals." in of} <= registry.HOMES.keys()
+
+
+def test_loading_acqh_imports_no_rival(tmp_path):
+    data = acqh.make_multiview(40, random_state=0)
+    acqh.ACQH(4, n_codebooks=1, codebook_size=4).fit(data).save(tmp_path / "model")
+    script = (
+        "import sys, acqh; acqh.load(sys.argv[1]); acqh.methods.get('acqh'); acqh.methods.list()\n"
+        "print([name for name in sys.modules if name.startswith('acqh.methods.rivals')])"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "model")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 def test_an_unknown_name_lists_the_known_ones():

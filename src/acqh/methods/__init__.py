@@ -1,4 +1,4 @@
-"""Every method, one file each, behind one API.
+"""ACQH and its rivals behind one API.
 
 The classes of methods are loaded on first use: ``from acqh.methods import DCH``.
 """
@@ -6,34 +6,34 @@ The classes of methods are loaded on first use: ``from acqh.methods import DCH``
 from typing import TYPE_CHECKING, Any
 
 from acqh._core.imports import lazy_names
-from acqh.methods.registry import MethodInfo, get, list, register  # noqa: A004
+from acqh.methods.registry import HOMES, MethodInfo, get, list, register  # noqa: A004
 
 if TYPE_CHECKING:
     from acqh.methods._base import BaseMethod
     from acqh.methods._general import general_statistics
     from acqh.methods._state import fingerprint, load_method
     from acqh.methods.acqh import ACQH, ACQHPaper
-    from acqh.methods.adch import ADCH
-    from acqh.methods.ccq import CCQ
-    from acqh.methods.cmfh import CMFH
-    from acqh.methods.cre import CRE
-    from acqh.methods.cvh import CVH
-    from acqh.methods.dch import DCH
-    from acqh.methods.dcmh_discrete import DiscreteCMH
-    from acqh.methods.dcmh_discriminant import DiscriminantCMH
-    from acqh.methods.ddcmh import DDCMH
-    from acqh.methods.deep_cmh import DeepCMH
-    from acqh.methods.fdch import FDCH
-    from acqh.methods.fsh import FSH
-    from acqh.methods.gsph import GSPH
-    from acqh.methods.ksh import KSH
-    from acqh.methods.label_ridge import LabelRidge
-    from acqh.methods.lssh import LSSH
-    from acqh.methods.qch import QCH
-    from acqh.methods.scm_orth import SCMOrth
-    from acqh.methods.scm_seq import SCMSeq
-    from acqh.methods.seph import SePH
-    from acqh.methods.stacked import Stacked
+    from acqh.methods.rivals.additive.ccq import CCQ
+    from acqh.methods.rivals.additive.stacked import Stacked
+    from acqh.methods.rivals.correlation.cvh import CVH
+    from acqh.methods.rivals.correlation.qch import QCH
+    from acqh.methods.rivals.correlation.scm_orth import SCMOrth
+    from acqh.methods.rivals.correlation.scm_seq import SCMSeq
+    from acqh.methods.rivals.discrete.adch import ADCH
+    from acqh.methods.rivals.discrete.dch import DCH
+    from acqh.methods.rivals.discrete.dcmh_discrete import DiscreteCMH
+    from acqh.methods.rivals.discrete.dcmh_discriminant import DiscriminantCMH
+    from acqh.methods.rivals.discrete.fdch import FDCH
+    from acqh.methods.rivals.factors.cmfh import CMFH
+    from acqh.methods.rivals.factors.cre import CRE
+    from acqh.methods.rivals.factors.fsh import FSH
+    from acqh.methods.rivals.factors.lssh import LSSH
+    from acqh.methods.rivals.label_ridge import LabelRidge
+    from acqh.methods.rivals.logistic.gsph import GSPH
+    from acqh.methods.rivals.logistic.ksh import KSH
+    from acqh.methods.rivals.logistic.seph import SePH
+    from acqh.methods.rivals.networks.ddcmh import DDCMH
+    from acqh.methods.rivals.networks.deep_cmh import DeepCMH
 
 __all__ = [  # noqa: RUF022
     "ACQH",
@@ -71,11 +71,10 @@ __all__ = [  # noqa: RUF022
 
 
 def _method(name: str) -> Any:
-    if name in __all__:
-        for method in map(get, list()):
-            if method.__name__ == name:
-                globals()[name] = method
-                return method
+    for method, home in HOMES.items():
+        if home.endswith(f":{name}"):
+            globals()[name] = get(method)
+            return globals()[name]
     raise AttributeError(f"module 'acqh.methods' has no attribute {name!r}")
 
 

@@ -4,7 +4,6 @@ import builtins
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any, Literal, TypeVar
 
 from acqh._core.imports import load_plugins
@@ -57,7 +56,33 @@ class MethodInfo:
             object.__setattr__(self, "label_free", not self.supervised)
 
 
-_METHODS: dict[str, type[Any]] = {}
+# Where each method of the package is, below `acqh.methods`: it is imported when it is asked for.
+HOMES = {
+    "acqh": "acqh:ACQH",
+    "acqh-paper": "acqh:ACQHPaper",
+    "adch": "rivals.discrete.adch:ADCH",
+    "ccq": "rivals.additive.ccq:CCQ",
+    "cmfh": "rivals.factors.cmfh:CMFH",
+    "cre": "rivals.factors.cre:CRE",
+    "cvh": "rivals.correlation.cvh:CVH",
+    "dch": "rivals.discrete.dch:DCH",
+    "dcmh-discrete": "rivals.discrete.dcmh_discrete:DiscreteCMH",
+    "dcmh-discriminant": "rivals.discrete.dcmh_discriminant:DiscriminantCMH",
+    "ddcmh": "rivals.networks.ddcmh:DDCMH",
+    "deep-cmh": "rivals.networks.deep_cmh:DeepCMH",
+    "fdch": "rivals.discrete.fdch:FDCH",
+    "fsh": "rivals.factors.fsh:FSH",
+    "gsph": "rivals.logistic.gsph:GSPH",
+    "ksh": "rivals.logistic.ksh:KSH",
+    "label-ridge": "rivals.label_ridge:LabelRidge",
+    "lssh": "rivals.factors.lssh:LSSH",
+    "qch": "rivals.correlation.qch:QCH",
+    "scm-orth": "rivals.correlation.scm_orth:SCMOrth",
+    "scm-seq": "rivals.correlation.scm_seq:SCMSeq",
+    "seph": "rivals.logistic.seph:SePH",
+    "stacked": "rivals.additive.stacked:Stacked",
+}
+_METHODS: dict[str, type[Any]] = {}  # those imported so far, and those of plug-ins
 
 
 def register(**facts: Any) -> Callable[[Method], Method]:
@@ -65,8 +90,9 @@ def register(**facts: Any) -> Callable[[Method], Method]:
     info = MethodInfo(**facts)
 
     def enter(cls: Method) -> Method:
-        known = _METHODS.get(info.name)
-        if known is not None and known.__qualname__ != cls.__qualname__:
+        known = _METHODS.get(info.name, HOMES.get(info.name, cls.__qualname__))
+        named = known.rpartition(":")[2] if isinstance(known, str) else known.__qualname__
+        if named != cls.__qualname__:
             raise InvalidInputError(f"two methods are called {info.name!r}: {known} and {cls}")
         cls.info = info  # type: ignore[attr-defined]
         inherit_docs(cls, getattr(cls, "_example", "").format(name=info.name))
@@ -74,15 +100,6 @@ def register(**facts: Any) -> Callable[[Method], Method]:
         return cls
 
     return enter
-
-
-def _load_all() -> None:
-    """Import every file of the room, and every plug-in, so that its method registers itself."""
-    package = import_module("acqh.methods")
-    for module in iter_modules(package.__path__):
-        if not module.name.startswith("_"):
-            import_module(f"acqh.methods.{module.name}")
-    load_plugins("acqh.methods")
 
 
 def list() -> builtins.list[str]:  # noqa: A001
@@ -94,8 +111,8 @@ def list() -> builtins.list[str]:  # noqa: A001
     >>> "label-ridge" in acqh.methods.list()
     True
     """
-    _load_all()
-    return sorted(_METHODS)
+    load_plugins("acqh.methods")
+    return sorted({*HOMES, *_METHODS})
 
 
 def get(name: str) -> type[Any]:
@@ -122,7 +139,10 @@ def get(name: str) -> type[Any]:
     >>> acqh.methods.get("label-ridge").info.year
     1970
     """
-    _load_all()
+    if name in HOMES:
+        module, _, method = HOMES[name].partition(":")
+        return getattr(import_module(f"acqh.methods.{module}"), method)  # type: ignore[no-any-return]
+    load_plugins("acqh.methods")
     if name not in _METHODS:
         raise InvalidInputError(f"no method is called {name!r}; there are: {', '.join(list())}")
     return _METHODS[name]

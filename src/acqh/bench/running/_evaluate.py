@@ -15,8 +15,8 @@ from acqh.errors import InvalidInputError
 from acqh.index import CodeIndex, HammingIndex
 from acqh.index._few import best_rows
 from acqh.methods import BaseMethod
-from acqh.methods._binary import pack_signs
 from acqh.methods.registry import DatabaseMode
+from acqh.methods.rivals.binary import pack_signs
 from acqh.metrics import RetrievalMetrics, RetrievalResult, relevance
 
 # Column of a row -> cut-off of its average precision.

@@ -14,8 +14,8 @@ from acqh.bench.running._random import RandomCodes
 from acqh.errors import InvalidInputError
 from acqh.features import KernelMap, RBFAnchors, SignedRoot, describe_feature_map
 from acqh.methods import BaseMethod
-from acqh.methods._additive import AdditiveMethod
-from acqh.methods._network import NetworkMethod
+from acqh.methods.rivals.additive.base import AdditiveMethod
+from acqh.methods.rivals.networks.base import NetworkMethod
 
 # The paper's number of codebooks.
 PAPER_CODEBOOKS = 4

@@ -1,0 +1,1 @@
+"""The methods that ACQH is compared with, one file each."""

@@ -1,0 +1,1 @@
+"""Codebooks whose words add up."""

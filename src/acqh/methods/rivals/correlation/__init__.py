@@ -1,0 +1,1 @@
+"""Directions of views that go together."""

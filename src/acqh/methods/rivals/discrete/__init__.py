@@ -1,0 +1,1 @@
+"""Bits descended one after the other, from labels."""

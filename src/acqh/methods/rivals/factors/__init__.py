@@ -1,0 +1,1 @@
+"""Latent factors that views share, without labels."""

@@ -1,0 +1,1 @@
+"""Bits learnt first, then predicted by regressions."""

@@ -1,0 +1,1 @@
+"""Networks that give bits, by torch."""
