@@ -84,6 +84,27 @@ def test_certificates_are_never_wrong(case, stop, k, filtered):
         assert result.exact[~found_all].all()
 
 
+def test_a_search_with_epsilon_goes_on_until_k_items_are_found():
+    rng = np.random.default_rng(105)
+    index = CodeIndex(rng.normal(size=(4, 64, 4))).add(rng.integers(64, size=(50, 4)))
+    result = index.search(rng.normal(size=(1, 4)), 1, epsilon=3.0)
+    assert result.counts.tolist() == [1]
+
+
+@given(case=cases(), stop=STOPS, k=st.sampled_from([1, 3, 10, 1000]), filtered=st.booleans())
+@settings(max_examples=80)
+def test_fewer_than_k_are_found_only_where_there_are_fewer_or_a_budget_is_spent(
+    case, stop, k, filtered
+):
+    index, queries, rng = case
+    allowed = rng.random(len(index)) < (0.5 if filtered else 1)
+    result = index.search(queries, k, filter=allowed if filtered else None, **stop)
+    complete = result.counts == min(k, allowed.sum())
+    if "budget" in stop:
+        complete |= result.seen >= min(stop["budget"], len(set(map(bytes, index.codes))))
+    assert complete.all()
+
+
 @given(case=cases(), k=st.sampled_from([1, 10, 1000]))
 @settings(max_examples=40)
 def test_a_budget_for_all_codes_gives_the_exact_answer(case, k):

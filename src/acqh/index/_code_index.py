@@ -163,8 +163,10 @@ class CodeIndex(BaseIndex[CodeSegment]):
             Threads to share the queries among; as many as there are cores, if not given.
         budget : int, optional
             Look at no more than this many codes for each query; the most promising come first.
+            Fewer than k items are found where these codes have no more that may be found.
         epsilon : float, optional
-            Stop when no item that is missing can score more than this above the k-th best.
+            Stop when k items are found and none that is missing can score more than this above
+            the k-th best.
         recall : float, optional
             Stop when this share of the k best is found, above 0 and at most 1: as expected from
             how words are distributed, not for certain.

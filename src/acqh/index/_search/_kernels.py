@@ -279,7 +279,8 @@ def _search_one(
             width, need = spread / (N_WAVES * BINS_A_WAVE), threshold - best - mean
             if expected_misses(n_heads, wave, width, need, deviation) <= misses:
                 break
-        plain = not limited and passed * PLAIN_PASS_PART > n_entries
+        # What is found would not be found again with slack.
+        plain = not limited and slack == 0 and passed * PLAIN_PASS_PART > n_entries
         if plain:
             # Start again, in storage order, for all that is no worse than the worst found.
             count, worst = forget_rows(query, count), worst + _ONE
