@@ -1,6 +1,8 @@
 """``acqh fit`` and ``acqh encode`` do from files what the library does in memory."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from typer.testing import CliRunner
 
 import acqh
 from acqh.cli import _app
+from acqh.cli._fit import fit
 from acqh.methods import load_method
 
 
@@ -67,6 +70,31 @@ def test_codes_are_those_of_the_library_whatever_the_chunks(place, tmp_path, by_
         assert call_.exit_code == 0, call_.output
         assert json.loads(call_.output)["n_items"] == 300
         np.testing.assert_array_equal(np.load(out), expected)
+
+
+def test_of_two_fits_at_once_one_is_refused_and_the_other_keeps_its_model(place, tmp_path):
+    start = Barrier(2)
+
+    def learn(n_codebooks):
+        start.wait()
+        try:
+            fit(str(place / "items.npz"), tmp_path / "model", n_codebooks=n_codebooks)
+        except acqh.errors.InvalidInputError as error:
+            return str(error)
+        return n_codebooks
+
+    with ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(learn, (1, 2)))
+    (kept,) = (each for each in results if isinstance(each, int))
+    (refused,) = (each for each in results if isinstance(each, str))
+    assert "exists; remove it, or choose another --out" in refused
+    assert load_method(tmp_path / "model").n_codebooks == kept
+
+
+def test_a_fit_that_fails_leaves_nothing_behind(place, tmp_path):
+    assert call("fit", tmp_path / "missing.npz", "--out", tmp_path / "model").exit_code
+    assert not (tmp_path / "model").exists()
+    assert call("fit", place / "items.npz", "--out", tmp_path / "no" / "model").exit_code
 
 
 def test_what_is_there_is_not_overwritten(place, tmp_path):

@@ -7,7 +7,7 @@ import typer
 
 from acqh.cli._cluster import DaskOption, cluster
 from acqh.cli._options import ChunkSizeOption, SeedOption
-from acqh.cli._output import JsonOption, print_json, print_table, refuse_existing
+from acqh.cli._output import JsonOption, claimed, print_json, print_table
 from acqh.cli._progress import reporting
 
 
@@ -44,8 +44,7 @@ def compress(
     """
     from acqh.scale import compress as compress_items
 
-    refuse_existing(out)
-    with cluster(dask) as client, reporting() as show:
+    with claimed(out), cluster(dask) as client, reporting() as show:
         small = compress_items(
             items,
             queries,
@@ -58,7 +57,7 @@ def compress(
             client=client,
             progress=show,
         )
-    small.save(out)
+        small.save(out)
     if as_json:
         print_json(small.report.to_dict())
     else:

@@ -15,7 +15,7 @@ from acqh.cli._options import (
     ModelArgument,
     SeedOption,
 )
-from acqh.cli._output import JsonOption, print_result, refuse_existing
+from acqh.cli._output import JsonOption, claimed, print_result, refuse_existing
 from acqh.cli._progress import reporting
 from acqh.cli._targets import TargetsOption, parse_targets
 
@@ -50,7 +50,6 @@ def fit(
     from acqh.methods.acqh import ACQH
     from acqh.scale import fit as fit_source
 
-    refuse_existing(out)
     started = time.perf_counter()
     model = ACQH(
         n_components,
@@ -59,9 +58,9 @@ def fit(
         targets=parse_targets(targets),
         random_state=seed,
     )
-    with cluster(dask) as client, reporting() as show:
+    with claimed(out), cluster(dask) as client, reporting() as show:
         fit_source(model, data, chunk_size=chunk_size, client=client, progress=show)
-    model.save(out)
+        model.save(out)
     gap = float(model.optimality_gap_)
     facts = {
         "n_items": int(model.stats_.n_items),

@@ -9,7 +9,7 @@ import typer
 
 from acqh.cli._cluster import DaskOption, cluster
 from acqh.cli._options import ModelArgument
-from acqh.cli._output import JsonOption, print_result, refuse_existing
+from acqh.cli._output import JsonOption, claimed, print_result
 from acqh.cli._progress import reporting
 from acqh.errors import InvalidInputError
 
@@ -33,13 +33,12 @@ def index(
 
     if dask is not None and shards is None:
         raise typer.BadParameter("workers make an index by shards: give --shards, one or more")
-    refuse_existing(out)
     started = time.perf_counter()
     fitted = load_method(model)
     if not hasattr(fitted, "codebooks_"):
         raise InvalidInputError(f"{model} has no codebooks: only additive codes can be indexed")
     made: Any
-    with cluster(dask) as client, reporting() as show:
+    with claimed(out), cluster(dask) as client, reporting() as show:
         if shards is None:
             made = build_index(fitted.codebooks_, lambda: _read(fitted, codes), progress=show)
             made.save(out)

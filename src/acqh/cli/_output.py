@@ -1,7 +1,8 @@
 """Results to stdout, as tables or as JSON."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,25 @@ def refuse_existing(path: Path) -> None:
     """Raise InvalidInputError where something is at the path of an ``--out`` already."""
     if path.exists():
         raise InvalidInputError(f"{path} exists; remove it, or choose another --out")
+
+
+@contextmanager
+def claimed(path: Path) -> Iterator[None]:
+    """Make the folder of an ``--out`` before the work, so that of two commands one is refused.
+
+    It is removed again where the work fails. Raises InvalidInputError where something is there.
+    """
+    try:
+        path.mkdir()
+    except FileExistsError:
+        refuse_existing(path)
+        raise
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            path.rmdir()
+        raise
 
 
 def print_json(value: Any) -> None:
