@@ -9,6 +9,7 @@ from acqh.cli._cluster import DaskOption, cluster
 from acqh.cli._options import ChunkSizeOption, SeedOption
 from acqh.cli._output import JsonOption, claimed, print_json, print_table
 from acqh.cli._progress import reporting
+from acqh.cli._voice import voice
 
 
 def compress(
@@ -58,6 +59,8 @@ def compress(
             progress=show,
         )
         small.save(out)
+    if small.report.advice:
+        voice.note(f"acqh: {small.report.advice}")
     if as_json:
         print_json(small.report.to_dict())
     else:
@@ -70,7 +73,8 @@ def _print(report: Any, out: Path) -> None:
         ["components", f"{report.n_components:,}"],
         ["bytes per item, code", f"{report.bytes_per_item}"],
         ["bytes per item, index without ids", f"{report.index_bytes_per_item:.2f}"],
-        ["times smaller than float32", f"{report.compression:.0f}"],
+        ["bytes in all, codebooks and ids included", f"{report.n_bytes:,}"],
+        ["times smaller than float32", f"{report.compression:.3g}"],
         *([f"recall@{k}", f"{value:.3f}"] for k, value in report.recall.items()),
         ["relative error", f"{report.error:.3f}"],
         ["queries given", f"{report.n_queries:,}"],
@@ -78,7 +82,7 @@ def _print(report: Any, out: Path) -> None:
         ["shrinkage to the plain metric", f"{report.shrinkage:g}"],
         *([f"seconds, {step}", f"{value:.1f}"] for step, value in report.seconds.items()),
     ]
-    asked = "queries held out" if report.n_queries else "items as queries"
+    asked = "queries held out" if report.n_queries else "items, each left out of its own answer"
     search = f"acqh search {out} --queries FILE --out FILE"
     caption = f"recall of {asked}, against exact search; search with: {search}"
     print_table(str(out), ["", "value"], rows, caption=caption)

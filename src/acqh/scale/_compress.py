@@ -14,13 +14,15 @@ from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex, SearchResult
 from acqh.index._checks import check_bytes_per_item
 from acqh.quantize import AdditiveQuantizer
-from acqh.scale._compressed import Compressed
+from acqh.scale._compressed import Compressed, kept_state
 from acqh.scale._report import RECALL_AT, CompressionReport, exact_best, measure_recall
 from acqh.scale._vectors import Rows, VectorSource, read_queries, vector_source
 
 # Of the queries, one in this many is held out for the report, and not more than this many.
 _HELD_OUT_PART = 5
 _MAX_HELD_OUT = 500
+# Items to find for a query; one may be the query itself.
+_N_BEST = max(RECALL_AT) + 1
 
 
 def compress(
@@ -52,7 +54,8 @@ def compress(
         ``.fvecs``, ``.fbin``, a Faiss index and others. They are read twice, in chunks.
     queries : (n_queries, n_components) array-like, or path-like, optional
         A sample of what items will be searched for, such as text vectors where items are images.
-        Without them the quantizer lowers the plain error, and items stand in for queries.
+        Without them the quantizer lowers the plain error, and the report's recall is that of new
+        vectors like the items: some items ask, each left out of its own answer.
     bytes_per_item : int, default 8
         From 1 to 16.
     ids : (n_items,), optional
@@ -107,8 +110,9 @@ def compress(
     seconds: dict[str, float] = {}
     source = vector_source(items, view=view, ids=ids, chunk_size=chunk_size, client=client)
     with _timed(seconds, "read"):
-        sample = _sample(source, n_train, rng, progress)
-        split = _split_queries(sample, queries, query_view, rng)
+        chosen = _choose(source.n_items, n_train, rng)
+        sample = source.take(chosen, progress)
+        split = _split_queries(sample, chosen, queries, query_view, rng)
     # Where all items are learnt from, no others are to be coded as well as these.
     ridge = 0.0 if len(sample) == source.n_items else None
     quantizer = AdditiveQuantizer(n_bytes, ridge=ridge, n_threads=n_threads, random_state=rng)
@@ -117,13 +121,20 @@ def compress(
     index, best, error = _code(source, quantizer, split.held_out, seconds, progress)
     with _timed(seconds, "evaluate"):
         found = index.search(split.held_out, best.ids.shape[1], n_threads=n_threads)
-        recall = measure_recall(index.ids[best.ids], found.ids)
+        true_ids, found_ids = index.ids[best.ids], found.ids
+        if split.own is not None:
+            own = index.ids[split.own]
+            true_ids, found_ids = (_without(each, own) for each in (true_ids, found_ids))
+        recall = measure_recall(true_ids, found_ids)
+    kept = sum(array.nbytes for array in kept_state(quantizer)[1].values())
+    n_kept = index.memory_bytes + index.codebooks.nbytes + kept
     report = CompressionReport(
         n_items=source.n_items,
         n_components=sample.shape[1],
         bytes_per_item=n_bytes,
         index_bytes_per_item=index.bytes_per_item,
-        compression=4 * sample.shape[1] / n_bytes,
+        n_bytes=n_kept,
+        compression=4 * sample.shape[1] * source.n_items / n_kept,
         n_trained=len(sample),
         n_queries=split.n_given,
         n_held_out=len(split.held_out),
@@ -148,6 +159,7 @@ class _Split(NamedTuple):
     fitted: Floats | None
     held_out: Floats
     n_given: int
+    own: Ints | None = None  # rows of items that stand in for queries
 
 
 class _Coded(NamedTuple):
@@ -159,23 +171,21 @@ class _Coded(NamedTuple):
     error: float
 
 
-def _sample(
-    source: VectorSource, n_train: int, rng: np.random.Generator, progress: Progress | None
-) -> Floats:
-    if source.n_items == 0:
+def _choose(n_items: int, n_train: int, rng: np.random.Generator) -> Ints:
+    """Return the rows of the items to learn from, in order."""
+    if n_items == 0:
         raise ViewError("there are no items; give at least one")
-    chosen = np.arange(source.n_items)
-    if source.n_items > n_train:
-        chosen = np.sort(rng.choice(source.n_items, n_train, replace=False))
-    return source.take(chosen, progress)
+    if n_items <= n_train:
+        return np.arange(n_items)
+    return np.sort(rng.choice(n_items, n_train, replace=False))
 
 
 def _split_queries(
-    sample: Floats, queries: Any, view: str | None, rng: np.random.Generator
+    sample: Floats, rows: Ints, queries: Any, view: str | None, rng: np.random.Generator
 ) -> _Split:
     if queries is None:
         chosen = rng.permutation(len(sample))[:_MAX_HELD_OUT]
-        return _Split(None, sample[chosen], 0)
+        return _Split(None, sample[chosen], 0, rows[chosen])
     given = read_queries(queries, view)
     if len(given) == 0 or given.shape[1] != sample.shape[1]:
         raise InvalidInputError(
@@ -211,7 +221,7 @@ def _code(
             error += part.error
             # Only the best so far are kept: what is in memory grows by codes and ids alone.
             known = [] if best is None else [best]
-            best = SearchResult.merge([*known, part.best], max(RECALL_AT))
+            best = SearchResult.merge([*known, part.best], _N_BEST)
     if best is None:
         raise ViewError("there are no items any more, but some when they were counted")
     with _timed(seconds, "index"):
@@ -234,8 +244,18 @@ class _VectorCoder:
             start = self.learnt[self.starts[number] : self.starts[number + 1]]
         codes = self.quantizer.encode(rows.vectors, start=start)
         errors = np.square(rows.vectors - self.quantizer.decode(codes), dtype=np.float64)
-        best = exact_best(self.queries, rows.vectors, self.starts[number], max(RECALL_AT))
+        best = exact_best(self.queries, rows.vectors, self.starts[number], _N_BEST)
         return _Coded(codes, rows.ids, best, float(errors.sum()))
+
+
+def _without(ids: Array, own: Array) -> Array:
+    """Return answers without the items that were asked with; without the last where they miss it.
+
+    `ids`: (n_queries, k). `own`: (n_queries,). Returns (n_queries, k - 1).
+    """
+    others = ids != own[:, np.newaxis]
+    others[others.all(axis=1), -1] = False
+    return np.asarray(ids[others].reshape(len(ids), -1))
 
 
 def _spread(sample: Floats) -> float:

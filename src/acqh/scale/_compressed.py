@@ -5,7 +5,7 @@ from os import PathLike
 from typing import Any, Self
 
 from acqh._core.arrays import Array
-from acqh.errors import CorruptBundleError, InvalidInputError
+from acqh.errors import InvalidInputError
 from acqh.index import CodeIndex, SearchResult
 from acqh.quantize import AdditiveQuantizer
 from acqh.scale._report import CompressionReport
@@ -74,7 +74,7 @@ class Compressed:
 
     def save(self, path: str | PathLike[str], *, name: str = "") -> None:
         """Save all of it; `acqh.load` opens the index, with the report as its `info`."""
-        info, arrays = self.quantizer.to_state()
+        info, arrays = kept_state(self.quantizer)
         kept = {"compress": self.report.to_dict(), "quantizer": info}
         self.index.save(path, name=name, info=kept, arrays=arrays)
 
@@ -98,10 +98,16 @@ class Compressed:
                 f"{path} holds an index without its quantizer; acqh.load opens it, and only "
                 "compressing again makes one that further vectors can be added to"
             )
-        quantizer = AdditiveQuantizer.from_state(info["quantizer"], index.info_arrays)
-        if quantizer.codebooks_.shape != index.codebooks.shape:
-            raise CorruptBundleError(f"{path}: the quantizer is not that of the index")
+        arrays = {**index.info_arrays, "codebooks": index.codebooks}
+        quantizer = AdditiveQuantizer.from_state(info["quantizer"], arrays)
         return cls(index, quantizer, CompressionReport.from_dict(info["compress"]))
 
     def __repr__(self) -> str:
         return f"<Compressed: {self.report}>"
+
+
+def kept_state(quantizer: AdditiveQuantizer) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return what is kept of a quantizer beside the index, which has the codebooks."""
+    info, arrays = quantizer.to_state()
+    del arrays["codebooks"]
+    return info, arrays

@@ -13,6 +13,8 @@ from acqh.index._few import best_rows
 
 # Lengths of answers that a report speaks of.
 RECALL_AT = (1, 10, 100)
+# Words of a codebook.
+N_WORDS = 256
 
 
 @dataclass(frozen=True)
@@ -26,13 +28,16 @@ class CompressionReport:
         Of a code.
     index_bytes_per_item : float
         Of codes and row numbers in the index, without ids.
+    n_bytes : int
+        Of all that is kept: codes, row numbers, ids, codebooks and the metric of the queries.
     compression : float
-        Bytes of a vector as float32 over those of its code.
+        Bytes of all vectors as float32 over `n_bytes`; below 1 where the vectors take less.
     n_trained : int
         Items that the codebooks were learnt from.
     n_queries, n_held_out : int
         Queries that were given, and those of them that recall was measured with; these were not
-        used otherwise. Without queries, items stand in for them.
+        used otherwise. Without queries, items stand in for new vectors: each is left out of its
+        own answer.
     shrinkage : float
         How far the metric of the queries was drawn towards the plain one; 1 is the plain one.
     recall : mapping of int to float
@@ -48,6 +53,7 @@ class CompressionReport:
     n_components: int
     bytes_per_item: int
     index_bytes_per_item: float
+    n_bytes: int
     compression: float
     n_trained: int
     n_queries: int
@@ -56,6 +62,22 @@ class CompressionReport:
     recall: Mapping[int, float]
     error: float
     seconds: Mapping[str, float]
+
+    @property
+    def advice(self) -> str:
+        """What to do instead where all that is kept is larger than the vectors; else empty."""
+        if self.compression >= 1:
+            return ""
+        n_words, learnt = self.bytes_per_item * N_WORDS, ""
+        if self.n_items <= n_words:
+            learnt = (
+                f": {self.n_items:,} items were learnt by heart, in {n_words:,} words, and recall "
+                "says nothing of items to come"
+            )
+        return (
+            f"codes and codebooks are {1 / self.compression:.3g} times larger than the vectors"
+            f"{learnt}; give fewer bytes per item, or keep the vectors as they are"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON can hold it; `recall` has keys such as ``"10"``."""
@@ -74,7 +96,11 @@ class CompressionReport:
 
     def __str__(self) -> str:
         recall = ", ".join(f"@{k} {value:.3f}" for k, value in self.recall.items())
-        like = f"{self.n_held_out} held-out queries" if self.n_queries else "queries like the items"
+        like = (
+            f"{self.n_held_out} held-out queries"
+            if self.n_queries
+            else f"{self.n_held_out} items, each left out of its own answer"
+        )
         metric = (
             "plain metric"
             if self.shrinkage == 1
@@ -82,8 +108,9 @@ class CompressionReport:
         )
         return (
             f"{self.n_items:,} items of {self.n_components} components in {self.bytes_per_item} "
-            f"bytes each (1/{self.compression:.0f}); recall {recall} with {like}; {metric}; "
-            f"error {self.error:.3f}; {sum(self.seconds.values()):.1f} s"
+            f"bytes each; {self.n_bytes:,} bytes in all, {self.compression:.3g} times smaller than "
+            f"float32; recall {recall} with {like}; {metric}; error {self.error:.3f}; "
+            f"{sum(self.seconds.values()):.1f} s" + (f"; {self.advice}" if self.advice else "")
         )
 
 
@@ -98,14 +125,14 @@ def exact_best(queries: Floats, vectors: Floats, first_row: int, k: int) -> Sear
 def measure_recall(true_ids: Array, found_ids: Array) -> dict[int, float]:
     """Return the recall at each length of answers.
 
-    Both are (n_queries, k), best first.
+    Both are (n_queries, k), best first. Of no items, all are found.
     """
     n_found = true_ids.shape[1]
     recall = {}
     for k in RECALL_AT:
         cut = min(k, n_found)
         shares = [
-            len(set(true[:cut]) & set(found[:cut])) / cut
+            len(set(true[:cut]) & set(found[:cut])) / cut if cut else 1.0
             for true, found in zip(true_ids.tolist(), found_ids.tolist(), strict=True)
         ]
         recall[k] = float(np.mean(shares))
