@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from acqh.errors import InvalidInputError
-from acqh.index import CodeIndex, score_all
+from acqh.index import CodeIndex, HammingIndex, score_all
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -39,3 +39,15 @@ def test_scores_of_tensors_are_those_of_the_index(max_memory):
 def test_tensors_that_do_not_fit_are_refused(change, message):
     with pytest.raises(InvalidInputError, match=message):
         score_all(*change(*make_tensors()))
+
+
+@pytest.mark.parametrize("is_real", [True, False])
+def test_binary_codes_are_searched_with_tensors_and_give_tensors(is_real):
+    rng = np.random.default_rng(0)
+    codes = rng.integers(256, size=(40, 2)).astype(np.uint8)
+    queries = rng.normal(size=(3, 16)).astype(np.float32) if is_real else codes[:3]
+    index = HammingIndex(16).add(torch.from_numpy(codes))
+    found, expected = index.search(torch.from_numpy(queries), 5), index.search(queries, 5)
+    assert torch.is_tensor(found.ids)
+    np.testing.assert_array_equal(found.ids.numpy(), expected.ids)
+    np.testing.assert_array_equal(found.scores.numpy(), expected.scores)

@@ -44,6 +44,12 @@ def test_shards_find_what_one_index_finds(request, items, model, parts, tmp_path
     np.testing.assert_array_equal(found.scores, expected.scores)
 
 
+def test_fewer_shards_than_before_leave_none_of_those_behind(model, parts, tmp_path):
+    for n_shards in (3, 2):
+        build_shards(model.codebooks_, parts, tmp_path / "index", n_shards=n_shards)
+    assert len(list((tmp_path / "index").glob("shard-*"))) == 2
+
+
 def test_shards_are_counted_as_they_are_made(model, parts, tmp_path):
     calls = []
     build_shards(

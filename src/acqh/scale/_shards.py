@@ -2,6 +2,7 @@
 
 from os import PathLike
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,8 @@ def build_shards(
         compute(client, tasks, [chunk.name for chunk in chunks], done=done)
     index = ShardedIndex(folder.paths)
     folder.write(is_finished=True)
+    for path in set(folder.path.glob("shard-?????")) - set(folder.paths):
+        rmtree(path)
     return index
 
 

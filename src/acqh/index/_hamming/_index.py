@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints, check_positive_int
+from acqh._core.arrays import Array, Floats, Ints, check_positive_int, take_in
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index._base import BaseIndex
 from acqh.index._checks import as_queries, as_thread_count
@@ -84,7 +84,8 @@ class HammingIndex(BaseIndex[HammingSegment]):
         Parameters
         ----------
         queries : (n_queries, ceil(n_bits / 8)) uint8, or (n_queries, n_bits) floats
-            Packed bits, or real vectors, which are compared with the items' signs in float32.
+            Packed bits, or real vectors, which are compared with the items' signs in float32. Of
+            tensors the result has tensors, as `CodeIndex.search` gives them.
         k : int
             How many items to find for each query, at least 1.
         filter : callable, (n_items,) bool, or iterable of ids, optional
@@ -105,7 +106,8 @@ class HammingIndex(BaseIndex[HammingSegment]):
             Queries of the wrong shape or type, not finite, or so large that scores overflow; k or
             n_threads is below 1; the filter does not fit the index.
         """
-        queries = np.asarray(queries)
+        given, give_back = take_in(queries)
+        queries = np.asarray(given)
         is_real = queries.dtype.kind == "f"
         queries = self._as_real(queries) if is_real else self._check_codes(queries)
         k = check_positive_int(k, "k")
@@ -113,7 +115,7 @@ class HammingIndex(BaseIndex[HammingSegment]):
         snapshot = self._snapshot
         targets = _targets(snapshot, filter)
         top = search_planes(targets, queries, k, self._n_bits, len(snapshot), n_threads)
-        return SearchResult.of(snapshot.take_ids(top.rows), top)
+        return SearchResult.of(snapshot.take_ids(top.rows), top).as_kind(give_back)
 
     def distances(self, scores: Floats) -> Ints:
         """Return the Hamming distances of scores that a search with packed bits gave.
