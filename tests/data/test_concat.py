@@ -81,3 +81,17 @@ def test_parts_that_do_not_fit_are_refused(other, error, message):
 def test_nothing_cannot_be_put_together():
     with pytest.raises(InvalidInputError, match="nothing to put together"):
         MultiViewData.concat([])
+
+
+def test_numbers_beside_texts_stay_numbers() -> None:
+    parts = [
+        MultiViewData({"image": np.eye(2)}, ids=ids, items={"year": column})
+        for ids, column in (
+            (["a", "b"], [2000, 2001]),
+            (["c", "d"], np.array(["x", "y"])),
+            (["e", "f"], [True, False]),
+        )
+    ]
+    year = MultiViewData.concat(parts).items["year"].tolist()
+    assert year == [2000, 2001, "x", "y", True, False]
+    assert [type(value) for value in year[::2]] == [int, str, bool]

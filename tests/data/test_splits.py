@@ -4,7 +4,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh.data import MultiViewData, split_rows
+from acqh.data import MultiViewData, official_rows, split_rows
 from acqh.errors import InvalidInputError, LabelError
 
 
@@ -120,3 +120,11 @@ def test_only_the_rows_given_are_split():
         train, test = split_rows(data, 2, groups=groups, rows=rows, random_state=0)
         assert sorted([*train, *test]) == sorted(rows)
         assert len(test) == 2
+
+
+def test_two_names_of_one_part_of_a_split_are_refused() -> None:
+    splits = {"train_few": [0], "few_train": [1], "test_few": [2], "train": [0], "test": [1]}
+    data = MultiViewData({"image": np.eye(3)}, splits=splits)
+    with pytest.raises(InvalidInputError, match="'train_few' and 'few_train' both name the part"):
+        official_rows(data, "few")
+    assert [rows.tolist() for rows in official_rows(data)] == [[0], [1]]

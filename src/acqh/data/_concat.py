@@ -124,5 +124,13 @@ def _stack_items(parts: Sequence["MultiViewData"]) -> Mapping[str, Array]:
                 f"another {sorted(part.items)}"
             )
     return MappingProxyType(
-        {name: np.concatenate([part.items[name] for part in parts]) for name in columns}
+        {name: _stack_column([part.items[name] for part in parts]) for name in columns}
     )
+
+
+def _stack_column(pieces: Sequence[Array]) -> Array:
+    kinds = {piece.dtype.kind for piece in pieces}
+    if len(kinds) > 1 and not kinds <= set("uifc"):
+        # NumPy would write numbers and truth values as the texts, or numbers, beside them.
+        pieces = [piece.astype(object) for piece in pieces]
+    return np.concatenate(pieces)

@@ -47,7 +47,8 @@ def official_rows(data: "MultiViewData", name: str = "") -> tuple[Ints, Ints]:
     Raises
     ------
     InvalidInputError
-        The source gives no split of that name; the message says which there are.
+        The source gives no split of that name, the message says which there are; or two names for
+        one of its parts.
 
     Examples
     --------
@@ -56,13 +57,18 @@ def official_rows(data: "MultiViewData", name: str = "") -> tuple[Ints, Ints]:
     >>> official_rows(MultiViewData({"image": np.eye(3)}, splits=splits), "few")
     (array([2]), array([0, 1]))
     """
-    found: dict[str, dict[str, Ints]] = {}
-    for key, rows in data.splits.items():
+    found: dict[str, dict[str, str]] = {}
+    for key in data.splits:
         split, part = name_part(key)
-        found.setdefault(split, {})[part] = rows
+        first = found.setdefault(split, {}).setdefault(part, key)
+        if first != key and split == name:
+            raise InvalidInputError(
+                f"{data.name!r}: {first!r} and {key!r} both name the part {part!r} of the split "
+                f"{name!r}; give data whose splits have one of them"
+            )
     known = sorted(split for split, parts in found.items() if parts.keys() >= {"train", "test"})
     if name in known:
-        return found[name]["train"], found[name]["test"]
+        return data.splits[found[name]["train"]], data.splits[found[name]["test"]]
     if known:
         raise InvalidInputError(
             f"{data.name!r} has no split {name!r}; its splits are: "
