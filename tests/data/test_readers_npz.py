@@ -238,3 +238,19 @@ def test_rows_of_extra_arrays_are_numbered_on_where_there_are_no_ids(tmp_path: P
     assert data.ids.tolist() == [0, 1, 2]
     assert data.present["image"].tolist() == [True, True, False]
     assert data.splits["test"].tolist() == [1]
+
+
+@pytest.mark.parametrize("names", [None, ["cat", "dog"]])
+def test_class_ids_may_be_whole_floats(tmp_path, names) -> None:
+    np.savez(tmp_path / "a.npz", image=np.eye(3), labels=np.array([1.0, 0.0, 1.0]))
+    data = read(tmp_path / "a.npz", label_names=names)
+    assert data.label_names == tuple(names or ("0", "1"))
+    np.testing.assert_array_equal(data.labels, [[0, 1], [1, 0], [0, 1]])
+    chunks = list(read_chunks(tmp_path / "a.npz", chunk_size=2, label_names=names))
+    np.testing.assert_array_equal(chunks[1].labels, [[0, 1]])
+
+
+def test_class_ids_that_are_no_whole_numbers_are_refused(tmp_path) -> None:
+    np.savez(tmp_path / "a.npz", image=np.eye(3), labels=np.array([1.5, 0.0, np.nan]))
+    with pytest.raises(LabelError, match="give whole numbers or strings"):
+        read(tmp_path / "a.npz")

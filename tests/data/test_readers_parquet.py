@@ -1,5 +1,6 @@
 """Parquet and Arrow tables: a column for each view, whole and in chunks."""
 
+import contextlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acqh.data import MultiViewData, read, read_chunks
+from acqh.data import MultiViewData, read, read_chunks, read_records
 from acqh.errors import (
+    AcqhError,
     CorruptBundleError,
     DuplicateIdError,
     InvalidInputError,
@@ -345,3 +347,63 @@ def test_without_pyarrow_the_extra_is_named(tmp_path: Path, monkeypatch) -> None
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"acqh\[parquet\]"):
         read(path)
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 1, 0, 1, 1], [[0], [1], [0, 1], [], None, [1]]])
+def test_class_numbers_may_count_the_label_names(tmp_path: Path, save: Save, labels) -> None:
+    path = save(tmp_path / "pairs", pairs(labels=pa.array(labels)))
+    data = read(path, label_names=["cat", "dog"])
+    assert data.label_names == ("cat", "dog")
+    sets = [each if isinstance(each, list) else [each] for each in labels]
+    expected = [[int(number in (row or [])) for number in (0, 1)] for row in sets]
+    np.testing.assert_array_equal(data.labels, expected)
+    chunks = list(read_chunks(path, chunk_size=4, label_names=["cat", "dog"]))
+    np.testing.assert_array_equal(np.concatenate([chunk.labels for chunk in chunks]), expected)
+
+
+def test_class_numbers_beyond_the_label_names_are_refused(tmp_path: Path, save: Save) -> None:
+    path = save(tmp_path / "pairs", pairs(labels=pa.array([0, 1, 2, 0, 1, 2])))
+    with pytest.raises(LabelError, match="go from 0 to 2 and neither are nor count the 2 label"):
+        read(path, label_names=["cat", "dog"])
+
+
+def test_a_folder_of_files_in_capitals_is_one_table(tmp_path: Path) -> None:
+    for name in ("A", "B"):
+        save_parquet(tmp_path / name, pairs()).rename(tmp_path / f"{name}.PARQUET")
+    assert len(read(tmp_path)) == 12
+
+
+def test_a_column_name_that_is_no_unicode_is_a_damaged_file(tmp_path: Path, save: Save) -> None:
+    path = save(tmp_path / "pairs", pairs())
+    content = path.read_bytes()
+    assert b"image" in content
+    path.write_bytes(content.replace(b"image", b"imag\xff"))
+    with pytest.raises(CorruptBundleError, match=path.name):
+        read(path)
+    with pytest.raises(CorruptBundleError, match=path.name):
+        list(read_records(path))
+
+
+def test_a_list_of_a_negative_size_is_a_damaged_file(tmp_path: Path) -> None:
+    image = pa.array([[1] * 77], pa.list_(pa.float32(), 77))
+    path = save_arrow(tmp_path / "a", pa.table({"image": image}))
+    content = path.read_bytes()
+    path.write_bytes(content.replace(np.int32(77).tobytes(), np.int32(-77).tobytes()))
+    with pytest.raises(CorruptBundleError, match=r"a\.arrow"):
+        read(path)
+
+
+def test_no_changed_byte_of_a_parquet_footer_ends_the_process(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = pa.table({"image": [[1.0, 2.0]], "year": [2000]})
+    pq.write_table(table, path, store_schema=False)
+    content = path.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    for place in range(footer, len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 0x20
+        path.write_bytes(changed)
+        with contextlib.suppress(AcqhError, OSError):
+            read(path)
+        with contextlib.suppress(AcqhError, OSError):
+            list(read_records(path))

@@ -8,6 +8,7 @@ from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 from acqh.quantize import AdditiveQuantizer
 from acqh.scale import Compressed
 from acqh.scale._report import exact_best, measure_recall
+from acqh.scale._vectors import list_vector_pieces
 
 N_COMPONENTS = 8
 
@@ -342,3 +343,14 @@ def test_words_are_held_for_items_to_come_only_where_some_were_not_learnt_from()
     for n_train, ridge in ((700, 0.0), (400, None)):
         small = acqh.compress(items, bytes_per_item=2, n_train=n_train, random_state=0)
         assert small.quantizer.ridge == ridge
+
+
+@pytest.mark.parametrize("name", ["items.pq", "items.ipc", "folder/items.parquet"])
+def test_of_a_table_only_the_view_that_is_wanted_is_read(tmp_path, name):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    parquet.write_table(pa.table({"image": [[1.0, 2.0]], "text": [[3.0]]}), path)
+    source = path if path.parent == tmp_path else path.parent
+    assert list(list_vector_pieces(source, "text", 10)[0].read().views) == ["text"]

@@ -31,6 +31,10 @@ class Rows(NamedTuple):
     ids: Array  # (n_items,)
 
 
+# Endings of files that may have several views.
+_SUFFIXES_OF_VIEWS = (".npz", ".parquet", ".pq", ".arrow", ".feather", ".ipc")
+
+
 @dataclass(frozen=True)
 class VectorSource:
     """Vectors in chunks."""
@@ -101,7 +105,8 @@ def vector_source(
 def list_vector_pieces(path: str | PathLike[str], view: str | None, chunk_size: int) -> Pieces:
     """Cut a file into pieces; of a file of several views only the one wanted is read."""
     place = Path(path).absolute()
-    if view is not None and place.suffix.lower() in (".npz", ".parquet", ".arrow", ".feather"):
+    has_views = place.is_dir() or place.suffix.lower() in _SUFFIXES_OF_VIEWS
+    if view is not None and has_views:
         return list_pieces(place, chunk_size=chunk_size, views={view: view})
     return list_pieces(place, chunk_size=chunk_size)
 

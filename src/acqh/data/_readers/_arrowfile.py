@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from acqh._core.imports import require
 from acqh.data._readers._arrowsizes import (
+    check_parquet_metadata,
     ipc_batches,
     parquet_group_bytes,
     text_leaves,
@@ -67,10 +68,12 @@ class ArrowTable:
         found = files or _find_files(path)
         listed, first_row = [], 0
         self.schema: Any = None
+        self.columns: list[str] = []
         for each in found:
             with _open_file(each) as file:
                 if self.schema is None:
                     self.schema = file.schema
+                    self.columns = list(self.schema.names)
                 if not file.schema.equals(self.schema):
                     raise InvalidInputError(
                         f"{each.name} has other columns or types than {found[0].name}; "
@@ -79,7 +82,6 @@ class ArrowTable:
                 n_rows, n_bytes = file.count_rows(), sum(file.sizes())
             listed.append(FileRows(each, first_row, n_rows, n_bytes=n_bytes, max_bytes=max_bytes))
             first_row += n_rows
-        self.columns: list[str] = list(self.schema.names)
         if len(set(self.columns)) != len(self.columns):
             raise InvalidInputError(f"{path.name} has two columns of one name")
         self.files = tuple(listed)
@@ -98,7 +100,7 @@ def _natural_order(path: Path) -> list[str | int]:
 def data_files(found: Iterable[Path], suffixes: tuple[str, ...]) -> list[Path]:
     """Return the files of these endings in their order, without those that are hidden."""
     shown = (each for each in found if not each.name.startswith((".", "_")))
-    return sorted((each for each in shown if each.suffix in suffixes), key=_natural_order)
+    return sorted((each for each in shown if each.suffix.lower() in suffixes), key=_natural_order)
 
 
 def _find_files(path: Path) -> list[Path]:
@@ -121,6 +123,7 @@ def _open_file(path: Path) -> Iterator["_ParquetFile | _ArrowFile"]:
     try:
         if magic.startswith(PARQUET_MAGIC):
             with require("pyarrow.parquet").ParquetFile(path, pre_buffer=False) as reader:
+                check_parquet_metadata(reader.metadata, path)
                 yield _ParquetFile(reader, path)
         else:
             with arrow.memory_map(str(path)) as source, arrow.ipc.open_file(source) as reader:

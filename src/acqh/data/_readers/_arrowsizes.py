@@ -1,7 +1,10 @@
 """How much memory the rows of Parquet and Arrow files take, known before they are unpacked."""
 
+import io
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,46 @@ _MAGIC_BYTES, _CONTINUATION = 6, 0xFFFFFFFF
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
 # Parquet's physical types of one width. Texts and bytes take what their pages take, or more.
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
+
+
+class _NothingReadError(Exception):
+    """The reader has come as far as the first values."""
+
+
+class _WithoutValues(io.RawIOBase):
+    """Stands for a file of this many bytes, none of which can be read."""
+
+    def __init__(self, n_bytes: int) -> None:
+        self._n_bytes = n_bytes
+        self._place = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._place = offset + (self._n_bytes if whence == io.SEEK_END else 0)
+        return self._place
+
+    def tell(self) -> int:
+        return self._place
+
+    def read(self, _: int = -1) -> bytes:
+        raise _NothingReadError
+
+
+def check_parquet_metadata(metadata: Any, path: Path) -> None:
+    """Have Arrow go through the metadata of all columns, which raises OSError if one is damaged.
+
+    To ask for one that is damaged would end the process. The reader looks at all before it reads.
+    """
+    file = require("pyarrow.parquet").ParquetFile(
+        _WithoutValues(path.stat().st_size), metadata=metadata, pre_buffer=True
+    )
+    with suppress(_NothingReadError):
+        file.read_row_groups(range(metadata.num_row_groups), use_threads=False)
 
 
 def parquet_group_bytes(group: Any) -> int:

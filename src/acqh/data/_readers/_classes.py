@@ -22,7 +22,9 @@ class Classes:
 
     def named(self, labels: Any) -> Any:
         """Return labels as they are, or the names that class numbers count."""
-        return labels if self.first is None else np.asarray(self.names)[labels - self.first]
+        if self.first is None:
+            return labels
+        return np.asarray(self.names)[np.asarray(labels).astype(np.int64) - self.first]
 
 
 def find_classes(
@@ -42,6 +44,18 @@ def find_classes(
     found: Array = np.unique(take(0, min(_SCAN_ROWS, n_rows)))
     for start in range(_SCAN_ROWS, n_rows, _SCAN_ROWS):
         found = np.union1d(found, take(start, min(start + _SCAN_ROWS, n_rows)))
+    return settle_classes(found, names, where, first)
+
+
+def settle_classes(
+    found: Array, names: Sequence[str] | None, where: str, first: int = 0
+) -> Classes:
+    """Compare the class ids in use, in rising order, with names if there are any.
+
+    The rest as in `find_classes`; whole numbers may be stored as floats.
+    """
+    if found.dtype.kind == "f" and np.all(found == np.round(found)):
+        found = found.astype(np.int64)
     as_names = tuple(str(value) for value in found.tolist())
     if names is None:
         return Classes(as_names)

@@ -124,10 +124,10 @@ def label_values(column: Any, classes: Classes, where: str, first_row: int) -> A
         return classes.named(column)
     if is_multi_hot(column.type):
         return label_matrix(column, where, first_row)
-    return label_sets(column, where, first_row)
+    return label_sets(column, classes, where, first_row)
 
 
-def label_sets(column: Any, where: str, first_row: int) -> list[list[str]]:
+def label_sets(column: Any, classes: Classes, where: str, first_row: int) -> list[list[str]]:
     """Return a column of names or numbers, or of lists of them, as names; null means none.
 
     Raises LabelError: a null inside a list; the row is named.
@@ -137,7 +137,7 @@ def label_sets(column: Any, where: str, first_row: int) -> list[list[str]]:
         names = value if isinstance(value, list) else [] if value is None else [value]
         if any(name is None for name in names):
             raise LabelError(f"{where} has a null in the list of row {first_row + row}")
-        sets.append([str(name) for name in names])
+        sets.append([str(name) for name in (classes.named(names) if names else names)])
     return sets
 
 

@@ -40,11 +40,13 @@ class CsvFile(AbstractContextManager["CsvFile"]):
         self._handle.close()
 
     def _make_reader(self) -> Iterator[list[str]]:
+        # The limit is one for all readers of the process; it can only be raised here.
+        csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
         return csv.reader(self._lines(), delimiter=self._delimiter, strict=True)
 
     def _find_delimiter(self) -> str:
         """Return what separates fields: semicolons where the header has these and no comma."""
-        if self.path.suffix == ".tsv":
+        if self.path.suffix.lower() == ".tsv":
             return "\t"
         header = self._handle.readline(MAX_LINE_BYTES)
         self._handle.seek(0)

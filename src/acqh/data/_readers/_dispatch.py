@@ -1,6 +1,6 @@
 """Which reader a file needs, by its ending or by its first bytes."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from os import PathLike
 from os.path import commonpath
@@ -24,7 +24,7 @@ from acqh.data._readers._npz import ArrayOptions, ZarrOptions, find_array_rows, 
 from acqh.data._readers._paired import find_paired_rows, is_paired
 from acqh.data._readers._parquet import TableOptions, find_table_rows
 from acqh.data._readers._pieces import Pieces, RowSource, read_pieces
-from acqh.data._readers._tables import NamedOptions
+from acqh.data._readers._tables import NamedOptions, as_path, check_option, is_mapping_of_names
 from acqh.data._readers._vectors import VECTOR_SUFFIXES, VectorOptions, find_vector_rows
 from acqh.data._readers._zarr import ZARR_MARKS
 from acqh.errors import DatasetNotFoundError, InvalidInputError
@@ -122,7 +122,7 @@ def read(path: str | PathLike[str], **options: Any) -> MultiViewData:
     ...     read(f"{folder}/pets.npz")
     MultiViewData('pets': 3 items; image 3 float64, text 5 float64; 2 labels)
     """
-    place = Path(path)
+    place = as_path(path)
     form = _detect(place, options)
     chosen = _make_options(form, options)
     if form.read is not None:
@@ -222,7 +222,9 @@ def list_pieces(
     """
     check_positive_int(chunk_size, "chunk_size")
     if not isinstance(path, str | PathLike):
-        files = [_find_table(each) for each in path]
+        files = [_find_table(each).absolute() for each in _listed(path)]
+        if not files:
+            raise InvalidInputError("the list of files is empty; give at least one")
         folder = Path(commonpath([file.parent for file in files]))
         rows = find_table_rows(folder, chunk_size, _make_options(_TABLE, options), files)
         return Pieces(rows, chunk_size)
@@ -289,7 +291,7 @@ def read_manifest_chunks(
 
 
 def _find(path: str | PathLike[str]) -> Path:
-    place = Path(path)
+    place = as_path(path)
     if not place.exists():
         raise DatasetNotFoundError(f"there is no file or folder {place}")
     return place
@@ -326,9 +328,10 @@ def _detect_folder(path: Path, options: Mapping[str, Any]) -> _Format:
         return _ZARR
     if any(path.glob("*.npy")):
         return _ARRAYS
-    if is_paired(path, options.get("views")):
+    views = options.get("views")
+    if is_paired(path, views if is_mapping_of_names(views) else None):
         return _PAIRED
-    if any(file.suffix in _TABLE.suffixes for file in path.rglob("*")):
+    if any(file.suffix.lower() in _TABLE.suffixes for file in path.rglob("*")):
         return _TABLE
     raise InvalidInputError(
         f"the folder {path.name} has no .npy, Parquet or Arrow files and is not a Zarr group"
@@ -342,4 +345,9 @@ def _make_options(form: _Format, options: dict[str, Any]) -> Any:
             raise InvalidInputError(
                 f"{form.name} files are read with the options {', '.join(known)}, not {name!r}"
             )
+        check_option(name, options[name])
     return form.options(**options)
+
+
+def _listed(paths: Any) -> Iterable[Any]:
+    return paths if isinstance(paths, Iterable) else [as_path(paths)]

@@ -8,7 +8,7 @@ from acqh.data._readers._arrowfile import TABLE_SUFFIXES, ArrowTable, data_files
 from acqh.data._readers._classes import Classes, find_classes
 from acqh.data._readers._columnrows import Arrays, Column, ColumnRows, NpyFile, Tables
 from acqh.data._readers._limits import check_any_rows, check_names_have_labels
-from acqh.data._readers._parquet import class_names, view_width
+from acqh.data._readers._parquet import table_classes, view_width
 from acqh.data._readers._store import read_file_header
 from acqh.data._readers._tables import ID_COLUMNS, LABEL_COLUMNS, NamedOptions, find_column
 from acqh.errors import InvalidInputError, LabelError, ViewError
@@ -194,7 +194,7 @@ def _find_classes(
         return Classes()
     content = folders[labels.source]
     if isinstance(content, ArrowTable):
-        return Classes(class_names(content, labels.name, names))
+        return table_classes(content, labels.name, names)
     if content.row_shape:
         return Classes(None if names is None else tuple(str(name) for name in names))
     batches = content.reader()

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from acqh._core.imports import require
 from acqh.data._readers._arrowfile import ArrowTable
-from acqh.data._readers._classes import Classes
+from acqh.data._readers._classes import Classes, settle_classes
 from acqh.data._readers._columnrows import Column, ColumnRows, Tables
 from acqh.data._readers._columns import is_list, is_multi_hot, is_text, is_vector, list_lengths
 from acqh.data._readers._limits import CHUNK_SIZE, check_names_have_labels
@@ -16,9 +18,8 @@ from acqh.data._readers._tables import (
     LABEL_COLUMNS,
     NamedOptions,
     find_column,
-    sort_names,
 )
-from acqh.errors import InvalidInputError, LabelError, ViewError
+from acqh.errors import CorruptBundleError, InvalidInputError, LabelError, ViewError
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def find_table_rows(
     ids = find_column(table.columns, options.ids, ID_COLUMNS, path.name, "ids")
     views = _find_views(table, options.views, {labels, ids})
     taken = {labels, ids, *views.values()}
-    names = class_names(table, labels, options.label_names)
+    classes = table_classes(table, labels, options.label_names)
     return ColumnRows(
         path=path,
         n_rows=table.n_rows,
@@ -48,8 +49,8 @@ def find_table_rows(
         views={view: Column("", name) for view, name in views.items()},
         widths={view: view_width(table, name) for view, name in views.items()},
         # Where no row has a label there are no columns for them.
-        labels=None if labels is None or names == () else Column("", labels),
-        classes=Classes(names),
+        labels=None if labels is None or classes.names == () else Column("", labels),
+        classes=classes,
         ids=() if ids is None else (Column("", ids),),
         items={name: Column("", name) for name in table.columns if name not in taken},
     )
@@ -85,6 +86,8 @@ def view_width(table: ArrowTable, name: str) -> int:
     """Return how many numbers a view has: declared, or those of the first row that has it."""
     kind = table.schema.field(name).type
     if require("pyarrow").types.is_fixed_size_list(kind):
+        if kind.list_size <= 0:
+            raise CorruptBundleError(f"column {name!r} of {table.path.name} is {kind}")
         return int(kind.list_size)
     for batch in table.batches([name], CHUNK_SIZE):
         lengths = list_lengths(batch.column(0))
@@ -93,18 +96,15 @@ def view_width(table: ArrowTable, name: str) -> int:
     raise ViewError(f"column {name!r} of {table.path.name} is empty in every row")
 
 
-def class_names(
-    table: ArrowTable, labels: str | None, given: Sequence[str] | None
-) -> tuple[str, ...] | None:
+def table_classes(table: ArrowTable, labels: str | None, given: Sequence[str] | None) -> Classes:
     """Return the names of the label columns; one pass over that column finds those in use."""
     if labels is None:
         check_names_have_labels(given, table.path)
-        return None
-    if given is not None:
-        return tuple(str(name) for name in given)
+        return Classes()
+    names = None if given is None else tuple(str(name) for name in given)
     kind = table.schema.field(labels).type
     if is_multi_hot(kind):
-        return None
+        return Classes(names)
     value = kind.value_type if is_list(kind) else kind
     types = require("pyarrow").types
     if types.is_dictionary(value):
@@ -114,9 +114,13 @@ def class_names(
             f"column {labels!r} of {table.path.name} is {kind}; give labels as names or whole "
             "numbers, as lists of them, or as fixed-size lists of 0 and 1"
         )
+    if names is not None and is_text(value):
+        return Classes(names)
     found: set[Any] = set()
     for batch in table.batches([labels], CHUNK_SIZE):
         column = batch.column(0)
         values = column.flatten() if is_list(kind) else column
         found.update(values.unique().drop_null().to_pylist())
-    return sort_names(found)
+    if not found:
+        return Classes(names or ())
+    return settle_classes(np.array(sorted(found)), names, f"column {labels!r} of {table.path.name}")

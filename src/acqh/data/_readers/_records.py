@@ -9,6 +9,7 @@ from typing import Any
 from acqh.data._readers import _arrowfile
 from acqh.data._readers._csvfile import CsvFile
 from acqh.data._readers._limits import CHUNK_SIZE, MAX_LINE_BYTES
+from acqh.data._readers._tables import as_path
 from acqh.errors import DatasetNotFoundError, InvalidInputError
 
 _CSV = (".csv", ".tsv")
@@ -48,7 +49,7 @@ def read_records(path: str | PathLike[str]) -> Iterator[tuple[str, dict[str, Any
     ...     list(read_records(table))
     [('pets.jsonl, line 1', {'text': 'a dog'})]
     """
-    place = Path(path)
+    place = as_path(path)
     if not place.is_file():
         raise DatasetNotFoundError(f"there is no file {place}")
     suffix = place.suffix.lower()

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,55 @@ class NamedOptions:
     labels: str | None = None
     ids: str | None = None
     label_names: Sequence[str] | None = None
+
+
+_EXPECTED = {
+    "views": "a mapping such as {'image': NAME}",
+    "variables": "a mapping such as {'image': NAME} or {'image': {'train': NAME}}",
+    "label_names": "a list of names",
+    "max_bytes": "a positive whole number",
+    "extra": "True or False",
+    "fill_missing": "True or False",
+}
+
+
+def is_mapping_of_names(value: Any) -> bool:
+    """Whether a value maps at least one name to names."""
+    return (
+        isinstance(value, Mapping)
+        and bool(value)
+        and all(isinstance(each, str) for pair in value.items() for each in pair)
+    )
+
+
+def check_option(name: str, value: Any) -> None:
+    """Refuse an option of another type than it should have; None means the usual."""
+    match name:
+        case _ if value is None:
+            fits = True
+        case "views":
+            fits = is_mapping_of_names(value)
+        case "variables":
+            fits = isinstance(value, Mapping) and all(
+                isinstance(each, str) or is_mapping_of_names(each) for each in value.values()
+            )
+        case "label_names":
+            fits = isinstance(value, Iterable) and not isinstance(value, str | bytes)
+        case "max_bytes":
+            fits = isinstance(value, int | np.integer) and bool(value > 0)
+        case "extra" | "fill_missing":
+            fits = isinstance(value, bool | np.bool_)
+        case _:
+            fits = isinstance(value, str)
+    if not fits:
+        raise InvalidInputError(f"{name} must be {_EXPECTED.get(name, 'a name')}, got {value!r}")
+
+
+def as_path(path: str | PathLike[str]) -> Path:
+    """Return a path as an object; refuse what is none."""
+    if not isinstance(path, str | PathLike):
+        raise InvalidInputError(f"give the path of a file, got {path!r}")
+    return Path(path)
 
 
 LABEL_COLUMNS = ("labels", "label")

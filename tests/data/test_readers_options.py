@@ -1,0 +1,66 @@
+"""Options of the wrong type, and paths that are none, get a sentence of acqh's own."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from acqh.data import list_pieces, read, read_records
+from acqh.errors import InvalidInputError
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    np.savez(tmp_path / "pets.npz", image=np.eye(3), labels=[0, 1, 0])
+    return tmp_path / "pets.npz"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"views": ["image"]}, r"views must be a mapping .*, got \['image'\]"),
+        ({"views": "image"}, "views must be a mapping .*, got 'image'"),
+        ({"views": {"image": 3}}, "views must be a mapping"),
+        ({"views": {}}, "views must be a mapping"),
+        ({"labels": []}, r"labels must be a name, got \[\]"),
+        ({"labels": ["labels"]}, "labels must be a name"),
+        ({"ids": 3}, "ids must be a name, got 3"),
+        ({"max_bytes": "x"}, "max_bytes must be a positive whole number, got 'x'"),
+        ({"max_bytes": 0}, "max_bytes must be a positive whole number, got 0"),
+        ({"label_names": "cat"}, "label_names must be a list of names, got 'cat'"),
+        ({"label_names": 3}, "label_names must be a list of names, got 3"),
+        ({"extra": "yes"}, "extra must be True or False, got 'yes'"),
+    ],
+)
+def test_an_option_of_the_wrong_type_is_named(path, options, message):
+    for action in (read, list_pieces):
+        with pytest.raises(InvalidInputError, match=message):
+            action(path, **options)
+
+
+def test_a_mat_variable_that_is_no_name_is_refused(tmp_path):
+    (tmp_path / "a.mat").write_bytes(b"")
+    for variables in (["XAll"], {"image": 3}, {"image": {"train": 3}}):
+        with pytest.raises(InvalidInputError, match="variables must be a mapping"):
+            read(tmp_path / "a.mat", variables=variables)
+
+
+@pytest.mark.parametrize("action", [read, read_records, list_pieces])
+@pytest.mark.parametrize("path", [None, 3])
+def test_what_is_no_path_is_refused(action, path):
+    with pytest.raises(InvalidInputError, match=f"give the path of a file, got {path}"):
+        action(path)
+
+
+def test_a_list_of_no_files_is_refused():
+    with pytest.raises(InvalidInputError, match="the list of files is empty"):
+        list_pieces([])
+
+
+def test_relative_and_absolute_paths_can_be_listed_together(tmp_path, monkeypatch):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.parquet", "b.parquet"):
+        parquet.write_table(pa.table({"image": [[1.0, 2.0]]}), name)
+    assert list_pieces(["a.parquet", tmp_path / "b.parquet"]).n_items == 2
