@@ -3,7 +3,7 @@ import pytest
 import scipy.sparse as sp
 
 from acqh.errors import LabelError
-from acqh.metrics import _relevance, relevance, shared_labels
+from acqh.metrics import relevance, shared_labels
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_relevant_items_share_a_label_in_every_mix_of_forms(labels):
 
 def test_relevance_is_unchanged_by_block_size(labels, monkeypatch):
     whole = relevance(*labels)
-    monkeypatch.setattr(_relevance, "_PAIRS_AT_ONCE", 60)
+    monkeypatch.setitem(relevance.__globals__, "_PAIRS_AT_ONCE", 60)
     np.testing.assert_array_equal(relevance(*labels), whole)
 
 

@@ -1,12 +1,12 @@
 """Relevance, average precision, topN precision, precision-recall, nDCG: exact, ties included."""
 
-from acqh.metrics._average_precision import average_precision, mean_average_precision
-from acqh.metrics._curves import PrecisionRecallCurve, precision_at
-from acqh.metrics._evaluator import RetrievalMetrics, RetrievalResult, precision_recall_curve
-from acqh.metrics._found import evaluate
-from acqh.metrics._ndcg import ndcg
-from acqh.metrics._radius import RadiusMetrics, precision_recall_by_radius
-from acqh.metrics._relevance import relevance, shared_labels
+from acqh.metrics.average_precision import average_precision, mean_average_precision
+from acqh.metrics.curves import PrecisionRecallCurve, precision_at
+from acqh.metrics.evaluate import evaluate
+from acqh.metrics.evaluator import RetrievalMetrics, RetrievalResult, precision_recall_curve
+from acqh.metrics.ndcg import ndcg
+from acqh.metrics.radius import RadiusMetrics, precision_recall_by_radius
+from acqh.metrics.relevance import relevance, shared_labels
 
 __all__ = [
     "PrecisionRecallCurve",

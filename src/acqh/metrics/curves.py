@@ -8,9 +8,9 @@ import numpy as np
 
 from acqh._core.arrays import Floats, check_positive_int
 from acqh.errors import InvalidInputError
-from acqh.metrics._inputs import Kind, Ties, check_choice, check_relevance_block
-from acqh.metrics._kernels import fill_hits_by_rank
-from acqh.metrics._tie_blocks import TieBlocks, iter_tie_blocks
+from acqh.metrics.compiled import fill_hits_by_rank
+from acqh.metrics.inputs import Kind, Ties, check_choice, check_relevance_block
+from acqh.metrics.rankings import TieBlocks, iter_tie_blocks
 
 Interpolation: TypeAlias = Literal["linear", "max"]
 

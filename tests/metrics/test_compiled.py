@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
-from acqh.metrics import _kernels as kernels
+from acqh.metrics import compiled as kernels
 
 DTYPES = ("float32", "float64", "int32", "int64", "uint32", "uint64")
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats
 from acqh.errors import InvalidInputError
-from acqh.metrics._inputs import Kind, Ties, check_block, check_choice, check_cutoff
-from acqh.metrics._kernels import discounted_gain
-from acqh.metrics._tie_blocks import iter_tie_blocks
+from acqh.metrics.compiled import discounted_gain
+from acqh.metrics.inputs import Kind, Ties, check_block, check_choice, check_cutoff
+from acqh.metrics.rankings import iter_tie_blocks
 
 Gain: TypeAlias = Literal["linear", "exponential"]
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from acqh._core.arrays import Floats
 from acqh.errors import InvalidInputError
-from acqh.metrics import _kernels
-from acqh.metrics._curves import PrecisionRecallCurve, check_top_n, hits_by_rank
-from acqh.metrics._inputs import (
+from acqh.metrics import compiled
+from acqh.metrics.curves import PrecisionRecallCurve, check_top_n, hits_by_rank
+from acqh.metrics.inputs import (
     MAX_DATABASE,
     Denominator,
     Empty,
@@ -21,12 +21,12 @@ from acqh.metrics._inputs import (
     check_relevance_block,
     count_queries,
 )
-from acqh.metrics._tie_blocks import iter_tie_blocks
+from acqh.metrics.rankings import iter_tie_blocks
 
 _DIVIDE_BY = {
-    "hits": _kernels.DIVIDE_BY_HITS,
-    "cutoff": _kernels.DIVIDE_BY_CUTOFF,
-    "all": _kernels.DIVIDE_BY_ALL,
+    "hits": compiled.DIVIDE_BY_HITS,
+    "cutoff": compiled.DIVIDE_BY_CUTOFF,
+    "all": compiled.DIVIDE_BY_ALL,
 }
 
 
@@ -155,7 +155,7 @@ class RetrievalMetrics:
         rankings = iter_tie_blocks(checked, relevant_rows, self.kind, self.ties)
         for query, (blocks, count) in enumerate(zip(rankings, counts.tolist(), strict=True)):
             for column, place in enumerate(places):
-                values[query, column] = _kernels.average_precision(
+                values[query, column] = compiled.average_precision(
                     blocks.sizes, blocks.totals, count, place, _DIVIDE_BY[self.denominator]
                 )
             if self._hits.size:

@@ -6,8 +6,8 @@ import numpy as np
 
 from acqh._core.arrays import Floats, Ints, check_positive_int
 from acqh.errors import InvalidInputError
-from acqh.metrics._curves import PrecisionRecallCurve
-from acqh.metrics._inputs import Empty, check_choice, check_relevance_block, count_queries
+from acqh.metrics.curves import PrecisionRecallCurve
+from acqh.metrics.inputs import Empty, check_choice, check_relevance_block, count_queries
 
 Average: TypeAlias = Literal["micro", "macro"]
 NoResult: TypeAlias = Literal["zero", "skip"]

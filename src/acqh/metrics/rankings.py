@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats, Ints
-from acqh.metrics._inputs import Kind, Ties
-from acqh.metrics._kernels import argsort_keys, fill_keys, fill_tie_blocks
+from acqh.metrics.compiled import argsort_keys, fill_keys, fill_tie_blocks
+from acqh.metrics.inputs import Kind, Ties
 
 # How scores of each kind of dtype are widened, so that two compiled sorts do for all.
 _WIDE = {

@@ -7,9 +7,9 @@ import numpy as np
 
 from acqh._core.arrays import Array, Ints, slices
 from acqh.errors import InvalidInputError
-from acqh.metrics._evaluator import RetrievalMetrics, RetrievalResult
-from acqh.metrics._inputs import Denominator, Empty
-from acqh.metrics._relevance import label_pair, relevance
+from acqh.metrics.evaluator import RetrievalMetrics, RetrievalResult
+from acqh.metrics.inputs import Denominator, Empty
+from acqh.metrics.relevance import label_pair, relevance
 
 # Pairs of a query and an item whose relevance is held at a time.
 _PAIRS_AT_ONCE = 1 << 24
