@@ -7,16 +7,16 @@ import pytest
 
 import acqh
 from acqh.bench import ResultRow, Store
-from acqh.bench.running._cells import merge_cells
-from acqh.bench.running._machine import machine, versions
-from acqh.bench.running._plans import RunGrid, fair_plan, paper_plan
-from acqh.bench.running._sources import open_data
-from acqh.bench.running._variants import make_variant
-from acqh.bench.running._worker import Workbench, WorkerSettings
+from acqh.bench.run.cells import merge_cells
+from acqh.bench.run.data import open_data
+from acqh.bench.run.grids import RunGrid, fair_plan, paper_plan
+from acqh.bench.run.machine import machine, versions
+from acqh.bench.run.variants import make_variant
+from acqh.bench.run.worker import Workbench, WorkerSettings
 from acqh.data import save_npz
 
 # Importing this one registers methods that are for one test's run only.
-collect_ignore = ["running/plugin_methods.py"]
+collect_ignore = ["run/plugin_methods.py"]
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,16 @@
-"""Methods on data sets: `running` stores what comes out, `reporting` makes tables of it."""
+"""Methods on data sets: `run` stores what comes out, `report` makes tables of it."""
 
-from acqh.bench.reporting._field import PublishedRow, load_field
-from acqh.bench.reporting._paper import Paper, PaperTable, load_paper
-from acqh.bench.reporting._report import ReportFiles, write_report
-from acqh.bench.running._cells import Cell
-from acqh.bench.running._estimate import Estimator
-from acqh.bench.running._evaluate import ResultRow, evaluate
-from acqh.bench.running._protocols import make_split, seeds
-from acqh.bench.running._run import Plan, plan, run
-from acqh.bench.running._runner import RunSummary, Watch
-from acqh.bench.running._split import Protocol, Split, SplitParts, list_protocols
-from acqh.bench.running._store import Store
+from acqh.bench.protocol.draw import make_split, seeds
+from acqh.bench.protocol.split import Protocol, Split, SplitParts, list_protocols
+from acqh.bench.report.field import PublishedRow, load_field
+from acqh.bench.report.paper import Paper, PaperTable, load_paper
+from acqh.bench.report.report import ReportFiles, write_report
+from acqh.bench.run.cells import Cell
+from acqh.bench.run.estimate import Estimator
+from acqh.bench.run.evaluate import ResultRow, evaluate
+from acqh.bench.run.plan import Plan, plan, run
+from acqh.bench.run.runner import RunSummary, Watch
+from acqh.bench.run.store import Store
 
 __all__ = [
     "Cell",

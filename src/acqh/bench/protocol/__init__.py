@@ -1,0 +1,1 @@
+"""Which items are learnt from, asked with and searched."""

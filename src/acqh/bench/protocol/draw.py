@@ -1,0 +1,163 @@
+"""Drawing the rows of one run: which items are learnt from, asked with and searched."""
+
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Bools, Ints, check_positive_int
+from acqh._core.runtime import check_rng
+from acqh.bench.protocol.split import Split, find_protocol, hash_ids, labels_of
+from acqh.data import MultiViewData, official_rows, split_rows
+from acqh.errors import InvalidInputError
+
+# Number of queries and, with an unlabelled database, of training items by data set; elsewhere
+# a fifth of the items and half of the rest.
+_N_QUERY = {"mirflickr25k": 2_000, "nuswide10": 2_000, "uci_mfeat": 500, "wiki": 693}
+_N_TRAIN = {"mirflickr25k": 5_000}
+# What the field learns from, where there is as much.
+_FIELD_TRAIN = 10_000
+_QUERY_SHARE, _TRAIN_SHARE = 0.2, 0.5
+# A number meant for the whole data set is too many of a part of it beyond this share.
+_MAX_QUERY_SHARE = 1 / 3
+# Columns of the item table whose entries must not be torn apart.
+_GROUPS = {"emoji": "family"}
+
+
+def seeds(n_runs: int = 5) -> tuple[int, ...]:
+    """Return the seeds of the runs that a table averages.
+
+    Examples
+    --------
+    >>> seeds()
+    (0, 1, 2, 3, 4)
+    """
+    return tuple(range(check_positive_int(n_runs, "n_runs")))
+
+
+def make_split(
+    data: MultiViewData,
+    protocol: str = "labelled",
+    *,
+    seed: int = 0,
+    n_query: int | None = None,
+    n_train: int | None = None,
+    official: bool | str = False,
+    groups: Any = None,
+) -> Split:
+    """Draw the training, query and database rows of one run.
+
+    Queries have all views. Items whose labels are not known are in no part. With one seed, all
+    protocols ask the same queries.
+
+    Parameters
+    ----------
+    data : MultiViewData
+        With labels.
+    protocol : {"labelled", "unlabelled", "label-free", "field"}
+        ``"labelled"``: the database is the training set. ``"unlabelled"``: the database is
+        neither trained on nor labelled. ``"label-free"``: nor are the training items labelled.
+        ``"field"``: the database is all that is not a query, training items included, unlabelled.
+    seed : int
+    n_query : int, optional
+        By default the paper's number (Wiki 693, MIRFlickr25K and NUS-WIDE 2,000; UCI digits 500)
+        where that is at most a third of the items, and otherwise a fifth of them.
+    n_train : int, optional
+        By default all items that are not queries if the database is the training set; 10,000 of
+        the field's protocol, or all; otherwise 5,000 of MIRFlickr25K and half of what remains of
+        others.
+    official : bool or str
+        Ask the queries of the source's own test part; the rest is drawn from its training part.
+        A text names the split, where the source has several.
+    groups : str or array-like, (n_items,), optional
+        Column of the item table, or array: items of one group are in one part only. By default
+        the families of the emoji set, and no groups elsewhere.
+
+    Returns
+    -------
+    Split
+
+    Raises
+    ------
+    InvalidInputError
+        An unknown protocol, or numbers that cannot be met.
+    LabelError
+        The data have no labels.
+
+    Examples
+    --------
+    >>> from acqh.data import make_multiview
+    >>> make_split(make_multiview(100, random_state=0), "unlabelled", seed=3)
+    Split('synthetic', unlabelled, seed 3: 40 train, 20 query, 40 database)
+    """
+    searched = find_protocol(protocol).searched
+    seed = check_positive_int(seed, "seed", minimum=0)
+    rng = check_rng(seed)
+    name = _base_name(data.name)
+    groups = _GROUPS.get(name) if groups is None else groups
+    labelled = np.asarray(labels_of(data).sum(axis=1)).ravel() > 0
+    if official:
+        pool, query = _official_rows(data, official, labelled, n_query)
+    else:
+        enough = _MAX_QUERY_SHARE * np.count_nonzero(labelled)
+        size = _count(n_query, "n_query", _N_QUERY.get(name), enough, _QUERY_SHARE)
+        pool, query = _draw_query(data, labelled, size, groups, rng)
+    if searched == "train":
+        train = database = _draw_train(pool, n_train, rng)
+    elif searched == "all":
+        train, database = _draw_train(pool, n_train or min(_FIELD_TRAIN, len(pool)), rng), pool
+    else:
+        size = _count(n_train, "n_train", _N_TRAIN.get(name), len(pool) - 1, _TRAIN_SHARE)
+        database, train = split_rows(data, size, groups=groups, rows=pool, random_state=rng)
+    return Split(train, query, database, protocol, seed, data.name, len(data), hash_ids(data.ids))
+
+
+def _base_name(name: str) -> str:
+    """Return the data set whose numbers apply: synthetic and deep variants follow the original."""
+    return name.removeprefix("synthetic-").removesuffix("_deep")
+
+
+def _official_rows(
+    data: MultiViewData, official: bool | str, labelled: Bools, n_query: int | None
+) -> tuple[Ints, Ints]:
+    if n_query is not None:
+        raise InvalidInputError("the official split has its own queries; give no n_query with it")
+    rows = official_rows(data, official if isinstance(official, str) else "")
+    pool, query = (np.sort(part) for part in rows)
+    return pool[labelled[pool]], query[labelled[query]]
+
+
+def _count(
+    given: int | None, what: str, usual: int | None, most: float, share: float
+) -> int | float:
+    """Return a number as it is given, or the usual one if that is not too many, or a share."""
+    if given is not None:
+        return check_positive_int(given, what)
+    return usual if usual is not None and usual <= most else share
+
+
+def _draw_query(
+    data: MultiViewData,
+    labelled: Bools,
+    n_query: int | float,
+    groups: Any,
+    rng: np.random.Generator,
+) -> tuple[Ints, Ints]:
+    """Return the rows that are left, and the query rows, which have all views."""
+    complete = np.logical_and.reduce(list(data.present.values()))
+    candidates = np.flatnonzero(labelled & complete)
+    _, query = split_rows(data, n_query, groups=groups, rows=candidates, random_state=rng)
+    left = labelled.copy()
+    left[query] = False
+    if groups is not None:
+        # An incomplete item is not a candidate, but may belong to the group of a query.
+        group = np.asarray(data.items[groups] if isinstance(groups, str) else groups)
+        left &= ~np.isin(group, group[query])
+    return np.flatnonzero(left), query
+
+
+def _draw_train(pool: Ints, n_train: int | None, rng: np.random.Generator) -> Ints:
+    if n_train is None:
+        return pool
+    if check_positive_int(n_train, "n_train") > len(pool):
+        raise InvalidInputError(f"n_train is {n_train}, but {len(pool)} items are not queries")
+    return np.sort(rng.permutation(pool)[:n_train])

@@ -1,0 +1,244 @@
+"""What a bench has stored, as runs that tables and figures are made of."""
+
+import json
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+from zipfile import BadZipFile
+
+import numpy as np
+
+from acqh._core.arrays import Array, Floats
+from acqh.bench.run.evaluate import ResultRow
+from acqh.bench.run.store import Record, Store
+from acqh.errors import CorruptBundleError, InvalidInputError
+
+Kind = Literal["ours", "baseline", "control"]
+
+# The parameters that set how large codes are; a method with neither has no choice.
+_SIZES = ("n_bits", "n_codebooks")
+_OURS = ("acqh", "acqh-paper")
+_CONTROLS = ("label-ridge", "random")
+_SETTING = ("dataset", "protocol", "database", "method", "params", "feature_maps", "seed")
+_RECORD = (
+    "setting",
+    "label",
+    "experiments",
+    "status",
+    "split_hash",
+    "versions",
+    "machine",
+    "finished",
+)
+# What of a setting says which version of something it is.
+_CONTENTS = {"dataset": ("data_sha256", "preparation"), "method": ("code",)}
+_ROW = tuple(field.name for field in fields(ResultRow))
+
+
+@dataclass(frozen=True)
+class Run:
+    """One cell in one direction."""
+
+    record: Record  # of the cell; see `Store`
+    row: Mapping[str, Any]  # a ResultRow as dict
+    position: int  # of the row among those of its cell; curves are numbered by it
+
+    @property
+    def setting(self) -> Mapping[str, Any]:
+        """All that decides the result."""
+        setting: Mapping[str, Any] = self.record["setting"]
+        return setting
+
+    @property
+    def label(self) -> str:
+        """Name in tables."""
+        return str(self.record["label"])
+
+    @property
+    def method(self) -> str:
+        """Registered name."""
+        return str(self.setting["method"])
+
+    @property
+    def kind(self) -> Kind:
+        """Ours, a method it is compared with, or a control that shows what is trivial."""
+        if self.method in _CONTROLS:
+            return "control"
+        return "ours" if self.method in _OURS else "baseline"
+
+    @property
+    def direction(self) -> str:
+        """Such as ``"image->text"``."""
+        return str(self.row["direction"])
+
+    @property
+    def seed(self) -> int:
+        """Of the split."""
+        return int(self.setting["seed"])
+
+    @property
+    def n_bytes(self) -> int | None:
+        """Bytes per item that were asked for, None where the method has no choice."""
+        if not any(name in self.setting["params"] for name in _SIZES):
+            return None
+        # A cell that was first run for another experiment may not say what it was asked for.
+        asked = self.record.get("bytes_asked")
+        return int(self.row["bytes_per_item"] if asked is None else asked)
+
+    @property
+    def n_components(self) -> int | None:
+        """Length of codes or vectors that was asked for, None where there is no choice."""
+        params = self.setting["params"]
+        asked = self.record.get("n_components_asked")
+        asked = params.get("n_bits", params.get("n_components")) if asked is None else asked
+        return None if asked is None else int(asked)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Mean and spread of one figure over seeds."""
+
+    mean: float
+    std: float | None  # standard deviation (of a sample: over n - 1), None for a single value
+    n: int
+
+
+def summarise(values: Iterable[float]) -> Summary:
+    """Return mean, standard deviation and number of some figures.
+
+    Examples
+    --------
+    >>> summarise([1.0, 3.0])
+    Summary(mean=2.0, std=1.4142135623730951, n=2)
+    """
+    found = np.array(list(values), dtype=np.float64)
+    spread = float(found.std(ddof=1)) if len(found) > 1 else None
+    return Summary(float(found.mean()), spread, len(found))
+
+
+class Results:
+    """All runs of a store, each setting once.
+
+    `failures`: records of the cells that failed. `n_left_out`: cells that were left out because the
+    data or the code of a method have changed since, or because the same setting was run with other
+    threads.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        records = [_checked(record, store.path) for record in store.records()]
+        planned = frozenset((store.plan() or {}).get("keys", ()))
+        newest = _chosen(records, planned)
+        self.n_left_out = len(records) - len(newest)
+        self.failures = [record for record in newest if record["status"] != "done"]
+        self.runs = [
+            Run(record, row, position)
+            for record in newest
+            if record["status"] == "done"
+            for position, row in enumerate(record["rows"])
+        ]
+        self._curves: dict[str, dict[str, Array]] = {}
+
+    def of(self, experiment: str) -> list[Run]:
+        """Return the runs of one experiment."""
+        return [run for run in self.runs if experiment in run.record["experiments"]]
+
+    def curve(self, run: Run, name: str) -> Array:
+        """Return a stored array of a run, such as ``"ap"``, per query.
+
+        Raises CorruptBundleError: the file of curves is missing, damaged, or has no such array.
+        """
+        key = run.record["key"]
+        if key not in self._curves:
+            try:
+                self._curves[key] = self.store.curves(key)
+            except (OSError, ValueError, EOFError, BadZipFile) as error:
+                raise _damaged_curves(self.store.path, key, str(error)) from None
+        arrays = self._curves[key]
+        name = name if name in arrays else f"{name}_{run.position}"
+        if name not in arrays:
+            raise _damaged_curves(self.store.path, key, f"no array {name!r}")
+        return arrays[name]
+
+    def average_precisions(self, run: Run) -> Floats:
+        """Return the average precision of every query, NaN where it is undefined."""
+        return np.asarray(self.curve(run, "ap"), dtype=np.float64)
+
+
+def load_results(path: str | PathLike[str]) -> Results:
+    """Load what ``acqh bench`` stored in a folder.
+
+    Raises InvalidInputError: there is no such folder, or it holds no results. Raises
+    CorruptBundleError: a record is damaged.
+    """
+    if not Path(path).is_dir():
+        raise InvalidInputError(f"there is no folder {path}; give the one that bench wrote to")
+    results = Results(Store(path))
+    if not results.runs and not results.failures:
+        raise InvalidInputError(f"{path} holds no results; first run: acqh bench ... --out {path}")
+    return results
+
+
+def group(
+    runs: Iterable[Run], key: Callable[[Run], Hashable], *, unique: bool = True
+) -> dict[Any, list[Run]]:
+    """Return runs by a key, in the order of first appearance.
+
+    With `unique`, a group has one run per seed and direction: the first, where settings that
+    differ in what the key does not say were run under one label.
+    """
+    groups: dict[Any, dict[Any, Run]] = {}
+    for run in runs:
+        kept = groups.setdefault(key(run), {})
+        kept.setdefault((run.seed, run.direction) if unique else id(run), run)
+    return {name: list(kept.values()) for name, kept in groups.items()}
+
+
+def _checked(record: Record, path: Path) -> Record:
+    missing = [name for name in _RECORD if name not in record]
+    if not missing:
+        missing = [name for name in _SETTING if name not in record["setting"]]
+    if not missing and record["status"] == "done":
+        missing = [name for row in record["rows"] for name in _ROW if name not in row]
+    if missing:
+        raise CorruptBundleError(
+            f"{path / 'cells' / record['key']}.json has no {missing[0]!r}; "
+            "remove it to run the cell again"
+        )
+    return record
+
+
+def _chosen(records: Sequence[Record], planned: Collection[str]) -> list[Record]:
+    """Return what counts: of data, methods and settings, the last plan's or else the newest."""
+
+    def rank(record: Record) -> tuple[bool, bool, float]:
+        return record["status"] == "done", record["key"] in planned, record.get("finished", 0.0)
+
+    def latest(found: Iterable[Record]) -> tuple[bool, float]:
+        return max((record["key"] in planned, record.get("finished", 0.0)) for record in found)
+
+    for thing, content in _CONTENTS.items():
+        versions: dict[str, dict[str, list[Record]]] = {}
+        for record in records:
+            setting = record["setting"]
+            version = json.dumps([setting.get(name) for name in content], sort_keys=True)
+            versions.setdefault(setting[thing], {}).setdefault(version, []).append(record)
+        records = [
+            record for found in versions.values() for record in max(found.values(), key=latest)
+        ]
+    best: dict[str, Record] = {}
+    for record in records:
+        setting = {key: value for key, value in record["setting"].items() if key != "n_threads"}
+        name = json.dumps([record["label"], setting], sort_keys=True)
+        if name not in best or rank(record) > rank(best[name]):
+            best[name] = record
+    return list(best.values())
+
+
+def _damaged_curves(path: Path, key: str, why: str) -> CorruptBundleError:
+    return CorruptBundleError(
+        f"{path / 'curves' / key}.npz cannot be used: {why}; "
+        f"remove cells/{key}.json to run the cell again"
+    )

@@ -1,0 +1,261 @@
+"""Fit a method on one split and measure it in every direction."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import get_args
+
+import numpy as np
+
+from acqh._core.arrays import Array, Floats, Ints, Matrix, slices
+from acqh.bench.protocol.split import Split, SplitParts
+from acqh.data import MultiViewData
+from acqh.errors import InvalidInputError
+from acqh.index import CodeIndex, HammingIndex
+from acqh.index._few import best_rows
+from acqh.methods import BaseMethod
+from acqh.methods.registry import DatabaseMode
+from acqh.methods.rivals.binary import pack_signs
+from acqh.metrics import RetrievalMetrics, RetrievalResult, relevance
+
+# Column of a row -> cut-off of its average precision.
+CUTOFFS: Mapping[str, int | None] = {
+    "map_all": None,
+    "map_50": 50,
+    "map_100": 100,
+    "map_5000": 5000,
+}
+# Items that a search is timed for, and that are stored, per query.
+N_RANKED = 1000
+# Scores of a block of queries are kept under this many values.
+_BLOCK_VALUES = 1 << 23
+
+
+@dataclass(frozen=True)
+class ResultRow:
+    """One method, one split, one direction.
+
+    Attributes
+    ----------
+    dataset, protocol, method, database, direction : str
+        `database` says what items were coded from: ``"learnt"`` (labels), ``"hashed"`` (the
+        view that is searched) or ``"unified"`` (all views).
+    n_components : int
+        Length of a query vector.
+    bytes_per_item : int
+    seed : int
+    map_all, map_50, map_100, map_5000 : float
+        Mean average precision over the whole ranking and the first 50, 100 and 5,000 items;
+        over the number of relevant items within the cut-off, ties in expectation.
+    fit_seconds, encode_seconds, query_seconds : float
+        For the whole training set, the whole database, and all queries: their projection, and
+        the search for the first 1,000 items by the index.
+    n_train, n_query, n_database, n_codes : int
+        `n_codes` is the number of distinct codes in the database.
+    """
+
+    dataset: str
+    protocol: str
+    method: str
+    n_components: int
+    bytes_per_item: int
+    seed: int
+    direction: str
+    map_all: float
+    map_50: float
+    map_100: float
+    fit_seconds: float
+    encode_seconds: float
+    query_seconds: float
+    n_train: int
+    n_query: int
+    n_database: int
+    map_5000: float
+    database: str
+    n_codes: int
+
+
+def evaluate(
+    method: BaseMethod, data: MultiViewData, split: Split, *, database: DatabaseMode | None = None
+) -> list[ResultRow]:
+    """Fit a method on the training rows of a split and measure it in every direction.
+
+    Parameters
+    ----------
+    method : BaseMethod
+        Fitted here; give a fresh one.
+    data : MultiViewData
+    split : Split
+        Of these data.
+    database : {"learnt", "hashed", "unified"}, optional
+        What database items are coded from. By default, where the protocol gives their labels,
+        the way of the method's own paper; elsewhere the searched view alone.
+
+    Returns
+    -------
+    list of ResultRow
+        One for each ordered pair of views.
+
+    Raises
+    ------
+    InvalidInputError
+        Labels are asked of a database that has none.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(300, n_labels=3, random_state=0)
+    >>> split = acqh.bench.make_split(data, "unlabelled", seed=0)
+    >>> rows = evaluate(acqh.methods.get("label-ridge")(), data, split)
+    >>> [row.direction for row in rows]
+    ['image->text', 'text->image']
+    """
+    parts = split.parts(data)
+    database = check_database(method, parts, database)
+    started = time.perf_counter()
+    method.fit(parts.train.views, parts.train.labels)
+    fit_seconds = time.perf_counter() - started
+    return [found.row for found in measure(method, split, parts, database, fit_seconds)]
+
+
+def check_database(
+    method: BaseMethod, parts: SplitParts, database: DatabaseMode | None
+) -> DatabaseMode:
+    """Return what database items are coded from: as asked, or as is usual for the protocol."""
+    if database is None:
+        database = method.info.modes[0] if parts.database.labels is not None else "hashed"
+    if database not in get_args(DatabaseMode):
+        raise InvalidInputError(f"database must be learnt, hashed or unified, not {database!r}")
+    if database == "learnt" and parts.database.labels is None:
+        raise InvalidInputError(
+            "this protocol hides the labels of the database: use database='hashed' or 'unified'"
+        )
+    return database
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """One direction: the row of the table, and what it was made from."""
+
+    row: ResultRow
+    result: RetrievalResult  # curves included
+    # int64 (n_query, n_listed): the first items of every query, as rows of the data; of equal
+    # scores, the first row comes first.
+    ranking: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class _Coded:
+    """A database as its distinct codes, which of them each item has, and how it is searched."""
+
+    distinct: Array
+    inverse: Array
+    seconds: float
+    search: Callable[[Floats], Ints]
+
+
+def measure(
+    method: BaseMethod,
+    split: Split,
+    parts: SplitParts,
+    database: DatabaseMode,
+    fit_seconds: float,
+    *,
+    top_n: Sequence[int] = (),
+    curve: bool = False,
+    n_threads: int | None = None,
+) -> list[Measured]:
+    """Measure a fitted method in every direction.
+
+    `method`: fitted on the training part. `parts`: of this split. `fit_seconds`: noted in the
+    rows. `top_n`: where to measure precision. `curve`: whether to measure precision and recall at
+    every rank. `n_threads`: of a search; one per core by default. Gives a row for each ordered pair
+    of views.
+    """
+    coded: dict[str, _Coded] = {}
+    found = []
+    for query_view, searched in permutations(parts.query.views, 2):
+        # One code of all views serves every direction.
+        source = "" if database == "unified" else searched
+        if source not in coded:
+            coded[source] = _code(method, parts.database, database, searched, n_threads)
+        started = time.perf_counter()
+        queries = method.embed_queries(parts.query.views[query_view], view=query_view)
+        ranking = coded[source].search(queries)
+        query_seconds = time.perf_counter() - started
+        result = _score(method, parts, queries, coded[source], top_n, curve)
+        row = ResultRow(
+            dataset=split.dataset,
+            protocol=split.protocol,
+            method=method.info.name,
+            database=database,
+            n_components=int(queries.shape[1]),
+            bytes_per_item=method.bytes_per_item,
+            seed=split.seed,
+            direction=f"{query_view}->{searched}",
+            **{name: result.mean_average_precision[cutoff] for name, cutoff in CUTOFFS.items()},
+            fit_seconds=fit_seconds,
+            encode_seconds=coded[source].seconds,
+            query_seconds=query_seconds,
+            n_train=len(split.train),
+            n_query=len(split.query),
+            n_database=len(split.database),
+            n_codes=len(coded[source].distinct),
+        )
+        found.append(Measured(row, result, split.database[ranking]))
+    return found
+
+
+def _code(
+    method: BaseMethod,
+    items: MultiViewData,
+    database: DatabaseMode,
+    view: str,
+    n_threads: int | None,
+) -> _Coded:
+    started = time.perf_counter()
+    if database == "learnt":
+        codes = method.encode({view: items.views[view]}, labels=items.labels, mode="learnt")
+    else:
+        views = dict(items.views) if database == "unified" else {view: items.views[view]}
+        codes = method.encode(views, mode=database)
+    seconds = time.perf_counter() - started
+    distinct, inverse = np.unique(codes, axis=0, return_inverse=True)
+    return _Coded(distinct, inverse.ravel(), seconds, _searcher(method, codes, n_threads))
+
+
+def _searcher(method: BaseMethod, codes: Array, n_threads: int | None) -> Callable[[Floats], Ints]:
+    """Return what finds the first items of embedded queries: the index, for codes it can hold."""
+    k = min(N_RANKED, len(codes))
+    codebooks = getattr(method, "codebooks_", None)
+    if method.info.code == "binary":
+        bits = HammingIndex(method.decode(codes[:1]).shape[1]).add(codes)
+        return lambda queries: bits.search(pack_signs(queries), k, n_threads=n_threads).ids
+    if method.info.code == "additive" and codebooks is not None:
+        words = CodeIndex(codebooks).add(codes)
+        return lambda queries: words.search(queries, k, n_threads=n_threads).ids
+    vectors = method.decode(codes).T
+    return lambda queries: np.stack([best_rows(query @ vectors, k) for query in queries])
+
+
+def _score(
+    method: BaseMethod,
+    parts: SplitParts,
+    queries: Floats,
+    coded: _Coded,
+    top_n: Sequence[int],
+    curve: bool,
+) -> RetrievalResult:
+    """Return the figures of all queries, from the scores of all items: ties are expectations."""
+    labels: Matrix = parts.query.labels
+    metrics = RetrievalMetrics(tuple(CUTOFFS.values()), top_n=top_n, curve=curve)
+    step = max(1, _BLOCK_VALUES // max(1, len(coded.inverse)))
+    # Equal codes get equal scores to the last bit, which a product with all items would not
+    # promise: matrix products round by position.
+    vectors = method.decode(coded.distinct).T
+    for rows in slices(len(queries), step):
+        scores = np.asarray(queries[rows] @ vectors, dtype=np.float32)
+        relevant = relevance(labels[rows], parts.database_labels)
+        metrics.update(np.take(scores, coded.inverse, axis=1), relevant)
+    return metrics.result()

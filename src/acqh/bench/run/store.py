@@ -1,0 +1,271 @@
+"""What a run has stored: records, curves and rankings of cells, and a table of all."""
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Array, Ints
+from acqh.bench.run.evaluate import ResultRow
+from acqh.errors import CorruptBundleError, InvalidInputError
+from acqh.io import replace_file
+from acqh.io._manifest import MANIFEST_NAME
+
+if sys.platform != "win32":
+    import fcntl
+
+Record = dict[str, Any]
+
+_ROW_COLUMNS = tuple(field.name for field in fields(ResultRow))
+_CELL_COLUMNS = (
+    "label",
+    "n_components_asked",
+    "bytes_asked",
+    "status",
+    "reason",
+    "key",
+    "fit_cpu_seconds",
+    "peak_bytes",
+    "seconds",
+    "split_hash",
+    "feature_maps",
+    "experiments",
+)
+
+
+class Store:
+    """A folder of results: a record, curves and rankings per cell, and a table of all cells.
+
+    ``cells/KEY.json`` is what counts: `write_table` makes ``results.csv`` from it, and nothing
+    reads that. Each file is replaced in one step, and a cell's record is written last of all that
+    belongs to it, so a run may be killed at any time: what is recorded is whole.
+
+    Parameters
+    ----------
+    path : path-like
+        The folder; made when something is first written.
+
+    Raises
+    ------
+    CorruptBundleError
+        A record in the folder is damaged.
+    InvalidInputError
+        The folder is a collection, an index or a model.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> store = Store(folder.name)
+    >>> store.write({"key": "0123", "status": "failed", "reason": "no memory", "rows": []})
+    >>> Store(folder.name).has_failed("0123")
+    True
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.path = Path(path)
+        if (self.path / MANIFEST_NAME).exists():
+            raise InvalidInputError(
+                f"{path} is something that acqh has saved, not a folder of results; choose another"
+            )
+        found = sorted((self.path / "cells").glob("*.json"))
+        self._records: dict[str, Record] = {file.stem: _read_record(file) for file in found}
+
+    def done(self, key: str) -> bool:
+        """Return whether a cell has been run with success."""
+        return self._status(key) == "done"
+
+    def has_failed(self, key: str) -> bool:
+        """Return whether a cell has been run and has failed."""
+        return self._status(key) == "failed"
+
+    def _status(self, key: str) -> str | None:
+        record = self._records.get(key)
+        return None if record is None else record["status"]
+
+    def records(self) -> list[Record]:
+        """Return the records of all cells, like ones side by side."""
+        return sorted(self._records.values(), key=_place)
+
+    def curves(self, key: str) -> dict[str, Array]:
+        """Return the curves of a cell; see `write`.
+
+        Raises
+        ------
+        FileNotFoundError
+            The cell has none.
+        """
+        return _read_arrays(self.path / "curves" / f"{key}.npz")
+
+    def rankings(self, key: str) -> list[Ints]:
+        """Return the first items of every query of a cell, direction by direction.
+
+        Returns
+        -------
+        list of int64 (n_query, n_listed)
+            Rows of the data, best first, in the order of the rows of the record; of equal
+            scores, the first row comes first. `acqh.metrics` takes them as ``kind="ranking"``.
+
+        Raises
+        ------
+        FileNotFoundError
+            The cell has none.
+        """
+        steps = _read_arrays(self.path / "rankings" / f"{key}.npz")
+        # Sums of unsigned numbers wrap around as the differences did.
+        return [
+            np.cumsum(steps[str(place)], axis=1, dtype=steps[str(place)].dtype).astype(np.int64)
+            for place in range(len(steps))
+        ]
+
+    def write(
+        self,
+        record: Record,
+        curves: Mapping[str, Array] | None = None,
+        rankings: Sequence[Ints] | None = None,
+    ) -> None:
+        """Store a cell, in place of what was stored of it before.
+
+        Parameters
+        ----------
+        record : dict
+            JSON values: ``key``, ``status`` (``"done"`` or ``"failed"``), ``reason``, ``rows``
+            (a ResultRow as dict for each direction) and what else there is to say.
+        curves : mapping of str to ndarray, optional
+            ``top_n`` (n,) and, for direction i in the order of the rows, ``precision_top_n_i``
+            (n,), ``recall_i`` and ``precision_i`` (n_points,) and ``ap_i`` (n_queries,).
+        rankings : sequence of (n_query, n_listed), optional
+            Rows of the data, best first, for each direction.
+        """
+        key = record["key"]
+        if curves is not None:
+            self._write_arrays("curves", key, curves)
+        if rankings is not None:
+            steps = {str(place): _steps(rows) for place, rows in enumerate(rankings)}
+            self._write_arrays("rankings", key, steps)
+        (self.path / "cells").mkdir(parents=True, exist_ok=True)
+        replace_file(self.path / "cells" / f"{key}.json", _as_json(record))
+        is_new = key not in self._records
+        self._records[key] = record
+        if is_new and self._table.is_file():
+            with self._table.open("a", encoding="utf-8", newline="") as file:
+                file.write(_as_csv([record]))
+        else:
+            self.write_table()
+
+    def _write_arrays(self, folder: str, key: str, arrays: Mapping[str, Array]) -> None:
+        (self.path / folder).mkdir(parents=True, exist_ok=True)
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, allow_pickle=False, **dict(arrays))
+        replace_file(self.path / folder / f"{key}.npz", buffer.getvalue())
+
+    @property
+    def _table(self) -> Path:
+        return self.path / "results.csv"
+
+    def write_table(self) -> None:
+        """Write all of ``results.csv``: a row per cell and direction, one for a failed cell."""
+        header = ",".join((*_ROW_COLUMNS, *_CELL_COLUMNS))
+        replace_file(self._table, f"{header}\n{_as_csv(self.records())}".encode())
+
+    def write_plan(self, plan: Mapping[str, Any]) -> None:
+        """Write ``plan.json``: what was asked for last."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        replace_file(self.path / "plan.json", _as_json(plan))
+
+    def plan(self) -> dict[str, Any] | None:
+        """Return what was asked for last, if anything was."""
+        path = self.path / "plan.json"
+        if not path.is_file():
+            return None
+        plan: dict[str, Any] = _read_json(path)
+        return plan
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other runs out of the folder; the system undoes it when the process ends.
+
+        Windows has no such lock.
+
+        Raises
+        ------
+        InvalidInputError
+            Another run holds it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("wb") as file:
+            if sys.platform != "win32":
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise InvalidInputError(
+                        f"another run is writing to {self.path}; wait for it, or give another `out`"
+                    ) from None
+            yield
+
+
+def _place(record: Record) -> tuple[Any, ...]:
+    """Return what records are sorted by."""
+    setting = record.get("setting", {})
+    names = (setting.get(name) or "" for name in ("dataset", "protocol", "database"))
+    sizes = (record.get(name) or 0 for name in ("bytes_asked", "n_components_asked"))
+    return *names, record.get("label", ""), *sizes, setting.get("seed", 0), record["key"]
+
+
+def _table_rows(record: Record) -> Iterator[dict[str, Any]]:
+    setting = record.get("setting", {})
+    known = {name: setting[name] for name in _ROW_COLUMNS if name in setting}
+    cell = {name: record.get(name) for name in _CELL_COLUMNS}
+    cell["feature_maps"] = setting.get("feature_maps")
+    cell["experiments"] = " ".join(record.get("experiments", ()))
+    for row in record["rows"] or [{}]:
+        yield {**known, **row, **cell}
+
+
+def _as_csv(records: Iterable[Record]) -> str:
+    text = io.StringIO()
+    columns = (*_ROW_COLUMNS, *_CELL_COLUMNS)
+    writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
+    for record in records:
+        writer.writerows(_table_rows(record))
+    return text.getvalue()
+
+
+def _steps(rows: Ints) -> Array:
+    """Return rankings as differences, which compress better, in as few bytes as hold a row."""
+    small = rows.astype(np.min_scalar_type(int(rows.max(initial=0))))
+    return np.diff(small, axis=1, prepend=small.dtype.type(0))
+
+
+def _read_arrays(path: Path) -> dict[str, Array]:
+    # Opened here: on a damaged file np.load would leave it open.
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def _as_json(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CorruptBundleError(f"{path} is damaged: {error}; remove it to run it again") from None
+
+
+def _read_record(path: Path) -> Record:
+    record = _read_json(path)
+    whole = isinstance(record, dict) and {"key", "status", "rows"} <= set(record)
+    if not whole or record["key"] != path.stem:
+        raise CorruptBundleError(f"{path} is not a record of a cell; remove it to run it again")
+    return dict(record)

@@ -1,0 +1,236 @@
+"""The process that runs cells, one at a time."""
+
+import math
+import os
+import signal
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Array
+from acqh.bench.protocol.draw import make_split
+from acqh.bench.protocol.split import Split, SplitParts
+from acqh.bench.run.cells import Cell
+from acqh.bench.run.data import BenchData, open_data, prepare
+from acqh.bench.run.evaluate import Measured, check_database, measure
+from acqh.bench.run.machine import peak_memory, reset_peak_memory
+from acqh.bench.run.plugins import load_method_file
+from acqh.bench.run.variants import build
+from acqh.methods import BaseMethod
+
+# Ranks at which precision is measured: close where curves bend, up to the paper's last.
+_TOP_N = (1, 2, 5, 10, 20, 30, 50, 75, *range(100, 1001, 50))
+_CURVE_POINTS = 200
+# Rows of the fit that only makes code compile and load.
+_WARM_UP_ROWS = 200
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """What a worker needs to know before the first cell."""
+
+    n_threads: int
+    data: Mapping[str, str]  # by name of the data, what `open_data` loads them from
+    data_dir: str | None = None
+    method_files: tuple[str, ...] = ()  # ``FILE.py:CLASS`` of methods to be loaded
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What running a cell gave: the rest of its record, its curves and its rankings."""
+
+    facts: dict[str, Any]
+    curves: dict[str, Array] | None = None
+    rankings: list[Array] | None = None
+
+
+def work(connection: Connection, settings: WorkerSettings) -> None:
+    """Run the cells that come through a connection until it closes."""
+    import numba
+    from threadpoolctl import threadpool_limits
+
+    # The parent decides what an interrupt means; it reaches both on a terminal.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    # For packages that are loaded later and start threads of their own.
+    os.environ["OMP_NUM_THREADS"] = str(settings.n_threads)
+    for method_file in settings.method_files:
+        load_method_file(method_file)
+    numba.set_num_threads(min(settings.n_threads, numba.config.NUMBA_NUM_THREADS))
+    with threadpool_limits(settings.n_threads), suppress(EOFError, BrokenPipeError):
+        bench = Workbench(settings)
+        while True:
+            connection.send(bench.run(connection.recv()))
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent is gone: a killed run leaves no process behind."""
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """A split, and the prepared data cut by it."""
+
+    key: tuple[Any, ...]
+    split: Split
+    parts: SplitParts
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """A fit that several cells may share."""
+
+    key: str
+    method: BaseMethod
+    seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+
+
+class Workbench:
+    """Runs cells, keeping the data, the last split and the last fit for the next one."""
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self._settings = settings
+        self._sources: dict[str, BenchData] = {}
+        self._drawn: _Drawn | None = None
+        self._fitted: _Fitted | None = None
+        self._warm: set[tuple[str, str | None]] = set()
+
+    def run(self, cell: Cell) -> Outcome:
+        """Run a cell; a failure is an outcome like any other."""
+        started = time.perf_counter()
+        curves = rankings = None
+        facts: dict[str, Any] = {}
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                facts, curves, rankings = self._measure(cell)
+                facts |= {"status": "done", "reason": None}
+            except Exception as error:  # whatever a method does wrong is its result
+                facts = failure(f"{type(error).__name__}: {error}", traceback.format_exc())
+        said = dict.fromkeys(f"{each.category.__name__}: {each.message}" for each in caught)
+        facts |= {"warnings": list(said), "seconds": time.perf_counter() - started}
+        return Outcome(facts, curves, rankings)
+
+    def _measure(self, cell: Cell) -> tuple[dict[str, Any], dict[str, Array], list[Array]]:
+        drawn = self._draw(cell)
+        fitted = self._fit(cell, drawn)
+        database = check_database(fitted.method, drawn.parts, cell.database)
+        found = measure(
+            fitted.method,
+            drawn.split,
+            drawn.parts,
+            database,
+            fitted.seconds,
+            top_n=_TOP_N,
+            curve=True,
+            n_threads=self._settings.n_threads,
+        )
+        facts = {
+            "rows": [asdict(each.row) for each in found],
+            "objective": _objective(fitted.method),
+            "fit_cpu_seconds": fitted.cpu_seconds,
+            "peak_bytes": max(fitted.peak_bytes, peak_memory()),
+            "split_hash": drawn.split.sha256,
+        }
+        return facts, _curves(found), [each.ranking for each in found]
+
+    def _draw(self, cell: Cell) -> _Drawn:
+        key = (cell.dataset, cell.protocol, cell.seed, cell.n_train, cell.official)
+        if self._drawn is None or self._drawn.key != key:
+            if cell.dataset not in self._sources:
+                argument = self._settings.data[cell.dataset]
+                self._sources[cell.dataset] = open_data(argument, self._settings.data_dir)
+            source = self._sources[cell.dataset]
+            split = make_split(
+                source.data,
+                cell.protocol,
+                seed=cell.seed,
+                n_train=cell.n_train,
+                official=cell.official,
+            )
+            self._drawn = _Drawn(key, split, split.parts(prepare(source, split)))
+        return self._drawn
+
+    def _fit(self, cell: Cell, drawn: _Drawn) -> _Fitted:
+        if self._fitted is not None and self._fitted.key == cell.fit_key:
+            reset_peak_memory()
+            return self._fitted
+        self._fitted = None
+        self._warm_up(cell, drawn.parts)
+        method = build(cell)
+        reset_peak_memory()
+        started, computed = time.perf_counter(), time.process_time()
+        method.fit(drawn.parts.train.views, drawn.parts.train.labels)
+        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - computed
+        self._fitted = _Fitted(cell.fit_key, method, seconds, cpu_seconds, peak_memory())
+        return self._fitted
+
+    def _warm_up(self, cell: Cell, parts: SplitParts) -> None:
+        """Fit and encode a few rows first, so that no time includes compiling."""
+        kind = (cell.method, cell.feature_maps)
+        if kind in self._warm:
+            return
+        self._warm.add(kind)
+        few = parts.train.subset(np.arange(min(_WARM_UP_ROWS, len(parts.train))))
+        # A method may refuse so few rows; the fit that counts will say what is wrong, if so.
+        with suppress(Exception):
+            method = build(cell).fit(few.views, few.labels)
+            for view, rows in few.views.items():
+                method.decode(method.encode({view: rows}, labels=few.labels))
+                method.embed_queries(rows, view=view)
+
+
+def failure(reason: str, trace: str | None = None) -> dict[str, Any]:
+    """Return what a record says of a cell that failed."""
+    return {
+        "status": "failed",
+        "reason": reason,
+        "traceback": trace,
+        "rows": [],
+        "objective": None,
+        "fit_cpu_seconds": None,
+        "peak_bytes": None,
+        "split_hash": None,
+    }
+
+
+def _objective(method: BaseMethod) -> list[float | None] | None:
+    values = getattr(method, "objective_", None)
+    if values is None:
+        return None
+    # JSON has no word for what is not finite.
+    return [value if math.isfinite(value) else None for value in np.ravel(values).tolist()]
+
+
+def _curves(found: list[Measured]) -> dict[str, Array]:
+    curves: dict[str, Array] = {"top_n": np.array(found[0].result.top_n)}
+    for place, each in enumerate(found):
+        result = each.result
+        curves[f"precision_top_n_{place}"] = result.precision.astype(np.float32)
+        curves[f"ap_{place}"] = result.average_precision[None].astype(np.float32)
+        if result.curve is not None:
+            kept = _spread(result.curve.recall)
+            curves[f"recall_{place}"] = result.curve.recall[kept].astype(np.float32)
+            curves[f"precision_{place}"] = result.curve.precision[kept].astype(np.float32)
+    return curves
+
+
+def _spread(recall: Array) -> Array:
+    """Return ranks, from the first to the last, at about equal steps of recall."""
+    steps = np.linspace(recall[0], recall[-1], _CURVE_POINTS)
+    return np.unique(np.minimum(np.searchsorted(recall, steps), len(recall) - 1))

@@ -1,0 +1,271 @@
+import json
+import re
+
+import pytest
+
+from acqh.bench import write_report
+from acqh.cli import main
+from acqh.errors import InvalidInputError
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def made(bench_folder, tmp_path_factory):
+    """Return a whole report; other tests see to it that figures come in all formats."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("acqh.bench.report.drawing.FORMATS", ("svg",))
+        return write_report(bench_folder, tmp_path_factory.mktemp("report"))
+
+
+@pytest.fixture
+def without_figures(monkeypatch):
+    """Make reports fast: drawing takes most of their time."""
+    blank = {"svg": b'<svg viewBox="0 0 1 1"></svg>'}
+    monkeypatch.setattr("acqh.bench.report.report.draw", lambda _: blank)
+
+
+@pytest.fixture
+def page(chromium, made):
+    """Give the report in a browser that has no network; fail on errors and requests."""
+    page, seen = open_page(chromium, made.page)
+    yield page
+    page.close()
+    assert seen == []
+
+
+def open_page(chromium, path, **options):
+    seen = []
+    page = chromium.new_page(**options)
+    address = path.as_uri()
+    page.on("pageerror", lambda error: seen.append(str(error)))
+    page.on("console", lambda said: seen.append(said.text) if said.type == "error" else None)
+    page.on("request", lambda asked: seen.append(asked.url) if asked.url != address else None)
+    page.goto(address)
+    return page, seen
+
+
+def column(page, table, number):
+    return page.eval_on_selector_all(
+        f"#{table} tbody tr",
+        f"""rows => rows.map(({{cells}}) => {{
+            const cell = cells[{number}].cloneNode(true);
+            cell.querySelectorAll("sup").forEach(mark => mark.remove());
+            return cell.dataset.value || cell.textContent;
+        }})""",
+    )
+
+
+def test_everything_is_written_beside_the_page(made, bench_folder):
+    kinds = {path.suffix for path in (*made.tables, *made.figures)}
+    assert kinds == {".csv", ".tex", ".svg"}
+    for path in (made.page, *made.tables, *made.figures):
+        assert path.stat().st_size > 0
+    names = {path.stem for path in made.figures}
+    assert {"training-size", "convergence", "sensitivity-mu", "sensitivity-lambda",
+            "sensitivity-codebooks", "paper-tiny-topn", "paper-tiny-pr", "fair-tiny-labelled-bytes",
+            "fair-tiny-unlabelled-hashed-time"} <= names  # fmt: skip
+    assert made.n_failed == 0
+    assert made.n_cells == len(list((bench_folder / "cells").iterdir()))
+
+
+def test_the_page_shows_a_table_for_every_protocol_with_both_controls(page):
+    for name in ("labelled", "unlabelled-hashed", "unlabelled-unified"):
+        table = f"fair-tiny-{name}-map-all"
+        labels = column(page, table, 0)
+        assert set(labels) == {"acqh", "acqh-paper", "dch", "cvh", "label-ridge", "random"}
+        notes = page.inner_text(f"section:has(> .scroll > #{table}) .notes")
+        for phrase in ("ties in expectation", "cut-off all", "seeds 0, 1", "divided by"):
+            assert phrase in notes
+    assert page.locator("#paper-tiny-map-all").is_visible()
+    assert page.locator("figure svg:visible").count() >= 5
+
+
+def test_a_click_on_a_heading_sorts_by_it(page):
+    table = "fair-tiny-unlabelled-hashed-map-all"
+    heading = page.locator(f"#{table} thead tr:last-child th").nth(1)
+    heading.locator("button").click()
+    assert heading.get_attribute("aria-sort") == "descending"
+    values = [float(value) for value in column(page, table, 1)]
+    assert values == sorted(values, reverse=True)
+    heading.locator("button").click()
+    assert heading.get_attribute("aria-sort") == "ascending"
+    assert [float(value) for value in column(page, table, 1)] == values[::-1]
+    page.locator(f"#{table} thead tr:last-child th button").first.click()
+    names = column(page, table, 0)
+    assert names == sorted(names)
+    assert heading.get_attribute("aria-sort") is None
+
+
+def test_tabs_show_one_table_at_a_time_and_paper_shows_all(page):
+    first, second = (page.locator(f"#fair-tiny-labelled-{name}") for name in ("map-all", "map-50"))
+    assert first.is_visible()
+    assert not second.is_visible()
+    page.locator('label[for="fair-tiny-labelled-tab-1"]').click()
+    assert not first.is_visible()
+    assert second.is_visible()
+    page.emulate_media(media="print")
+    assert first.is_visible()
+
+
+def test_light_and_dark_follow_the_system_and_the_button(chromium, made):
+    page, seen = open_page(chromium, made.page, color_scheme="dark")
+    colour = "getComputedStyle(document.body).backgroundColor"
+    dark = page.evaluate(colour)
+    page.click("button.theme")
+    assert page.evaluate(colour) != dark
+    page.close()
+    assert seen == []
+
+
+@pytest.mark.parametrize("width", [360, 800, 1600])
+def test_the_page_is_never_wider_than_the_screen(chromium, made, width):
+    page, seen = open_page(chromium, made.page, viewport={"width": width, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()
+    assert seen == []
+
+
+def test_latex_is_copied_or_shown(page):
+    page.locator('[data-copy="fair-tiny-labelled-map-all-tex"]').click()
+    page.wait_for_function(
+        "['Copied', 'Press Ctrl+C'].includes("
+        "document.querySelector('[data-copy=\"fair-tiny-labelled-map-all-tex\"]').textContent)"
+    )
+
+
+def test_names_and_reasons_cannot_add_elements_to_the_page(
+    written, chromium, tmp_path, without_figures
+):
+    written.add(HOSTILE, machine={HOSTILE: HOSTILE}, params={"n_bits": 32, HOSTILE: HOSTILE})
+    written.add("dch", dataset=HOSTILE)
+    written.add("cvh", status="failed", reason=HOSTILE)
+    made = write_report(written.path, tmp_path / "report")
+    text = made.page.read_text()
+    assert HOSTILE not in text
+    page, seen = open_page(chromium, made.page)
+    assert page.locator("img").count() == 0
+    assert page.locator(f"text={HOSTILE}").count() > 0
+    page.close()
+    assert seen == []
+
+
+def test_failed_cells_are_listed_with_reasons(written, tmp_path, without_figures):
+    written.add("dch")
+    for seed in (0, 3):
+        written.add("ksh", status="failed", reason="MemoryError: too large", seed=seed)
+    made = write_report(written.path, tmp_path / "report")
+    text = made.page.read_text()
+    assert made.n_failed == 2
+    assert "MemoryError: too large" in text
+    assert ">0, 3</td>" in text
+
+
+@pytest.mark.parametrize(
+    ("control", "first"), [(0.328, "label-ridge 0.328"), (0.323, "acqh and label-ridge 0.323")]
+)
+def test_controls_are_in_the_list_of_winners(written, tmp_path, without_figures, control, first):
+    written.add("acqh", ap=[0.323])
+    written.add("label-ridge", ap=[control])
+    text = write_report(written.path, tmp_path / "report").page.read_text()
+    winners = text[text.index("First of each column") :]
+    winners = winners[: winners.index("</table>")]
+    assert winners.count(f">{first}<") == 2
+
+
+def test_a_store_of_failures_alone_is_reported(written, tmp_path, without_figures):
+    written.add("dch", status="failed", reason="no luck")
+    text = write_report(written.path, tmp_path / "report").page.read_text()
+    assert "no luck" in text
+
+
+@pytest.mark.parametrize(
+    ("experiment", "present", "absent"),
+    [
+        ("fair", "fair-wiki-labelled-map-all", "paper-wiki"),
+        ("paper-map", "paper-wiki-map-all", "fair-wiki"),
+    ],
+)
+def test_a_part_of_the_experiments_gives_a_report_of_those(
+    written, tmp_path, without_figures, experiment, present, absent
+):
+    written.add("dch", experiments=[experiment])
+    text = write_report(written.path, tmp_path / "report").page.read_text()
+    assert f'id="{present}"' in text
+    assert absent not in text
+
+
+def test_a_single_size_without_choice_is_a_table_too(written, tmp_path, without_figures):
+    written.add("label-ridge", params={}, n_components_asked=None, bytes_asked=None)
+    text = write_report(written.path, tmp_path / "report").page.read_text()
+    assert "any size" in text
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, without_figures):
+    """Return what runs the command and gives its exit code and what it printed."""
+
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["acqh", "report", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code, *capsys.readouterr()
+
+    return run
+
+
+def test_the_command_prints_where_the_report_is(run, written, tmp_path):
+    written.add("acqh-paper")
+    out = tmp_path / "elsewhere"
+    code, printed, _ = run(written.path, "--json", "--out", out)
+    assert code == 0
+    facts = json.loads(printed)
+    assert facts["page"] == str(out / "index.html")
+    assert {entry["cutoff"] for entry in facts["distances"]} == {"all", "50", "100"}
+    assert str(out / "tables" / "fair-wiki-labelled-map-all.csv") in facts["tables"]
+    code, printed, _ = run(written.path)
+    assert printed.startswith(str(written.path / "report" / "index.html"))
+    assert "closest to the paper at cut-off" in printed
+
+
+def test_an_empty_or_damaged_folder_is_told_without_a_traceback(run, written, tmp_path):
+    key = written.add("dch")
+    (tmp_path / "empty").mkdir()
+    (written.path / "cells" / f"{key}.json").write_text("{")
+    for folder, message in ((tmp_path / "empty", "no results"), (written.path, f"{key}.json")):
+        code, _, told = run(folder)
+        assert code == 1
+        assert message in told
+        assert "Traceback" not in told
+    with pytest.raises(InvalidInputError):
+        write_report(tmp_path / "empty")
+
+
+@pytest.mark.parametrize("protocol", ["label-free", "field"])
+def test_every_protocol_has_tables_of_its_own(written, without_figures, protocol):
+    written.add("cvh", protocol=protocol, database="hashed")
+    written.add("cmfh", protocol=protocol, database="hashed", ap=[0.25, 0.5])
+    made = write_report(written.path)
+    names = {path.stem for path in made.tables}
+    assert f"fair-wiki-{protocol}-hashed-map-all" in names
+    assert (f"fair-wiki-{protocol}-hashed-map-5000" in names) == (protocol == "field")
+    text = made.page.read_text(encoding="utf-8")
+    assert ("Published figures" in text) == (protocol == "field")
+    assert {"label-free": "no labels at all", "field": "the field&#x27;s protocol"}[
+        protocol
+    ] in text
+
+
+def test_published_figures_stand_with_their_own_cutoff_only(written, without_figures):
+    written.add("cvh", protocol="field", database="hashed")
+    text = write_report(written.path).page.read_text(encoding="utf-8")
+    section = text[text.index('id="published"') :]
+    tables = re.findall(r"<caption>(.*?)</caption>.*?<tbody>(.*?)</tbody>", section, re.DOTALL)
+    by_caption = {caption: body for caption, body in tables if "published MAP" in caption}
+    # Two data sets at four cut-offs (all, @5000, @50, not stated), COCO at three of them.
+    assert len(by_caption) == 11
+    at_all = next(body for caption, body in by_caption.items() if "MIRFlickr25K" in caption)
+    assert "MITH" in at_all
+    assert "0.865" in at_all
+    assert "TwDH" not in at_all
+    assert "best on the test queries" in at_all

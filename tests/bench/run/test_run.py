@@ -1,0 +1,300 @@
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import acqh
+from acqh import bench
+from acqh.bench.run.data import open_data
+from acqh.bench.run.grids import RunGrid, fair_plan
+from acqh.bench.run.plugins import load_method_file
+from acqh.bench.run.runner import pending, run_cells
+from acqh.bench.run.store import Store
+from acqh.bench.run.variants import find_method, make_variant
+from acqh.bench.run.worker import Workbench, WorkerSettings
+from acqh.data import save_npz
+from acqh.errors import InvalidInputError
+from acqh.methods import registry
+from acqh.metrics import mean_average_precision, relevance
+
+PLUGINS = Path(__file__).with_name("plugin_methods.py")
+needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+# Seconds after which a run that does nothing is given up.
+PATIENCE = 240
+TIMES = {"fit_seconds", "encode_seconds", "query_seconds"}
+
+
+@pytest.fixture(scope="module")
+def data_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "tiny.npz"
+    save_npz(acqh.make_multiview(330, n_labels=3, random_state=0), path)
+    return path
+
+
+def grid_of(*labels, seeds=(0,), protocols=("labelled", "unlabelled"), lengths=(8,)):
+    variants = tuple(make_variant(label) for label in labels)
+    return RunGrid(variants, lengths, protocols, seeds, n_threads=1)
+
+
+def settings_of(data_file, *classes):
+    files = tuple(f"{PLUGINS}:{name}" for name in classes)
+    for file in files:
+        load_method_file(file)
+    return WorkerSettings(1, {"tiny": str(data_file)}, method_files=files)
+
+
+def without_times(rows):
+    return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_registry():
+    """Take the methods of these tests out again: others look at all that are registered."""
+    registry.list()  # loads the package's own
+    known = dict(registry._METHODS)
+    yield
+    registry._METHODS.clear()
+    registry._METHODS.update(known)
+    for name in [name for name in sys.modules if name.startswith("acqh_plugin_")]:
+        del sys.modules[name]
+
+
+def run_here(cells, data_file):
+    """Return what the cells give in this process."""
+    workbench = Workbench(WorkerSettings(1, {"tiny": str(data_file)}))
+    return {cell.key: workbench.run(cell) for cell in cells}
+
+
+def test_every_cell_is_stored_and_none_runs_twice(tmp_path, data_file):
+    cells = fair_plan([open_data(str(data_file))], grid_of("acqh", "label-ridge", "random"))
+    store = Store(tmp_path)
+    summary = run_cells(cells, store, settings_of(data_file))
+    assert (summary.n_done, summary.n_failed, summary.n_left) == (len(cells), 0, 0)
+    assert {record["key"] for record in store.records()} == {cell.key for cell in cells}
+    for record in store.records():
+        assert record["peak_bytes"] > 1e6
+        assert 0 <= record["fit_cpu_seconds"] < 1000
+    again = run_cells(cells, Store(tmp_path), settings_of(data_file))
+    assert (again.n_stored, again.n_done) == (len(cells), 0)
+
+
+def test_a_second_run_gives_the_same_results(tmp_path, data_file):
+    cells = fair_plan(
+        [open_data(str(data_file))], grid_of("acqh rbf", "acqh kernel", "dch", "random")
+    )
+    first, second = run_here(cells, data_file), run_here(cells[::-1], data_file)
+    for key, outcome in first.items():
+        other = second[key]
+        assert without_times(outcome.facts["rows"]) == without_times(other.facts["rows"])
+        assert outcome.curves.keys() == other.curves.keys()
+        for name, values in outcome.curves.items():
+            np.testing.assert_array_equal(values, other.curves[name])
+
+
+def test_failures_and_crashes_are_rows_and_the_run_goes_on(tmp_path, data_file):
+    settings = settings_of(data_file, "Raising", "Killed")
+    grid = grid_of("raising", "killed", "random", protocols=("labelled",))
+    cells = fair_plan([open_data(str(data_file))], grid)
+    store = Store(tmp_path)
+    summary = run_cells(cells, store, settings)
+    assert (summary.n_done, summary.n_failed) == (1, 2)
+    reasons = {record["label"]: record["reason"] for record in store.records()}
+    assert reasons["raising"] == "RuntimeError: this method cannot"
+    assert "SIGKILL" in reasons["killed"]
+    assert reasons["random"] is None
+    assert pending(cells, store) == []
+    assert pending(cells, store, retry_failed=True) == cells[:2]
+
+
+def test_ways_to_code_the_database_share_one_fit(data_file):
+    cells = fair_plan([open_data(str(data_file))], grid_of("acqh", protocols=("unlabelled",)))
+    assert [cell.database for cell in cells] == ["hashed", "unified"]
+    rows = [outcome.facts["rows"][0] for outcome in run_here(cells, data_file).values()]
+    assert rows[0]["fit_seconds"] == rows[1]["fit_seconds"]
+    alone = run_here(cells[1:], data_file)[cells[1].key]
+    assert alone.facts["rows"][0]["map_all"] == rows[1]["map_all"]
+
+
+def test_curves_agree_with_the_figures(data_file):
+    cells = fair_plan([open_data(str(data_file))], grid_of("acqh", protocols=("labelled",)))
+    outcome = run_here(cells, data_file)[cells[0].key]
+    assert outcome.facts["status"] == "done"
+    curves = outcome.curves
+    for place, row in enumerate(outcome.facts["rows"]):
+        assert np.nanmean(curves[f"ap_{place}"]) == pytest.approx(row["map_all"], abs=1e-6)
+        assert len(curves[f"ap_{place}"]) == row["n_query"]
+        assert len(curves["top_n"]) == len(curves[f"precision_top_n_{place}"])
+        recall = curves[f"recall_{place}"]
+        assert len(recall) == len(curves[f"precision_{place}"]) <= 200
+        assert recall[-1] == 1
+        assert (np.diff(recall) >= 0).all()
+
+
+def test_a_cell_of_another_experiment_is_not_run_again_but_named(tmp_path, data_file):
+    (cell,) = fair_plan([open_data(str(data_file))], grid_of("random", protocols=("labelled",)))
+    store = Store(tmp_path)
+    store.write({**cell.header(), "status": "done", "rows": []})
+    other = replace(cell, experiments=("paper-map",), bytes_asked=None)
+    assert run_cells([other], store, settings_of(data_file)).n_done == 0
+    record = Store(tmp_path).records()[0]
+    assert record["experiments"] == ["fair", "paper-map"]
+    assert record["bytes_asked"] == 1
+
+
+def test_stored_rankings_give_the_figures_again(tmp_path):
+    data = acqh.make_multiview(200, n_labels=3, random_state=0)
+    asked = {"methods": ["acqh", "dch", "label-ridge"], "bits": [8], "protocol": "labelled"}
+    summary = bench.run(data, out=tmp_path, seeds=1, n_threads=1, **asked)
+    assert (summary.n_done, summary.n_failed, summary.out) == (3, 0, tmp_path)
+    split = bench.make_split(data, "labelled", seed=0)
+    store = Store(tmp_path)
+    for record in store.records():
+        for row, ranking in zip(record["rows"], store.rankings(record["key"]), strict=True):
+            assert ranking.shape == (len(split.query), len(split.database))
+            assert set(ranking[0]) == set(split.database)
+            relevant = relevance(data.labels[split.query], data.labels)
+            found = mean_average_precision(ranking, relevant, cutoff=50, kind="ranking")
+            # Stored rankings put ties in the order of rows, figures are their expectation.
+            assert found == pytest.approx(row["map_50"], abs=0.08)
+
+
+def test_classes_and_files_name_methods_as_names_do(tmp_path, data_file):
+    from acqh.methods import CVH
+
+    planned = bench.plan(
+        [data_file], out=tmp_path, methods=[CVH, f"{PLUGINS}:Raising", "random"], bits=[8]
+    )
+    assert {cell.label for cell in planned.cells} == {"cvh", "raising", "random"}
+    assert planned.settings.method_files == (f"{PLUGINS}:Raising",)
+    assert not (tmp_path / "results.csv").exists()
+    with pytest.raises(InvalidInputError, match="names or classes"):
+        bench.plan([data_file], out=tmp_path, methods=[3])
+    with pytest.raises(InvalidInputError, match="whole bytes"):
+        bench.plan([data_file], out=tmp_path, bits=[12])
+    with pytest.raises(InvalidInputError, match="labelled, unlabelled, label-free, field"):
+        bench.plan([data_file], out=tmp_path, protocol="other")
+    with pytest.raises(InvalidInputError, match="called 'tiny'; rename one"):
+        bench.plan([data_file, str(data_file)[:-4] + ".npz"] * 2, out=tmp_path)
+
+
+def test_without_labels_only_methods_that_need_none_are_trained(data_file, tmp_path):
+    planned = bench.plan(data_file, out=tmp_path, bits=[16], protocol="label-free", seeds=1)
+    names = {cell.method for cell in planned.cells}
+    assert {"acqh", "cmfh", "lssh", "ccq", "stacked", "cvh", "fsh", "cre", "random"} <= names
+    assert all(find_method(name).info.label_free for name in names)
+    chosen = [cell for cell in planned.cells if cell.method in ("acqh", "cvh", "random")]
+    for outcome in run_here(chosen, data_file).values():
+        assert outcome.facts["reason"] is None
+        assert {row["protocol"] for row in outcome.facts["rows"]} == {"label-free"}
+
+
+@pytest.fixture
+def pipes(tmp_path):
+    for name in ("begun", "go"):
+        os.mkfifo(tmp_path / name)
+    return tmp_path
+
+
+def said_by(process, pipe):
+    """Return what a process writes to a pipe; fail where it ends before that, or never does."""
+    with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+        for _ in range(PATIENCE):
+            is_over = process.poll() is not None
+            if select.select([reader], [], [], 1)[0] and (said := reader.read()):
+                return said.decode()
+            assert not is_over, process.communicate(timeout=PATIENCE)[1]
+    raise AssertionError("the run has not begun")
+
+
+def let_go(process, pipe):
+    """Open and close a pipe as soon as the process reads it; fail where it ends before that."""
+    for _ in range(PATIENCE):
+        try:
+            os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:  # nobody reads it yet
+            assert process.poll() is None, process.communicate(timeout=PATIENCE)[1]
+            time.sleep(1)
+        else:
+            return
+    raise AssertionError("the run does not wait")
+
+
+@pytest.fixture
+def waiting_run(tmp_path, data_file, pipes):
+    """Start a run of three cells, of which the second says that it has begun, and waits."""
+    command = [
+        sys.executable, "-m", "acqh", "bench", str(data_file), "--methods", "waiting",
+        "--method", f"{PLUGINS}:Waiting", "--bits", "8", "--protocol", "labelled",
+        "--seeds", "3", "--threads", "1", "--out", str(tmp_path / "out"), "--json",
+    ]  # fmt: skip
+    with subprocess.Popen(
+        command,
+        env={**os.environ, "WAITING_PIPES": str(pipes)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert said_by(process, pipes / "begun") == "fit"
+            yield process
+        finally:
+            process.kill()
+
+
+@needs_pipes
+@pytest.mark.parametrize("wait", [said_by, let_go])
+def test_a_run_that_fails_early_is_not_waited_for(pipes, wait):
+    command = [sys.executable, "-c", "raise SystemExit('no such data')"]
+    with (
+        subprocess.Popen(command, stdout=-1, stderr=subprocess.PIPE, text=True) as process,
+        pytest.raises(AssertionError, match="no such data"),
+    ):
+        wait(process, pipes / "begun")
+
+
+@needs_pipes
+def test_a_killed_run_resumes_with_the_cell_it_was_at(tmp_path, data_file, waiting_run):
+    with pytest.raises(InvalidInputError, match="another run"), Store(tmp_path / "out").locked():
+        pass
+    waiting_run.kill()
+    waiting_run.communicate(timeout=PATIENCE)
+    store = Store(tmp_path / "out")
+    assert [record["setting"]["seed"] for record in store.records()] == [0]
+    settings = settings_of(data_file, "Waiting")
+    grid = grid_of("waiting", protocols=("labelled",), seeds=(0, 1, 2))
+    cells = fair_plan([open_data(str(data_file))], grid)
+    with store.locked():
+        summary = run_cells(cells, store, settings)
+    assert (summary.n_stored, summary.n_done) == (1, 2)
+    whole = run_here(cells, data_file)
+    for record in Store(tmp_path / "out").records():
+        rows = whole[record["key"]].facts["rows"]
+        assert without_times(record["rows"]) == without_times(rows)
+
+
+def test_results_are_not_written_into_what_acqh_has_saved(tmp_path):
+    acqh.CodeIndex(np.zeros((1, 256, 2), np.float32)).save(tmp_path / "index.acqh")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InvalidInputError, match=r"index.acqh is something that acqh has saved"):
+        bench.plan(["emoji"], out=tmp_path / "index.acqh", methods=["random"], bits=[8])
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@needs_pipes
+def test_an_interrupt_stops_after_the_current_cell(tmp_path, pipes, waiting_run):
+    waiting_run.send_signal(signal.SIGINT)
+    let_go(waiting_run, pipes / "go")
+    output, errors = waiting_run.communicate(timeout=PATIENCE)
+    assert waiting_run.returncode == 1
+    summary = json.loads(output)
+    assert (summary["n_done"], summary["n_left"]) == (2, 1), errors
+    assert "Traceback" not in errors
+    assert len(Store(tmp_path / "out").records()) == 2

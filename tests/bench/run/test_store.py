@@ -1,0 +1,154 @@
+import csv
+import json
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+from acqh.bench.run.cells import Cell, merge_cells
+from acqh.bench.run.evaluate import ResultRow
+from acqh.bench.run.store import Store
+from acqh.errors import CorruptBundleError, InvalidInputError
+
+CELL = Cell(
+    dataset="tiny", data_sha256="ab", preparation={}, protocol="labelled", database="learnt",
+    method="acqh", code="c0de", params={"n_components": 8, "random_state": 0}, feature_maps=None,
+    seed=0, n_train=None, official=False, n_threads=1, label="acqh", experiments=("fair",),
+    n_components_asked=8,
+)  # fmt: skip
+ROW = ResultRow(
+    dataset="tiny", protocol="labelled", method="acqh", database="learnt", n_components=8,
+    bytes_per_item=4, seed=0, direction="image->text", map_all=0.5, map_50=0.5, map_100=0.5,
+    map_5000=0.5, fit_seconds=1.0, encode_seconds=0.5, query_seconds=0.25, n_train=9, n_query=3,
+    n_database=9, n_codes=5,
+)  # fmt: skip
+
+
+def record_of(cell, **facts):
+    return {**cell.header(), "status": "done", "reason": None, "rows": [asdict(ROW)], **facts}
+
+
+def test_a_cell_is_known_by_its_setting_alone():
+    same = replace(CELL, label="other", experiments=("paper-map",), bytes_asked=4)
+    assert same.key == CELL.key
+    changes = {
+        "dataset": "other", "data_sha256": "cd", "preparation": {"text": {"class": "Center"}},
+        "protocol": "unlabelled", "database": "hashed", "method": "dch", "code": "other",
+        "params": {"n_components": 16}, "feature_maps": "rbf", "seed": 1, "n_train": 5,
+        "official": True, "n_threads": 2,
+    }  # fmt: skip
+    keys = {replace(CELL, **{name: value}).key for name, value in changes.items()}
+    assert len(keys | {CELL.key}) == len(changes) + 1
+
+
+def test_ways_to_code_the_database_share_a_fit_and_nothing_else_does():
+    assert replace(CELL, database="hashed").fit_key == CELL.fit_key
+    assert replace(CELL, seed=1).fit_key != CELL.fit_key
+
+
+def test_equal_cells_are_merged_and_fits_kept_together():
+    other = replace(CELL, seed=1)
+    merged = merge_cells(
+        [CELL, other, replace(CELL, experiments=("convergence",)), replace(CELL, database="hashed")]
+    )
+    assert [(cell.seed, cell.database) for cell in merged] == [
+        (0, "learnt"), (0, "hashed"), (1, "learnt"),
+    ]  # fmt: skip
+    assert merged[0].experiments == ("fair", "convergence")
+
+
+def test_what_is_written_is_read_back(tmp_path):
+    curves = {"top_n": np.array([1, 2]), "ap_0": np.array([0.5, np.nan], dtype=np.float32)}
+    record = record_of(CELL)
+    Store(tmp_path / "new" / "out").write(record, curves)
+    store = Store(tmp_path / "new" / "out")
+    assert store.records() == [record]
+    assert store.done(CELL.key)
+    assert not store.has_failed(CELL.key)
+    assert not store.done("unknown")
+    found = store.curves(CELL.key)
+    assert set(found) == set(curves)
+    np.testing.assert_array_equal(found["ap_0"], curves["ap_0"])
+
+
+def test_the_table_has_a_row_a_direction_and_one_for_a_failure(tmp_path):
+    store = Store(tmp_path)
+    rows = [asdict(ROW), asdict(replace(ROW, direction="text->image"))]
+    store.write(record_of(CELL, rows=rows))
+    failed = replace(CELL, seed=7)
+    store.write(record_of(failed, rows=[], status="failed", reason="no memory"))
+    with (tmp_path / "results.csv").open(newline="") as file:
+        table = list(csv.DictReader(file))
+    assert list(table[0])[:3] == ["dataset", "protocol", "method"]
+    assert sorted(row["direction"] for row in table) == ["", "image->text", "text->image"]
+    last = next(row for row in table if row["status"] == "failed")
+    assert (last["seed"], last["reason"], last["dataset"]) == ("7", "no memory", "tiny")
+
+
+def test_a_damaged_record_is_named(tmp_path):
+    store = Store(tmp_path)
+    store.write(record_of(CELL))
+    path = tmp_path / "cells" / f"{CELL.key}.json"
+    path.write_text("{")
+    with pytest.raises(CorruptBundleError, match=path.name):
+        Store(tmp_path)
+    path.write_text(json.dumps({"key": "other", "status": "done", "rows": []}))
+    with pytest.raises(CorruptBundleError, match="not a record of a cell"):
+        Store(tmp_path)
+
+
+def test_a_second_run_in_the_same_folder_is_refused(tmp_path):
+    with (
+        Store(tmp_path).locked(),
+        pytest.raises(InvalidInputError, match="another run"),
+        Store(tmp_path).locked(),
+    ):
+        pass
+    with Store(tmp_path).locked():
+        pass
+
+
+def test_the_plan_is_kept(tmp_path):
+    store = Store(tmp_path)
+    assert store.plan() is None
+    store.write_plan({"mode": "fair", "keys": [CELL.key]})
+    assert Store(tmp_path).plan() == {"mode": "fair", "keys": [CELL.key]}
+
+
+def lines_of(path):
+    return (path / "results.csv").read_text().splitlines()
+
+
+def test_the_table_grows_by_the_rows_of_a_new_cell_alone(tmp_path):
+    store = Store(tmp_path)
+    store.write(record_of(CELL))
+    inode = (tmp_path / "results.csv").stat().st_ino
+    store.write(record_of(replace(CELL, seed=1)))
+    assert len(lines_of(tmp_path)) == 3
+    assert (tmp_path / "results.csv").stat().st_ino == inode  # not another file in its place
+    store.write(record_of(CELL, experiments=["fair", "other"]))
+    assert len(lines_of(tmp_path)) == 3
+    assert sum("fair other" in line for line in lines_of(tmp_path)) == 1
+
+
+def test_a_torn_line_of_the_table_is_mended_by_writing_it_again(tmp_path):
+    store = Store(tmp_path)
+    store.write(record_of(CELL))
+    whole = lines_of(tmp_path)
+    with (tmp_path / "results.csv").open("a") as file:
+        file.write("tiny,label")
+    Store(tmp_path).write_table()
+    assert lines_of(tmp_path) == whole
+
+
+@pytest.mark.parametrize("highest", [200, 60_000, 70_000])
+def test_rankings_come_back_as_they_were(tmp_path, highest):
+    rng = np.random.default_rng(0)
+    rankings = [rng.integers(0, highest, size=(5, 7)) for _ in range(2)]
+    rankings[0][0] = highest
+    store = Store(tmp_path)
+    store.write(record_of(CELL), rankings=rankings)
+    for found, given in zip(store.rankings(CELL.key), rankings, strict=True):
+        np.testing.assert_array_equal(found, given)
+    with pytest.raises(FileNotFoundError):
+        store.rankings("none")
