@@ -44,6 +44,13 @@ def test_every_stored_image_is_its_own_first_hit_and_says_so(dots):
         assert first.score > second.score
 
 
+def test_the_parts_of_every_score_add_up_to_it(dots):
+    answer = dots.search(image=as_file(drawn(7), "PNG"), explain=True)
+    assert answer.explanation.names[-1] == "same image"
+    sums = answer.explanation.parts.sum(axis=1)
+    assert sums == pytest.approx([hit.score for hit in answer.hits], abs=1e-5)
+
+
 def test_an_image_that_was_scaled_and_compressed_again_is_recognised(dots):
     for n in range(20):
         query = as_file(drawn(n).resize((150, 150)), "JPEG", quality=80)

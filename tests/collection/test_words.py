@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from acqh.collection import Collection, Item, verify_collection
-from acqh.collection._fuse import fuse
+from acqh.collection._fuse import Place, fuse
 from acqh.collection._words import (
     WORDS_SCHEMA,
     WordHit,
@@ -199,16 +199,17 @@ def test_the_form_that_was_typed_comes_before_others_of_the_same_word(things, tm
 def test_of_equal_sums_of_ranks_the_better_by_words_comes_first():
     one, other = WordHit(1, -2.0, False), WordHit(2, -1.0, False)
     words = [(0, one), (0, other)]
-    best = fuse([(0.9, 0, 2), (0.8, 0, 1), (0.7, 0, 3)], words, 3, words_first=True)
-    assert [number for _, _, number in best] == [1, 2, 3]
-    assert best[0][0] == best[1][0] > best[2][0]
+    meaning = [Place(0.9, 0, 2), Place(0.8, 0, 1), Place(0.7, 0, 3)]
+    best = fuse(meaning, words, 3, words_first=True)
+    assert [place.number for place in best] == [1, 2, 3]
+    assert best[0].score == best[1].score > best[2].score
 
 
 def test_of_items_with_every_word_meaning_decides_before_the_length_of_texts():
     places = [(0, WordHit(number, -1.0, True)) for number in range(7)]
-    meaning = [(1.0, 0, 6), *((0.5, 0, number) for number in (10, 11, 12, 13)), (0.4, 0, 0)]
+    meaning = [Place(1.0 - number / 10, 0, number) for number in (6, 10, 11, 12, 13, 0)]
     best = fuse(meaning, places, 2, words_first=True)
-    assert [number for _, _, number in best] == [6, 0]
+    assert [place.number for place in best] == [6, 0]
 
 
 def test_meaning_alone_is_as_it_was(things):
@@ -217,6 +218,16 @@ def test_meaning_alone_is_as_it_was(things):
         parts = answer.explanation.parts.sum(axis=1)
         np.testing.assert_allclose([hit.score for hit in answer.hits], parts, rtol=1e-5)
         assert all(hit.why == ("content",) for hit in answer.hits)
+
+
+@pytest.mark.parametrize("mode", ["auto", "words", "meaning"])
+def test_the_parts_of_a_score_add_up_to_it(things, mode):
+    with Collection.open(things) as collection:
+        answer = collection.search(text="red rose", mode=mode, explain=True)
+        parts = answer.explanation.parts
+        assert answer.hits
+        assert parts.shape == (len(answer.hits), len(answer.explanation.names))
+        np.testing.assert_allclose([hit.score for hit in answer.hits], parts.sum(axis=1), rtol=1e-5)
 
 
 def test_words_follow_what_is_added_replaced_and_removed(things, tmp_path):

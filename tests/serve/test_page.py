@@ -436,8 +436,11 @@ def test_the_panel_is_folded_and_shows_how_the_score_comes_about(client, visit):
         cells = [row.locator("td").last.inner_text().replace("−", "-") for row in rows]
         *parts, score = map(float, cells)
         assert sum(parts) == pytest.approx(score, abs=2e-3)
-        wanted = sum(answer["explanation"]["hits"][position]["parts"])
+        wanted = sum(answer["explanation"]["hits"][position]["entries"])
         assert score == pytest.approx(wanted, abs=1e-3)
+        total, *parts = re.findall(r"[-\d.]+", page.locator("p.sum").inner_text().replace("−", "-"))
+        assert float(total) == pytest.approx(answer["hits"][position]["score"], abs=1e-3)
+        assert sum(map(float, parts)) == pytest.approx(float(total), abs=2e-3)
     expect(page.get_by_role("button", name="Explain the next hit")).to_be_focused()
     hits(page).nth(5).hover()
     expect(page.locator(".which b")).to_have_text("6")

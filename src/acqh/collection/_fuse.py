@@ -1,7 +1,7 @@
 """One ranking from two: the words in items, and what items mean."""
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from acqh.collection._words import WordHit
 from acqh.errors import CollectionError
@@ -14,8 +14,19 @@ _MEANING_OF_COMPLETE = 1.5
 # Both rankings are read this far at least, so that what is good in both comes up.
 POOL = 100
 
-# Score of an item, the position of its shard, and its number there.
-Place = tuple[float, int, int]
+# What the score of an item adds up to, where words are looked up.
+FUSED_PARTS = ("rank by words", "rank by meaning", "all words")
+
+
+class Place(NamedTuple):
+    """An item that was found: its score, the position of its shard, and its number there."""
+
+    score: float
+    shard: int
+    number: int
+    parts: tuple[float, ...] = ()  # what adds up to the score, where that is not the code's entries
+
+
 # The position of a shard, and an item in it that contains words of a query.
 WordPlace = tuple[int, WordHit]
 
@@ -49,22 +60,25 @@ def fuse(
     Examples
     --------
     >>> has_all, has_some = WordHit(7, -2.0, True), WordHit(8, -1.0, False)
-    >>> places = fuse([(0.9, 0, 8)], [(0, has_all), (0, has_some)], 2, words_first=True)
-    >>> [number for _, _, number in places]
+    >>> places = fuse([Place(0.9, 0, 8)], [(0, has_all), (0, has_some)], 2, words_first=True)
+    >>> [place.number for place in places]
     [7, 8]
     """
     by_meaning = {
-        (shard, number): 1.0 / (_FLATNESS + rank)
-        for rank, (_, shard, number) in enumerate(meaning, start=1)
+        (place.shard, place.number): 1.0 / (_FLATNESS + rank)
+        for rank, place in enumerate(meaning, start=1)
     }
-    scores: dict[tuple[int, int], float] = {}
+    parts: dict[tuple[int, int], tuple[float, float, float]] = {}
     for rank, (shard, hit) in enumerate(words, start=1):
-        place = shard, hit.number
         is_first = words_first and hit.complete
-        meant = by_meaning.get(place, 0.0) * (_MEANING_OF_COMPLETE if is_first else 1.0)
-        scores[place] = 1.0 / (_FLATNESS + rank) + meant + (_tier(hit) if words_first else 0.0)
+        meant = by_meaning.get((shard, hit.number), 0.0)
+        parts[shard, hit.number] = (
+            1.0 / (_FLATNESS + rank),
+            meant * (_MEANING_OF_COMPLETE if is_first else 1.0),
+            _tier(hit) if words_first else 0.0,
+        )
     # Stable: of equal scores, the better ranked by words comes first.
-    for place, score in by_meaning.items():
-        scores.setdefault(place, score)
-    best = sorted(scores.items(), key=lambda pair: -pair[1])
-    return [(score, shard, number) for (shard, number), score in best[:k]]
+    for at, meant in by_meaning.items():
+        parts.setdefault(at, (0.0, meant, 0.0))
+    best = sorted(parts.items(), key=lambda pair: -sum(pair[1]))
+    return [Place(sum(each), shard, number, each) for (shard, number), each in best[:k]]

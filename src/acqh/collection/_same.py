@@ -31,7 +31,7 @@ def find_same(
     """
     stores = [shard.store for shard in shards]
     same = [
-        (1.0, at, number)
+        Place(1.0, at, number)
         for at, (store, ranking) in enumerate(zip(stores, rankings, strict=True))
         for number in store.numbers_showing(thumbnail, ranking.numbers)
     ]
@@ -42,7 +42,7 @@ def find_same(
         for number, stored in store.thumbnails_of(ranking.numbers[:_NEAR_POOL]).items():
             difference = float(np.abs(_pixels(stored) - wanted).mean())
             if difference <= _MAX_DIFFERENCE:
-                same.append((1.0 - difference / 255, at, number))
+                same.append(Place(1.0 - difference / 255, at, number))
     return sorted(same, key=lambda place: -place[0])
 
 
@@ -53,13 +53,14 @@ def put_first(same: Sequence[Place], meaning: Sequence[Place], k: int) -> list[P
 
     Examples
     --------
-    >>> put_first([(1.0, 0, 7)], [(0.5, 0, 8), (0.25, 0, 7)], 2)
-    [(1.5, 0, 7), (0.5, 0, 8)]
+    >>> found = put_first([Place(1.0, 0, 7)], [Place(0.5, 0, 8), Place(0.25, 0, 7)], 2)
+    >>> [(place.number, place.score) for place in found]
+    [(7, 1.5), (8, 0.5)]
     """
-    top = meaning[0][0]
-    first = [(top + alike, at, number) for alike, at, number in same]
-    known = {place[1:] for place in first}
-    return [*first, *(place for place in meaning if place[1:] not in known)][:k]
+    top = meaning[0].score
+    first = [place._replace(score=top + place.score) for place in same]
+    known = {place[1:3] for place in first}
+    return [*first, *(place for place in meaning if place[1:3] not in known)][:k]
 
 
 def _pixels(thumbnail: bytes) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from acqh._core.arrays import Floats, Ints, check_positive_int
 from acqh.collection._coder import Encoders
 from acqh.collection._columns import values_of
-from acqh.collection._fuse import POOL, Place, WordPlace, fuse, order_words
+from acqh.collection._fuse import FUSED_PARTS, POOL, Place, WordPlace, fuse, order_words
 from acqh.collection._query import QueryReader, Question
 from acqh.collection._same import SAME_POOL, find_same, put_first
 from acqh.collection._shard import Ranking, Selection, Shard
@@ -73,8 +73,9 @@ class Searcher:
             if len(hits) == len(best):
                 break
         explanation = None
-        if explain and asked.vector is not None:
-            explanation = _explain(self.shards[0].cache.codebooks, asked.vector, hits)
+        if explain:
+            parts = None if asked.words is None else [place.parts for place in best]
+            explanation = _explain(self.shards[0].cache.codebooks, asked.vector, hits, parts)
         return Answer(
             hits,
             sum(ranking.n_items for ranking in found.rankings),
@@ -129,24 +130,24 @@ class Searcher:
         why: dict[tuple[int, int], tuple[str, ...]] = {}
         for at, known in enumerate(found.known):
             if known is not None:
-                numbers = [number for _, home, number in best if home == at]
+                numbers = [place.number for place in best if place.shard == at]
                 stands = self.shards[at].store.reasons(known, numbers)
                 why |= {(at, number): reasons for number, reasons in stands.items()}
         meant = ["content"] if asked.given - {"image", "unlike"} else []
         meant += ["image"] if "image" in asked.given else []
-        for _, at, number in found.meaning:
+        for _, at, number, _ in found.meaning:
             why[at, number] = (*why.get((at, number), ()), *meant)
-        return why | {(at, number): ("same image",) for _, at, number in found.same}
+        return why | {(at, number): ("same image",) for _, at, number, _ in found.same}
 
     def _read(self, best: Sequence[Place], why: Reasons) -> tuple[Hit, ...]:
         """Read what was found; items that are gone by now are left out."""
         found = [
-            shard.store.read([number for _, at, number in best if at == position])
+            shard.store.read([place.number for place in best if place.shard == position])
             for position, shard in enumerate(self.shards)
         ]
         return tuple(
             Hit(**vars(found[at][number]), score=score, why=why.get((at, number), ()))
-            for score, at, number in best
+            for score, at, number, _ in best
             if number in found[at]
         )
 
@@ -169,7 +170,7 @@ def _in_order(
         for number, value in values_of(shard.store, order):
             if wanted is not None and number not in wanted:
                 continue
-            place = (0.0, at, number)
+            place = Place(0.0, at, number)
             if value is None:
                 unknown.append(place)
             else:
@@ -181,19 +182,37 @@ def _in_order(
 def _merge(rankings: Sequence[Ranking], k: int) -> list[Place]:
     """Return the k best of the best of all shards."""
     places = [
-        (score, at, number)
+        Place(score, at, number)
         for at, ranking in enumerate(rankings)
         for score, number in zip(ranking.scores, ranking.numbers, strict=True)
     ]
-    scores = np.array([[score for score, _, _ in places]])
+    scores = np.array([[place.score for place in places]])
     return [places[column] for column in best_columns(scores, k)[0]]
 
 
-def _explain(codebooks: Floats, query: Floats, hits: Sequence[Hit]) -> Explanation:
+def _explain(
+    codebooks: Floats,
+    query: Floats | None,
+    hits: Sequence[Hit],
+    fused: Sequence[tuple[float, ...]] | None,
+) -> Explanation:
+    """Say how scores came about; `fused`: their parts, where words were looked up."""
+    if query is None:
+        codebooks, query = codebooks[:0, :, :0], np.zeros(0, dtype=np.float32)
     tables = codebooks @ query
-    words = np.array([list(hit.code) for hit in hits], dtype=np.int64)
+    words = np.array([list(hit.code)[: len(tables)] for hit in hits], dtype=np.int64)
     words = words.reshape(len(hits), len(tables))
-    return Explanation(query, tables, words, tables[np.arange(len(tables)), words])
+    entries = tables[np.arange(len(tables)), words]
+    names: tuple[str, ...] = FUSED_PARTS
+    if fused is not None:
+        parts = np.array(fused, dtype=np.float64).reshape(len(hits), len(names))
+        return Explanation(query, tables, words, entries, parts, names)
+    names, parts = tuple(f"codebook {n + 1}" for n in range(len(tables))), entries.astype(float)
+    if any("same image" in hit.why for hit in hits):
+        scores = np.array([hit.score for hit in hits])
+        first = np.where([hit.why == ("same image",) for hit in hits], scores - parts.sum(1), 0.0)
+        names, parts = (*names, "same image"), np.column_stack([parts, first])
+    return Explanation(query, tables, words, entries, parts, names)
 
 
 def _times(*moments: float) -> dict[str, float]:

@@ -107,14 +107,28 @@ class Explanation:
         Its inner product with every codeword.
     words : (n_hits, n_codebooks) int64
         The words of each hit, which are the bytes of its code.
-    parts : (n_hits, n_codebooks) float32
-        Their entries in the tables, which add up to the score.
+    entries : (n_hits, n_codebooks) float32
+        Their entries in the tables, which add up to how near the hit is by meaning.
+    parts : (n_hits, n_parts) float64
+        What adds up to the score.
+    names : tuple of str, (n_parts,)
+        What each part is. By meaning alone, the entry of each codebook, such as "codebook 1", and
+        of an image that is stored already what puts it first ("same image"). With words, "rank by
+        words" and "rank by meaning" (one over 60 and the rank), and "all words": 1 where every
+        word is there, 1 where the item is called so, 0.5 where the words are as typed.
+
+    Notes
+    -----
+    Where words alone were looked up there is no vector: `query`, `tables`, `words` and `entries`
+    have no columns then.
     """
 
     query: Floats
     tables: Floats
     words: Ints
+    entries: Floats
     parts: Floats
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)

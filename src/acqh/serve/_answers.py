@@ -84,11 +84,17 @@ def map_schema(made: CollectionMap, addresses: Addresses) -> schemas.Map:
 
 def explanation_schema(explanation: inside.Explanation) -> schemas.Explanation:
     """Return an explanation as clients read it."""
-    pairs = zip(explanation.words.tolist(), explanation.parts.tolist(), strict=True)
+    rows = zip(
+        *(each.tolist() for each in (explanation.words, explanation.entries, explanation.parts)),
+        strict=True,
+    )
     return schemas.Explanation(
         query=explanation.query.tolist(),
         tables=explanation.tables.tolist(),
-        hits=[schemas.HitParts(words=words, parts=parts) for words, parts in pairs],
+        names=list(explanation.names),
+        hits=[
+            schemas.HitParts(words=w, entries=entries, parts=parts) for w, entries, parts in rows
+        ],
     )
 
 

@@ -215,14 +215,16 @@ class HitParts(BaseModel):
     """How one hit's score came about."""
 
     words: list[int] = Field(description="Its word in each codebook.")
-    parts: list[float] = Field(description="Their entries in the tables; their sum is the score.")
+    entries: list[float] = Field(description="Their entries in the tables; the sum is its meaning.")
+    parts: list[float] = Field(description="What adds up to its score.")
 
 
 class Explanation(BaseModel):
     """How scores came about."""
 
-    query: list[float] = Field(description="The query as a vector.")
+    query: list[float] = Field(description="The query as a vector; empty for words alone.")
     tables: list[list[float]] = Field(description="Its inner product with every codeword.")
+    names: list[str] = Field(description="What each part of a score is.")
     hits: list[HitParts]
 
 

@@ -16,10 +16,11 @@ export function fillPanel(body, answer, position, show) {
   const { explanation, hits } = answer;
   const parts = [figures(answer)];
   if (explanation && hits.length) {
-    parts.push(
-      step("The query becomes a vector", vectorText(explanation), vector(explanation.query)),
-      step("A hit’s bytes point into tables", tableText(explanation), which(hits, position, show), lookup(answer, position)),
-    );
+    const isMeant = explanation.query.length > 0;
+    if (isMeant) parts.push(step("The query becomes a vector", vectorText(explanation), vector(explanation.query)));
+    parts.push(isMeant
+      ? step("A hit’s bytes point into tables", tableText(explanation), which(hits, position, show), lookup(answer, position), sum(answer, position))
+      : step("The words are looked up", "", which(hits, position, show), sum(answer, position)));
   }
   const focused = document.activeElement?.id;
   body.replaceChildren(...parts);
@@ -84,7 +85,7 @@ function picture(width, height, name, ...children) {
 
 function tableText({ tables }) {
   const [n, size] = [tables.length, tables[0].length];
-  return `One table for each of ${n} codebooks: how well the query goes with each of its ${size} words. Each byte of the hit names a word; their entries add up. Hits in which the words of the query stand come before.`;
+  return `One table for each of ${n} codebooks: how well the query goes with each of its ${size} words. Each byte of the hit names a word; their entries add up.`;
 }
 
 function palette() {
@@ -133,7 +134,7 @@ function which(hits, position, show) {
 /** A line a codebook: its table with the word marked, the byte, and what that adds. */
 function lookup({ explanation }, position) {
   const { tables } = explanation;
-  const { words, parts } = explanation.hits[position];
+  const { words, entries: parts } = explanation.hits[position];
   const most = Math.max(...tables.flat().map(Math.abs)) || 1;
   const colours = palette();
   const bar = waterfall(parts);
@@ -147,12 +148,22 @@ function lookup({ explanation }, position) {
     const shown = make("td", {}, strip(table, words[index], most, colours));
     return line(signed(parts[index]), from, reached, kind, shown, make("td", {}, make("b", {}, `${words[index]}`)));
   });
-  // The hit's own score may also count the words that stand in it.
   const total = line(signed(reached), 0, reached, "total", make("td", {}, "by meaning"), make("td", {}));
   const head = ["table", "byte", "adds", ""].map((name) => make("th", { scope: "col" }, name));
   return make("table", { className: "lookup" },
     make("caption", { className: "unseen" }, "How the hit’s score comes about"),
     make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows, total));
+}
+
+/** What beside its code a hit's score is the sum of. */
+function sum({ explanation, hits }, position) {
+  const { parts } = explanation.hits[position];
+  const others = explanation.names.map((name, index) => [name, parts[index]])
+    .filter(([name, part]) => !name.startsWith("codebook") && part !== 0);
+  if (!others.length) return "";
+  const meaning = explanation.names[0].startsWith("codebook") ? "by meaning + " : "";
+  const said = others.map(([name, part]) => `${name} ${signed(part)}`).join(" + ");
+  return make("p", { className: "sum" }, `Score ${signed(hits[position].score)} = ${meaning}${said}`);
 }
 
 /** A column a codeword, as an image that the browser stretches. */
