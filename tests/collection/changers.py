@@ -16,8 +16,10 @@ from contextlib import closing
 from pathlib import Path
 
 from acqh._core.runtime import Progress
-from acqh.collection import Collection, Item, verify_collection
+from acqh.collection import Collection, Item, _cache, verify_collection
 from acqh.errors import CollectionError
+
+_cache.MAX_FEW = 0  # so that there is an index to be left behind
 
 N_KILLS = 100
 KINDS = {"animal": "dog cat fur", "flower": "rose tulip petal", "vehicle": "car wheel engine"}

@@ -66,6 +66,25 @@ def test_a_column_that_no_item_has_orders_nothing(collection, order):
         collection.browse(order=order)
 
 
+def test_a_page_is_read_without_reading_every_item(collection):
+    collection.stats()
+    statements = []
+    for connection in collection._store.connections._states:
+        connection.set_trace_callback(statements.append)
+    collection.browse(where={"label": "cat"}, order="year", k=2)
+    collection.browse(k=2)
+    collection.labels()
+    collection.stats()
+    for connection in collection._store.connections._states:
+        connection.set_trace_callback(None)
+    assert len(statements) > 4
+    with collection._store.connections.reading() as connection:
+        asked = [s for s in statements if s.startswith("SELECT") and "LIMIT" not in s]
+        plans = [connection.execute(f"EXPLAIN QUERY PLAN {each}").fetchall() for each in asked]
+    steps = [step for plan in plans for *_, step in plan]
+    assert not [step for step in steps if "SCAN item" in step and "COVERING" not in step], asked
+
+
 def test_shards_are_browsed_as_one(collection, tmp_path):
     more = Collection.build(made(4), tmp_path / "b.acqh", like=collection)
     both = ShardedCollection([collection, more])

@@ -81,7 +81,10 @@ def test_changes_of_one_process_are_seen_by_another(path, make_items):
 
 
 @pytest.mark.parametrize("damage", ["missing", "flipped", "emptied", "no JSON", "of another build"])
-def test_a_lost_or_damaged_index_is_made_anew(path, built, damage, caplog, make_items):
+def test_a_lost_or_damaged_index_is_made_anew(path, built, damage, caplog, make_items, monkeypatch):
+    monkeypatch.setattr("acqh.collection._cache.MAX_FEW", 0)
+    for each in (built, path):
+        Collection.open(each).close()
     index = path / "index"
     if damage == "missing":
         shutil.rmtree(index)
@@ -107,6 +110,24 @@ def test_a_lost_or_damaged_index_is_made_anew(path, built, damage, caplog, make_
     assert not any("could not save" in each.message for each in caplog.records)
 
 
+def test_of_few_items_no_index_is_written_or_loaded(path):
+    shutil.rmtree(path / "index", ignore_errors=True)
+    program = (
+        "import sys\n"
+        "from acqh.collection import Collection\n"
+        "with Collection.open(sys.argv[1]) as collection:\n"
+        "    collection.remove('item0')\n"
+        "    assert collection.bytes_per_item == len(collection.codebooks)\n"
+        "print([each for each in sys.modules if each.startswith('acqh.index._code')])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+    assert not (path / "index").exists()
+    assert verify_collection(path).notes == ()
+
+
 def test_a_schema_that_is_no_text_is_damage(path):
     content = (path / "items.sqlite").read_bytes()
     (path / "items.sqlite").write_bytes(content.replace(b"CREATE TABLE", b"\xbcREATE TABLE"))
@@ -130,7 +151,7 @@ def dump(path):
     with closing(sqlite3.connect(path / "items.sqlite")) as connection:
         return [
             connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()  # noqa: S608
-            for table in ("facts", "items", "thumbnails", "labels", "item_labels", "removals")
+            for table in ("facts", "items", "thumbnails", "item_values", "removals")
         ]
 
 

@@ -54,6 +54,12 @@ class IndexCache:
             return len(few)
         return len(self._store if self._index is None else self.current())
 
+    @property
+    def bytes_per_item(self) -> float:
+        """Of the index, or of the codes where there are few; without ids."""
+        few = self.few()
+        return self.current().bytes_per_item if few is None else float(len(self.codebooks))
+
     def few(self) -> FewCodes | None:
         """Return the codes of all items as the store has them now, where there are few."""
         if self._is_large:
@@ -90,8 +96,11 @@ class IndexCache:
         return index
 
     def save(self) -> None:
-        """Save the index unless it is saved already, or cannot be; it is only a cache."""
-        if not self._store.connections.read_only and self._is_behind():
+        """Save the index unless it is saved already, or cannot be; it is only a cache.
+
+        Of few items nobody reads it.
+        """
+        if not self._store.connections.read_only and self.few() is None and self._is_behind():
             self._save(self.current())
 
     def _is_behind(self) -> bool:

@@ -12,7 +12,6 @@ from acqh._core.runtime import Progress, RandomState, say_nothing
 from acqh.collection._cache import IndexCache
 from acqh.collection._changes import Changeable
 from acqh.collection._coder import Coder
-from acqh.collection._columns import column_kinds
 from acqh.collection._connections import WRITE_TIMEOUT_SECONDS
 from acqh.collection._folder import (
     INDEX,
@@ -271,7 +270,7 @@ class Collection(Searchable, Changeable):
     @property
     def bytes_per_item(self) -> float:
         """Of the index, without ids."""
-        return self._cache.current().bytes_per_item
+        return self._cache.bytes_per_item
 
     @property
     def change(self) -> int:
@@ -300,7 +299,7 @@ class Collection(Searchable, Changeable):
             For every column that some item has. A whole number that does not fit 64 bits counts as
             "real".
         """
-        return column_kinds(self._store)
+        return self._store.column_kinds()
 
     @property
     def codebooks(self) -> Floats:
@@ -310,14 +309,13 @@ class Collection(Searchable, Changeable):
     def stats(self) -> CollectionStats:
         """Return facts about the collection."""
         facts, store, model = self._facts, self._store, self._coder.model
-        index = self._cache.current()
-        n_labelled, n_thumbnails = store.counts()
+        counts = store.counts()
         return CollectionStats(
-            n_items=len(index),
-            n_labelled=n_labelled,
-            n_labels=len(self.labels()),
-            n_thumbnails=n_thumbnails,
-            bytes_per_item=index.bytes_per_item,
+            n_items=len(self._cache),
+            n_labelled=counts.n_labelled,
+            n_labels=len(counts.labels),
+            n_thumbnails=counts.n_thumbnails,
+            bytes_per_item=self.bytes_per_item,
             code_bytes=self._coder.code_bytes,
             size_on_disk=size_on_disk(self._path) if store.connections.in_place() else 0,
             encoders={view: repr(each) for view, each in facts.encoders.by_view.items()},
@@ -326,10 +324,10 @@ class Collection(Searchable, Changeable):
             n_codebooks=model.n_codebooks,
             n_trained=facts.n_trained,
             trained_on=facts.trained_on,
-            coded_by=store.coded_by(),
+            coded_by=counts.coded_by,
             n_skipped=facts.n_skipped,
             generation=facts.generation,
-            change=store.change,
+            change=counts.change,
             version=facts.version,
             settings=None if facts.settings is None else facts.settings.stored(),
         )

@@ -181,7 +181,7 @@ class Searchable(ABC):
         """Return how many items have each label, in alphabetical order."""
         counts: Counter[str] = Counter()
         for shard in self._searcher.shards:
-            counts.update(shard.store.label_counts())
+            counts.update(shard.store.counts().labels)
         return dict(sorted(counts.items()))
 
     @abstractmethod

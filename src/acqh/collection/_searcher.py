@@ -7,15 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from acqh._core.arrays import Floats, Ints, check_positive_int
+from acqh._core.arrays import Floats, check_positive_int
 from acqh.collection._coder import Encoders
-from acqh.collection._columns import values_of
 from acqh.collection._fuse import FUSED_PARTS, POOL, Place, WordPlace, fuse, order_words
 from acqh.collection._query import QueryReader, Question
 from acqh.collection._same import SAME_POOL, find_same, put_first
 from acqh.collection._shard import Ranking, Selection, Shard
 from acqh.collection._types import Answer, Explanation, Hit
-from acqh.collection._where import Condition, check_columns, read_where
+from acqh.collection._where import Condition, check_names, read_where
 from acqh.collection._words import KnownWords, WordQuery
 from acqh.index._few import best_columns
 
@@ -91,14 +90,18 @@ class Searcher:
         """Return items without searching; see `Searchable.browse`."""
         k, offset = check_positive_int(k, "k"), check_positive_int(offset, "offset", minimum=0)
         conditions = read_where(where)
-        if order is not None:
-            check_columns([shard.store for shard in self.shards], [order], also=())
+        stores = [shard.store for shard in self.shards]
+        check_names(stores, [], order)
         started = time.perf_counter()
-        chosen = [selected.numbers for selected in self._select(conditions)]
-        places = _in_order(self.shards, chosen, order, descending)
+        n_items = sum(map(len, self.shards))
+        found = [store.browse(conditions, order, descending, offset + k) for store in stores]
+        n_met = sum(n_met for _, n_met in found) if conditions else n_items
+        if not n_met:
+            check_names(stores, conditions)
+        places = _in_order([rows for rows, _ in found], descending)
         hits = self._read(places[offset : offset + k], {})
         spent = {"encode": 0.0, "search": 0.0, "items": 1e3 * (time.perf_counter() - started)}
-        return Answer(hits, sum(map(len, self.shards)), len(places), 0, spent)
+        return Answer(hits, n_items, n_met, 0, spent)
 
     def _rank(self, asked: Question, k: int, conditions: tuple[Condition, ...]) -> Found:
         """Return the best items of all shards by meaning and by words."""
@@ -122,7 +125,7 @@ class Searcher:
         """Return the items of each shard that may be found; refuse columns that there are not."""
         chosen = [shard.select(conditions, asked) for shard in self.shards]
         if not any(each.numbers is None or each.numbers.size for each in chosen):
-            check_columns([shard.store for shard in self.shards], [name for name, _ in conditions])
+            check_names([shard.store for shard in self.shards], conditions)
         return chosen
 
     def _reasons(self, best: Sequence[Place], found: Found, asked: Question) -> Reasons:
@@ -159,17 +162,12 @@ def _pool(asked: Question) -> int:
     return 0 if asked.thumbnail is None else SAME_POOL
 
 
-def _in_order(
-    shards: Sequence[Shard], chosen: Sequence[Ints | None], order: str | None, descending: bool
-) -> list[Place]:
-    """Return the places of all chosen items, or of all there are, in order."""
+def _in_order(found: Sequence[Sequence[tuple[Any, int]]], descending: bool) -> list[Place]:
+    """Return the places of the first items of all shards, in order."""
     known: list[tuple[tuple[bool, Any], Place]] = []
     unknown: list[Place] = []
-    for at, (shard, numbers) in enumerate(zip(shards, chosen, strict=True)):
-        wanted = None if numbers is None else set(numbers.tolist())
-        for number, value in values_of(shard.store, order):
-            if wanted is not None and number not in wanted:
-                continue
+    for at, rows in enumerate(found):
+        for value, number in rows:
             place = Place(0.0, at, number)
             if value is None:
                 unknown.append(place)

@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from acqh.collection._connections import (
     LISTED,
     WRITE_TIMEOUT_SECONDS,
     Connections,
+    as_numbers,
     listed,
     translated,
 )
@@ -24,7 +26,6 @@ from acqh.collection._tables import (
     compare_words,
     find_number,
     insert_row,
-    number_labels,
     read_fact,
     read_text_fact,
     remove_row,
@@ -32,7 +33,14 @@ from acqh.collection._tables import (
     write_columns,
 )
 from acqh.collection._types import Item
-from acqh.collection._where import Condition, select_numbers
+from acqh.collection._where import (
+    LABEL,
+    Condition,
+    Value,
+    count_meeting,
+    first_in_order,
+    meeting,
+)
 from acqh.collection._words import (
     KnownWords,
     WordHit,
@@ -44,10 +52,25 @@ from acqh.collection._words import (
 )
 from acqh.errors import CollectionError, CorruptBundleError, DuplicateIdError, MissingItemError
 
+_PAGE_ROWS = 4_096
 _READ = (
     "SELECT i.number, id, text, labels, columns, t.number IS NOT NULL, coded_by, code "
     "FROM items i LEFT JOIN thumbnails t ON t.number = i.number"
 )
+
+
+_KIND_OF = {bool: "boolean", int: "integer", float: "real", str: "text", type(None): "null"}
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many items there are of what, after a change."""
+
+    change: int
+    labels: dict[str, int]  # in alphabetical order
+    coded_by: dict[str, int]
+    n_labelled: int
+    n_thumbnails: int
 
 
 class Store:
@@ -61,6 +84,7 @@ class Store:
         self, path: Path, *, timeout: float = WRITE_TIMEOUT_SECONDS, durable: bool = True
     ) -> None:
         self.path = path
+        self._counts: Counts | None = None
         with translated(path):
             self.connections = Connections(path, timeout=timeout, durable=durable)
         try:
@@ -201,27 +225,49 @@ class Store:
         table = np.frombuffer(bytes(codes), dtype=np.uint8).reshape(len(numbers), code_bytes)
         return np.array(numbers, dtype=np.int64), table
 
-    def label_counts(self) -> dict[str, int]:
-        """Return how many items have each label, in alphabetical order."""
-        return dict(
-            self.rows(
-                "SELECT name, n FROM labels JOIN "
-                "(SELECT label, count(*) AS n FROM item_labels GROUP BY label) USING (label) "
-                "ORDER BY name"
-            )
-        )
+    def counts(self) -> Counts:
+        """Return how many items there are of what; counted once after each change."""
+        with self.connections.reading() as connection:
+            change = read_fact(connection, "change")
+            counts = self._counts
+            if counts is None or counts.change != change:
+                ask = connection.execute
+                labels = ask(
+                    "SELECT value, count(*) FROM item_values WHERE name = ? GROUP BY value",
+                    (LABEL,),
+                )
+                coded_by = ask("SELECT coded_by, count(*) FROM items GROUP BY coded_by")
+                ((n_labelled, n_thumbnails),) = ask(
+                    "SELECT (SELECT count(DISTINCT number) FROM item_values WHERE name = ?), "
+                    "(SELECT count(*) FROM thumbnails)",
+                    (LABEL,),
+                )
+                counts = self._counts = Counts(
+                    change, dict(labels), dict(coded_by), n_labelled, n_thumbnails
+                )
+        return counts
 
-    def coded_by(self) -> dict[str, int]:
-        """Return how many items were coded by what."""
-        return dict(self.rows("SELECT coded_by, count(*) FROM items GROUP BY coded_by"))
+    def has_value(self, name: str, value: str | None = None) -> bool:
+        """Whether an item has a column, or a value in it."""
+        statement = "SELECT 1 FROM item_values WHERE name = ?"
+        if value is None:
+            return bool(self.rows(f"{statement} LIMIT 1", name))
+        return bool(self.rows(f"{statement} AND value = ? LIMIT 1", name, value))
 
-    def counts(self) -> tuple[int, int]:
-        """Return how many items have labels, and how many thumbnails."""
-        ((n_labelled, n_thumbnails),) = self.rows(
-            "SELECT (SELECT count(DISTINCT number) FROM item_labels), "
-            "(SELECT count(*) FROM thumbnails)"
-        )
-        return n_labelled, n_thumbnails
+    def column_names(self) -> list[str]:
+        """Return the columns that items have."""
+        rows = self.rows("SELECT DISTINCT name FROM item_values WHERE name <> ?", LABEL)
+        return [name for (name,) in rows]
+
+    def column_kinds(self) -> dict[str, set[str]]:
+        """Return the columns that items have, and what is in them; see `Collection.columns`."""
+        kinds: dict[str, set[str]] = {}
+        for page in self.pages(_PAGE_ROWS):
+            for name, value in (each for item in page for each in item.columns.items()):
+                is_long = type(value) is int and not -(2**63) <= value < 2**63
+                kind = "real" if is_long else _KIND_OF[type(value)]
+                kinds.setdefault(name, set()).add(kind)
+        return dict(sorted(kinds.items()))
 
     def codes_of(self, numbers: Ints, code_bytes: int) -> tuple[Ints, Array]:
         """Return the codes of items, and the numbers of those that are still there."""
@@ -268,10 +314,18 @@ class Store:
         found = []
         with self.connections.reading() as connection:
             if conditions:
-                found.append(select_numbers(connection, conditions))
+                found.append(as_numbers(connection.execute(*meeting(conditions))))
             if asked is not None and asked.demanded:
                 found.append(numbers_allowed(connection, asked))
         return reduce(np.intersect1d, found) if found else None
+
+    def browse(
+        self, conditions: Sequence[Condition], order: str | None, descending: bool, k: int
+    ) -> tuple[list[tuple[Value | None, int]], int]:
+        """Return value and number of the first k items in order, and how many there are."""
+        with self.connections.reading() as connection:
+            n_items = count_meeting(connection, conditions) if conditions else -1
+            return first_in_order(connection, conditions, order, descending, k), n_items
 
     def know_words(self, query: WordQuery) -> KnownWords:
         """Look the words of a query up."""
@@ -301,7 +355,6 @@ class Store:
         ids: list[str | None] = []
         with self.connections.writing() as connection:
             change = read_fact(connection, "change")
-            label_numbers = number_labels(connection, items)
             for item in items:
                 known = item.id is not None and find_number(connection, item.id) is not None
                 if known and not replace and strict:
@@ -315,7 +368,7 @@ class Store:
                     change += 1
                     remove_row(connection, item.id, change)
                 change += 1
-                ids.append(insert_row(connection, item, change, label_numbers))
+                ids.append(insert_row(connection, item, change))
             write_change(connection, change)
         return ids
 

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 from acqh.collection._connections import LISTED, Connections, listed, translated
 from acqh.collection._signs import plain_sign
 from acqh.collection._types import Item
+from acqh.collection._where import VALUES_SCHEMA, values_of
 from acqh.collection._words import (
     WORDS_SCHEMA,
     WordHit,
@@ -24,7 +25,8 @@ from acqh.errors import CorruptBundleError, MissingItemError
 # Counts up when tables change.
 LAYOUT = 3
 # Every item and every removal takes the next change number. An item's is its number for good.
-_SCHEMA = """
+# The two indexes are for counting items without reading them.
+_SCHEMA = f"""
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE items (
     number INTEGER PRIMARY KEY,
@@ -36,19 +38,16 @@ CREATE TABLE items (
     code BLOB NOT NULL,
     checksum INTEGER NOT NULL
 );
+CREATE INDEX items_by_what_coded_them ON items (coded_by);
 CREATE TABLE thumbnails (
     number INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE,
     picture BLOB NOT NULL,
     checksum INTEGER NOT NULL
 );
-CREATE TABLE labels (label INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
-CREATE TABLE item_labels (
-    label INTEGER NOT NULL REFERENCES labels,
-    number INTEGER NOT NULL REFERENCES items ON DELETE CASCADE,
-    PRIMARY KEY (label, number)
-) WITHOUT ROWID;
-CREATE INDEX labels_of_item ON item_labels (number);
+CREATE INDEX thumbnails_by_checksum ON thumbnails (checksum);
 CREATE TABLE removals (change INTEGER PRIMARY KEY, number INTEGER NOT NULL);
+{VALUES_SCHEMA}
+{WORDS_SCHEMA}
 """
 # Columns that say what an item is called, whose words are looked up like those of its caption.
 _NAMES = ("name", "title", "keywords", "description", "file")
@@ -68,7 +67,7 @@ def create_store(path: Path, generation: str, id_prefix: str = "") -> None:
     with translated(path), closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA page_size = 4096")
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.executescript(f"BEGIN; {_SCHEMA} {WORDS_SCHEMA} COMMIT;")
+        connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
         facts = {"layout": LAYOUT, "change": 0, "id_prefix": id_prefix, "generation": generation}
         connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
 
@@ -106,15 +105,20 @@ def index_words(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
 
 def _words_of(text: Any, labels: Any, columns: Any) -> tuple[str, str, tuple[str, ...]]:
     """Return the text, the names and the labels of a stored item, to be looked up by word."""
+    found, values = _parsed(labels, columns)
+    names = [value for key in _NAMES if isinstance(value := values.get(key), str)]
+    return str(text), " ".join(names), tuple(found)
+
+
+def _parsed(labels: Any, columns: Any) -> tuple[list[str], dict[str, Any]]:
+    """Return the labels and the columns of a stored item."""
     try:
-        values, found = json.loads(columns), json.loads(labels)
+        names, values = json.loads(labels), json.loads(columns)
     except (TypeError, ValueError, RecursionError) as error:
         raise sqlite3.DatabaseError(f"labels or columns of an item: {error}") from error
-    match text, found, values:
-        case str(), list(), dict():
-            names = [value for key in _NAMES if isinstance(value := values.get(key), str)]
-            return text, " ".join(names), tuple(map(str, found))
-    raise sqlite3.DatabaseError("the fields of an item are of other kinds than acqh stores")
+    if not isinstance(names, list) or not isinstance(values, dict):
+        raise sqlite3.DatabaseError("the fields of an item are of other kinds than acqh stores")
+    return list(map(str, names)), values
 
 
 def compare_words(
@@ -159,7 +163,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     Raises CorruptBundleError: there is something else, or something is missing.
     """
     with closing(sqlite3.connect(":memory:")) as other:
-        other.executescript(f"{_SCHEMA} {WORDS_SCHEMA}")
+        other.executescript(_SCHEMA)
         wanted = set(other.execute(_DEFINITIONS))
     found = set(connection.execute(_DEFINITIONS))
     if found != wanted:
@@ -194,19 +198,7 @@ def find_number(connection: sqlite3.Connection, identifier: str) -> int | None:
     return None if row is None else int(row[0])
 
 
-def number_labels(connection: sqlite3.Connection, items: Sequence[Item]) -> dict[str, int]:
-    """Return the number of every label of these items; new ones get one."""
-    numbers = {}
-    for name in {name for item in items for name in item.labels}:
-        connection.execute("INSERT OR IGNORE INTO labels (name) VALUES (?)", (name,))
-        found = connection.execute("SELECT label FROM labels WHERE name = ?", (name,))
-        numbers[name] = found.fetchone()[0]
-    return numbers
-
-
-def insert_row(
-    connection: sqlite3.Connection, item: Item, number: int, label_numbers: dict[str, int]
-) -> str:
+def insert_row(connection: sqlite3.Connection, item: Item, number: int) -> str:
     identifier = item.id if item.id is not None else _free_id(connection, number)
     labels = json.dumps(item.labels, ensure_ascii=False)
     columns = json.dumps(item.columns, ensure_ascii=False)
@@ -219,12 +211,34 @@ def insert_row(
             "INSERT INTO thumbnails VALUES (?, ?, ?)",
             (number, item.thumbnail, checksum(item.thumbnail)),
         )
-    connection.executemany(
-        "INSERT INTO item_labels VALUES (?, ?)",
-        [(label_numbers[name], number) for name in item.labels],
-    )
-    change_words(connection, number, *_words_of(item.text, labels, columns))
+    _add_derived(connection, number, item.text, labels, columns)
     return identifier
+
+
+def _add_derived(
+    connection: sqlite3.Connection, number: int, text: Any, labels: Any, columns: Any
+) -> None:
+    """Add what items are found by: their values and words."""
+    connection.executemany(
+        "INSERT INTO item_values VALUES (?, ?, ?)", value_rows(number, labels, columns)
+    )
+    change_words(connection, number, *_words_of(text, labels, columns))
+
+
+def _remove_derived(
+    connection: sqlite3.Connection, number: int, text: Any, labels: Any, columns: Any
+) -> None:
+    connection.executemany(
+        "DELETE FROM item_values WHERE name = ? AND value = ? AND number = ?",
+        value_rows(number, labels, columns),
+    )
+    change_words(connection, number, *_words_of(text, labels, columns), remove=True)
+
+
+def value_rows(number: int, labels: Any, columns: Any) -> Iterator[tuple[str, Any, int]]:
+    """Yield the rows of a stored item in the table of values."""
+    names, values = _parsed(labels, columns)
+    return ((name, value, number) for name, value in values_of(names, values))
 
 
 def _free_id(connection: sqlite3.Connection, number: int) -> str:
@@ -249,12 +263,12 @@ def write_columns(
         raise MissingItemError(f"no item has the id {identifier!r}; nothing was changed")
     number, text, labels, old, coded_by, code = row
     columns = json.dumps(json.loads(old) | dict(values), ensure_ascii=False)
-    change_words(connection, number, *_words_of(text, labels, old), remove=True)
+    _remove_derived(connection, number, text, labels, old)
     connection.execute(
         "UPDATE items SET columns = ?, checksum = ? WHERE number = ?",
         (columns, checksum(identifier, text, labels, columns, coded_by, code), number),
     )
-    change_words(connection, number, *_words_of(text, labels, columns))
+    _add_derived(connection, number, text, labels, columns)
 
 
 def remove_row(connection: sqlite3.Connection, identifier: Any, change: int) -> None:
@@ -264,6 +278,6 @@ def remove_row(connection: sqlite3.Connection, identifier: Any, change: int) -> 
     if row is None:
         raise MissingItemError(f"no item has the id {identifier!r}; nothing was removed")
     number, *fields = row
-    change_words(connection, number, *_words_of(*fields), remove=True)
+    _remove_derived(connection, number, *fields)
     connection.execute("DELETE FROM items WHERE number = ?", (number,))
     connection.execute("INSERT INTO removals VALUES (?, ?)", (change, number))

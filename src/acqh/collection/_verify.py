@@ -1,6 +1,5 @@
 """A deep check of a collection: every byte, and that its parts agree."""
 
-import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from acqh.collection._cache import MAX_FEW
 from acqh.collection._folder import (
     INDEX,
     ITEMS,
@@ -20,7 +20,7 @@ from acqh.collection._folder import (
 )
 from acqh.collection._replacing import leftovers
 from acqh.collection._store import Store
-from acqh.collection._tables import checksum, index_words, read_fact
+from acqh.collection._tables import checksum, index_words, read_fact, value_rows
 from acqh.collection._types import CollectionReport
 from acqh.collection._words import WORDS_SCHEMA, vocabulary
 from acqh.errors import AcqhError
@@ -75,6 +75,8 @@ def _verified(folder: Path) -> CollectionReport:
                 problems += _check_file(connection, folder / ITEMS)
                 problems += _check_items(connection, shape)
                 if not problems:
+                    problems += _check_values(connection)
+                if not problems:
                     problems += _check_words(connection, folder / ITEMS)
             notes += _check_index(folder, store, problems)
     except (AcqhError, OSError) as error:
@@ -116,22 +118,20 @@ def _check_items(connection: sqlite3.Connection, shape: tuple[int, ...] | None) 
     for number, image, stored in connection.execute("SELECT * FROM thumbnails"):
         if not isinstance(image, bytes) or checksum(image) != stored:
             yield f"{ITEMS}: the thumbnail of item number {number} does not match its checksum"
-    yield from _check_labels(connection)
 
 
-def _check_labels(connection: sqlite3.Connection) -> Iterator[str]:
-    listed: dict[int, set[str]] = {}
-    for number, name in connection.execute(
-        "SELECT number, name FROM item_labels JOIN labels USING (label)"
-    ):
-        listed.setdefault(number, set()).add(name)
-    for number, labels in connection.execute("SELECT number, labels FROM items"):
-        try:
-            names = set(json.loads(labels))
-        except (TypeError, ValueError):
-            names = {labels}
-        if names != listed.get(number, set()):
-            yield f"{ITEMS}: the labels of item number {number} are not those it is listed under"
+def _check_values(connection: sqlite3.Connection) -> Iterator[str]:
+    """Look up the labels and columns of every item where filters would."""
+    listed = "SELECT 1 FROM item_values WHERE name = ? AND value = ? AND number = ?"
+    n_values = 0
+    for number, labels, columns in connection.execute("SELECT number, labels, columns FROM items"):
+        for row in value_rows(number, labels, columns):
+            n_values += 1
+            if connection.execute(listed, row).fetchone() is None:
+                yield f"{ITEMS}: item number {number} is not listed under its {row[0]!r:.200}"
+    ((n_listed,),) = connection.execute("SELECT count(*) FROM item_values")
+    if n_listed != n_values:
+        yield f"{ITEMS}: {n_listed} labels and columns are listed, but items have {n_values}"
 
 
 def _check_words(connection: sqlite3.Connection, path: Path) -> Iterator[str]:
@@ -149,7 +149,8 @@ def _check_index(folder: Path, store: Store, problems: list[str]) -> list[str]:
     try:
         index = CodeIndex.load(folder / INDEX, verify=True)
     except FileNotFoundError:
-        return ["there is no index; it is made when the collection is opened"]
+        is_missed = store.has_more_than(MAX_FEW)
+        return ["there is no index; it is made when the collection is opened"] * is_missed
     change, width = index.info.get("change"), len(index.codebooks)
     with store.connections.reading() as connection:  # others may add meanwhile
         held, all_numbers, all_codes, _ = store.changes_since(0, width, connection)

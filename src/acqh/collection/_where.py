@@ -1,54 +1,61 @@
-"""Conditions on labels and columns."""
+"""Conditions on labels and columns, and the order of items: SQL over the table of values."""
 
-import json
+import difflib
 import math
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from functools import reduce
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from acqh._core.arrays import Ints
-from acqh.collection._columns import column_kinds, has_column
-from acqh.collection._connections import as_numbers
 from acqh.errors import CollectionError
 
 if TYPE_CHECKING:
     from acqh.collection._store import Store
 
-_LABEL = "label"
-_HAS_LABEL = (
-    "SELECT number FROM item_labels WHERE label = (SELECT label FROM labels WHERE name = ?)"
-)
-# SQLite allows this many alternatives in one statement, in every version.
-_MAX_ALTERNATIVES = 400
+# A label is a value of this name; no column is called so.
+LABEL = "label"
+_LABEL_NAMES = (LABEL, "labels")
+# The value of each label and column of an item, as SQLite compares them: numbers exactly, and
+# before texts. What has no place in that order lies behind as bytes: null is empty, and a whole
+# number that neither 64 bits nor a real number can hold is its digits.
+VALUES_SCHEMA = """
+CREATE TABLE item_values (
+    name TEXT NOT NULL,
+    value NOT NULL,
+    number INTEGER NOT NULL,
+    PRIMARY KEY (name, value, number)
+) WITHOUT ROWID;
+"""
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _MAX_DIGITS = 4_000
+# Of one condition; SQLite takes this many in one statement, in every version.
+_MAX_WANTED = 10_000
 # Columns that an error names.
 _MAX_SHOWN = 20
 # What conditions may be given as: a mapping, or texts such as "label=dog".
 Where: TypeAlias = Mapping[str, Any] | Iterable[str] | None
+Value = str | int | float
 # name, wanted values; label: all of them, column: any of them
-Condition = tuple[str, tuple[str, ...]]
+Condition = tuple[str, tuple[Value, ...]]
 
 
 def read_where(where: Any) -> tuple[Condition, ...]:
     """Read conditions in any accepted form, into a canonical order: equal ones are equal.
 
     ``{"label": "dog"}`` and ``"label=dog"`` say the same. Several must all hold. Of several labels
-    an item must have all; of several values of a column, one. A text in a column is compared as a
-    text, a number as a number: exactly, and 1 equals 1.0 and True.
+    an item must have all; of several values of a column, one. A number finds numbers alone:
+    exactly, and 1 equals 1.0 and True. A text finds the text and, as command lines write all
+    values so, the number that it says.
 
     Raises CollectionError: they cannot be read.
 
     Examples
     --------
     >>> read_where({"label": ["dog", "cat"], "year": 2010})
-    (('label', ('cat', 'dog')), ('year', ('2010',)))
-    >>> read_where("label=dog")
+    (('label', ('cat', 'dog')), ('year', (2010,)))
+    >>> read_where("labels=dog")
     (('label', ('dog',)),)
     """
     if where is None:
@@ -69,89 +76,126 @@ def read_where(where: Any) -> tuple[Condition, ...]:
         if not isinstance(name, str) or not name:
             raise CollectionError(f"`where` names a label or a column, got {name!r}")
         is_one = isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable)
-        values = {_as_text(each) for each in ([value] if is_one else value)}
-        if not values:
-            raise CollectionError(f"`where` has no value for {name!r}; give one, or leave it out")
-        conditions.append((name, tuple(sorted(values))))
-    return tuple(sorted(conditions))
+        values = {_checked(each) for each in ([value] if is_one else value)}
+        if not 0 < len(values) <= _MAX_WANTED:
+            raise CollectionError(
+                f"`where` has {len(values):,} values for {name!r}; give 1 to {_MAX_WANTED:,}, or "
+                "leave it out"
+            )
+        if name in _LABEL_NAMES:
+            name, values = LABEL, set(map(str, values))
+        conditions.append((name, tuple(sorted(values, key=lambda v: (isinstance(v, str), v)))))
+    return tuple(sorted(conditions, key=repr))
 
 
-def select_numbers(connection: sqlite3.Connection, conditions: Iterable[Condition]) -> Ints:
-    """Return the numbers of the items that meet all conditions, in rising order."""
-    found = [
-        as_numbers(connection.execute(_HAS_LABEL, (value,)))
-        for name, values in conditions
-        if name == _LABEL
-        for value in values
-    ]
-    found += [
-        as_numbers(_having(connection, name, values))
-        for name, values in conditions
-        if name != _LABEL
-    ]
-    return reduce(np.intersect1d, found)
+def values_of(labels: Iterable[str], columns: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the name and value of every label and column of an item, as they are stored."""
+    yield from ((LABEL, label) for label in dict.fromkeys(labels))
+    yield from ((name, _stored(value)) for name, value in columns.items())
 
 
-def check_columns(
-    stores: Iterable["Store"], names: Iterable[str], also: tuple[str, ...] = (_LABEL,)
+def meeting(conditions: Sequence[Condition]) -> tuple[str, list[Any]]:
+    """Return a statement that selects the items that meet all conditions, and its parameters."""
+    wanted: list[tuple[str, list[Any]]] = []
+    for name, values in conditions:
+        if name == LABEL:
+            wanted += [(name, [value]) for value in values]
+        else:
+            wanted.append((name, [form for value in values for form in _forms(value)]))
+    having = "SELECT number FROM item_values WHERE name = ? AND value IN ({})"
+    selects = (having.format(", ".join("?" * len(values))) for _, values in wanted)
+    given = [each for name, values in wanted for each in (name, *values)]
+    return " INTERSECT ".join(selects), given
+
+
+def count_meeting(connection: sqlite3.Connection, conditions: Sequence[Condition]) -> int:
+    """Return how many items meet all conditions, of which there is one at least."""
+    statement, values = meeting(conditions)
+    row = connection.execute(f"SELECT count(*) FROM ({statement})", values).fetchone()  # noqa: S608
+    return int(row[0])
+
+
+def first_in_order(
+    connection: sqlite3.Connection,
+    conditions: Sequence[Condition],
+    order: str | None,
+    descending: bool,
+    k: int,
+) -> list[tuple[Value | None, int]]:
+    """Return value and number of the first items in the order of a column, those without it last.
+
+    Items of one value, and those without, come in order of insertion.
+    """
+    statement, values = meeting(conditions) if conditions else ("SELECT number FROM items", [])
+    found: list[tuple[Value | None, int]] = []
+    having = "SELECT number FROM item_values WHERE name = ? AND typeof(value) <> 'blob'"
+    if order is not None:
+        only = f"AND number IN ({statement})" if conditions else ""
+        found = connection.execute(
+            f"SELECT value, number FROM item_values WHERE name = ? AND typeof(value) <> 'blob' "  # noqa: S608
+            f"{only} ORDER BY value {'DESC' if descending else ''}, number LIMIT ?",
+            (order, *values, k),
+        ).fetchall()
+    if len(found) < k:
+        without = f"WHERE number NOT IN ({having})" if order is not None else ""
+        found += connection.execute(
+            f"SELECT NULL, number FROM ({statement}) {without} ORDER BY number LIMIT ?",  # noqa: S608
+            (*values, *([] if order is None else [order]), k - len(found)),
+        ).fetchall()
+    return found
+
+
+def check_names(
+    stores: Iterable["Store"], conditions: Iterable[Condition], order: str | None = None
 ) -> None:
     """Raise CollectionError for a column that no item of any store has, unless there are no items.
 
-    A name that is misspelt would otherwise look like a search that found nothing. Those in `also`
-    are not columns, but fine.
+    And for a label that none has where there is one much like it. A name that is misspelt would
+    otherwise look like a search that found nothing.
     """
-    stores = [store for store in stores if len(store)]
-    for name in names:
-        if name in also or not stores or any(has_column(store, name) for store in stores):
+    stores = [store for store in stores if store.has_more_than(0)]
+    names = [(name, (LABEL,)) for name, _ in conditions if name != LABEL]
+    for name, also in [*names, *([] if order is None else [(order, ())])]:
+        if not stores or (name != LABEL and any(store.has_value(name) for store in stores)):
             continue
-        known = sorted({column for store in stores for column in column_kinds(store)})
+        known = sorted({column for store in stores for column in store.column_names()})
         shown = ", ".join([*also, *(f"{column:.60}" for column in known[:_MAX_SHOWN])]) or "none"
         more = f" and {len(known) - _MAX_SHOWN} more" if len(known) > _MAX_SHOWN else ""
         raise CollectionError(f"no item has a column {name!r:.200}; there are: {shown}{more}")
+    for label in (each for name, values in conditions if name == LABEL for each in values):
+        if not any(store.has_value(LABEL, str(label)) for store in stores):
+            _suggest(str(label), {label for store in stores for label in store.counts().labels})
 
 
-def _having(
-    connection: sqlite3.Connection, name: str, values: tuple[str, ...]
-) -> Iterator[tuple[int]]:
-    """Yield the numbers of the items that have one of the values in a column.
+def _suggest(label: str, known: Iterable[str]) -> None:
+    """Raise CollectionError where a label that no item has is much like one that some have."""
+    folded = {each.casefold(): each for each in known}
+    near = difflib.get_close_matches(label.casefold(), folded, n=1, cutoff=0.8)
+    if near:
+        raise CollectionError(
+            f"no item has the label {label!r:.200}; did you mean {folded[near[0]]!r}?"
+        )
 
-    SQLite would compare real numbers by their first 15 digits, and takes some names and texts for
-    others. So it only finds the items whose JSON has a value in one of the ways it can be
-    written; which of them have it indeed is seen when that is read.
-    """
-    wanted = {number for value in values if (number := _as_number(value)) is not None}
-    written = [f"{_json(name)}: {form}" for value in values for form in _forms(value)]
-    test = "1"
-    if len(written) <= _MAX_ALTERNATIVES:
-        test = " OR ".join(["instr(columns, ?)"] * len(written))
-    else:
-        written = []
-    rows = connection.execute(
-        f"SELECT number, columns FROM items WHERE {test}",  # noqa: S608
-        written,
-    )
-    for number, columns in rows:
+
+def _forms(value: Value) -> Iterator[Any]:
+    """Yield a wanted value as it may be stored; of a text also the number that it says."""
+    yield _stored(value)
+    if isinstance(value, str) and (number := _as_number(value)) is not None:
+        yield _stored(number)
+
+
+def _stored(value: Any) -> Any:
+    """Return a value as the table holds it."""
+    if value is None:
+        return b""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
         try:
-            value = json.loads(columns).get(name)
-        except (AttributeError, TypeError, ValueError, RecursionError) as error:
-            raise sqlite3.DatabaseError(f"the columns of item number {number}: {error}") from error
-        if value in values if isinstance(value, str) else value in wanted:
-            yield (number,)
-
-
-def _forms(value: str) -> Iterator[str]:
-    """Yield the ways in which JSON may hold a text, or a number that equals what it says."""
-    yield _json(value)
-    number = _as_number(value)
-    if number is not None:
-        if number == int(number):
-            yield str(int(number))
-        if number in (0, 1):
-            yield _json(bool(number))
-        with suppress(OverflowError):
-            yield _json(float(number))
-        if number == 0:
-            yield "-0.0"
+            return float(value) if float(value) == value else str(value).encode()
+        except OverflowError:
+            return str(value).encode()
+    return value
 
 
 def _as_number(text: str) -> int | float | None:
@@ -165,10 +209,6 @@ def _as_number(text: str) -> int | float | None:
         return number if math.isfinite(number) else None
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
 def _split(text: Any) -> tuple[str, str]:
     name, equals, value = str(text).partition("=")
     if not equals or not name.strip():
@@ -176,10 +216,8 @@ def _split(text: Any) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _as_text(value: Any) -> str:
+def _checked(value: Any) -> Value:
     value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, bool):
-        return str(int(value))
-    if isinstance(value, str | int | float):
-        return str(value)
-    raise CollectionError(f"`where` compares with texts and numbers, got {value!r}")
+    if isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    raise CollectionError(f"`where` compares with texts and finite numbers, got {value!r}")
