@@ -1,4 +1,4 @@
-"""Build the embedded emoji set, src/acqh/data/emoji/, from two pinned npm packages.
+"""Build the embedded emoji set, src/acqh/data/datasets/emoji/, from two pinned npm packages.
 
 Run ``python tools/build_emoji.py`` with npm and the extra ``images`` installed. The same versions
 of packages, Pillow and scikit-image give the same bytes.
@@ -21,7 +21,7 @@ from PIL import Image
 
 from acqh.encoders import HogColour, word_vectorizer
 
-TARGET = Path(__file__).resolve().parents[1] / "src" / "acqh" / "data" / "emoji"
+TARGET = Path(__file__).resolve().parents[1] / "src" / "acqh" / "data" / "datasets" / "emoji"
 ART, TEXT = "emoji-datasource-google", "emojibase-data"
 SOURCES = {
     ART: {

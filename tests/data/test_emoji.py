@@ -13,11 +13,11 @@ from sklearn.feature_extraction.text import TfidfTransformer
 import acqh
 from acqh._core.linalg import solve_spd
 from acqh.data import MultiViewData
-from acqh.data._emoji import _read_pack, load_emoji
+from acqh.data.datasets.emoji import _read_pack, load_emoji
 from acqh.encoders import word_vectorizer
 
 DATA = load_emoji()
-PACK = files("acqh.data") / "emoji"
+PACK = files("acqh.data.datasets") / "emoji"
 WORDS = tuple(_read_pack()[0]["words"])
 
 

@@ -1,22 +1,22 @@
 """MultiViewData, readers, named data sets, splits, synthetic makers, the embedded emoji set."""
 
-from acqh.data._datasets import DatasetInfo, list_datasets, load_dataset
-from acqh.data._files import DataFile, DataFolder
-from acqh.data._multiview import MultiViewData
-from acqh.data._named import NamedDataset
-from acqh.data._readers._dispatch import (
+from acqh.data.datasets.catalogue import DatasetInfo, list_datasets, load_dataset
+from acqh.data.datasets.files import DataFile, DataFolder
+from acqh.data.datasets.named import NamedDataset
+from acqh.data.multiview import MultiViewData
+from acqh.data.readers.formats import (
     list_pieces,
     read,
     read_chunks,
     read_manifest,
     read_manifest_chunks,
 )
-from acqh.data._readers._manifest import Manifest
-from acqh.data._readers._pieces import Piece, Pieces, read_pieces
-from acqh.data._readers._records import read_records
-from acqh.data._readers._save import save_npz
-from acqh.data._splits import official_rows, split_rows
-from acqh.data._synthetic import make_like, make_multiview
+from acqh.data.readers.manifest import Manifest
+from acqh.data.readers.pieces import Piece, Pieces, read_pieces
+from acqh.data.readers.records import read_records
+from acqh.data.splits import official_rows, split_rows
+from acqh.data.synthetic import make_like, make_multiview
+from acqh.data.write import save_npz
 
 __all__ = [
     "DataFile",

@@ -1,0 +1,397 @@
+"""Paired data: several views of the same items, with labels, ids and an item table."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
+from types import MappingProxyType
+from typing import Any, Literal, NoReturn, Self
+
+import numpy as np
+
+from acqh._core.arrays import Array, Bools, Ints, Matrix, check_positive_int, is_sparse
+from acqh._core.runtime import RandomState
+from acqh.data import checks
+from acqh.data.concat import concat_fields
+from acqh.data.rows import TakesRows, check_rows, take_each
+from acqh.data.splits import official_rows, split_rows
+
+
+class MultiViewData(TakesRows):
+    """Named views of the same items, with labels, ids and a table of anything else.
+
+    Row i of every view, of the labels, of the ids and of the item table is the same item.
+    Everything is checked once, here. Arrays are kept as they are, not copied, so do not write
+    to them; the methods return new data and leave this one alone.
+
+    Parameters
+    ----------
+    views : mapping of str to array-like or sparse, (n_items, n_features)
+        Dense, or sparse (kept as CSR); floats, integers or booleans of any width.
+    labels : optional
+        A 0/1 matrix (n_items, n_labels), dense or sparse; class ids (n_items,), numbers or
+        strings; or a sequence of n_items sets of names. A row without any label means that the
+        item's labels are not known.
+    ids : array-like of int or str, (n_items,), optional
+        All different; 0, 1, 2, ... by default.
+    items : mapping of str to sequence of n_items entries, optional
+        The item table: texts, images, file names, anything.
+    label_names : sequence of str, optional
+        Names of the label columns, or the classes in their order.
+    present : mapping of str to bool, (n_items,), optional
+        For a view that some items lack: which have it. What an absent row holds is ignored.
+    splits : mapping of str to row numbers, optional
+        The source's own split, such as ``{"train": rows, "test": rows}``, or several, such as
+        ``train_few`` and ``test_few`` beside these.
+    name : str
+        What to call the data in tables.
+
+    Attributes
+    ----------
+    views : mapping of str to ndarray or csr_array, (n_items, n_features)
+        Absent rows are zero.
+    labels : uint8 ndarray or csr_array, (n_items, n_labels), or None
+    label_names : tuple of str
+    ids : int64 or str ndarray, (n_items,)
+    items : mapping of str to ndarray, (n_items, ...)
+    present : mapping of str to bool ndarray, (n_items,)
+        For every view, also those that all items have.
+    splits : mapping of str to int64 ndarray
+        Empty where the source gives none, and in every subset.
+    name : str
+
+    Raises
+    ------
+    ViewError
+        No views, no rows, unpaired rows, NaN or infinite values, `present` of the wrong length,
+        an item that is in no view.
+    LabelError
+        Labels that cannot be read, or of another number of rows.
+    DuplicateIdError
+        An id that occurs twice.
+    InvalidInputError
+        Ids, item columns or splits that do not fit the rows.
+
+    Examples
+    --------
+    >>> data = MultiViewData(
+    ...     {"image": np.eye(3), "text": np.eye(3, 5)},
+    ...     labels=["dog", "cat", "dog"],
+    ...     items={"caption": ["a dog", "a cat", "two dogs"]},
+    ... )
+    >>> data
+    MultiViewData('data': 3 items; image 3 float64, text 5 float64; 2 labels; items caption)
+    >>> data.subset([0, 2]).items["caption"]
+    array(['a dog', 'two dogs'], dtype=object)
+    """
+
+    views: Mapping[str, Matrix]
+    labels: Matrix | None
+    label_names: tuple[str, ...]
+    ids: Array
+    items: Mapping[str, Array]
+    present: Mapping[str, Bools]
+    splits: Mapping[str, Ints]
+    name: str
+
+    def __init__(
+        self,
+        views: Mapping[str, Any],
+        labels: Any = None,
+        *,
+        ids: Any = None,
+        items: Mapping[str, Any] | None = None,
+        label_names: Sequence[str] | None = None,
+        present: Mapping[str, Any] | None = None,
+        splits: Mapping[str, Any] | None = None,
+        name: str = "data",
+    ) -> None:
+        checked_views, checked_present = checks.check_views(views, present or {})
+        n_items = next(iter(checked_views.values())).shape[0]
+        checked_ids = checks.check_ids(ids, n_items)
+        checks.check_every_item_is_somewhere(checked_present, checked_ids)
+        matrix, names = checks.check_labels(labels, label_names, n_items)
+        self.__dict__.update(
+            views=checked_views,
+            labels=matrix,
+            label_names=names,
+            ids=checked_ids,
+            items=checks.check_items(items, n_items),
+            present=checked_present,
+            splits=checks.check_splits(splits, n_items),
+            name=str(name),
+        )
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(
+            f"MultiViewData cannot be changed, so {name!r} cannot be set; "
+            "make new data with subset, with_views, without_labels or concat"
+        )
+
+    def _replace(self, **changes: Any) -> Self:
+        """Return data with other fields, which must have been checked already."""
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__, **changes)
+        return new
+
+    # Read-only mappings cannot be pickled, which worker processes need.
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            key: dict(value) if isinstance(value, MappingProxyType) else value
+            for key, value in self.__dict__.items()
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(
+            {
+                key: MappingProxyType(value) if isinstance(value, dict) else value
+                for key, value in state.items()
+            }
+        )
+
+    @property
+    def n_items(self) -> int:
+        """The number of rows."""
+        return len(self.ids)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        views = ", ".join(self._describe_view(name) for name in self.views)
+        labels = "no labels" if self.labels is None else f"{len(self.label_names)} labels"
+        items = f"; items {', '.join(self.items)}" if self.items else ""
+        return f"MultiViewData({self.name!r}: {len(self):,} items; {views}; {labels}{items})"
+
+    def _describe_view(self, name: str) -> str:
+        matrix, present = self.views[name], self.present[name]
+        sparse = " sparse" if is_sparse(matrix) else ""
+        absent = "" if present.all() else f" (absent in {np.count_nonzero(~present):,})"
+        return f"{name} {matrix.shape[1]} {matrix.dtype}{sparse}{absent}"
+
+    def subset(self, rows: Any) -> Self:
+        """Return some rows, in the order given.
+
+        Parameters
+        ----------
+        rows : array-like of int, bool mask (n_items,), or slice
+            A slice makes views of dense arrays, not copies.
+
+        Returns
+        -------
+        MultiViewData
+            Without the official split, which is of the whole.
+
+        Raises
+        ------
+        InvalidInputError
+            No row selected, a row that does not exist, or a mask of another length.
+        DuplicateIdError
+            A row is given twice.
+
+        Examples
+        --------
+        >>> data = MultiViewData({"image": np.eye(4)}, ids=["a", "b", "c", "d"])
+        >>> data.subset(data.ids != "b").ids.tolist()
+        ['a', 'c', 'd']
+        """
+        selected = check_rows(rows, len(self))
+        ids = self.ids[selected]
+        if not isinstance(selected, slice) and len(np.unique(selected)) < len(selected):
+            checks.check_unique_ids(ids)  # finds the id that would occur twice
+        return self._replace(
+            views=take_each(self.views, selected),
+            labels=None if self.labels is None else self.labels[selected],
+            ids=ids,
+            items=take_each(self.items, selected),
+            present=take_each(self.present, selected),
+            splits=MappingProxyType({}),
+        )
+
+    def chunks(self, size: int) -> Iterator[Self]:
+        """Yield the rows in order, `size` at a time, without copying dense arrays.
+
+        Examples
+        --------
+        >>> data = MultiViewData({"image": np.eye(5)})
+        >>> [len(chunk) for chunk in data.chunks(2)]
+        [2, 2, 1]
+        """
+        check_positive_int(size, "size")
+        return (self.subset(slice(at, at + size)) for at in range(0, len(self), size))
+
+    def with_views(
+        self,
+        views: Mapping[str, Any] | None = None,
+        /,
+        *,
+        present: Mapping[str, Any] | None = None,
+        **named: Any,
+    ) -> Self:
+        """Return the same items with views added or replaced; the other views stay.
+
+        Parameters
+        ----------
+        views : mapping of str to array-like or sparse, (n_items, n_features), optional
+        present : mapping of str to bool, (n_items,), optional
+            Which items have a view. A replaced view keeps what it had, a new one is there for
+            all items.
+        **named : array-like or sparse, (n_items, n_features)
+            Views by keyword.
+
+        Returns
+        -------
+        MultiViewData
+
+        Raises
+        ------
+        ViewError
+            As on construction.
+
+        Examples
+        --------
+        >>> data = MultiViewData({"image": np.eye(2), "text": np.ones((2, 3))})
+        >>> data.with_views(image=np.ones((2, 8)))
+        MultiViewData('data': 2 items; image 8 float64, text 3 float64; no labels)
+        """
+        given = {**(views or {}), **named}
+        masks = {name: mask for name, mask in self.present.items() if name in given}
+        new, new_present = checks.check_views(given, {**masks, **(present or {})}, len(self))
+        merged = MappingProxyType({**self.present, **new_present})
+        checks.check_every_item_is_somewhere(merged, self.ids)
+        return self._replace(views=MappingProxyType({**self.views, **new}), present=merged)
+
+    def without_labels(self) -> Self:
+        """Return the same items with their labels hidden.
+
+        Examples
+        --------
+        >>> MultiViewData({"image": np.eye(2)}, labels=[0, 1]).without_labels().labels is None
+        True
+        """
+        return self._replace(labels=None, label_names=())
+
+    def split(
+        self,
+        test_size: float | int = 0.2,
+        *,
+        groups: Any = None,
+        stratify: bool | Literal["auto"] | None = None,
+        random_state: RandomState = None,
+    ) -> tuple[Self, Self]:
+        """Split into two parts at random; rows keep their order.
+
+        Parameters
+        ----------
+        test_size : float or int
+            Share of the items, between 0 and 1, or number of items of the second part.
+        groups : str or array-like, (n_items,), optional
+            Items of one group stay together: a column of the item table, or an array. The second
+            part is then at most as large as asked, unless every group is larger.
+        stratify : None, "auto" or True
+            Give every class its share of the second part. ``"auto"`` does so where every item has
+            exactly one label and draws at random elsewhere; True insists on it.
+        random_state : int, Generator, SeedSequence or None
+
+        Returns
+        -------
+        train, test : MultiViewData
+
+        Raises
+        ------
+        InvalidInputError
+            Sizes, groups or options that cannot be met.
+        LabelError
+            ``stratify=True`` where an item has not exactly one label.
+
+        Examples
+        --------
+        >>> data = MultiViewData({"image": np.eye(6)}, items={"family": [0, 0, 1, 1, 2, 2]})
+        >>> train, test = data.split(test_size=2, groups="family", random_state=0)
+        >>> set(train.items["family"]) & set(test.items["family"])
+        set()
+        """
+        train, test = split_rows(
+            self, test_size, groups=groups, stratify=stratify, random_state=random_state
+        )
+        return self.subset(train), self.subset(test)
+
+    def official_split(self, name: str = "") -> tuple[Self, Self]:
+        """Return the parts that the source itself calls training and test.
+
+        Parameters
+        ----------
+        name : str
+            Which split, where there are several: ``"few"`` for ``train_few`` and ``test_few``.
+
+        Returns
+        -------
+        train, test : MultiViewData
+
+        Raises
+        ------
+        InvalidInputError
+            The source gives no split of that name.
+
+        Examples
+        --------
+        >>> data = MultiViewData({"image": np.eye(3)}, splits={"train": [0, 2], "test": [1]})
+        >>> [part.ids.tolist() for part in data.official_split()]
+        [[0, 2], [1]]
+        """
+        train, test = official_rows(self, name)
+        return self.subset(train), self.subset(test)
+
+    @classmethod
+    def concat(cls, parts: Sequence["MultiViewData"], *, ids: Any = None) -> "MultiViewData":
+        """Put several data sets under one another.
+
+        Label columns and views are matched by name. Rows of a part that lacks a view are absent
+        from it; rows of a part without labels have none. One sparse part makes a view sparse.
+
+        Parameters
+        ----------
+        parts : sequence of MultiViewData
+            With the same item columns, and views of the same name of the same width.
+        ids : array-like of int or str, (n_items,), optional
+            New ids; by default the parts' own.
+
+        Returns
+        -------
+        MultiViewData
+            Named as the first part; without an official split.
+
+        Raises
+        ------
+        ViewError
+            A view has different widths.
+        DuplicateIdError
+            An id occurs in two parts.
+        InvalidInputError
+            No parts, or their ids or item tables do not fit together.
+
+        Examples
+        --------
+        >>> pairs = MultiViewData({"image": np.eye(2), "text": np.eye(2)}, ids=["a", "b"])
+        >>> texts = MultiViewData({"text": np.ones((1, 2))}, ids=["c"])
+        >>> MultiViewData.concat([pairs, texts]).present["image"].tolist()
+        [True, True, False]
+        """
+        fields = concat_fields(parts, ids)
+        return parts[0]._replace(**fields, splits=MappingProxyType({}))
+
+    @classmethod
+    def from_files(cls, path: str | PathLike[str], **options: Any) -> "MultiViewData":
+        """Read data from a file; the ending says which kind it is.
+
+        Parameters
+        ----------
+        path : path
+        **options
+            As `acqh.data.read` takes them.
+
+        Returns
+        -------
+        MultiViewData
+        """
+        from acqh.data.readers.formats import read  # which needs this class
+
+        return read(path, **options)

@@ -1,0 +1,223 @@
+"""Choosing the rows of a test part: at random, by groups, class by class, or as the source says."""
+
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from acqh._core.arrays import Array, Ints, Matrix, is_sparse
+from acqh._core.runtime import RandomState, check_rng
+from acqh.errors import InvalidInputError, LabelError
+
+if TYPE_CHECKING:
+    from acqh.data.multiview import MultiViewData
+
+# Sets of rows of one split: train and test, or train_NAME and test_NAME, or NAME_train and so on.
+_PART = re.compile(r"(?:(.+)[_.-])?(train|test|val|query|database)(?:[_.-]?(\d+)|[_.-](.+))?")
+
+
+def name_part(rows: str) -> tuple[str, str]:
+    """Return the names of the split that a set of rows belongs to, and of the part of it.
+
+    Examples
+    --------
+    >>> [name_part(rows) for rows in ("train", "test_few", "few-test", "train2", "unused")]
+    [('', 'train'), ('few', 'test'), ('few', 'test'), ('2', 'train'), ('unused', '')]
+    """
+    found = _PART.fullmatch(rows)
+    if found is None:
+        return rows, ""
+    before, part, number, after = found.groups()
+    return "_".join(filter(None, (before, number, after))), part
+
+
+def official_rows(data: "MultiViewData", name: str = "") -> tuple[Ints, Ints]:
+    """Return the row numbers that the source itself calls training and test.
+
+    Parameters
+    ----------
+    data : MultiViewData
+    name : str
+        Which split, where there are several: ``"few"`` is that of ``train_few`` and ``test_few``.
+
+    Returns
+    -------
+    train, test : int64
+
+    Raises
+    ------
+    InvalidInputError
+        The source gives no split of that name, the message says which there are; or two names for
+        one of its parts.
+
+    Examples
+    --------
+    >>> from acqh.data import MultiViewData, official_rows
+    >>> splits = {"train": [0, 1], "test": [2], "train_few": [2], "test_few": [0, 1]}
+    >>> official_rows(MultiViewData({"image": np.eye(3)}, splits=splits), "few")
+    (array([2]), array([0, 1]))
+    """
+    found: dict[str, dict[str, str]] = {}
+    for key in data.splits:
+        split, part = name_part(key)
+        first = found.setdefault(split, {}).setdefault(part, key)
+        if first != key and split == name:
+            raise InvalidInputError(
+                f"{data.name!r}: {first!r} and {key!r} both name the part {part!r} of the split "
+                f"{name!r}; give data whose splits have one of them"
+            )
+    known = sorted(split for split, parts in found.items() if parts.keys() >= {"train", "test"})
+    if name in known:
+        return data.splits[found[name]["train"]], data.splits[found[name]["test"]]
+    if known:
+        raise InvalidInputError(
+            f"{data.name!r} has no split {name!r}; its splits are: "
+            + ", ".join(repr(each) for each in known)
+        )
+    raise InvalidInputError(
+        f"{data.name!r} has no official split (or is a subset, which keeps none); draw one at "
+        "random instead, without `official`"
+    )
+
+
+def split_rows(
+    data: "MultiViewData",
+    test_size: float | int = 0.2,
+    *,
+    groups: Any = None,
+    stratify: bool | Literal["auto"] | None = None,
+    random_state: RandomState = None,
+    rows: Ints | None = None,
+) -> tuple[Ints, Ints]:
+    """Return the row numbers of the two parts that `MultiViewData.split` makes.
+
+    Parameters
+    ----------
+    data : MultiViewData
+    test_size, groups, stratify, random_state
+        As in `MultiViewData.split`.
+    rows : int ndarray, optional
+        Split these rows only, as if there were no others.
+
+    Returns
+    -------
+    train, test : int64 ndarray
+        In rising order; together all rows, or those given.
+
+    Raises
+    ------
+    InvalidInputError, LabelError
+        As `MultiViewData.split` does.
+
+    Examples
+    --------
+    >>> from acqh.data import MultiViewData
+    >>> train, test = split_rows(MultiViewData({"image": np.eye(5)}), 2, random_state=0)
+    >>> len(train), len(test)
+    (3, 2)
+    """
+    if stratify not in (None, False, True, "auto"):
+        raise InvalidInputError(f"stratify must be None, True or 'auto', got {stratify!r}")
+    if stratify and groups is not None:
+        raise InvalidInputError("give groups or stratify, not both")
+    classes = _single_classes(data.labels) if stratify else None
+    if stratify is True and classes is None:
+        raise LabelError("stratify=True needs exactly one label per row; 'auto' does without")
+    pool = np.arange(len(data)) if rows is None else np.sort(rows)
+    n_test = _count_test_rows(test_size, len(pool))
+    rng = check_rng(random_state)
+    if groups is not None:
+        drawn = _draw_groups(_group_array(data, groups)[pool], n_test, rng)
+    elif classes is not None:
+        drawn = _draw_by_class(classes[pool], n_test, rng)
+    else:
+        drawn = np.sort(rng.permutation(len(pool))[:n_test])
+    return np.delete(pool, drawn), pool[drawn]
+
+
+def _count_test_rows(test_size: float | int, n_items: int) -> int:
+    """Return how many rows a test part of that size has: a share below 1, or a number of rows."""
+    if isinstance(test_size, bool | np.bool_) or not isinstance(
+        test_size, int | float | np.integer | np.floating
+    ):
+        raise InvalidInputError(f"test_size must be a number, got {test_size!r}")
+    if n_items < 2:
+        raise InvalidInputError("one item cannot be split; give at least two")
+    if isinstance(test_size, int | np.integer):
+        if not 1 <= test_size < n_items:
+            raise InvalidInputError(
+                f"test_size must be from 1 to {n_items - 1} of {n_items} items, got {test_size}"
+            )
+        return int(test_size)
+    if not 0 < test_size < 1:
+        raise InvalidInputError(
+            f"test_size must be a share between 0 and 1, or a whole number of rows, got {test_size}"
+        )
+    return min(max(round(n_items * float(test_size)), 1), n_items - 1)
+
+
+def _draw_groups(groups: Array, n_test: int, rng: np.random.Generator) -> Ints:
+    """Draw whole groups that together have at most, and nearly, `n_test` rows.
+
+    Groups are visited in random order and taken where they still fit. Where none fits, the
+    smallest is taken, so that the part is never empty.
+    """
+    _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    if len(sizes) < 2:
+        raise InvalidInputError("all items are in one group; a split by groups needs at least two")
+    taken = np.zeros(len(sizes), dtype=bool)
+    room = n_test
+    for index in rng.permutation(len(sizes)):
+        if sizes[index] <= room:
+            taken[index] = True
+            room -= sizes[index]
+    if not taken.any():
+        taken[np.argmin(sizes)] = True
+    return np.flatnonzero(taken[group])
+
+
+def _draw_by_class(classes: Ints, n_test: int, rng: np.random.Generator) -> Ints:
+    """Draw `n_test` rows so that every class has its share, up to rounding.
+
+    The shares are rounded down; the rows still missing go to the largest remainders, ties at
+    random.
+    """
+    _, class_of, sizes = np.unique(classes, return_inverse=True, return_counts=True)
+    # Whole-number arithmetic: equal shares must tie exactly, whatever the sizes.
+    counts, remainders = np.divmod(sizes * n_test, len(classes))
+    order = np.lexsort((rng.random(len(sizes)), -remainders))
+    counts[order[: n_test - counts.sum()]] += 1
+    shuffled = rng.permutation(len(classes))
+    by_class = shuffled[np.argsort(class_of[shuffled], kind="stable")]
+    starts = np.cumsum(sizes) - sizes
+    rank_in_class = np.arange(len(classes)) - np.repeat(starts, sizes)
+    return np.sort(by_class[rank_in_class < np.repeat(counts, sizes)])
+
+
+def _single_classes(labels: Matrix | None) -> Ints | None:
+    """Return the class of each row where every row has exactly one label, otherwise None."""
+    if labels is None:
+        return None
+    if is_sparse(labels):
+        lengths = np.diff(labels.indptr)
+        return np.asarray(labels.indices) if bool(np.all(lengths == 1)) else None
+    if not bool(np.all(labels.sum(axis=1) == 1)):
+        return None
+    return np.asarray(np.argmax(labels, axis=1))
+
+
+def _group_array(data: "MultiViewData", groups: Any) -> Array:
+    """Return the group of each item, from a column of the item table or as given."""
+    if isinstance(groups, str):
+        if groups not in data.items:
+            raise InvalidInputError(
+                f"the item table has no column {groups!r}; it has {list(data.items)}"
+            )
+        groups = data.items[groups]
+    array = np.asarray(groups)
+    if array.shape != (len(data),):
+        raise InvalidInputError(
+            f"groups have shape {array.shape}; give one group for each of {len(data)} items"
+        )
+    # Objects of several types cannot be sorted, their names can.
+    return array.astype(str) if array.dtype == object else array
