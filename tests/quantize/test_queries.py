@@ -14,9 +14,9 @@ from acqh.quantize import (
     quantization_errors,
     search_codes,
 )
-from acqh.quantize._code_search import Beams, extend_beams
-from acqh.quantize._kmeans import sampled_kmeans, weighted_kmeans
-from acqh.quantize._metric import choose_shrinkage, metric_root, recall_of, second_moment
+from acqh.quantize.code_search import Beams, extend_beams
+from acqh.quantize.kmeans import sampled_kmeans, weighted_kmeans
+from acqh.quantize.query_metric import choose_shrinkage, metric_root, recall_of, second_moment
 
 N_COMPONENTS = 12
 

@@ -1,7 +1,7 @@
 """Additive codebooks: train, encode, decode, lookup tables."""
 
-from acqh.quantize._code_search import search_codes
-from acqh.quantize._codebooks import (
+from acqh.quantize.code_search import search_codes
+from acqh.quantize.codebooks import (
     decode,
     improve_codebooks,
     least_squares_codebooks,
@@ -9,10 +9,10 @@ from acqh.quantize._codebooks import (
     quantization_errors,
     table_scores,
 )
-from acqh.quantize._grow import grow_codebooks
-from acqh.quantize._kmeans import residual_kmeans, weighted_kmeans
-from acqh.quantize._quantizer import AdditiveQuantizer
-from acqh.quantize._train import QuantizerFit, fit_codebooks, refill_unused_words
+from acqh.quantize.grow import grow_codebooks
+from acqh.quantize.kmeans import residual_kmeans, weighted_kmeans
+from acqh.quantize.quantizer import AdditiveQuantizer
+from acqh.quantize.train import QuantizerFit, fit_codebooks, refill_unused_words
 
 __all__ = [
     "AdditiveQuantizer",

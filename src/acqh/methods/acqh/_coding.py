@@ -20,7 +20,7 @@ from acqh.methods.acqh._space import TargetSpace
 from acqh.methods.acqh._tensor_coding import TensorCoder, project_tensor
 from acqh.methods.registry import DatabaseMode
 from acqh.quantize import decode, search_codes
-from acqh.quantize._checks import check_codes
+from acqh.quantize.checks import check_codes
 
 
 class CodingMethod(BaseMethod):

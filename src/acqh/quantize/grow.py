@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints
-from acqh.quantize._code_search import Beams, Search, extend_beams, search_codes
-from acqh.quantize._codebooks import improve_codebooks, quantization_errors
-from acqh.quantize._kmeans import sampled_kmeans
-from acqh.quantize._sums._kernels import leave_over
-from acqh.quantize._train import QuantizerFit, refill_unused_words
+from acqh.quantize.code_search import Beams, Search, extend_beams, search_codes
+from acqh.quantize.codebooks import improve_codebooks, quantization_errors
+from acqh.quantize.compiled import leave_over
+from acqh.quantize.kmeans import sampled_kmeans
+from acqh.quantize.train import QuantizerFit, refill_unused_words
 
 # Codes of each item that a new codebook learns from. With the best alone, words fit the items
 # trained on and others less; `benchmarks/quantizer.py` says by how much. The more codes, the better

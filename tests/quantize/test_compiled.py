@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh.quantize import _kernels, decode
-from acqh.quantize._sums._kernels import leave_over, normal_product, sum_rows
+from acqh.quantize import compiled, decode
+from acqh.quantize.compiled import leave_over, normal_product, sum_rows
 
 
 def linear_twin(target, products, norms, n_codebooks):
@@ -61,8 +61,8 @@ def seed_twin(points, weights, draws):
 
 
 def run_kernel(targets, products, norms, pairs, codes, width, sweeps):
-    work = _kernels.make_work(max(width, 1), pairs.shape[1], norms.dtype)
-    _kernels.search(targets, products, norms, pairs, codes, width, sweeps, work)
+    work = compiled.make_work(max(width, 1), pairs.shape[1], norms.dtype)
+    compiled.search(targets, products, norms, pairs, codes, width, sweeps, work)
     return codes
 
 
@@ -123,7 +123,7 @@ def test_seeds_are_their_twin(seed, n_items, n_components, n_words):
     weights = rng.integers(0, 3, n_items).astype(float)
     draws = rng.random((n_words, 3))
     chosen = np.zeros(n_words, dtype=np.int64)
-    count = _kernels.seed(np.ascontiguousarray(points.T), weights, draws, chosen)
+    count = compiled.seed(np.ascontiguousarray(points.T), weights, draws, chosen)
     assert chosen[:count].tolist() == seed_twin(points, weights, draws)
 
 
@@ -131,12 +131,12 @@ def test_seeds_are_their_twin(seed, n_items, n_components, n_words):
 @given(seed=st.integers(0, 2**32 - 1), n_points=st.integers(1, 40), n_words=st.integers(1, 256))
 def test_nearest_words_are_the_first_of_the_lowest_costs(seed, n_points, n_words):
     rng = np.random.default_rng(seed)
-    work = _kernels.make_work(n_points, n_words, np.float32)
+    work = compiled.make_work(n_points, n_words, np.float32)
     work.costs[:] = rng.integers(-3, 4, (n_points, n_words))
     norms = rng.integers(0, 3, n_words).astype(np.float32)
     expected = np.argmin(work.costs + norms, axis=1)
     codes = np.empty(n_points, dtype=np.uint8)
-    _kernels.nearest(norms, work, codes)
+    compiled.nearest(norms, work, codes)
     np.testing.assert_array_equal(codes, expected)
 
 
@@ -145,7 +145,7 @@ def test_seeds_of_more_points_than_a_block_are_their_twin():
     points = rng.normal(size=(2500, 3))
     draws = rng.random((5, 4))
     chosen = np.zeros(5, dtype=np.int64)
-    _kernels.seed(np.ascontiguousarray(points.T), np.ones(2500), draws, chosen)
+    compiled.seed(np.ascontiguousarray(points.T), np.ones(2500), draws, chosen)
     assert chosen.tolist() == seed_twin(points, np.ones(2500), draws)
 
 
@@ -155,10 +155,10 @@ def test_ordered_bits_order_as_their_floats(dtype):
     key = np.dtype(f"i{floats.itemsize}").type
     top, sign = key(np.iinfo(key).max), key(8 * floats.itemsize - 1)
     bits = floats.view(key)
-    keys = [_kernels._ordered(value, top, sign) for value in bits]
+    keys = [compiled._ordered(value, top, sign) for value in bits]
     assert keys == sorted(keys)
     assert keys[-1] < top
-    assert [_kernels._ordered(key(value), top, sign) for value in keys] == bits.tolist()
+    assert [compiled._ordered(key(value), top, sign) for value in keys] == bits.tolist()
 
 
 @settings(max_examples=50)

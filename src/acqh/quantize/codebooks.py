@@ -4,7 +4,7 @@ import numpy as np
 
 from acqh._core.arrays import Floats, Ints
 from acqh._core.linalg import solve_spd
-from acqh.quantize._sums._kernels import normal_product, sum_rows
+from acqh.quantize.compiled import normal_product, sum_rows
 
 # How firmly least squares holds words where they are, relative to the weight of the items that
 # use them: far above rounding, far below what could be felt in the error.

@@ -10,9 +10,9 @@ import numpy as np
 from acqh._core.arrays import Floats, Ints
 from acqh._core.device import to_tensor
 from acqh._core.imports import require
-from acqh.quantize._code_search import Search, search_codes
-from acqh.quantize._codebooks import decode, improve_codebooks, quantization_errors
-from acqh.quantize._kmeans import weighted_kmeans
+from acqh.quantize.code_search import Search, search_codes
+from acqh.quantize.codebooks import decode, improve_codebooks, quantization_errors
+from acqh.quantize.kmeans import weighted_kmeans
 
 # Sweeps after each new codebook but the last. Without them the error of label targets in four
 # codebooks ends hundreds of times higher; with one instead of two it ends twice as high.

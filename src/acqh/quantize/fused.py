@@ -16,7 +16,7 @@ _WARPS = 1
 def search_block(
     linear: Tensor, pairs: Tensor, codes: Tensor, beam_width: int, max_sweeps: int
 ) -> None:
-    """Search the codes of a block of items; see `_kernels.search`.
+    """Search the codes of a block of items; see `compiled.search`.
 
     Parameters
     ----------

@@ -12,8 +12,8 @@ from acqh._core.arrays import Floats, Ints
 from acqh._core.device import MAX_MEMORY, is_tensor
 from acqh._core.runtime import default_threads
 from acqh.errors import InvalidInputError
-from acqh.quantize import _kernels
-from acqh.quantize._codebooks import decode, quantization_errors
+from acqh.quantize import compiled
+from acqh.quantize.codebooks import decode, quantization_errors
 
 Search: TypeAlias = Literal["greedy", "beam", "icm", "beam+icm"]
 SEARCHES: tuple[str, ...] = get_args(Search)
@@ -95,7 +95,7 @@ def search_codes(
         width = 0
     sweeps = _MAX_SWEEPS if "icm" in search else 0
     if is_tensor(targets):
-        from acqh.quantize._torch import search_tensor
+        from acqh.quantize.on_device import search_tensor
 
         found = search_tensor(
             targets,
@@ -114,8 +114,8 @@ def search_codes(
     tables = _tables(codebooks, metric, dtype or codebooks.dtype)
 
     def search_block(rows: slice) -> None:
-        work = _kernels.make_work(max(width, 1), codebooks.shape[1], tables.norms.dtype)
-        _kernels.search(*tables.given(targets[rows]), codes[rows], width, sweeps, work)
+        work = compiled.make_work(max(width, 1), codebooks.shape[1], tables.norms.dtype)
+        compiled.search(*tables.given(targets[rows]), codes[rows], width, sweeps, work)
         if start is not None:
             _keep_unless_better(targets[rows], codebooks, metric, start[rows], codes[rows])
 
@@ -164,13 +164,13 @@ def extend_beams(
     tables = _tables(codebooks, None, costs.dtype, first=n_before)
 
     def extend_block(rows: slice) -> None:
-        _kernels.extend_beams(
+        compiled.extend_beams(
             *tables.given(targets[rows]),
             beams.codes[rows],
             beams.costs[rows],
             codes[rows],
             costs[rows],
-            _kernels.make_work(n_kept, n_words, costs.dtype),
+            compiled.make_work(n_kept, n_words, costs.dtype),
         )
 
     _run_blocks(extend_block, n_items, n_threads)

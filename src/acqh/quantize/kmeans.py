@@ -6,8 +6,8 @@ from functools import partial
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints, slices
-from acqh.quantize import _kernels
-from acqh.quantize._codebooks import sum_by_word
+from acqh.quantize import compiled
+from acqh.quantize.codebooks import sum_by_word
 
 MAX_LLOYD = 5
 # Points tried for each seed; more make a better start, which sweeps over all codebooks soon forget.
@@ -202,7 +202,7 @@ def _seed(points: Floats, weights: Floats, n_words: int, rng: np.random.Generato
     # Single precision is quicker, and points near zero and of size one keep their distances in it.
     centred = (points - np.average(points, axis=0, weights=weights)).T
     centred /= np.abs(centred).max() or 1.0
-    n_chosen = _kernels.seed(np.ascontiguousarray(centred, np.float32), weights, draws, chosen)
+    n_chosen = compiled.seed(np.ascontiguousarray(centred, np.float32), weights, draws, chosen)
     words = np.zeros((n_words, points.shape[1]))
     words[:n_chosen] = points[chosen[:n_chosen]]
     return words
@@ -221,11 +221,11 @@ def _nearest_single(points: Floats, words: Floats) -> Ints:
     norms = np.einsum("jk,jk->j", words, words)
     doubled = np.ascontiguousarray(-2.0 * words.T)
     codes = np.empty(len(points), dtype=np.uint8)
-    work = _kernels.make_work(_QUICK_ROWS, len(words), np.float32)
+    work = compiled.make_work(_QUICK_ROWS, len(words), np.float32)
     for rows in slices(len(points), _QUICK_ROWS):
         found = codes[rows]
         np.matmul(points[rows], doubled, out=work.costs[: len(found)])
-        _kernels.nearest(norms, work, found)
+        compiled.nearest(norms, work, found)
     return codes
 
 

@@ -1,6 +1,6 @@
-"""Code search on tensors: the steps of `_kernels`, for all rows of a block at once.
+"""Code search on tensors: the steps of `compiled`, for all rows of a block at once.
 
-On a CUDA device one fused kernel searches one item per program (`_triton`); elsewhere, and as the
+On a CUDA device one fused kernel searches one item per program (`fused`); elsewhere, and as the
 twin that the kernel is compared with, the same search is written in whole-tensor operations.
 """
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from acqh._core.device import Tensor, row_blocks
 from acqh._core.imports import require
-from acqh.quantize._code_search import CodeTables
-from acqh.quantize._codebooks import decode
+from acqh.quantize.code_search import CodeTables
+from acqh.quantize.codebooks import decode
 
 
 def search_tensor(
@@ -41,7 +41,7 @@ def search_tensor(
         if beam_width == 0 and start is not None:
             block.copy_(start[rows])
         if fused:
-            from acqh.quantize._triton import search_block
+            from acqh.quantize.fused import search_block
 
             search_block(linear, tables.pairs, block, beam_width, max_sweeps)
         else:
@@ -54,7 +54,7 @@ def search_tensor(
 
 
 def _tables(codebooks: Tensor, metric: Tensor | None, dtype: Any) -> CodeTables:
-    """Prepare as `_code_search._tables` does, so that the same roundings lead to the same codes."""
+    """Prepare as `code_search._tables` does, so that the same roundings lead to the same codes."""
     torch = require("torch")
     m, n_words, n_components = codebooks.shape
     words = codebooks.to(torch.float64, copy=True)

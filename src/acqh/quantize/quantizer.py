@@ -16,13 +16,13 @@ from acqh._core.arrays import Array, Floats, Ints, as_rows, first_bad_row, take_
 from acqh._core.runtime import RandomState, check_rng
 from acqh._core.validation import Interval, StrOptions, check_parameters
 from acqh.errors import InvalidInputError, NotFittedError
-from acqh.quantize._checks import check_codes, check_queries, check_weights
-from acqh.quantize._code_search import SEARCHES, Search, search_codes
-from acqh.quantize._codebooks import decode
-from acqh.quantize._grow import grow_codebooks
-from acqh.quantize._metric import Root, choose_shrinkage, metric_root, second_moment
 from acqh.quantize._state import fitted_from_state, fitted_state
-from acqh.quantize._train import QuantizerFit, fit_codebooks
+from acqh.quantize.checks import check_codes, check_queries, check_weights
+from acqh.quantize.code_search import SEARCHES, Search, search_codes
+from acqh.quantize.codebooks import decode
+from acqh.quantize.grow import grow_codebooks
+from acqh.quantize.query_metric import Root, choose_shrinkage, metric_root, second_moment
+from acqh.quantize.train import QuantizerFit, fit_codebooks
 
 # Up to this many distinct rows for each word, sweeps after every codebook code them better; see the
 # guide. More are learnt from along beams, which codes others than those trained on better as well.

@@ -1,4 +1,4 @@
-"""Compiled code search and distances; `tests/quantize` holds the NumPy twins.
+"""Compiled code search, distances and sums; `tests/quantize` holds the NumPy twins.
 
 With ``linear[s, j]`` the cost of word j of codebook s for an item on its own, and
 ``pairs[s, j, t, k]`` twice the inner product of two words, a code costs
@@ -10,6 +10,9 @@ So one more word costs one row of `pairs` for each word chosen before: additions
 Costs are compared as the integers that their bits make, since compilers turn minima of integers
 into vector instructions, but not minima of floats. `_ordered` makes bits order as their floats
 do, and undoes it.
+
+Sums of rows by word and of words by row are added in order, in float64, so that results are those
+of the twins to the bit.
 """
 
 from typing import Any, NamedTuple
@@ -366,3 +369,80 @@ def _shrink(
             block[i] = min(block[i], nearest[i])
             error += weight[i] * block[i]
     return error
+
+
+@kernel()
+def sum_rows(rows: Floats, weights: Floats, codes: Ints, sums: Floats) -> None:
+    """Write the weighted sum of the rows that use each word, from the first row to the last.
+
+    Parameters
+    ----------
+    rows : (n_items, n_components)
+    weights : (n_items,) float64
+    codes : (n_items, n_codebooks)
+        Of words that there are.
+    sums : (n_codebooks, codebook_size, n_components) float64
+    """
+    n_items, n_codebooks = codes.shape
+    sums[:] = 0.0
+    for i in range(n_items):
+        row, weight = rows[i], weights[i]
+        for s in range(n_codebooks):
+            total = sums[s, codes[i, s]]
+            for k in range(len(row)):
+                total[k] += row[k] * weight
+
+
+@kernel()
+def leave_over(
+    targets: Floats, items: Ints, codes: Ints, codebooks: Floats, points: Floats
+) -> None:
+    """Write what codes leave over of their items.
+
+    Parameters
+    ----------
+    targets : (n_items, n_components) float64
+    items : (n_points,)
+        Whose code it is.
+    codes : (n_points, n_codebooks)
+        Of words that there are; at least one codebook.
+    codebooks : (n_codebooks, codebook_size, n_components) float64
+    points : (n_points, n_components)
+    """
+    n_points, n_codebooks = codes.shape
+    vector = codebooks[0, 0].copy()
+    for i in range(n_points):
+        vector[:] = codebooks[0, codes[i, 0]]
+        for s in range(1, n_codebooks):
+            word = codebooks[s, codes[i, s]]
+            for k in range(len(vector)):
+                vector[k] += word[k]
+        target, point = targets[items[i]], points[i]
+        for k in range(len(vector)):
+            point[k] = target[k] - vector[k]
+
+
+@kernel()
+def normal_product(codes: Ints, weights: Floats, words: Floats, product: Floats) -> None:
+    """Write ``A^T W A`` times words, with A the 0/1 matrix of chosen words.
+
+    `codes`: (n_items, n_codebooks). `weights`: (n_items,). `words`, `product`: (n_codebooks,
+    codebook_size, n_components).
+    """
+    n_items, n_codebooks = codes.shape
+    n_components = words.shape[2]
+    vector = np.empty(n_components)
+    product[:] = 0.0
+    for i in range(n_items):
+        vector[:] = 0.0
+        for s in range(n_codebooks):
+            word = words[s, codes[i, s]]
+            for k in range(n_components):
+                vector[k] += word[k]
+        weight = weights[i]
+        for k in range(n_components):
+            vector[k] *= weight
+        for s in range(n_codebooks):
+            total = product[s, codes[i, s]]
+            for k in range(n_components):
+                total[k] += vector[k]

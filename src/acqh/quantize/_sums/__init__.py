@@ -1,1 +1,0 @@
-"""Sums of rows by word and of words by row, compiled."""
