@@ -3,15 +3,13 @@
 import ir_measures
 import numpy as np
 import pytest
-from sklearn.metrics import average_precision_score, ndcg_score
+from sklearn.metrics import average_precision_score
 
 from acqh.metrics import (
     average_precision,
     mean_average_precision,
-    ndcg,
     precision_at,
     relevance,
-    shared_labels,
 )
 
 CUTOFFS = (1, 5, 17)
@@ -19,12 +17,12 @@ CUTOFFS = (1, 5, 17)
 
 @pytest.fixture(scope="module")
 def tie_free():
-    """Return scores without ties, relevance and grades of 30 queries on 60 items."""
+    """Return scores without ties, and relevance, of 30 queries on 60 items."""
     rng = np.random.default_rng(0)
     queries, database = rng.random((30, 6)) < 0.3, rng.random((60, 6)) < 0.3
     queries[:, 0] |= ~queries.any(axis=1)
     scores = rng.permuted(np.tile(np.arange(60.0), (30, 1)), axis=1)
-    return scores, relevance(queries, database), shared_labels(queries, database)
+    return scores, relevance(queries, database)
 
 
 def ir_values(measure, scores, grades):
@@ -36,7 +34,7 @@ def ir_values(measure, scores, grades):
 
 
 def test_average_precision_of_all_agrees_with_scikit_learn(tie_free):
-    scores, relevant, _ = tie_free
+    scores, relevant = tie_free
     theirs = [average_precision_score(r, s) for s, r in zip(scores, relevant, strict=True)]
     for denominator in ("hits", "cutoff", "all"):
         ours = average_precision(scores, relevant, denominator=denominator)
@@ -44,7 +42,7 @@ def test_average_precision_of_all_agrees_with_scikit_learn(tie_free):
 
 
 def test_average_precision_at_a_cutoff_divided_by_all_agrees_with_trec_eval(tie_free):
-    scores, relevant, _ = tie_free
+    scores, relevant = tie_free
     for cutoff in CUTOFFS:
         ours = average_precision(scores, relevant, cutoff=cutoff, denominator="all")
         theirs = ir_values(ir_measures.AP @ cutoff, scores, relevant.astype(int))
@@ -52,28 +50,11 @@ def test_average_precision_at_a_cutoff_divided_by_all_agrees_with_trec_eval(tie_
 
 
 def test_precision_agrees_with_trec_eval(tie_free):
-    scores, relevant, _ = tie_free
+    scores, relevant = tie_free
     ours = precision_at(scores, relevant, CUTOFFS)
     for column, cutoff in zip(ours.T, CUTOFFS, strict=True):
         theirs = ir_values(ir_measures.P @ cutoff, scores, relevant.astype(int))
         np.testing.assert_allclose(column, theirs, rtol=1e-12)
-
-
-def test_ndcg_agrees_with_trec_eval(tie_free):
-    scores, _, grades = tie_free
-    for cutoff in CUTOFFS:
-        theirs = ir_values(ir_measures.nDCG @ cutoff, scores, grades)
-        np.testing.assert_allclose(ndcg(scores, grades, cutoff=cutoff), theirs, rtol=1e-12)
-
-
-def test_ndcg_agrees_with_scikit_learn_within_ties(tie_free):
-    scores, _, grades = tie_free
-    tied = scores // 7
-    for cutoff in (None, *CUTOFFS):
-        for query in range(len(tied)):
-            theirs = ndcg_score(grades[query : query + 1], tied[query : query + 1], k=cutoff)
-            ours = ndcg(tied[query], grades[query], cutoff=cutoff)
-            assert ours == pytest.approx(theirs, rel=1e-12)
 
 
 def test_constant_scores_on_wiki_are_at_chance(data_dir):

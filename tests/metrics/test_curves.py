@@ -4,7 +4,6 @@ import pytest
 from acqh.errors import InvalidInputError
 from acqh.metrics import (
     PrecisionRecallCurve,
-    RadiusMetrics,
     RetrievalMetrics,
     average_precision,
     mean_average_precision,
@@ -124,10 +123,8 @@ def test_figures_without_a_query_are_refused():
         RetrievalMetrics().result()
     with pytest.raises(InvalidInputError, match="none of the 1 queries"):
         RetrievalMetrics().update([[1, 2]], [[False, False]]).result()
-    with pytest.raises(InvalidInputError, match="no query was given"):
-        RadiusMetrics(4).result()
     with pytest.raises(InvalidInputError, match="none of the 1 queries"):
-        RadiusMetrics(4).update([[1, 2]], [[False, False]]).result()
+        precision_recall_by_radius([[1, 2]], [[False, False]], 4)
 
 
 def test_interpolation_follows_its_definition():
@@ -177,14 +174,10 @@ def test_the_curve_by_radius_follows_its_definition(block, average, no_result, e
     distances, relevant = block
     options = {"average": average, "no_result": no_result, "empty": empty}
     precision, recall = radius_oracle(distances, relevant, **options)
-    whole = precision_recall_by_radius(distances.astype(np.uint8), relevant, N_BITS, **options)
-    parts = RadiusMetrics(N_BITS, **options)
-    for rows in (slice(0, 5), 5, slice(6, 12)):
-        parts.update(distances[rows], relevant[rows])
-    for curve in (whole, parts.result()):
-        np.testing.assert_allclose(curve.precision, precision, rtol=1e-12)
-        np.testing.assert_allclose(curve.recall, recall, rtol=1e-12)
-        assert (curve.n_queries, curve.n_empty) == (12, 1)
+    curve = precision_recall_by_radius(distances.astype(np.uint8), relevant, N_BITS, **options)
+    np.testing.assert_allclose(curve.precision, precision, rtol=1e-12)
+    np.testing.assert_allclose(curve.recall, recall, rtol=1e-12)
+    assert (curve.n_queries, curve.n_empty) == (12, 1)
 
 
 def test_queries_that_are_all_empty_have_recall_zero_where_they_are_counted():

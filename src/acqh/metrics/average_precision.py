@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Floats
-from acqh.metrics.evaluator import RetrievalMetrics
-from acqh.metrics.inputs import Denominator, Empty, Kind, Ties
+from acqh.metrics.evaluate import RetrievalMetrics
+from acqh.metrics.rankings import Denominator, Empty, Kind, Ties
 
 
 def average_precision(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints
+from acqh._core.arrays import Bools, Floats, Ints
 from acqh._core.runtime import kernel
 
 DIGIT_BITS = 11
@@ -78,21 +78,19 @@ def argsort_keys(keys: Ints, order: Ints, spare_keys: Ints, spare_order: Ints) -
 
 @kernel()
 def fill_tie_blocks(
-    keys: Ints, order: Ints, values: Array, separate: bool, sizes: Ints, totals: Array
+    keys: Ints, order: Ints, relevant: Bools, separate: bool, sizes: Ints, hits: Ints
 ) -> int:
-    """Cut a ranking into blocks of equal keys; count items and add up values in each.
+    """Cut a ranking into blocks of equal keys; count items and hits in each.
 
     Parameters
     ----------
     keys, order : (n_items,)
         As `argsort_keys` returns them.
-    values : (n_items,) bool or float64
-        Relevance or gain, in database order.
+    relevant : (n_items,) bool
+        In database order.
     separate : bool
         Make every item a block of its own: the order of `order` is to be kept.
-    sizes : (n_items,) int32
-        Filled.
-    totals : (n_items,) int32 or float64
+    sizes, hits : (n_items,) int32
         Filled.
 
     Returns
@@ -104,9 +102,9 @@ def fill_tie_blocks(
     start = 0
     while start < keys.size:
         end = start
-        totals[n_blocks] = 0
+        hits[n_blocks] = 0
         while end < keys.size and (end == start or (not separate and keys[end] == keys[start])):
-            totals[n_blocks] += values[order[end]]
+            hits[n_blocks] += relevant[order[end]]
             end += 1
         sizes[n_blocks] = end - start
         n_blocks += 1
@@ -225,22 +223,3 @@ def fill_hits_by_rank(sizes: Ints, hits: Ints, expected: Floats) -> None:
             place += 1
         found += hits[block]
     expected[place:] = found
-
-
-@kernel()
-def discounted_gain(sizes: Ints, gains: Floats, discounts: Floats) -> float:
-    """Return the expected discounted cumulative gain.
-
-    `sizes`: (n_blocks,) int32. `gains`: (n_blocks,) float64; sum of the gains of each block.
-    `discounts`: (cutoff,) float64; what the gain at each place is multiplied by.
-    """
-    place = 0
-    total = 0.0
-    for block in range(sizes.size):
-        end = min(place + sizes[block], discounts.size)
-        discount = 0.0
-        for i in range(place, end):
-            discount += discounts[i]
-        total += gains[block] / sizes[block] * discount
-        place = end
-    return total

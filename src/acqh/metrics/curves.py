@@ -1,4 +1,4 @@
-"""Precision at given ranks, and curves of precision against recall."""
+"""Precision at given ranks, and curves of precision against recall, by rank or radius."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,10 +9,20 @@ import numpy as np
 from acqh._core.arrays import Floats, check_positive_int
 from acqh.errors import InvalidInputError
 from acqh.metrics.compiled import fill_hits_by_rank
-from acqh.metrics.inputs import Kind, Ties, check_choice, check_relevance_block
-from acqh.metrics.rankings import TieBlocks, iter_tie_blocks
+from acqh.metrics.rankings import (
+    Empty,
+    Kind,
+    TieBlocks,
+    Ties,
+    check_block,
+    check_choice,
+    count_queries,
+    iter_tie_blocks,
+)
 
 Interpolation: TypeAlias = Literal["linear", "max"]
+Average: TypeAlias = Literal["micro", "macro"]
+NoResult: TypeAlias = Literal["zero", "skip"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +114,7 @@ def precision_at(
     >>> precision_at([[0.9, 0.5, 0.5]], [[True, True, False]], [1, 2, 3]).round(3)
     array([[1.   , 0.75 , 0.667]])
     """
-    checked, relevant_rows = check_relevance_block(scores, relevant, kind)
+    checked, relevant_rows = check_block(scores, relevant, kind)
     check_choice(ties, Ties, "ties")
     ranks = check_top_n(top_n, relevant_rows.shape[1])
     values = np.stack(
@@ -131,5 +141,85 @@ def check_top_n(top_n: Any, n_database: int) -> Any:
 def hits_by_rank(blocks: TieBlocks, n_ranks: int) -> Floats:
     """Return the expected number of hits in the first 1, 2, ..., n_ranks places."""
     expected = np.empty(n_ranks)
-    fill_hits_by_rank(blocks.sizes, blocks.totals, expected)
+    fill_hits_by_rank(blocks.sizes, blocks.hits, expected)
     return expected
+
+
+def precision_recall_by_radius(
+    distances: Any,
+    relevant: Any,
+    n_bits: int,
+    *,
+    average: Average = "micro",
+    no_result: NoResult = "zero",
+    empty: Empty = "skip",
+) -> PrecisionRecallCurve:
+    """Return precision and recall of the items within each Hamming radius 0, 1, ..., n_bits.
+
+    Parameters
+    ----------
+    distances : integer (n_queries, n_database) or (n_database,)
+        From 0 to `n_bits`; uint8 takes the least memory.
+    relevant : bool, same shape
+    n_bits : int
+        Code length.
+    average : {"micro", "macro"}
+        Pool the pairs of all queries, or average the queries' own precision and recall.
+    no_result : {"zero", "skip"}
+        What precision is where nothing lies within the radius: 0, or left out of the mean
+        (NaN where that leaves nothing).
+    empty : {"skip", "zero"}
+        Leave queries without a relevant item in the database out altogether, or keep them:
+        what they retrieve counts as wrong and, in the macro average, their recall as 0.
+
+    Returns
+    -------
+    PrecisionRecallCurve
+        Entry r of its arrays belongs to radius r.
+
+    Raises
+    ------
+    InvalidInputError
+        Shapes differ, distances are not whole numbers from 0 to `n_bits`, a choice is unknown, or
+        no query counts.
+
+    Examples
+    --------
+    >>> curve = precision_recall_by_radius([[0, 1, 2]], [[True, False, True]], 2)
+    >>> curve.precision.round(3), curve.recall
+    (array([1.   , 0.5  , 0.667]), array([0.5, 0.5, 1. ]))
+    """
+    checked, relevant_rows = check_block(distances, relevant, "distances")
+    n_radii = check_positive_int(n_bits, "n_bits") + 1
+    check_choice(average, Average, "average")
+    check_choice(no_result, NoResult, "no_result")
+    if checked.dtype.kind not in "ui":
+        raise InvalidInputError(f"Hamming distances must be integers, got dtype {checked.dtype}")
+    if checked.min() < 0 or checked.max() > n_bits:
+        raise InvalidInputError(
+            f"Hamming distances of {n_bits} bits lie between 0 and {n_bits}, "
+            f"got {checked.min()} to {checked.max()}"
+        )
+    n_relevant = relevant_rows.sum(axis=1)
+    n_empty = int((n_relevant == 0).sum())
+    count_queries(len(checked), n_empty, empty)
+    kept = np.flatnonzero((n_relevant > 0) | (empty == "zero"))
+    retrieved, hits = np.zeros((2, len(kept), n_radii))
+    for place, query in enumerate(kept):
+        row = checked[query].astype(np.int64)
+        retrieved[place] = np.bincount(row, minlength=n_radii).cumsum()
+        hits[place] = np.bincount(row[relevant_rows[query]], minlength=n_radii).cumsum()
+    answers = np.broadcast_to(n_relevant[kept, np.newaxis], hits.shape)
+    nothing = 0.0 if no_result == "zero" else np.nan
+    if average == "micro":
+        precision = _ratio(hits.sum(axis=0), retrieved.sum(axis=0), nothing)
+        recall = _ratio(hits.sum(axis=0), answers.sum(axis=0), 0.0)
+    else:
+        counted = (retrieved > 0) | (no_result == "zero")
+        precision = _ratio(_ratio(hits, retrieved, 0.0).sum(axis=0), counted.sum(axis=0), nothing)
+        recall = _ratio(hits, answers, 0.0).mean(axis=0)
+    return PrecisionRecallCurve(precision, recall, len(checked), n_empty)
+
+
+def _ratio(top: Floats, bottom: Any, otherwise: float) -> Floats:
+    return np.divide(top, bottom, out=np.full_like(top, otherwise), where=bottom > 0)

@@ -1,11 +1,10 @@
 """Which database items answer a query: those that share a label with it."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Bools, Ints, Matrix, is_sparse, slices
+from acqh._core.arrays import Bools, Matrix, is_sparse, slices
 from acqh._core.labels import as_label_matrix
 from acqh.errors import LabelError
 
@@ -34,10 +33,6 @@ def relevance(query_labels: Any, database_labels: Any) -> Bools:
     LabelError
         The labels cannot be read, or the two matrices differ in their number of columns.
 
-    See Also
-    --------
-    shared_labels : how many labels they share.
-
     Examples
     --------
     >>> relevance([[1, 1, 0]], [[0, 1, 0], [0, 0, 1]])
@@ -47,37 +42,11 @@ def relevance(query_labels: Any, database_labels: Any) -> Bools:
     """
     queries, database = label_pair(query_labels, database_labels)
     out = np.empty((queries.shape[0], database.shape[0]), dtype=np.bool_)
-    for rows, counts in _iter_shared(queries, database):
-        np.greater(counts, 0, out=out[rows])
-    return out
-
-
-def shared_labels(query_labels: Any, database_labels: Any) -> Ints:
-    """Count the labels each query and item share: the graded relevance of nDCG.
-
-    Parameters
-    ----------
-    query_labels, database_labels
-        As for `relevance`.
-
-    Returns
-    -------
-    (n_queries, n_database) int32
-
-    Raises
-    ------
-    LabelError
-        The labels cannot be read, or the two matrices differ in their number of columns.
-
-    Examples
-    --------
-    >>> shared_labels([[1, 1, 0]], [[1, 1, 0], [0, 1, 0], [0, 0, 1]])
-    array([[2, 1, 0]], dtype=int32)
-    """
-    queries, database = label_pair(query_labels, database_labels)
-    out = np.empty((queries.shape[0], database.shape[0]), dtype=np.int32)
-    for rows, counts in _iter_shared(queries, database):
-        out[rows] = counts
+    # Products run in float32, which is exact for counts below 2^24 and, unlike integers, quick.
+    database = database.astype(np.float32).T
+    for rows in slices(len(out), max(1, _PAIRS_AT_ONCE // max(1, out.shape[1]))):
+        shared = queries[rows].astype(np.float32) @ database
+        np.greater(shared.toarray() if is_sparse(shared) else shared, 0, out=out[rows])
     return out
 
 
@@ -111,15 +80,3 @@ def _is_matrix(labels: Any) -> bool:
     except ValueError:  # lists of names of unequal length
         return False
     return array.ndim == 2 and array.dtype.kind in "buif"
-
-
-def _iter_shared(queries: Matrix, database: Matrix) -> Iterator[tuple[slice, Any]]:
-    """Give counts of shared labels for a few queries at a time.
-
-    Products run in float32, which is exact for counts below 2^24 and, unlike integers, quick.
-    """
-    database = database.astype(np.float32).T
-    step = max(1, _PAIRS_AT_ONCE // max(1, database.shape[1]))
-    for rows in slices(queries.shape[0], step):
-        counts = queries[rows].astype(np.float32) @ database
-        yield rows, counts.toarray() if is_sparse(counts) else counts
