@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from acqh._core.arrays import Floats, check_positive_int
+from acqh._core.arrays import Array, Floats, check_positive_int
 from acqh.errors import InvalidInputError
 from acqh.metrics.compiled import fill_hits_by_rank
 from acqh.metrics.rankings import (
@@ -221,5 +221,5 @@ def precision_recall_by_radius(
     return PrecisionRecallCurve(precision, recall, len(checked), n_empty)
 
 
-def _ratio(top: Floats, bottom: Any, otherwise: float) -> Floats:
+def _ratio(top: Floats, bottom: Array, otherwise: float) -> Floats:
     return np.divide(top, bottom, out=np.full_like(top, otherwise), where=bottom > 0)
