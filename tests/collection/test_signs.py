@@ -13,6 +13,8 @@ ITEMS = {
     "heart": ("red heart", {"emoji": "❤️"}),
     "fire": ("heart on fire", {"emoji": "❤️‍🔥"}),
     "germany": ("flag: Germany", {"emoji": "🇩🇪"}),
+    "one": ("keycap", {"emoji": "1️⃣"}),
+    "station": ("Ｓｔａｔｉｏｎ at noon", {"場所": "渋谷 in the rain 🚉"}),
     "tower": ("夜の東京タワー", {}),
     "party": ("we had 🍕 at the party", {}),
     "c": ("a letter C on a wall", {}),
@@ -48,6 +50,10 @@ def collection(tmp_path_factory):
         ("🍕 party", ["party"]),
         ("🍕 -party", ["pizza"]),
         ("heart -🔥", ["heart"]),
+        ("ｒｏｃｋｅｔ", ["rocket"]),  # full-width letters
+        ("1️⃣", ["one"]),
+        ("station 🚉", ["station"]),
+        ("渋谷", ["station"]),
         ("C++", ["c++"]),
         ("c++?", ["c++"]),
         ("AC/DC", ["acdc"]),
@@ -88,6 +94,25 @@ def test_a_text_that_only_says_what_is_not_wanted_finds_nothing_like_it(collecti
 def test_what_stands_nowhere_is_not_found_by_words(collection):
     assert not collection.search(text="🦄", mode="words").hits
     assert not collection.search(text="北京", mode="words").hits
+    assert not collection.search(text="京東", mode="words").hits
+
+
+@pytest.mark.parametrize("text", ["場所", "所"])
+def test_the_name_of_a_column_is_no_word(collection, text):
+    assert not collection.search(text=text, mode="words").hits
+    assert "station" in {hit.id for hit in collection.search(text=f"noon -{text}").hits}
+
+
+def test_many_signs_are_looked_up_without_reading_the_items(collection):
+    statements = []
+    for connection in collection._store.connections._states:
+        connection.set_trace_callback(statements.append)
+    collection.search(text=" ".join(chr(0x4E00 + n) for n in range(32)), mode="words")
+    for connection in collection._store.connections._states:
+        connection.set_trace_callback(None)
+    read = [each for each in statements if "FROM items" in each]
+    assert statements
+    assert all("json_each" in each for each in read)
 
 
 def test_signs_follow_what_is_added_and_removed(collection):
@@ -98,6 +123,6 @@ def test_signs_follow_what_is_added_and_removed(collection):
 
 
 def test_punctuation_and_operators_are_no_signs():
-    assert read_words("cats + dogs | birds !!!").signs == ()
-    assert read_words("🍕 -🚀 party").signs == ("🍕",)
-    assert read_words("🍕 -🚀 party").without_signs == ("🚀",)
+    assert read_words("cats + dogs | birds !!!").terms == ("cats", "dogs", "birds")
+    assert read_words("🍕 -🚀 party").terms == ("🍕", "party")
+    assert read_words("🍕 -🚀 party").without == ("🚀",)

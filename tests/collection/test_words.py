@@ -53,6 +53,9 @@ def numbers_of(connection, text, k=10, numbers=None):
         ("cafe", [4]),
         ("flow", [1]),
         ("flwer", [1]),
+        ("hrose", [2]),  # nearer to rose by the letters they share
+        ("dgo", [3]),
+        ("ｄｏｇ", [3]),
         ("rain", [5]),
         ("grey", [6]),  # whose stem is grei
         ("zebra", []),

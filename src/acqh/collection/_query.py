@@ -83,8 +83,8 @@ class QueryReader:
 
     def _is_unknown(self, asked: WordQuery) -> bool:
         """Whether a query is of symbols alone, none of which the encoder of texts has learnt."""
-        is_symbol = not any(map(str.isalnum, "".join((asked.plain, *asked.signs))))
-        return bool(asked.signs) and is_symbol and self._knows_words is not None
+        said = "".join((*asked.phrases, *asked.terms))
+        return bool(said) and not any(map(str.isalnum, said)) and self._knows_words is not None
 
     @property
     def _knows_words(self) -> Callable[[str], bool] | None:

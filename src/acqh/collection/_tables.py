@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from acqh.collection._connections import LISTED, Connections, listed, translated
-from acqh.collection._signs import plain_sign
+from acqh.collection._signs import is_sign, plain, signs_in
 from acqh.collection._types import Item
 from acqh.collection._where import VALUES_SCHEMA, values_of
 from acqh.collection._words import (
@@ -103,11 +103,11 @@ def index_words(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
         change_words(target, number, *_words_of(*fields))
 
 
-def _words_of(text: Any, labels: Any, columns: Any) -> tuple[str, str, tuple[str, ...]]:
-    """Return the text, the names and the labels of a stored item, to be looked up by word."""
+def _words_of(text: Any, labels: Any, columns: Any) -> tuple[str, str, tuple[str, ...], str]:
+    """Return the text, the names, the labels and other signs of an item, to be looked up."""
     found, values = _parsed(labels, columns)
-    names = [value for key in _NAMES if isinstance(value := values.get(key), str)]
-    return str(text), " ".join(names), tuple(found)
+    names = [value for key in _NAMES if isinstance(value := values.pop(key, None), str)]
+    return str(text), " ".join(names), tuple(found), signs_in(values)
 
 
 def _parsed(labels: Any, columns: Any) -> tuple[list[str], dict[str, Any]]:
@@ -133,21 +133,22 @@ def compare_words(
         (listed([hit.number for hit in hits]),),
     )
     said = {number: fields for number, *fields in rows}
-    name = plain_sign(" ".join((*asked.phrases, *asked.terms, *asked.signs)))
-    typed = plain_words(*asked.terms)
-    spelt = [term.strip(_PUNCTUATION).casefold() for term in asked.terms if not term.isalnum()]
+    name = " ".join((*asked.phrases, *asked.terms)).casefold()
+    typed = plain_words(*asked.words)
+    spelt = [term.strip(_PUNCTUATION).casefold() for term in asked.words if not term.isalnum()]
+    has_signs = any(map(is_sign, (*asked.phrases, *asked.terms)))
     compared = []
     for hit in hits:
         fields = said.get(hit.number, ("", "[]", "{}"))
-        text, names, labels = _words_of(*fields)
+        text, names, labels, _ = _words_of(*fields)
         called = {text, names}
-        if asked.signs:
+        if has_signs:
             called |= {value for value in json.loads(fields[2]).values() if isinstance(value, str)}
-        whole = " ".join((text, names, *labels)).casefold()
+        whole = plain(" ".join((text, names, *labels))).casefold()
         compared.append(
             replace(
                 hit,
-                is_named=name in map(plain_sign, called),
+                is_named=name in {plain(each).casefold() for each in called},
                 is_typed=typed <= plain_words(whole) and all(each in whole for each in spelt),
             )
         )

@@ -9,28 +9,30 @@ import re
 import sqlite3
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-
-import numpy as np
+from dataclasses import dataclass, field
 
 from acqh._core.arrays import Ints
 from acqh.collection._connections import LISTED, as_numbers, listed
-from acqh.collection._signs import find_signs, is_sign, know_signs, plain_sign
+from acqh.collection._signs import forms_of, is_sign, plain, spaced
 
-# Captions, what an item is called, its labels. Nothing but the index is stored: the texts are
-# those of the items.
+# Captions, what an item is called, its labels, and the signs in all else that it has. Nothing but
+# the index is stored: the texts are those of the items. Words are letters, with their marks, and
+# numbers; symbols and what is for private use are words too, but not the two of ASCII.
 WORDS_SCHEMA = """
 CREATE VIRTUAL TABLE words USING fts5(
-    text, names, labels, content='', tokenize='porter unicode61 remove_diacritics 2'
+    text, names, labels, signs, content='',
+    tokenize="porter unicode61 remove_diacritics 2 categories 'L* M* N* Co So Sk' separators '^`'"
 );
 """
 # A name says more of an item than a word somewhere in its caption.
-_RANK = "bm25(words, 1.0, 2.0, 1.0)"
+_RANK = "bm25(words, 1.0, 2.0, 1.0, 1.0)"
 # Only listed items. Without the plus, SQLite would search the whole index once for each of them.
 _AMONG = f"+rowid IN {LISTED}"
 _VOCABULARY = "CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab(main, words, row)"
 # Shorter words have too few trigrams to be told apart.
 _MIN_TYPO_LENGTH = 4
+# Two letters that changed places are looked for in words of this length.
+_TRANSPOSED_LENGTHS = range(3, 33)
 _MIN_SIMILARITY = 0.4
 _MAX_TERMS = 32
 # A sign for "without", a phrase in quotes or one word.
@@ -52,21 +54,24 @@ class WordQuery:
     terms: tuple[str, ...] = ()  # the more of them an item has, the better
     phrases: tuple[str, ...] = ()  # each must stand in it as it is
     without: tuple[str, ...] = ()  # words and phrases that must not
-    signs: tuple[str, ...] = ()  # symbols, and words without spaces between them
-    without_signs: tuple[str, ...] = ()
     # Terms that are words, whether they stand in an item or not.
     no_typos: frozenset[str] = field(default=frozenset(), repr=False)
 
     @property
     def demanded(self) -> tuple[tuple[str, ...], ...] | None:
         """What keeps items from being found, however good they are; None where nothing does."""
-        demanded = self.phrases, self.without, self.without_signs
+        demanded = self.phrases, self.without
         return demanded if any(demanded) else None
 
     @property
     def plain(self) -> str:
         """The text without what must not be found: what is to be looked for by meaning."""
-        return " ".join((*self.phrases, *self.terms)) or " ".join(self.signs)
+        return " ".join((*self.phrases, *self.words)) or " ".join(self.terms)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The terms that are no signs."""
+        return tuple(term for term in self.terms if not is_sign(term))
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,6 @@ class KnownWords:
     # What to ask the index for: of each term the word itself, those that it begins, or the one that
     # it is a typo of. Terms that nothing is like are left out.
     terms: tuple[str, ...]
-    signs: tuple[str, ...] = ()  # those that stand somewhere, as they do
 
     @property
     def phrases(self) -> tuple[str, ...]:
@@ -105,33 +109,28 @@ def read_words(text: str) -> WordQuery:
     Examples
     --------
     >>> read_words('dog "on a beach" -cat')
-    WordQuery(terms=('dog',), phrases=('on a beach',), without=('cat',), signs=(), without_signs=())
+    WordQuery(terms=('dog',), phrases=('on a beach',), without=('cat',))
     """
     terms: list[str] = []
     phrases: list[str] = []
     without: list[str] = []
-    signs: dict[str, list[str]] = {"": [], "-": []}
-    for part in _PART.finditer(text):
+    for part in _PART.finditer(plain(text)):
         content = part["phrase"] if part["phrase"] is not None else part["word"]
-        if is_sign(content):
-            signs[part["sign"]].append(content)
-        elif not any(character.isalnum() for character in content):
+        if not is_sign(content) and not any(character.isalnum() for character in content):
             continue
-        elif part["sign"]:
+        if part["sign"]:
             without.append(content)
         elif part["phrase"] is not None:
             phrases.append(content)
         else:
             terms.append(content)
     telling = [term for term in terms if term.lower() not in _COMMON]
-    kept = telling if telling or phrases or signs[""] else terms
+    kept = telling if telling or phrases else terms
     limits = slice(_MAX_TERMS)
     return WordQuery(
         tuple(dict.fromkeys(kept))[limits],
         tuple(phrases)[limits],
         tuple(without)[limits],
-        tuple(dict.fromkeys(signs[""]))[limits],
-        tuple(signs["-"])[limits],
     )
 
 
@@ -141,6 +140,7 @@ def change_words(
     text: str,
     names: str,
     labels: Sequence[str],
+    signs: str = "",
     *,
     remove: bool = False,
 ) -> None:
@@ -148,15 +148,19 @@ def change_words(
     # Without a command the row is added. Between labels there is a word that no one types, so that
     # no phrase spans two of them.
     connection.execute(
-        "INSERT INTO words (words, rowid, text, names, labels) VALUES (?, ?, ?, ?, ?)",
-        ("delete" if remove else None, number, text, names, " \ue000 ".join(labels)),
+        "INSERT INTO words (words, rowid, text, names, labels, signs) VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            "delete" if remove else None,
+            number,
+            *map(spaced, (text, names, " \ue000 ".join(labels), signs)),
+        ),
     )
 
 
 def know_words(connection: sqlite3.Connection, query: WordQuery) -> KnownWords:
     """Look the words of a query up: for a typo, this reads the whole vocabulary."""
     found = (_resolved(connection, term, term in query.no_typos) for term in query.terms)
-    return KnownWords(query, tuple(filter(None, found)), know_signs(connection, query.signs))
+    return KnownWords(query, tuple(filter(None, found)))
 
 
 def find_words(
@@ -166,21 +170,6 @@ def find_words(
 
     Best first, at most `k`. `numbers`: int64 (n_items,); only these items are looked at.
     """
-    hits = _find_terms(connection, known, k, numbers)
-    if not known.asked.signs:
-        return hits
-    having = find_signs(connection, known.signs, k, numbers) if known.signs else []
-    has_all = set(having) if len(known.signs) == len(known.asked.signs) else set()
-    listed = {hit.number for hit in hits}
-    is_only = not known.asked.terms and not known.asked.phrases
-    hits = [replace(hit, complete=hit.complete and hit.number in has_all) for hit in hits]
-    more = [each for each in having if each not in listed]
-    return hits + [WordHit(each, 0.0, is_only and each in has_all) for each in more]
-
-
-def _find_terms(
-    connection: sqlite3.Connection, known: KnownWords, k: int, numbers: Ints | None
-) -> list[WordHit]:
     terms, phrases, without = known.terms, known.phrases, known.asked.without
     if not terms and not phrases:
         return []
@@ -205,10 +194,7 @@ def numbers_allowed(connection: sqlite3.Connection, query: WordQuery) -> Ints:
     if query.without:
         wanted += " EXCEPT SELECT rowid FROM words WHERE words MATCH ?"
         values.append(" OR ".join(map(_quoted, query.without)))
-    allowed = as_numbers(connection.execute(wanted, values))
-    for sign in map(plain_sign, query.without_signs):
-        allowed = np.setdiff1d(allowed, find_signs(connection, [sign]))
-    return allowed
+    return as_numbers(connection.execute(wanted, values))
 
 
 def reasons(
@@ -217,13 +203,9 @@ def reasons(
     """Return where words of a query occur, by item: "words", "labels" or both."""
     expression = " OR ".join((*known.phrases, *known.terms))
     stands: dict[int, tuple[str, ...]] = {}
-    if known.signs:
-        chosen = np.array(numbers, dtype=np.int64)
-        having = find_signs(connection, known.signs, len(numbers), chosen)
-        stands = dict.fromkeys(having, ("words",))
     if not expression:
         return stands
-    for reason, columns in (("words", "{text names}"), ("labels", "labels")):
+    for reason, columns in (("words", "{text names signs}"), ("labels", "labels")):
         rows = connection.execute(
             f"SELECT rowid FROM words WHERE words MATCH ? AND {_AMONG}",  # noqa: S608
             (f"{columns} : ({expression})", listed(numbers)),
@@ -255,12 +237,15 @@ def _match(
 
 def _resolved(connection: sqlite3.Connection, term: str, is_word: bool) -> str | None:
     """Return how to ask for a word, or for what it begins, or for the one it is a typo of."""
-    for expression in (_quoted(term), f"{_quoted(term)} *"):
-        if _stands(connection, expression):
-            return expression
+    for form in map(_quoted, forms_of(term)):
+        for expression in (form, f"{form} *"):
+            if _stands(connection, expression):
+                return expression
     if begun := _begun(connection, term):
         return f"({' OR '.join(map(_quoted, begun))})"
-    for similar in [] if is_word else _similar(connection, term):
+    if is_word:
+        return None
+    for similar in _transposed(connection, term) or _similar(connection, term):
         if _stands(connection, _quoted(similar)):
             return _quoted(similar)
     return None
@@ -285,6 +270,22 @@ def _begun(connection: sqlite3.Connection, term: str) -> list[str]:
 def _stands(connection: sqlite3.Connection, expression: str) -> bool:
     found = connection.execute("SELECT 1 FROM words WHERE words MATCH ? LIMIT 1", (expression,))
     return found.fetchone() is not None
+
+
+def _transposed(connection: sqlite3.Connection, term: str) -> list[str]:
+    """Return the words that a word is with two neighbouring letters exchanged, frequent first."""
+    if not term.isalpha() or len(term) not in _TRANSPOSED_LENGTHS:
+        return []
+    pairs = range(len(term) - 1)
+    swapped = {f"{term[:i]}{term[i + 1]}{term[i]}{term[i + 2 :]}" for i in pairs} - {term}
+    frequent = []
+    for word in sorted(swapped):
+        found = connection.execute(
+            "SELECT count(*) FROM words WHERE words MATCH ?", (_quoted(word),)
+        )
+        ((n_items,),) = found
+        frequent += [(-n_items, word)] * (n_items > 0)
+    return [word for _, word in sorted(frequent)]
 
 
 def _similar(connection: sqlite3.Connection, term: str) -> list[str]:
@@ -335,4 +336,4 @@ def _trigrams(word: str) -> frozenset[str]:
 
 
 def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '""').replace("\x00", " ") + '"'
+    return '"' + spaced(text).replace('"', '""').replace("\x00", " ") + '"'
