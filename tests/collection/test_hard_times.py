@@ -71,6 +71,20 @@ def test_a_writer_that_waits_too_long_says_so_and_readers_never_wait(path, make_
         assert collection.add(make_items(1, prefix="x")).ids == ("x0",)
 
 
+def test_a_connection_waits_again_after_one_try_that_did_not(path):
+    with (
+        Collection.open(path, timeout=7) as collection,
+        closing(sqlite3.connect(path / "items.sqlite", isolation_level=None)) as other,
+    ):
+        connections = collection._store.connections
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(CollectionError), connections.holding(timeout=0):
+            pass
+        other.execute("ROLLBACK")
+        with connections.reading() as connection:
+            assert connection.execute("PRAGMA busy_timeout").fetchone() == (7_000,)
+
+
 def test_changes_of_one_process_are_seen_by_another(path, make_items):
     with Collection.open(path) as one, Collection.open(path) as other:
         one.add(make_items(1, prefix="new"))

@@ -1,5 +1,6 @@
 """Restricted searches are exact, whatever columns hold and are called."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -123,6 +124,19 @@ def test_a_label_that_no_item_has_says_which_was_meant(collection, typed):
     for ask in (collection.browse, lambda where: found(collection, where)):
         with pytest.raises(CollectionError, match=f"label '{typed}'; did you mean 'animal'"):
             ask(where={"label": typed})
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"v": np.array([1, 2])}, "'v' holds a ndarray; give a str"),
+        ({"v": np.array([1])}, "'v' holds a ndarray; give a str"),
+        ({"labels": "dog"}, "'labels' cannot be the name of a column"),
+    ],
+)
+def test_columns_that_cannot_be_stored_are_refused(collection, columns, message):
+    with pytest.raises(CollectionError, match=message):
+        collection.add(Item(text="dog", columns=columns), strict=True)
 
 
 def test_a_number_does_not_find_the_text_that_says_it(tmp_path):

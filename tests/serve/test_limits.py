@@ -1,16 +1,20 @@
 import asyncio
+import io
 import json
 import logging
+import threading
 from urllib.parse import quote, unquote
 
 import pytest
+from PIL import Image
 
+from acqh.collection import Collection
 from acqh.serve import Settings
 from acqh.serve._limits import LimitBody
 from acqh.serve._logs import RepeatLimit
 from acqh.serve._problems import ProblemError
 from acqh.serve._shield import Shield, allowed_names, item_id, path_with_parts
-from acqh.serve._work import Slots, patient
+from acqh.serve._work import Crew, Slots, patient
 
 
 def limit_body(app, max_seconds=5.0, **limits):
@@ -193,6 +197,23 @@ def test_images_take_half_of_the_places_at_most():
             pass
         with slots.hold("quick"), slots.hold("quick"), pytest.raises(ProblemError):
             slots.hold("quick").__enter__()
+
+
+def test_as_many_threads_describe_images_as_search(built):
+    crew = Crew(Collection.open(built), n_threads=2)
+    together = threading.Barrier(2, timeout=30)
+    working = [crew.submit(lambda _: together.wait(), "image") for _ in range(2)]
+    assert {work.result() for work in working} == {0, 1}
+    crew.close()
+
+
+def test_images_may_have_as_many_pixels_as_is_set(built, start):
+    file = io.BytesIO()
+    Image.new("1", (8_192, 8_192)).save(file, "PNG")  # 67 million
+    with start(built, max_pixels=70_000_000) as client:
+        assert client.post("/search", files={"image": file.getvalue()}).status_code == 200
+    with start(built, max_pixels=60_000_000) as client:
+        assert client.post("/search", files={"image": file.getvalue()}).status_code == 413
 
 
 def test_a_line_that_repeats_is_left_out_of_the_log_and_counted(caplog):

@@ -113,8 +113,10 @@ class Connections:
         with self._lent() as connection:
             wait = self.timeout if timeout is None else timeout
             connection.execute(f"PRAGMA busy_timeout = {int(1e3 * wait)}")
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute(f"PRAGMA busy_timeout = {int(1e3 * self.timeout)}")
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            finally:
+                connection.execute(f"PRAGMA busy_timeout = {int(1e3 * self.timeout)}")
             yield connection
 
     def compact(self) -> None:

@@ -115,13 +115,13 @@ def _checked_text(value: Any, what: str, limit: int) -> str:
 
 def _checked_name(name: Any) -> str:
     checked = _checked_text(name, "column name", MAX_NAME_CHARACTERS)
-    if not checked or checked == "label":
+    if not checked or checked in ("label", "labels"):
         raise CollectionError(f"{name!r} cannot be the name of a column; choose another")
     return checked
 
 
 def _checked_value(value: Any, name: str) -> Any:
-    if hasattr(value, "item"):
+    if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
         value = value.item()
     if isinstance(value, str):
         return _checked_text(value, f"column {name!r}", MAX_TEXT_CHARACTERS)

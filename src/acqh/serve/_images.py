@@ -15,6 +15,14 @@ _SHOWN = ("BMP", "GIF", "JPEG", "PNG", "WEBP")
 _REDUCED = 4
 
 
+def most_pixels(max_pixels: int) -> int:
+    """Return the most pixels that any image may have, and let Pillow read them."""
+    images, most = require("PIL.Image"), _REDUCED * max_pixels
+    if images.MAX_IMAGE_PIXELS is not None:  # above it, Pillow warns; above twice as many it raises
+        images.MAX_IMAGE_PIXELS = max(images.MAX_IMAGE_PIXELS, most)
+    return most
+
+
 def decode_base64(text: str) -> bytes:
     """Return the bytes that a text in base64 stands for."""
     try:

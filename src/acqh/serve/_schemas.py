@@ -124,7 +124,7 @@ class ItemRequest(_Request):
     columns: dict[Name, Value | None] = Field(
         default_factory=dict,
         max_length=_MAX_COLUMNS,
-        json_schema_extra={"propertyNames": {**_KEYS, "not": {"const": "label"}}},
+        json_schema_extra={"propertyNames": {**_KEYS, "not": {"enum": ["label", "labels"]}}},
     )
 
 

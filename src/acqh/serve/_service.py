@@ -20,7 +20,7 @@ from acqh.errors import (
 from acqh.serve import _schemas as schemas
 from acqh.serve._answers import Addresses, answer_schema, file_of, item_schema, map_schema
 from acqh.serve._bodies import listed
-from acqh.serve._images import check_image, decode_base64, original_file
+from acqh.serve._images import check_image, decode_base64, most_pixels, original_file
 from acqh.serve._live import Live
 from acqh.serve._map import MapCache
 from acqh.serve._metrics import Metrics
@@ -43,6 +43,7 @@ class Service:
         self.metrics = Metrics()
         self.live = Live(settings, self.metrics)
         self._maps = MapCache()
+        self._most_pixels = most_pixels(settings.max_pixels)
         self._addresses = Addresses(settings.root_path, settings.image_root is not None)
         self.query_schema = schemas.limited_search(settings)
         self.browse_schema = schemas.limited_browse(settings)
@@ -73,6 +74,7 @@ class Service:
                 where=query.where,
                 explain=query.explain,
                 mode=query.mode,
+                max_pixels=self._most_pixels,
             )
             self._count(answer)
             return self._answer(answer, collection, started)
@@ -164,7 +166,7 @@ class Service:
                 for position, (item, upload) in enumerate(pairs)
             ]
             single = _writable(collection)
-            report = (single.upsert if replace else single.add)(new)
+            report = (single.upsert if replace else single.add)(new, max_pixels=self._most_pixels)
             self.metrics.items.set(len(collection))
             if not report.ids:
                 raise ProblemError(422, "; ".join(f"{at}: {why}" for at, why in report.skipped[:5]))

@@ -63,7 +63,7 @@ class Settings(BaseSettings):
     max_connections_per_address : int
         Most connections of one address; raise it behind a proxy that opens more.
     n_threads : int
-        Threads that search; the event loop never does. Images have half as many of their own.
+        Threads that search; the event loop never does. Images have as many of their own.
     reload_seconds : float
         How often to look whether the collection was built again.
 

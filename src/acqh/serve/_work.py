@@ -56,7 +56,7 @@ class Crew:
 
     def __init__(self, collection: Searchable, n_threads: int) -> None:
         self.collection = collection
-        sizes: dict[Lane, int] = {"quick": n_threads, "image": max(1, n_threads // 2), "map": 1}
+        sizes: dict[Lane, int] = {"quick": n_threads, "image": n_threads, "map": 1}
         self._pools = {
             lane: ThreadPoolExecutor(size, thread_name_prefix=f"acqh-{lane}")
             for lane, size in sizes.items()
