@@ -124,7 +124,11 @@ def test_explanations_add_up_to_the_scores(collection):
     assert [bytes(w.tolist()) for w in answer.explanation.words] == [h.code for h in answer.hits]
 
 
-def test_verify_finds_nothing_wrong_with_a_new_collection(collection, make_items):
+def test_verify_finds_nothing_wrong_with_a_new_collection(collection, make_items, monkeypatch):
+    assert collection.verify().notes == ()
+    monkeypatch.setattr("acqh.collection._cache.MAX_FEW", 0)  # so that there is an index
+    collection._cache._is_large = True
+    collection._cache.save()
     collection.add(make_items(2, seed=3, prefix="more"))
     report = collection.verify()
     assert report.problems == ()
