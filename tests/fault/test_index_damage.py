@@ -35,8 +35,8 @@ def make(kind, texts, n=40):
     codes = rng.integers(size, size=(n, m))
     digits = (1, 2) if kind == "runs" else (0, 0)
     with (
-        mock.patch("acqh.index._layout._lay_out.choose_digits", return_value=digits),
-        mock.patch("acqh.index._snapshot._SMALL", 1),
+        mock.patch("acqh.index.layout.lay_out.choose_digits", return_value=digits),
+        mock.patch("acqh.index.items.snapshot._SMALL", 1),
     ):
         return index.add(codes[:30], ids[:30]).remove(ids[:3]).add(codes[30:], ids[30:])
 
@@ -79,7 +79,7 @@ def use(index):
 
 def load(index_type, info, members, verify=False):
     bundle = Bundle(Path("here"), index_type._kind, "", 1, info, members)
-    with mock.patch("acqh.index._base.read_bundle", return_value=bundle):
+    with mock.patch("acqh.index.base.read_bundle", return_value=bundle):
         return index_type.load("here", verify=verify)
 
 

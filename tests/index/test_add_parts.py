@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from acqh import CodeIndex
 from acqh.errors import DuplicateIdError, InvalidInputError
-from acqh.index import _parts, _snapshot
+from acqh.index.items import snapshot as snapshots
+from acqh.index.layout import parts as reading
 
 
 def arrays_of(index):
@@ -57,7 +58,7 @@ def parts_of_items(draw):
 def test_parts_give_the_index_of_all_items_at_once(case, block):
     codebooks, parts, codes, ids = case
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_parts, "_BLOCK", block)
+        patch.setattr(reading, "_BLOCK", block)
         index = CodeIndex(codebooks).add_parts(parts)
     expected = CodeIndex(codebooks).add(codes, ids if len(codes) else None)
     assert_same(index, expected)
@@ -140,12 +141,12 @@ def test_parts_that_cannot_be_added_change_nothing():
 
 
 def test_more_items_than_row_numbers_are_refused(monkeypatch):
-    monkeypatch.setattr("acqh.index._new_ids.MAX_ROWS", 600)
+    monkeypatch.setattr("acqh.index.items.new_ids.MAX_ROWS", 600)
     index = CodeIndex(CODEBOOKS).add(CODES)
     for add in (lambda: index.add(CODES), lambda: index.add_parts([(CODES, None)])):
         with pytest.raises(InvalidInputError, match="at most 600 items"):
             add()
-    assert _snapshot.MAX_ROWS == 2**32 - 1
+    assert snapshots.MAX_ROWS == 2**32 - 1
 
 
 def test_ids_that_count_up_through_all_parts_are_not_stored():

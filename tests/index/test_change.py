@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 
 from acqh import CodeIndex
 from acqh.errors import DuplicateIdError, InvalidInputError, UnknownIdError
-from acqh.index import _snapshot
+from acqh.index.items import snapshot as snapshots
 
 CODEBOOKS = np.round(np.random.default_rng(0).standard_normal((3, 5, 2)) * 2)
 WORDS = CODEBOOKS.astype(np.float32).transpose(0, 2, 1)
@@ -49,7 +49,7 @@ class IndexMachine(RuleBasedStateMachine):
 
     @initialize(texts=st.booleans(), small=st.sampled_from([1, 8, 1024]))
     def start(self, texts, small):
-        self.few_parts = mock.patch.object(_snapshot, "_SMALL", small)
+        self.few_parts = mock.patch.object(snapshots, "_SMALL", small)
         self.few_parts.start()
         self.texts = texts
         self.index = CodeIndex(CODEBOOKS)
@@ -180,7 +180,7 @@ def test_membership_and_reconstruction():
 
 
 def test_parts_shrink_by_half_however_items_are_added(monkeypatch):
-    monkeypatch.setattr(_snapshot, "_SMALL", 1)
+    monkeypatch.setattr(snapshots, "_SMALL", 1)
     index = CodeIndex(CODEBOOKS)
     for start in range(200):
         index.add(random_codes(1 + start % 3, seed=start))
@@ -284,7 +284,7 @@ def test_a_search_does_not_wait_for_a_change():
 @pytest.mark.parametrize("small", [1, 1024])
 def test_searches_during_changes_are_exact_for_a_published_state(small, monkeypatch):
     """Every answer must be that of one of the states, and never of an earlier one than before."""
-    monkeypatch.setattr(_snapshot, "_SMALL", small)
+    monkeypatch.setattr(snapshots, "_SMALL", small)
     rng = np.random.default_rng(0)
     index = CodeIndex(CODEBOOKS)
     items, states = {}, [{}]

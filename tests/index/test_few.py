@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from acqh.errors import InvalidInputError
 from acqh.index import CodeIndex
-from acqh.index._few import FewCodes, best_rows
+from acqh.index.search.few import FewCodes, best_rows
 
 
 def made(seed, n, size=4):

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh.index._hamming import _kernels
+from acqh.index.compiled import hamming as compiled
 
 
 def nearest_twin(codes, queries, allowed, k):
@@ -20,16 +20,16 @@ def nearest_twin(codes, queries, allowed, k):
 
 def check(codes, queries, allowed, k, n_segments=1):
     planes = np.ascontiguousarray(codes.T)
-    candidates = _kernels.no_candidates(len(queries), k, 8 * len(planes))
+    candidates = compiled.no_candidates(len(queries), k, 8 * len(planes))
     for rows in np.array_split(np.arange(len(codes)), n_segments):
         mask = allowed[rows]
         bits = np.empty(0, np.uint8) if mask.all() else np.packbits(mask, bitorder="little")
         part = np.ascontiguousarray(planes[:, rows])
-        _kernels.take_nearest(part, int(rows[0]), bits, queries, k, candidates)
+        compiled.take_nearest(part, int(rows[0]), bits, queries, k, candidates)
     rows = np.empty((len(queries), k), dtype=np.int64)
     distances = np.empty((len(queries), k), dtype=np.int64)
     counts = np.empty(len(queries), dtype=np.int64)
-    _kernels.sort_nearest(candidates, rows, distances, counts)
+    compiled.sort_nearest(candidates, rows, distances, counts)
     twin = nearest_twin(codes, queries, allowed, k)
     for i, (expected_rows, expected) in enumerate(zip(*twin, strict=True)):
         np.testing.assert_array_equal(rows[i, : counts[i]], expected_rows)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
-from acqh.index._ids import (
+from acqh.index.items.ids import (
     NumberIds,
     RunningIds,
     TextIds,

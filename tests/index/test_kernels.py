@@ -5,12 +5,13 @@ import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh.index import CodeIndex, _kernels
-from acqh.index._ids import NumberIds, TextIds
-from acqh.index._keys import _kernels as keys_kernels
-from acqh.index._layout._kernels import measure_reaches
-from acqh.index._search import _kernels as search_kernels
-from acqh.index._segment import CodeSegment
+from acqh.index import CodeIndex
+from acqh.index.compiled import keys as keys_kernels
+from acqh.index.compiled import search as search_kernels
+from acqh.index.compiled import tables as table_kernels
+from acqh.index.compiled.layout import measure_reaches
+from acqh.index.items.ids import NumberIds, TextIds
+from acqh.index.layout.segment import CodeSegment
 
 seeds = st.integers(0, 2**32)
 
@@ -21,10 +22,10 @@ def test_fill_tables_agrees_with_its_twin(seed, m, n, dim):
     rng = np.random.default_rng(seed)
     words = rng.standard_normal((m, dim, n), dtype=np.float32)
     queries = rng.standard_normal((3, dim), dtype=np.float32)
-    tables = np.zeros((3, m, _kernels.TABLE_WIDTH), dtype=np.float32)
+    tables = np.zeros((3, m, table_kernels.TABLE_WIDTH), dtype=np.float32)
     tops = np.empty((3, m), dtype=np.float32)
     scales = np.empty(3, dtype=np.float32)
-    _kernels.fill_tables(words, queries, tables, tops, scales)
+    table_kernels.fill_tables(words, queries, tables, tops, scales)
     expected = twins.fill_tables(words, queries)
     np.testing.assert_array_equal(tables[:, :, :n], expected)
     np.testing.assert_array_equal(tops, expected.max(axis=2))
@@ -34,9 +35,9 @@ def test_fill_tables_agrees_with_its_twin(seed, m, n, dim):
 def test_scales_tell_where_tables_overflow():
     words = np.array([[[3e38, -3e38], [3e38, 3e38]]], dtype=np.float32)
     queries = np.array([[1, 1], [10, -10], [1, 0]], dtype=np.float32)
-    tables = np.zeros((3, 1, _kernels.TABLE_WIDTH), dtype=np.float32)
+    tables = np.zeros((3, 1, table_kernels.TABLE_WIDTH), dtype=np.float32)
     tops, scales = np.empty((3, 1), dtype=np.float32), np.empty(3, dtype=np.float32)
-    _kernels.fill_tables(words, queries, tables, tops, scales)
+    table_kernels.fill_tables(words, queries, tables, tops, scales)
     assert not np.isfinite(scales).any()
 
 
@@ -58,7 +59,7 @@ def test_sort_keys_agrees_with_sort(seed, counts):
     keys >>= np.uint64(seed % 60)
     expected = [np.sort(row[:count]) for row, count in zip(keys, counts, strict=True)]
     ordered = np.zeros((len(counts), 150), dtype=np.uint64)
-    _kernels.sort_keys(keys, np.array(counts), ordered)
+    table_kernels.sort_keys(keys, np.array(counts), ordered)
     for row, best in zip(ordered, expected, strict=True):
         np.testing.assert_array_equal(row[: len(best)], best)
 
@@ -103,7 +104,7 @@ def test_search_runs_agrees_with_scoring_every_allowed_row(seed, k, grouped, fir
     queries = rng.standard_normal((2, 2), dtype=np.float32)
     allowed = rng.random(300) < 0.5
     words.setflags(write=False)  # as those of an index are
-    tables = np.zeros((n_tables, 3, _kernels.TABLE_WIDTH), dtype=np.float32)
+    tables = np.zeros((n_tables, 3, table_kernels.TABLE_WIDTH), dtype=np.float32)
     tops, scales = np.empty((2, 3), dtype=np.float32), np.empty(2, dtype=np.float32)
     keys = np.empty((2, 2 * k + 1), dtype=np.uint64)
     counts = np.zeros(2, dtype=np.int64)

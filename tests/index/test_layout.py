@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acqh.errors import InvalidInputError
-from acqh.index._layout import _kernels, _lay_out
+from acqh.index.compiled import layout as compiled
+from acqh.index.layout import lay_out as laying
 
 seeds = st.integers(0, 2**32)
 
@@ -47,7 +48,7 @@ def test_blocks_are_laid_out_as_a_plain_sort_does(case, known):
     codes, n, cuts = case
     rows = np.arange(len(codes), dtype=np.uint32)
     blocks = in_blocks(codes, rows, cuts)
-    layout = _lay_out.lay_out(blocks, codes.shape[1], n, len(codes) if known else None)
+    layout = laying.lay_out(blocks, codes.shape[1], n, len(codes) if known else None)
     assert_same(layout, twins.lay_out(codes, rows, n))
 
 
@@ -60,7 +61,7 @@ def test_many_items_are_laid_out_as_a_plain_sort_does(n_words, n_distinct):
     codes = words[rng.integers(n_distinct, size=60_000)]
     rows = np.arange(len(codes), dtype=np.uint32)
     blocks = in_blocks(codes, rows, [1, 1, 30_000])
-    assert_same(_lay_out.lay_out(blocks, 4, n_words), twins.lay_out(codes, rows, n_words))
+    assert_same(laying.lay_out(blocks, 4, n_words), twins.lay_out(codes, rows, n_words))
 
 
 def test_rows_may_have_any_32_bits():
@@ -68,19 +69,19 @@ def test_rows_may_have_any_32_bits():
     rows = np.array([0, 2**31, 2**32 - 2], dtype=np.uint32)
     for grouped in (True, False):
         with (
-            mock.patch.object(_lay_out, "grouping_pays", return_value=grouped),
+            mock.patch.object(laying, "grouping_pays", return_value=grouped),
             mock.patch.object(twins, "grouping_pays", return_value=grouped),
         ):
-            layout = _lay_out.lay_out(in_blocks(codes, rows, []), 2, 2)
+            layout = laying.lay_out(in_blocks(codes, rows, []), 2, 2)
             assert_same(layout, twins.lay_out(codes, rows.astype(np.int64), 2))
 
 
 def test_lists_too_long_to_point_into_are_not_made():
     codes = np.zeros((1000, 4), dtype=np.uint8)
     blocks = in_blocks(codes, np.arange(1000, dtype=np.uint32), [])
-    assert len(_lay_out.lay_out(blocks, 4, 256).gaps) == 1000
-    with mock.patch.object(_lay_out, "_MAX_GAP_BYTES", 999):
-        layout = _lay_out.lay_out(blocks, 4, 256)
+    assert len(laying.lay_out(blocks, 4, 256).gaps) == 1000
+    with mock.patch.object(laying, "_MAX_GAP_BYTES", 999):
+        layout = laying.lay_out(blocks, 4, 256)
     assert len(layout.gaps) == 0
     np.testing.assert_array_equal(layout.rows, np.arange(1000))
 
@@ -101,10 +102,10 @@ def test_other_runs_when_read_again_are_an_error(case, change):
 
     # Heads of one word; what only other words tell is for the caller to compare.
     with (
-        mock.patch.object(_lay_out, "choose_digits", return_value=(1, 0)),
+        mock.patch.object(laying, "choose_digits", return_value=(1, 0)),
         pytest.raises(InvalidInputError, match="not the same when they were read again"),
     ):
-        _lay_out.lay_out(blocks, codes.shape[1], n)
+        laying.lay_out(blocks, codes.shape[1], n)
 
 
 @given(lists=st.lists(st.sets(st.integers(0, 2**32 - 1), min_size=1, max_size=20), max_size=8))
@@ -118,7 +119,7 @@ def test_lists_are_read_in_pieces_as_they_are_at_once(lists):
     n_read = 3
     while n_read == 3:
         some, numbers = np.empty((2, 3), dtype=np.int64)
-        n_read = _kernels.read_lists(gap_starts.astype(np.uint32), gaps, state, some, numbers)
+        n_read = compiled.read_lists(gap_starts.astype(np.uint32), gaps, state, some, numbers)
         found += some[:n_read].tolist()
         codes += numbers[:n_read].tolist()
     assert found == rows.tolist()
@@ -137,8 +138,8 @@ def test_codes_are_read_back_from_runs(case, seed):
     entries = np.flatnonzero(np.random.default_rng(seed).random(len(codes)) < 0.5)
     found = np.empty((len(entries), m), dtype=np.uint8)
     tails = np.ascontiguousarray(ordered[:, n_head:])
-    assert _kernels.read_codes(starts, tails, n, entries, found)
+    assert compiled.read_codes(starts, tails, n, entries, found)
     np.testing.assert_array_equal(found, ordered[entries])
     highest = int(tails[entries].max(initial=0))
     if highest > 0:
-        assert not _kernels.read_codes(starts, tails, highest, entries, found)
+        assert not compiled.read_codes(starts, tails, highest, entries, found)

@@ -6,7 +6,8 @@ import pytest
 import acqh
 from acqh import CodeIndex
 from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError, UnknownIdError
-from acqh.index import VectorFile, _rerank
+from acqh.index import VectorFile
+from acqh.index.search import rerank as reranking
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def test_a_batch_ranked_in_parts_is_ranked_as_a_whole(items, monkeypatch):
     filtered = {"filter": np.arange(len(index)) % 40 == 0, "rerank": vectors, "rerank_k": 60}
     whole = index.search(queries, 50, **filtered)
     assert (whole.counts < 50).all()
-    monkeypatch.setattr(_rerank, "_MAX_NUMBERS", 2 * 60 * 6)
+    monkeypatch.setattr(reranking, "_MAX_NUMBERS", 2 * 60 * 6)
     parts = index.search(queries, 50, **filtered)
     assert parts.ids.tolist() == whole.ids.tolist()
     np.testing.assert_array_equal(parts.scores, whole.scores)

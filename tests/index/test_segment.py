@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from twins import pack_lists, unpack_lists
 
 from acqh.errors import CorruptBundleError
-from acqh.index import _segment
-from acqh.index._segment import CodeSegment
+from acqh.index.layout import segment as segments
+from acqh.index.layout.segment import CodeSegment
 
 seeds = st.integers(0, 2**32)
 
@@ -53,7 +53,7 @@ def test_codes_come_back_in_order_of_insertion(case):
 def test_codes_of_consecutive_rows_are_the_same_however_they_are_cut(case, cut, piece):
     codes, n = case
     segment = CodeSegment.of(codes, n)
-    with mock.patch.object(_segment, "_PIECE", piece):
+    with mock.patch.object(segments, "_PIECE", piece):
         for start in range(0, len(codes), cut):
             stop = min(start + cut, len(codes))
             np.testing.assert_array_equal(segment.codes(start, stop), codes[start:stop])

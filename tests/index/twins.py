@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints
-from acqh.index._few import fill_tables, score_codes
-from acqh.index._layout._lay_out import choose_digits, grouping_pays
-from acqh.index._search._types import Runs
+from acqh.index.layout.lay_out import choose_digits, grouping_pays
+from acqh.index.search.few import fill_tables, score_codes
+from acqh.index.search.types import Runs
 
 __all__ = [
     "best_rows",

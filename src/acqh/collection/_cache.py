@@ -13,7 +13,7 @@ import numpy as np
 from acqh._core.arrays import Floats
 from acqh.collection._store import Store
 from acqh.errors import AcqhError, CollectionError, CorruptBundleError
-from acqh.index._few import FewCodes
+from acqh.index.search.few import FewCodes
 from acqh.io import read_bundle
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from acqh.collection._shard import Ranking, Selection, Shard
 from acqh.collection._types import Answer, Explanation, Hit
 from acqh.collection._where import Condition, check_names, read_where
 from acqh.collection._words import KnownWords, WordQuery
-from acqh.index._few import best_columns
+from acqh.index.search.few import best_columns
 
 # Items that other processes remove while a search runs make it start again, this many times.
 _MAX_TRIES = 8

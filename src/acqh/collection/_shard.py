@@ -13,7 +13,7 @@ from acqh.collection._coder import Coder
 from acqh.collection._store import Store
 from acqh.collection._where import Condition
 from acqh.collection._words import WordQuery
-from acqh.index._few import FewCodes
+from acqh.index.search.few import FewCodes
 
 if TYPE_CHECKING:
     from acqh.index import CodeIndex

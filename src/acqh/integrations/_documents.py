@@ -10,8 +10,8 @@ import numpy as np
 from acqh._core.arrays import Array, Floats, as_numbers, check_positive_int, first_bad_row
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex
-from acqh.index._checks import check_bytes_per_item
-from acqh.index._few import best_rows
+from acqh.index.items.checks import check_bytes_per_item
+from acqh.index.search.few import best_rows
 from acqh.integrations._files import Stored, read_store, write_store
 from acqh.quantize import AdditiveQuantizer
 

@@ -12,7 +12,7 @@ from acqh._core.arrays import Array, Floats, Ints, check_positive_int
 from acqh._core.runtime import Progress, RandomState, check_rng
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex, SearchResult
-from acqh.index._checks import check_bytes_per_item
+from acqh.index.items.checks import check_bytes_per_item
 from acqh.quantize import AdditiveQuantizer
 from acqh.scale._compressed import Compressed, kept_state
 from acqh.scale._report import RECALL_AT, CompressionReport, exact_best, measure_recall

@@ -12,9 +12,9 @@ import numpy as np
 from acqh._core.arrays import Array, Floats, Ints, check_positive_int, take_in
 from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh.index import CodeIndex, SearchResult
-from acqh.index._checks import as_queries
-from acqh.index._filters import read_mask
-from acqh.index._rerank import candidate_count, rank_again
+from acqh.index.items.checks import as_queries
+from acqh.index.items.filters import read_mask
+from acqh.index.search.rerank import candidate_count, rank_again
 from acqh.io import read_bundle, write_bundle
 
 _KIND = "code-shards"

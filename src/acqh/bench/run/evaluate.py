@@ -13,7 +13,7 @@ from acqh.bench.protocol.split import Split, SplitParts
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError
 from acqh.index import CodeIndex, HammingIndex
-from acqh.index._few import best_rows
+from acqh.index.search.few import best_rows
 from acqh.methods import BaseMethod
 from acqh.methods.registry import DatabaseMode
 from acqh.methods.rivals.binary import pack_signs

@@ -1,1 +1,0 @@
-"""Candidates of a search as numbers that sort by score, then by row."""

@@ -1,1 +1,0 @@
-"""The first words of runs, which say what order to visit them in."""

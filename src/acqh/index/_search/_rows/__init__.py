@@ -1,1 +1,0 @@
-"""The rows of codes that many items share."""

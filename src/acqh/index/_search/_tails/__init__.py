@@ -1,1 +1,0 @@
-"""The other words of codes: their scores, and what they can add at most."""

@@ -1,0 +1,308 @@
+"""What every index does alike: keep items under ids, and change them while others search."""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any, ClassVar, Generic, Self
+
+import numpy as np
+
+from acqh._core.arrays import Array
+from acqh.errors import CorruptBundleError, InvalidInputError, UnknownIdError
+from acqh.index.items.files import (
+    read_caller,
+    read_kept,
+    read_settings,
+    read_snapshot,
+    verify_snapshot,
+    write_snapshot,
+)
+from acqh.index.items.ids import IdKind, read_ids
+from acqh.index.items.new_ids import NewIds, check_kind
+from acqh.index.items.snapshot import Part, S, Snapshot
+from acqh.io import read_bundle
+
+
+class BaseIndex(ABC, Generic[S]):
+    """Items under ids, in immutable snapshots.
+
+    A subclass says how codes are checked and laid out, and how they are searched. Changes take a
+    lock, make a new snapshot and put it in place in one step. Readers take the snapshot that is in
+    place when they start, and wait for nobody.
+    """
+
+    _kind: ClassVar[str]  # of the bundles it is saved as
+    _segment_type: ClassVar[type[Any]]
+
+    def __init__(self, bytes_per_code: int) -> None:
+        self._bytes_per_code = bytes_per_code
+        self._snapshot: Snapshot[S] = Snapshot()
+        self._info: dict[str, Any] = {}
+        self._info_arrays: dict[str, Array] = {}
+        self._change = threading.Lock()
+
+    @abstractmethod
+    def _check_codes(self, codes: Any) -> Array:
+        """Return the codes as the segment takes them; raise InvalidInputError."""
+
+    @abstractmethod
+    def _segment_of(self, codes: Array) -> S:
+        """Lay out checked codes, one per row."""
+
+    @abstractmethod
+    def _settings(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Return what the index is made with: named arrays, and values that JSON can hold."""
+
+    @classmethod
+    @abstractmethod
+    def _of_settings(cls, arrays: Mapping[str, Array], info: Mapping[str, Any]) -> Self:
+        """Make an empty index of what `_settings` gave; raise CorruptBundleError."""
+
+    @abstractmethod
+    def _take_segment(self, segment: S) -> S:
+        """Return a segment from a file as the index keeps it.
+
+        Raises CorruptBundleError where it does not fit the settings.
+        """
+
+    def __len__(self) -> int:
+        return len(self._snapshot)
+
+    def __contains__(self, identifier: object) -> bool:
+        snapshot = self._snapshot
+        return snapshot.row_of(identifier) >= 0
+
+    @property
+    def id_kind(self) -> IdKind | None:
+        """What ids are: "number" or "text", None before the first."""
+        return self._snapshot.kind
+
+    @property
+    def ids(self) -> Array:
+        """The ids, in order of insertion: (n_items,) int64, or object for texts."""
+        return self._snapshot.ids()
+
+    @property
+    def codes(self) -> Array:
+        """The codes, in order of insertion: (n_items, bytes per item) uint8."""
+        codes = [
+            part.segment.codes()[part.live_rows() if part.live.size else slice(None)]
+            for part in self._snapshot.parts
+        ]
+        if len(codes) == 1:
+            return codes[0]
+        return np.concatenate([np.empty((0, self._bytes_per_code), dtype=np.uint8), *codes])
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of everything kept for the items: codes, row numbers and ids."""
+        return sum(part.nbytes + part.ids.nbytes for part in self._snapshot.parts)
+
+    @property
+    def bytes_per_item(self) -> float:
+        """Bytes of codes and row numbers, without ids, divided by the number of items."""
+        snapshot = self._snapshot
+        return sum(part.nbytes for part in snapshot.parts) / max(len(snapshot), 1)
+
+    def add(self, codes: Any, ids: Any = None) -> Self:
+        """Add items.
+
+        Parameters
+        ----------
+        codes : (n, bytes per item) integers
+        ids : iterable of n whole numbers or of n str, optional
+            One kind for the whole index; -1 is taken, results carry it where there is no item.
+            Running numbers if not given, from one more than the largest number ever used.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DuplicateIdError
+            An id occurs twice or already exists; nothing was added. Use `upsert` to replace.
+        InvalidInputError
+            Codes or ids of the wrong shape, type or range; nothing was added.
+        """
+        codes = self._check_codes(codes)
+        with self._change:
+            snapshot, new = self._snapshot, NewIds(self._snapshot)
+            new.take_new(ids, len(codes))
+            if new.n:
+                self._publish(snapshot, self._segment_of(codes), new)
+        return self
+
+    def upsert(self, codes: Any, ids: Any) -> Self:
+        """Add items, in place of those that have the same ids.
+
+        A replaced item counts as inserted now: ties are broken accordingly.
+
+        Parameters
+        ----------
+        codes : (n, bytes per item) integers
+        ids : iterable of n whole numbers or of n str
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DuplicateIdError
+            An id occurs twice in `ids`; nothing was changed.
+        InvalidInputError
+            Codes or ids of the wrong shape, type or range; nothing was changed.
+        """
+        codes = self._check_codes(codes)
+        if ids is None:
+            raise InvalidInputError("upsert needs ids; to add items under new ids use add")
+        with self._change:
+            snapshot, new = self._snapshot, NewIds(self._snapshot)
+            table = new.take(ids, len(codes))
+            rows = snapshot.find(table.take(np.arange(len(table))))
+            if new.n:
+                rest = snapshot.without(rows[rows >= 0])
+                self._publish(rest, self._segment_of(codes), new)
+        return self
+
+    def remove(self, ids: Any) -> Self:
+        """Remove items.
+
+        Parameters
+        ----------
+        ids : iterable of whole numbers or of str
+            An id that occurs twice is removed once.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        UnknownIdError
+            An id is unknown; nothing was removed.
+        InvalidInputError
+            The ids are not of this index's kind.
+        """
+        wanted = read_ids(ids)
+        with self._change:
+            snapshot = self._snapshot
+            check_kind(snapshot.kind, wanted)
+            rows = snapshot.find(wanted)
+            if (rows < 0).any():
+                unknown = wanted[rows < 0][:1].tolist()[0]
+                raise UnknownIdError(f"no item has the id {unknown!r}; nothing was removed")
+            self._snapshot = snapshot.without(np.unique(rows))
+        return self
+
+    def compact(self) -> Self:
+        """Join all parts and drop what removed items still take; never needed, only quicker.
+
+        Returns
+        -------
+        self
+        """
+        with self._change:
+            self._snapshot = self._snapshot.joined()
+        return self
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What was saved along with the index that this one was loaded from."""
+        return dict(self._info)
+
+    @property
+    def info_arrays(self) -> dict[str, Array]:
+        """Arrays that were saved along with the index that this one was loaded from."""
+        return dict(self._info_arrays)
+
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        name: str = "",
+        info: Mapping[str, Any] | None = None,
+        arrays: Mapping[str, Array] | None = None,
+    ) -> None:
+        """Save the index, in place of the bundle the path held before.
+
+        Whatever happens meanwhile, the old or the new bundle is there whole. Searches and changes
+        go on; what is saved is the state at the start. An index that was loaded from the same
+        path, by this process or another, stays as it is.
+
+        Parameters
+        ----------
+        path : path-like
+            A directory; created if it does not exist. Its parent must exist.
+        name : str, default ""
+            A title for people.
+        info : mapping, optional
+            JSON values to keep along with it; `load` brings them back as `info`.
+        arrays : mapping of str to ndarray, optional
+            Numbers to keep along with it; `load` brings them back as `info_arrays`.
+
+        Raises
+        ------
+        FileExistsError
+            The path is a file, or a directory with something other than a bundle in it.
+        OSError
+            Writing failed.
+        """
+        write_snapshot(
+            path,
+            self._snapshot,
+            kind=self._kind,
+            name=name,
+            settings=self._settings(),
+            caller=dict(info or {}),
+            arrays=dict(arrays or {}),
+        )
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, mmap: bool = True, verify: bool = False) -> Self:
+        """Open a saved index.
+
+        Parameters
+        ----------
+        path : path-like
+            The bundle's directory.
+        mmap : bool, default True
+            Map the files and read them as they are searched, instead of reading them now.
+        verify : bool, default False
+            Read every byte: check the sha256 of each file, and that all values agree.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no bundle at the path.
+        CorruptBundleError
+            The bundle is damaged or of a newer version.
+        InvalidInputError
+            It holds something other than such an index.
+        """
+        bundle = read_bundle(path, kind=cls._kind, mmap=mmap, verify=verify)
+        try:
+            index = cls._of_settings(*read_settings(bundle))
+            index._snapshot = read_snapshot(bundle, cls._segment_type, index._take_segment)
+            index._info, index._info_arrays = read_caller(bundle), read_kept(bundle)
+            if verify:
+                verify_snapshot(index._snapshot)
+        except CorruptBundleError as error:
+            raise CorruptBundleError(f"{bundle.path}: {error}") from error
+        return index
+
+    def _locate(self, identifier: Any) -> tuple[Part[S], int]:
+        """Return the part and the row within it of one item, or raise UnknownIdError."""
+        snapshot = self._snapshot
+        row = snapshot.row_of(identifier)
+        if row < 0:
+            raise UnknownIdError(f"no item has the id {identifier!r}")
+        number = int(np.searchsorted(snapshot.first_rows, row, side="right")) - 1
+        return snapshot.parts[number], row - int(snapshot.first_rows[number])
+
+    def _publish(self, snapshot: Snapshot[S], segment: S, new: NewIds) -> None:
+        """Put a snapshot with new items in place, in one step."""
+        part = Part.of(segment, new.table())
+        self._snapshot = snapshot.with_part(part, part.ids.kind, new.next_number)

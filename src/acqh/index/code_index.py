@@ -1,0 +1,368 @@
+"""CodeIndex: exact search over additive codes."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+
+from acqh._core.arrays import Array, Floats, Ints, check_positive_int, take_in
+from acqh._core.runtime import Progress
+from acqh.errors import CorruptBundleError, InvalidInputError
+from acqh.index.base import BaseIndex
+from acqh.index.exchange.faiss import from_faiss, to_faiss
+from acqh.index.items.checks import as_codebooks, as_codes, as_queries, as_thread_count
+from acqh.index.items.filters import rows_allowed
+from acqh.index.items.ids import read_ids
+from acqh.index.items.new_ids import NewIds
+from acqh.index.items.snapshot import ALL_ROWS, Snapshot, pack_bits
+from acqh.index.items.stored import frozen, read_array, require
+from acqh.index.layout.lay_out import lay_out
+from acqh.index.layout.parts import PartReader
+from acqh.index.layout.reaches import Rests
+from acqh.index.layout.segment import CodeSegment
+from acqh.index.result import SearchResult
+from acqh.index.search.rerank import candidate_count, places_of, rank_again
+from acqh.index.search.topk import Target, as_stop, search_targets
+from acqh.index.search.types import Runs
+
+# Where a filter leaves at most one row in this many, they are copied out before the search.
+_RESTRICT_PART = 16
+# Bytes of codes that reading in batches keeps in memory.
+_WINDOW_BYTES = 1 << 27
+
+
+class CodeIndex(BaseIndex[CodeSegment]):
+    """Exact search over items stored as a few bytes each.
+
+    An item's code names one word of each codebook; the item stands for the sum of its words. Its
+    score for a query is the inner product with that sum, computed in float32 as the sum of one
+    table entry per codebook, first codebook first. A search returns the items of highest score,
+    exactly; equal scores are ordered by insertion.
+
+    Codes are kept sorted by their first words, and whole runs of items whose score cannot reach the
+    k-th best are skipped. Where many items share a code, it is scored once and kept once.
+
+    Searching is safe while another thread changes the index: a search works on the state it found
+    when it started, and never waits.
+
+    Parameters
+    ----------
+    codebooks : (n_codebooks, codebook_size, n_components) floats
+        1 to 16 codebooks of 1 to 256 words; kept as float32.
+
+    Raises
+    ------
+    InvalidInputError
+        Codebooks of the wrong shape, or with a value that is not finite in float32.
+
+    Examples
+    --------
+    >>> codebooks = np.array([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [0.5, 0.5]]])
+    >>> index = CodeIndex(codebooks).add([[0, 0], [0, 1], [1, 1]], ids=["a", "b", "c"])
+    >>> result = index.search([[1.0, 0.0]], k=2)
+    >>> result.ids, result.scores
+    (array([['b', 'a']], dtype=object), array([[1.5, 1. ]], dtype=float32))
+    """
+
+    _kind = "code-index"
+    _segment_type = CodeSegment
+
+    def __init__(self, codebooks: Any) -> None:
+        self._codebooks = as_codebooks(codebooks)
+        super().__init__(len(self._codebooks))
+        # Words last, so that a table is filled along contiguous memory.
+        self._words = frozen(self._codebooks.transpose(0, 2, 1))
+        self._rests = Rests.of(self._codebooks)
+
+    def __repr__(self) -> str:
+        m, n, dim = self._codebooks.shape
+        return f"<CodeIndex: {len(self)} items, {m} codebooks of {n} words, {dim} components>"
+
+    @property
+    def codebooks(self) -> Floats:
+        """The codebooks, (n_codebooks, codebook_size, n_components) float32, read-only."""
+        return self._codebooks
+
+    def add_parts(
+        self, parts: Iterable[tuple[Any, Any]], *, progress: Progress | None = None
+    ) -> Self:
+        """Add items that come in parts, in little more memory than the index takes.
+
+        Gives what `add` gives of all parts put together. Every part is read twice: first its items
+        are counted, then each is put in its place. Beside the index, which takes about 6 bytes per
+        item with four codebooks, there is a part in memory, and its ids unless they count up.
+
+        Parameters
+        ----------
+        parts : iterable of (codes, ids or None)
+            What `add` takes, part by part; the same each time it is read, so no iterator.
+        progress : callable, optional
+            Called after each part with the number of items done (those read once count half),
+            their number (None in the first reading), and a text.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DuplicateIdError
+            An id occurs twice or already exists; nothing was added.
+        InvalidInputError
+            Codes or ids of the wrong shape, type or range, or parts that are not the same when
+            they are read again; nothing was added.
+
+        Examples
+        --------
+        >>> parts = [([[0], [2]], ["a", "b"]), ([[1]], ["c"])]
+        >>> CodeIndex(np.eye(3)[np.newaxis]).add_parts(parts).ids
+        array(['a', 'b', 'c'], dtype=object)
+        """
+        if isinstance(parts, Iterator):
+            raise InvalidInputError(
+                "parts are read twice, and an iterator can be read only once; give a list, or "
+                "anything else that can be read again, or add the parts one by one"
+            )
+        n_codebooks, codebook_size, _ = self._codebooks.shape
+        with self._change:
+            snapshot, new = self._snapshot, NewIds(self._snapshot)
+            reader = PartReader(parts, self._check_codes, new.take_new, progress)
+            runs = lay_out(reader, n_codebooks, codebook_size)
+            if new.n:
+                self._publish(snapshot, CodeSegment.of_runs(runs, self._rests), new)
+        return self
+
+    def search(
+        self,
+        queries: Any,
+        k: int,
+        filter: Any = None,  # noqa: A002
+        n_threads: int | None = None,
+        *,
+        budget: int | None = None,
+        epsilon: float | None = None,
+        recall: float | None = None,
+        rerank: Any = None,
+        rerank_k: int | None = None,
+    ) -> SearchResult:
+        """Find the items of highest score.
+
+        Parameters
+        ----------
+        queries : (n_queries, n_components) floats
+            Used as float32. Given a tensor of torch, or an array of CuPy or JAX, the result has
+            such arrays too, on the same device; the search itself runs on the CPU.
+        k : int
+            How many items to find for each query, at least 1.
+        filter : callable, (n_items,) bool, or iterable of ids, optional
+            Only these items may be found. A mask says it of each item in the order of `ids`; a
+            callable gets the array of all ids and returns such a mask; ids that are not there are
+            ignored.
+        n_threads : int, optional
+            Threads to share the queries among; as many as there are cores, if not given.
+        budget : int, optional
+            Look at no more than this many codes for each query; the most promising come first.
+            Fewer than k items are found where these codes have no more that may be found.
+        epsilon : float, optional
+            Stop when k items are found and none that is missing can score more than this above
+            the k-th best.
+        recall : float, optional
+            Stop when this share of the k best is found, above 0 and at most 1: as expected from
+            how words are distributed, not for certain.
+        rerank : VectorFile, other reader, or (n_items, n_components) floats, optional
+            Full vectors, in memory or mapped: the best `rerank_k` items by their codes are ranked
+            again by the inner product of query and vector. An array has items in the order of
+            `ids`; a reader has a method ``take(ids)``. Nothing is proven then: ``exact`` is False,
+            ``bound`` infinite.
+        rerank_k : int, default 200, or k if that is more
+            How many items to rank again, at least k.
+
+        Returns
+        -------
+        SearchResult
+            Empty rows, with counts of 0, where no item may be found. Without `budget`, `epsilon`
+            and `recall` every answer is exact. With them the search stops at the first that is
+            fulfilled; ``exact`` says of each answer whether it is proven all the same, and
+            ``bound`` what an item that is missing can score at most.
+
+        Raises
+        ------
+        InvalidInputError
+            A query is not finite, has the wrong number of components, or is so large that scores
+            overflow; k, n_threads or budget is below 1, epsilon below 0, recall not a share,
+            rerank_k below k; the filter or the vectors do not fit the index.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> index = CodeIndex(rng.normal(size=(6, 256, 8)) / 2.0 ** np.arange(6)[:, None, None])
+        >>> query, _ = rng.normal(size=(1, 8)), index.add(rng.integers(256, size=(5000, 6)))
+        >>> result = index.search(query, k=3, budget=500)
+        >>> bool(result.seen[0] <= 500)
+        True
+        >>> bool(result.bound[0] >= index.search(query, k=3).scores[0, 2])
+        True
+        """
+        stop = as_stop(budget, epsilon, recall)
+        given, give_back = take_in(queries)
+        queries = as_queries(given, self._codebooks.shape[2])
+        k = check_positive_int(k, "k")
+        n_found = candidate_count(k, rerank, rerank_k)
+        n_threads = as_thread_count(n_threads, len(queries))
+        snapshot = self._snapshot
+        targets = _targets(snapshot, filter)
+        top = search_targets(
+            self._words, self._rests, targets, queries, n_found, len(snapshot), n_threads, stop
+        )
+        found = SearchResult.of(snapshot.take_ids(top.rows), top)
+        if rerank is not None:
+            places = places_of(snapshot, top.rows)
+            found = rank_again(found, places, len(snapshot), queries, k, rerank)
+        return found.as_kind(give_back)
+
+    def places(self, ids: Any) -> Ints:
+        """Return where items stand in the order of `ids`, -1 for those that are not there.
+
+        Parameters
+        ----------
+        ids : iterable of n whole numbers or of n str
+
+        Returns
+        -------
+        (n,) int64
+
+        Examples
+        --------
+        >>> index = CodeIndex(np.eye(3)[np.newaxis]).add([[2], [0], [1]], ids=["a", "b", "c"])
+        >>> index.remove(["a"]).places(["c", "a", "b"])
+        array([ 1, -1,  0])
+        """
+        snapshot = self._snapshot
+        return places_of(snapshot, snapshot.find(read_ids(ids)))
+
+    def batches(self, size: int = 65_536) -> Iterator[tuple[Array, Array]]:
+        """Yield ids and codes in order of insertion, some at a time, from one state of the index.
+
+        Where `ids` and `codes` need memory for all items, this keeps 128 MB of codes at a time. It
+        reads the row numbers of the index once for each of these.
+
+        Parameters
+        ----------
+        size : int, default 65,536
+            Items of a batch; some batches are smaller.
+
+        Yields
+        ------
+        ids : (n,) int64, or object for texts
+        codes : (n, n_codebooks) uint8
+
+        Raises
+        ------
+        CorruptBundleError
+            The file that the index is mapped from is damaged.
+
+        Examples
+        --------
+        >>> index = CodeIndex(np.eye(3)[np.newaxis]).add([[2], [0], [1]], ids=["a", "b", "c"])
+        >>> [(ids.tolist(), codes.tolist()) for ids, codes in index.batches(2)]
+        [(['a', 'b'], [[2], [0]]), (['c'], [[1]])]
+        """
+        size = check_positive_int(size, "size")
+        window = max(_WINDOW_BYTES // len(self._codebooks) // size, 1) * size
+        for part in self._snapshot.parts:
+            for first in range(0, part.segment.n_rows, window):
+                end = min(first + window, part.segment.n_rows)
+                codes = part.segment.codes(first, end)
+                for start in range(first, end, size):
+                    rows = np.arange(start, min(start + size, end))
+                    rows = rows[part.is_live(rows)]
+                    if rows.size:
+                        yield part.ids.take(rows), codes[rows - first]
+
+    def reconstruct(self, identifier: Any) -> Floats:
+        """Return the vector an item stands for, the sum of its words: (n_components,) float32.
+
+        Reads the row numbers of the item's segment, so its cost grows with the index.
+
+        Raises
+        ------
+        UnknownIdError
+            No item has this id.
+        """
+        part, row = self._locate(identifier)
+        words = part.segment.codes(row, row + 1)[0]
+        return np.asarray(self._codebooks[np.arange(len(words)), words].sum(axis=0))
+
+    def to_faiss(self) -> Any:
+        """Return a ``faiss.IndexResidualQuantizer`` that gives the same answers.
+
+        Inner product, by look-up tables. Faiss numbers items from 0 in order of insertion: its
+        item i has the id ``index.ids[i]``.
+
+        Raises
+        ------
+        MissingExtraError
+            Faiss is not installed.
+        """
+        return to_faiss(self._codebooks, self.codes)
+
+    @classmethod
+    def from_faiss(cls, index: Any, ids: Any = None) -> Self:
+        """Make an index of the codebooks and codes of a Faiss index of additive codes.
+
+        Parameters
+        ----------
+        index : faiss.IndexResidualQuantizer
+            Or another trained ``faiss.IndexAdditiveQuantizer``, with inner product as its metric.
+        ids : iterable of whole numbers or of str, optional
+            Ids of its items, which Faiss numbers from 0.
+
+        Raises
+        ------
+        InvalidInputError
+            Another kind of index, metric or code, or ids that do not fit it.
+        MissingExtraError
+            Faiss is not installed.
+        """
+        codebooks, codes = from_faiss(index)
+        return cls(codebooks).add(codes, ids)
+
+    def _check_codes(self, codes: Any) -> Array:
+        m, n, _ = self._codebooks.shape
+        return as_codes(codes, m, n)
+
+    def _segment_of(self, codes: Array) -> CodeSegment:
+        return CodeSegment.of(codes, self._codebooks.shape[1], self._rests)
+
+    def _settings(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        return {"codebooks": self._codebooks}, {}
+
+    @classmethod
+    def _of_settings(cls, arrays: Mapping[str, Array], info: Mapping[str, Any]) -> Self:  # noqa: ARG003
+        try:
+            return cls(read_array(arrays, "codebooks", np.float32))
+        except InvalidInputError as error:
+            raise CorruptBundleError(f"stored {error}") from error
+
+    def _take_segment(self, segment: CodeSegment) -> CodeSegment:
+        require(segment.shape == self._codebooks.shape[:2], "codebooks")
+        return replace(segment, rests=self._rests)
+
+
+def _targets(snapshot: Snapshot[CodeSegment], filter_: Any) -> list[Target[Runs]]:
+    """Return the segments to search, the largest first: it raises thresholds soonest."""
+    targets = []
+    masks = None if filter_ is None else rows_allowed(snapshot, filter_)
+    for number, part in enumerate(snapshot.parts):
+        segment, allowed = part.segment, part.live
+        if masks is not None:
+            n_allowed = int(np.count_nonzero(masks[number]))
+            if n_allowed == 0:
+                continue
+            if n_allowed * _RESTRICT_PART <= segment.n_rows:
+                segment, allowed = segment.restrict(masks[number]), ALL_ROWS
+            else:
+                allowed = pack_bits(masks[number])
+        targets.append(Target(segment.runs, int(snapshot.first_rows[number]), allowed))
+    return sorted(targets, key=lambda target: -len(target.arrays.tails))

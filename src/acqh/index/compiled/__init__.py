@@ -1,0 +1,1 @@
+"""Loops compiled by numba, each with a NumPy twin."""

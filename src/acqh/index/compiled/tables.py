@@ -1,0 +1,251 @@
+"""Compiled loops around the search: score tables of queries, order of results, look-up of ids.
+
+A table entry is a float32 sum of the products of a query and a codeword, over the dimensions from
+first to last. No loop may reorder it (no ``fastmath``), so scores have the same bits on one thread
+or many, for one query or a batch.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Array
+from acqh._core.runtime import kernel
+from acqh.index.search.few import MAX_SCALE as _MAX_SCALE
+
+# Tables are always this wide, so that any stored byte is a valid index.
+TABLE_WIDTH = 256
+
+# Scores of a larger magnitude are not computed.
+MAX_SCALE = np.float32(_MAX_SCALE)
+
+# Sorting fewer keys byte by byte costs more than moving them one by one.
+_FEW_KEYS = 64
+_BYTE = np.uint64(255)
+
+
+@kernel()
+def fill_tables(
+    codebooks: Array, queries: Array, tables: Array, tops: Array, scales: Array
+) -> None:
+    """Compute the score of every codeword for every query.
+
+    Parameters
+    ----------
+    codebooks : (n_codebooks, n_components, codebook_size) float32
+    queries : (n_queries, n_components) float32
+    tables : (at least n_queries, n_codebooks, TABLE_WIDTH) float32
+        Filled but for words that there are not.
+    tops : (n_queries, n_codebooks) float32; filled with the largest entry of each table
+    scales : (n_queries,) float32
+        Filled with a bound of the magnitude of any score; not finite where scores may overflow.
+    """
+    n_queries, (n_codebooks, _, size) = queries.shape[0], codebooks.shape
+    scales[:] = 0
+    for s in range(n_codebooks):
+        for i in range(0, n_queries, 2):
+            # Two at a time, so that words are read half as often.
+            j = min(i + 1, n_queries - 1)
+            one, other = tables[i, s, :size], tables[j, s, :size]
+            one[:] = 0
+            other[:] = 0
+            if i == j:
+                _add_products(codebooks[s], queries[i], one)
+            else:
+                _add_both(codebooks[s], queries[i], queries[j], one, other)
+        for i in range(n_queries):
+            tops[i, s], low = extent(tables[i, s, :size])
+            # A sum, not the larger, so that NaN is passed on.
+            scales[i] += abs(tops[i, s]) + abs(low)
+
+
+@kernel()
+def _ordinal(bits: Any) -> Any:
+    """Turn the bits of a float32 into an integer of the same order, and back."""
+    return np.int32(bits ^ ((bits >> np.int32(31)) & np.int32(0x7FFFFFFF)))
+
+
+@kernel()
+def extent(values: Array) -> Any:
+    """Return the largest and the smallest value, NaN being larger or smaller than all others.
+
+    Compared as integers, which compilers do many at a time.
+    """
+    bits = values.view(np.int32)
+    high = low = _ordinal(bits[0])
+    for j in range(bits.shape[0]):
+        high = max(high, _ordinal(bits[j]))
+        low = min(low, _ordinal(bits[j]))
+    return np.int32(_ordinal(high)).view(np.float32), np.int32(_ordinal(low)).view(np.float32)
+
+
+@kernel()
+def _add_products(words: Array, query: Array, table: Array) -> None:
+    """Add the products of a query with the words of a codebook, four components at a time."""
+    n_components, size = words.shape
+    whole = n_components - n_components % 4
+    for d in range(0, whole, 4):
+        w0, w1, w2, w3 = words[d], words[d + 1], words[d + 2], words[d + 3]
+        x0, x1, x2, x3 = query[d], query[d + 1], query[d + 2], query[d + 3]
+        for j in range(size):
+            table[j] = (((table[j] + w0[j] * x0) + w1[j] * x1) + w2[j] * x2) + w3[j] * x3
+    for d in range(whole, n_components):
+        for j in range(size):
+            table[j] += words[d, j] * query[d]
+
+
+@kernel()
+def _add_both(words: Array, x: Array, y: Array, one: Array, other: Array) -> None:
+    """Add the products of two queries, x and y, as `_add_products` does, to the bit."""
+    n_components, size = words.shape
+    whole = n_components - n_components % 4
+    for d in range(0, whole, 4):
+        w0, w1, w2, w3 = words[d], words[d + 1], words[d + 2], words[d + 3]
+        x0, x1, x2, x3 = x[d], x[d + 1], x[d + 2], x[d + 3]
+        y0, y1, y2, y3 = y[d], y[d + 1], y[d + 2], y[d + 3]
+        for j in range(size):
+            a, b, c, e = w0[j], w1[j], w2[j], w3[j]
+            one[j] = (((one[j] + a * x0) + b * x1) + c * x2) + e * x3
+            other[j] = (((other[j] + a * y0) + b * y1) + c * y2) + e * y3
+    for d in range(whole, n_components):
+        for j in range(size):
+            one[j] += words[d, j] * x[d]
+            other[j] += words[d, j] * y[d]
+
+
+@kernel()
+def _sort(keys: Array, spare: Array) -> Any:
+    """Sort keys: few by insertion, many byte by byte; return which array holds them then."""
+    n = keys.shape[0]
+    rising = 1
+    while rising < n and keys[rising - 1] <= keys[rising]:
+        rising += 1
+    if rising >= n:  # as the rows of a single code are
+        return keys
+    if n <= _FEW_KEYS:
+        for i in range(1, n):
+            key, j = keys[i], i
+            while j > 0 and keys[j - 1] > key:
+                keys[j] = keys[j - 1]
+                j -= 1
+            keys[j] = key
+        return keys
+    varying = np.uint64(0)
+    for i in range(n):
+        varying |= keys[i] ^ keys[0]
+    for shift in range(np.uint64(0), np.uint64(64), np.uint64(8)):
+        if (varying >> shift) & _BYTE == 0:
+            continue
+        starts = np.zeros(257, dtype=np.int64)
+        for i in range(n):
+            starts[((keys[i] >> shift) & _BYTE) + np.uint64(1)] += 1
+        for byte in range(256):
+            starts[byte + 1] += starts[byte]
+        for i in range(n):
+            byte = (keys[i] >> shift) & _BYTE
+            spare[starts[byte]] = keys[i]
+            starts[byte] += 1
+        keys, spare = spare, keys
+    return keys
+
+
+@kernel()
+def sort_keys(keys: Array, counts: Array, ordered: Array) -> None:
+    """Sort the first keys of each query.
+
+    `keys`: (n_queries, capacity) uint64; overwritten. `counts`: (n_queries,) int64; how many keys
+    each query has. `ordered`: (n_queries, k) uint64; filled from the left.
+    """
+    spare = np.empty(ordered.shape[1], dtype=np.uint64)
+    for i in range(keys.shape[0]):
+        n = counts[i]
+        mine = _sort(keys[i, :n], spare)
+        for j in range(n):
+            ordered[i, j] = mine[j]
+
+
+@kernel()
+def find_numbers(values: Array, order: Array, wanted: Array) -> Any:
+    """Find where numbers stand in an array of distinct numbers.
+
+    Parameters
+    ----------
+    values : (n,) int64
+    order : (n,) uint32
+        Puts the values in rising order; places outside the array are taken as not found.
+    wanted : (n_wanted,) int64
+
+    Returns
+    -------
+    (n_wanted,) int64
+        Places in `values`, -1 where there is none.
+    """
+    n = values.shape[0]
+    found = np.full(wanted.shape[0], -1, dtype=np.int64)
+    for i in range(wanted.shape[0]):
+        low, high = 0, n
+        while low < high:
+            middle = (low + high) >> 1
+            place = np.int64(order[middle])
+            if place >= n:
+                break
+            if values[place] == wanted[i]:
+                found[i] = place
+                break
+            if values[place] < wanted[i]:
+                low = middle + 1
+            else:
+                high = middle
+    return found
+
+
+@kernel()
+def _compare_texts(a: Array, b: Array) -> Any:
+    """Return -1, 0 or 1 as the bytes of `a` come before, are, or come after those of `b`."""
+    for i in range(min(a.shape[0], b.shape[0])):
+        if a[i] != b[i]:
+            return -1 if a[i] < b[i] else 1
+    return (a.shape[0] > b.shape[0]) - (a.shape[0] < b.shape[0])
+
+
+@kernel()
+def find_texts(
+    text: Array, starts: Array, order: Array, wanted_text: Array, wanted_starts: Array
+) -> Any:
+    """Find where texts stand in an array of distinct texts.
+
+    Parameters
+    ----------
+    text : (n_bytes,) uint8
+        All texts, one after another.
+    starts : (n + 1,) int64
+        Where each begins, and the end of the last; slices that leave `text` are cut short.
+    order : (n,) uint32
+        Puts them in rising order of their bytes; places outside are taken as not found.
+    wanted_text, wanted_starts
+        The texts to find, in the same form.
+
+    Returns
+    -------
+    (n_wanted,) int64
+        Places, -1 where there is none.
+    """
+    n = starts.shape[0] - 1
+    found = np.full(wanted_starts.shape[0] - 1, -1, dtype=np.int64)
+    for i in range(found.shape[0]):
+        one = wanted_text[wanted_starts[i] : wanted_starts[i + 1]]
+        low, high = 0, n
+        while low < high:
+            middle = (low + high) >> 1
+            place = np.int64(order[middle])
+            if place >= n:
+                break
+            sign = _compare_texts(text[starts[place] : starts[place + 1]], one)
+            if sign == 0:
+                found[i] = place
+                break
+            if sign < 0:
+                low = middle + 1
+            else:
+                high = middle
+    return found

@@ -1,0 +1,1 @@
+"""Codes to and from other libraries."""

@@ -1,0 +1,199 @@
+"""HammingIndex: exact search over binary codes."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from acqh._core.arrays import Array, Floats, Ints, check_positive_int, take_in
+from acqh.errors import CorruptBundleError, InvalidInputError
+from acqh.index.base import BaseIndex
+from acqh.index.items.checks import as_queries, as_thread_count
+from acqh.index.items.filters import rows_allowed
+from acqh.index.items.snapshot import Snapshot, pack_bits
+from acqh.index.items.stored import read_count, require
+from acqh.index.layout.hamming_segment import HammingSegment, spare_bits
+from acqh.index.result import SearchResult
+from acqh.index.search.few import check_scales
+from acqh.index.search.hamming import search_planes
+from acqh.index.search.topk import Target
+
+# Distances are counted in two bytes, and one value stands for "too far".
+MAX_BITS = 65_528
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+class HammingIndex(BaseIndex[HammingSegment]):
+    """Exact search over items stored as bits.
+
+    Codes are packed, 8 bits per byte, as ``np.packbits(bits, axis=1)`` gives them. An item stands
+    for the vector that is +1 where its bit is 1 and -1 where it is 0; its score is the inner
+    product with the query. For a binary query that is ``n_bits - 2 * distance``, so the items of
+    highest score are the nearest by Hamming distance. Equal scores are ordered by insertion.
+
+    Searching is safe while another thread changes the index: a search works on the state it found
+    when it started, and never waits.
+
+    Parameters
+    ----------
+    n_bits : int
+        Bits of a code, at most 65,528.
+
+    Raises
+    ------
+    InvalidInputError
+        The number of bits is not a whole number in that range.
+
+    Examples
+    --------
+    >>> bits = np.array([[0, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 1]])
+    >>> index = HammingIndex(4).add(np.packbits(bits, axis=1), ids=["a", "b", "c"])
+    >>> result = index.search(np.packbits([[1, 1, 1, 0]], axis=1), k=2)
+    >>> result.ids, index.distances(result.scores)
+    (array([['b', 'c']], dtype=object), array([[1, 1]]))
+    >>> index.search([[0.5, -1.0, -1.0, 0.1]], k=1).ids
+    array([['a']], dtype=object)
+    """
+
+    _kind = "hamming-index"
+    _segment_type = HammingSegment
+
+    def __init__(self, n_bits: int) -> None:
+        self._n_bits = check_positive_int(n_bits, "n_bits")
+        super().__init__(-(-self._n_bits // 8))
+        if self._n_bits > MAX_BITS:
+            raise InvalidInputError(f"n_bits must be at most {MAX_BITS}, got {n_bits}")
+
+    def __repr__(self) -> str:
+        return f"<HammingIndex: {len(self)} items, {self._n_bits} bits>"
+
+    @property
+    def n_bits(self) -> int:
+        """Bits of a code."""
+        return self._n_bits
+
+    def search(
+        self,
+        queries: Any,
+        k: int,
+        filter: Any = None,  # noqa: A002
+        n_threads: int | None = None,
+    ) -> SearchResult:
+        """Find the items of highest score.
+
+        Parameters
+        ----------
+        queries : (n_queries, ceil(n_bits / 8)) uint8, or (n_queries, n_bits) floats
+            Packed bits, or real vectors, which are compared with the items' signs in float32. Of
+            tensors the result has tensors, as `CodeIndex.search` gives them.
+        k : int
+            How many items to find for each query, at least 1.
+        filter : callable, (n_items,) bool, or iterable of ids, optional
+            Only these items may be found. A mask says it of each item in the order of `ids`; a
+            callable gets the array of all ids and returns such a mask; ids that are not there are
+            ignored.
+        n_threads : int, optional
+            Threads to share the queries among; as many as there are cores, if not given.
+
+        Returns
+        -------
+        SearchResult
+            Empty rows, with counts of 0, where no item may be found.
+
+        Raises
+        ------
+        InvalidInputError
+            Queries of the wrong shape or type, not finite, or so large that scores overflow; k or
+            n_threads is below 1; the filter does not fit the index.
+        """
+        given, give_back = take_in(queries)
+        queries = np.asarray(given)
+        is_real = queries.dtype.kind == "f"
+        queries = self._as_real(queries) if is_real else self._check_codes(queries)
+        k = check_positive_int(k, "k")
+        n_threads = as_thread_count(n_threads, len(queries))
+        snapshot = self._snapshot
+        targets = _targets(snapshot, filter)
+        top = search_planes(targets, queries, k, self._n_bits, len(snapshot), n_threads)
+        return SearchResult.of(snapshot.take_ids(top.rows), top).as_kind(give_back)
+
+    def distances(self, scores: Floats) -> Ints:
+        """Return the Hamming distances of scores that a search with packed bits gave.
+
+        Parameters
+        ----------
+        scores : array of floats
+            Of any shape.
+
+        Returns
+        -------
+        int64, same shape
+            -1 where there is no item.
+        """
+        scores = np.asarray(scores, dtype=np.float64)
+        found = np.isfinite(scores)
+        distances = (self._n_bits - np.where(found, scores, 0)) / 2
+        return np.where(found, distances, -1).astype(np.int64)
+
+    def reconstruct(self, identifier: Any) -> Floats:
+        """Return the vector an item stands for: (n_bits,) float32 of +1 and -1.
+
+        Raises
+        ------
+        UnknownIdError
+            No item has this id.
+        """
+        part, row = self._locate(identifier)
+        bits = np.unpackbits(part.segment.codes(row, row + 1), count=self._n_bits)
+        return np.where(bits, np.float32(1), np.float32(-1))
+
+    def _segment_of(self, codes: Array) -> HammingSegment:
+        return HammingSegment.of(codes, self._n_bits)
+
+    def _settings(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        return {}, {"n_bits": self._n_bits}
+
+    @classmethod
+    def _of_settings(cls, arrays: Mapping[str, Array], info: Mapping[str, Any]) -> Self:  # noqa: ARG003
+        try:
+            return cls(read_count(info, "n_bits"))
+        except InvalidInputError as error:
+            raise CorruptBundleError(f"stored {error}") from error
+
+    def _take_segment(self, segment: HammingSegment) -> HammingSegment:
+        require(segment.n_bits == self._n_bits, "n_bits")
+        return segment
+
+    def _check_codes(self, codes: Any) -> Array:
+        codes, n_bytes = np.asarray(codes), self._bytes_per_code
+        is_empty = codes.size == 0
+        if codes.ndim != 2 or codes.shape[1] != n_bytes or not (is_empty or _are_bytes(codes)):
+            raise InvalidInputError(
+                f"{self._n_bits} bits are packed in rows of {n_bytes} bytes, got {codes.dtype} of "
+                f"shape {codes.shape}; pack with np.packbits(bits, axis=1)"
+            )
+        packed = np.ascontiguousarray(codes, dtype=np.uint8)
+        if (packed[:, -1] & spare_bits(self._n_bits)).any():
+            raise InvalidInputError(f"a code has a bit set beyond its {self._n_bits} bits")
+        return packed
+
+    def _as_real(self, queries: Array) -> Floats:
+        queries = as_queries(queries, self._n_bits)
+        check_scales(np.abs(queries).sum(axis=1, dtype=np.float64), limit=_LARGEST)
+        return queries
+
+
+def _are_bytes(codes: Array) -> bool:
+    """Whether these are whole numbers from 0 to 255; not read where the type says so."""
+    if codes.dtype.kind not in "iu":
+        return False
+    return codes.dtype == np.uint8 or bool(codes.min() >= 0 and codes.max() <= 255)
+
+
+def _targets(snapshot: Snapshot[HammingSegment], filter_: Any) -> list[Target[Array]]:
+    masks = None if filter_ is None else rows_allowed(snapshot, filter_)
+    targets = []
+    for number, part in enumerate(snapshot.parts):
+        allowed = part.live if masks is None else pack_bits(masks[number])
+        targets.append(Target(part.segment.planes, int(snapshot.first_rows[number]), allowed))
+    return targets

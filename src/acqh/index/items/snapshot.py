@@ -1,0 +1,283 @@
+"""Immutable states of an index: a chain of parts, each a segment with its ids and what is gone.
+
+A change makes a new snapshot that shares all untouched parts with the one before. Rows are numbered
+through all parts, in order of insertion, removed ones included until their part is written again.
+
+Parts are joined so that each is at least twice as large as the next, and none but the last has
+fewer than 1,024 items. So there are at most about ``log2(n / 1024)`` of them, and an item is moved
+at most that many times after the first joins of small parts, which move fewer than 1,024 items a
+call. A part is also written again once half of its rows are gone, which costs a constant for each
+removal.
+
+This is the seam to files: a snapshot is its parts, its kind of ids and its next number, and
+``Part.to_arrays`` and ``Part.from_arrays`` turn a part into named arrays and a small dictionary
+that JSON can hold, and back. Arrays may be read-only memory maps.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+
+from acqh._core.arrays import Array, Bools, Ints
+from acqh.errors import CorruptBundleError, InvalidInputError
+from acqh.index.items.ids import (
+    NO_NUMBER,
+    IdKind,
+    IdTable,
+    join_tables,
+    kind_of,
+    read_ids,
+    table_from_arrays,
+    verify_table,
+)
+from acqh.index.items.stored import read_array, read_count, require
+
+# Rows are numbered in four bytes, and so is the end of the last.
+MAX_ROWS = 2**32 - 1
+_GROWTH = 2
+# Smaller parts are joined with the next whatever its size: they cost a search more than a join.
+_SMALL = 1024
+# No bits at all: every row is there.
+ALL_ROWS = np.empty(0, dtype=np.uint8)
+ALL_ROWS.setflags(write=False)
+
+
+class Segment(Protocol):
+    """What a snapshot asks of a segment; ``CodeSegment`` is one."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+
+    def codes(self, start: int = 0, stop: int | None = None) -> Array:
+        """Return the codes of consecutive rows, of all by default."""
+
+    @classmethod
+    def join(cls, segments: Sequence[Self], keep: Sequence[Bools | None]) -> Self:
+        """Make one segment of the rows to keep of several, None for all; numbers them again."""
+
+    def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Return what a file needs: named arrays, and a dictionary that JSON can hold."""
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array], info: Mapping[str, Any]) -> Self:
+        """Take back what `to_arrays` gave, checked so that no search can leave the arrays."""
+
+    def verify(self) -> None:
+        """Read every value; raise CorruptBundleError where they contradict each other."""
+
+
+S = TypeVar("S", bound=Segment)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part(Generic[S]):
+    """A segment, the ids of its rows, and which rows are still there."""
+
+    segment: S
+    ids: IdTable
+    # (n_bytes,) uint8: a bit for each row, lowest bit first; empty where every row is there.
+    live: Array
+    n_live: int
+
+    @classmethod
+    def of(cls, segment: S, ids: IdTable) -> Self:
+        """Make a part of new rows."""
+        return cls(segment, ids, ALL_ROWS, segment.n_rows)
+
+    @classmethod
+    def join(cls, parts: "Sequence[Part[S]]") -> Self:
+        """Make one part of the rows that are still there, in order."""
+        keep = [part.live_rows() if part.live.size else None for part in parts]
+        segment = type(parts[0].segment).join([part.segment for part in parts], keep)
+        return cls.of(segment, join_tables([part.ids for part in parts], keep))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of codes, rows and the marks of removed rows, without ids."""
+        return self.segment.nbytes + self.live.nbytes
+
+    def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Return what a file needs: named arrays, and a dictionary that JSON can hold."""
+        segment_arrays, segment_info = self.segment.to_arrays()
+        id_arrays, id_info = self.ids.to_arrays()
+        arrays = {**segment_arrays, **id_arrays, "live": self.live}
+        return arrays, {"segment": segment_info, "ids": id_info, "n_live": self.n_live}
+
+    @classmethod
+    def from_arrays(
+        cls, segment_type: type[S], arrays: Mapping[str, Array], info: Mapping[str, Any]
+    ) -> Self:
+        """Take back what `to_arrays` gave; arrays may be memory-mapped and are not copied.
+
+        Checks what searches rely on to stay within the arrays; `verify` reads every value.
+
+        Raises CorruptBundleError: the arrays cannot be those of a part.
+        """
+        for name in ("segment", "ids"):
+            if not isinstance(info.get(name), Mapping):
+                raise CorruptBundleError(f"stored {name!r} must be a dictionary")
+        segment = segment_type.from_arrays(arrays, info["segment"])
+        ids = table_from_arrays(arrays, info["ids"], segment.n_rows)
+        live = read_array(arrays, "live", np.uint8)
+        n_live = read_count(info, "n_live")
+        require(live.shape in ((0,), (-(-segment.n_rows // 8),)), "live")
+        # A bit per row is quickly read, and whoever splits a mask among the parts counts on it.
+        n_bits = int(np.bitwise_count(live).sum()) if live.size else segment.n_rows
+        spare = live[-1] >> (segment.n_rows % 8) if live.size and segment.n_rows % 8 else 0
+        require(0 < n_live == n_bits and spare == 0, "n_live")
+        return cls(segment, ids, live, n_live)
+
+    def verify(self) -> None:
+        """Read every value; raise CorruptBundleError where they contradict each other."""
+        self.segment.verify()
+        verify_table(self.ids)
+
+    def live_rows(self) -> Bools:
+        """Return for each row whether it is still there."""
+        n_rows = self.segment.n_rows
+        if self.live.size == 0:
+            return np.ones(n_rows, dtype=bool)
+        return np.unpackbits(self.live, count=n_rows, bitorder="little").astype(bool)
+
+    def is_live(self, rows: Ints) -> Bools:
+        """Return for each of these rows whether it is still there."""
+        if self.live.size == 0:
+            return np.ones(len(rows), dtype=bool)
+        bits = self.live[rows >> 3] >> (rows & 7).astype(np.uint8)
+        return np.asarray(bits & 1, dtype=bool)
+
+    def without(self, rows: Ints) -> Self:
+        """Return the part with these rows, which are there, removed."""
+        if len(rows) == 0:
+            return self
+        n_rows = self.segment.n_rows
+        live = (self.live if self.live.size else pack_bits(np.ones(n_rows, dtype=bool))).copy()
+        np.bitwise_and.at(live, rows >> 3, ~(1 << (rows & 7)).astype(np.uint8))
+        live.setflags(write=False)
+        return replace(self, live=live, n_live=self.n_live - len(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot(Generic[S]):
+    """One state of an index."""
+
+    parts: tuple[Part[S], ...] = ()  # each with items
+    kind: IdKind | None = None  # what ids are; None until the first are given
+    # One more than the largest number ever used as an id, so that none is given twice.
+    next_number: int = 0
+
+    def __len__(self) -> int:
+        return sum(part.n_live for part in self.parts)
+
+    @cached_property
+    def first_rows(self) -> Ints:
+        """Where each part's rows start, and the end of the last."""
+        return np.cumsum([0, *(part.segment.n_rows for part in self.parts)])
+
+    def ids(self) -> Array:
+        """Return the ids that are there, in order of insertion."""
+        if not self.parts:
+            return no_ids(self.kind, (0,))
+        return np.concatenate(
+            [part.ids.take(np.flatnonzero(part.live_rows())) for part in self.parts]
+        )
+
+    def take_ids(self, rows: Ints) -> Array:
+        """Return the ids of rows, with the padding for rows below 0.
+
+        Raises CorruptBundleError: there is no such row: the numbers came from a damaged file.
+        """
+        if rows.size and rows.max() >= self.first_rows[-1]:
+            raise CorruptBundleError("the index holds a row that does not exist; verify its file")
+        if len(self.parts) == 1 and (rows.size == 0 or rows.min() >= 0):
+            return self.parts[0].ids.take(rows)
+        ids = no_ids(self.kind, rows.shape)
+        of_part = np.searchsorted(self.first_rows, rows, side="right") - 1
+        for number, part in enumerate(self.parts):
+            mine = of_part == number
+            if mine.any():
+                ids[mine] = part.ids.take(rows[mine] - self.first_rows[number])
+        return ids
+
+    def find(self, ids: Array) -> Ints:
+        """Return the row of each id that is there, -1 for the others."""
+        rows = np.full(len(ids), -1, dtype=np.int64)
+        for first_row, part in zip(self.first_rows.tolist(), self.parts, strict=False):
+            found = part.ids.find(ids)
+            there = np.flatnonzero(found >= 0)
+            there = there[part.is_live(found[there])]
+            rows[there] = found[there] + first_row
+        return rows
+
+    def row_of(self, identifier: Any) -> int:
+        """Return the row of one id, -1 where it is not there or cannot be an id."""
+        try:
+            wanted = read_ids([identifier])
+        except InvalidInputError:
+            return -1
+        return int(self.find(wanted)[0]) if kind_of(wanted) == self.kind else -1
+
+    def split_rows(self, rows: Ints) -> list[Ints]:
+        """Return for each part which of its rows are among these."""
+        ordered = np.sort(rows)
+        cuts = np.searchsorted(ordered, self.first_rows)
+        return [
+            ordered[start:stop] - first_row
+            for start, stop, first_row in zip(cuts, cuts[1:], self.first_rows, strict=False)
+        ]
+
+    def without(self, rows: Ints) -> Self:
+        """Return the state with these rows, which are there, removed."""
+        parts = [
+            part.without(gone) for part, gone in zip(self.parts, self.split_rows(rows), strict=True)
+        ]
+        return replace(self, parts=_settled(parts))
+
+    def with_part(self, part: Part[S], kind: IdKind, next_number: int) -> Self:
+        """Return the state with a part of new rows at the end."""
+        parts = _settled([*self.parts, part])
+        return replace(self, parts=parts, kind=kind, next_number=next_number)
+
+    def joined(self) -> Self:
+        """Return the state as a single part without removed rows."""
+        if len(self.parts) < 2 and all(part.live.size == 0 for part in self.parts):
+            return self
+        return replace(self, parts=(Part.join(self.parts),) if len(self) else ())
+
+
+def _settled(parts: Sequence[Part[S]]) -> tuple[Part[S], ...]:
+    """Drop empty parts, join small ones, write half-empty ones again."""
+    settled: list[Part[S]] = []
+    for part in parts:
+        if part.n_live == 0:
+            continue
+        settled.append(part)
+        tail = [settled.pop()]
+        while settled and settled[-1].n_live < max(_GROWTH * sum(p.n_live for p in tail), _SMALL):
+            tail.insert(0, settled.pop())
+        if len(tail) > 1 or 2 * tail[0].n_live <= tail[0].segment.n_rows:
+            tail = [Part.join(tail)]
+        settled.extend(tail)
+    return tuple(settled)
+
+
+def pack_bits(mask: Bools) -> Array:
+    """Pack booleans, lowest bit first."""
+    bits = np.packbits(mask, bitorder="little")
+    bits.setflags(write=False)
+    return bits
+
+
+def no_ids(kind: IdKind | None, shape: tuple[int, ...]) -> Array:
+    """Return the padding that stands for "no item": -1, or None for texts."""
+    if kind == "text":
+        return np.full(shape, None, dtype=object)
+    return np.full(shape, NO_NUMBER, dtype=np.int64)

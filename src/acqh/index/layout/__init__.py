@@ -1,0 +1,1 @@
+"""How codes lie in memory."""

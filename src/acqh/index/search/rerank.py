@@ -1,0 +1,123 @@
+"""Ranking again, by full vectors, what a search over codes found."""
+
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Array, Floats, Ints, as_rows, check_positive_int, slices, take_in
+from acqh.errors import InvalidInputError
+from acqh.index.items.snapshot import S, Snapshot
+from acqh.index.result import SearchResult
+from acqh.index.search.vectors import VectorReader
+
+# How many candidates are ranked again where nothing is given.
+_CANDIDATES = 200
+# Numbers of full vectors in memory at a time.
+_MAX_NUMBERS = 1 << 22
+_NO_RERANK = "rerank_k says how many items to rank again; give rerank, their full vectors, too"
+
+
+def candidate_count(k: int, rerank: Any, rerank_k: int | None) -> int:
+    """Return how many items the search over codes has to find; raise InvalidInputError.
+
+    Examples
+    --------
+    >>> candidate_count(10, None, None), candidate_count(10, [[1.0]], None)
+    (10, 200)
+    """
+    if rerank is None:
+        if rerank_k is not None:
+            raise InvalidInputError(_NO_RERANK)
+        return k
+    wanted = max(_CANDIDATES, k) if rerank_k is None else check_positive_int(rerank_k, "rerank_k")
+    if wanted < k:
+        raise InvalidInputError(f"rerank_k is {wanted}, but k is {k}; rank at least k items again")
+    return wanted
+
+
+def rank_again(
+    found: SearchResult, places: Ints, n_items: int, queries: Floats, k: int, rerank: Any
+) -> SearchResult:
+    """Return the best k of the candidates by the inner products with their full vectors.
+
+    Parameters
+    ----------
+    found : SearchResult
+        The candidates, by their codes.
+    places : (n_queries, n_found) int64
+        Where each stands in the order of ids.
+    n_items : int
+        Of the index.
+    queries : (n_queries, n_components) float32
+    k : int
+    rerank : VectorReader, or (n_items, n_components) floats
+        An array, of any library, has the items in the order of ids.
+
+    Raises
+    ------
+    InvalidInputError
+        An array of another shape, or a reader that gives vectors of another width.
+    """
+    rerank, _ = take_in(rerank)
+    is_reader = isinstance(rerank, VectorReader) and not isinstance(rerank, np.ndarray)
+    vectors = None if is_reader else _as_vectors(rerank, n_items, queries.shape[1])
+    best = np.zeros((len(queries), k), dtype=np.int64)
+    scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
+    step = max(1, _MAX_NUMBERS // max(places.shape[1] * queries.shape[1], 1))
+    for part in slices(len(queries), step):
+        there = np.arange(places.shape[1]) < found.counts[part, np.newaxis]
+        if vectors is None:
+            full = _taken(rerank, found.ids[part][there], queries.shape[1])
+        else:
+            full = np.asarray(vectors[places[part][there]])
+        asked = np.repeat(queries[part], found.counts[part], axis=0)
+        products = np.full(there.shape, -np.inf, dtype=np.float32)
+        products[there] = np.einsum("ik,ik->i", full.astype(np.float32, copy=False), asked)
+        # Equal ones by insertion, and what is not there last.
+        order = np.lexsort((places[part], -products, ~there))[:, :k]
+        best[part, : order.shape[1]] = order
+        scores[part, : order.shape[1]] = np.take_along_axis(products, order, axis=1)
+    counts = np.minimum(found.counts, k)
+    ids = np.take_along_axis(found.ids, best, axis=1)
+    ids[np.arange(k) >= counts[:, np.newaxis]] = None if ids.dtype == object else -1
+    unknown = np.full(len(queries), np.inf, dtype=np.float32)
+    proven = np.zeros(len(queries), dtype=bool)
+    return SearchResult(ids, scores, counts, found.scored, found.seen, proven, unknown)
+
+
+def places_of(snapshot: Snapshot[S], rows: Ints) -> Ints:
+    """Return where rows stand among those that are still there; -1 for rows below 0."""
+    places = np.full(rows.shape, -1, dtype=np.int64)
+    before = 0
+    for number, part in enumerate(snapshot.parts):
+        first, stop = snapshot.first_rows[number], snapshot.first_rows[number + 1]
+        mine = (rows >= first) & (rows < stop)
+        inside = rows[mine] - first
+        if part.live.size:
+            inside = (np.cumsum(part.live_rows()) - 1)[inside]
+        places[mine] = inside + before
+        before += part.n_live
+    return places
+
+
+def _as_vectors(vectors: Any, n_items: int, width: int) -> Array:
+    """Return vectors as an array, mapped ones as they are; raise InvalidInputError."""
+    array = vectors
+    if not isinstance(vectors, np.ndarray):
+        array = as_rows(vectors, "rerank", InvalidInputError)
+    if array.shape != (n_items, width) or array.dtype.kind not in "iuf":
+        raise InvalidInputError(
+            f"rerank has {array.dtype} of shape {array.shape}; give a vector of {width} components "
+            f"for each of {n_items} items, in the order of 'ids', or a VectorFile"
+        )
+    return np.asarray(array)
+
+
+def _taken(reader: VectorReader, ids: Array, width: int) -> Floats:
+    full = np.asarray(reader.take(ids))
+    if full.shape != (len(ids), width):
+        raise InvalidInputError(
+            f"rerank gave vectors of shape {full.shape} for {len(ids)} items and queries of "
+            f"{width} components"
+        )
+    return full
