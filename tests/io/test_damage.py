@@ -12,8 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from acqh.errors import CorruptBundleError
-from acqh.io import _read, read_bundle, verify_bundle, write_bundle
-from acqh.io._members import member_arrays
+from acqh.io import read as reading
+from acqh.io import read_bundle, verify_bundle, write_bundle
+from acqh.io.members import member_arrays
 
 ARRAYS = {
     "one": {"x": np.arange(4, dtype=np.uint16), "y": np.eye(2, dtype=np.float32)},
@@ -69,7 +70,7 @@ def test_every_flipped_bit_of_a_manifest_is_detected_on_opening_or_harmless(path
 
 
 def test_every_flipped_bit_of_a_member_is_detected_by_verifying(path, monkeypatch):
-    monkeypatch.setattr(_read, "_ALWAYS_VERIFIED_BYTES", 0)
+    monkeypatch.setattr(reading, "_ALWAYS_VERIFIED_BYTES", 0)
     for file in path.glob("*.safetensors"):
         for bit in flipped_bits(file):
             with pytest.raises(CorruptBundleError):

@@ -1,7 +1,7 @@
 """Bundle format: a manifest and safetensors members, written atomically, checked on reading."""
 
-from acqh.io._read import Bundle, BundleReport, kind_of, read_bundle, verify_bundle
-from acqh.io._write import replace_file, write_bundle
+from acqh.io.read import Bundle, BundleReport, kind_of, read_bundle, verify_bundle
+from acqh.io.write import replace_file, write_bundle
 
 __all__ = [
     "Bundle",

@@ -17,7 +17,7 @@ from acqh._core.arrays import Array, Ints
 from acqh.bench.run.evaluate import ResultRow
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.io import replace_file
-from acqh.io._manifest import MANIFEST_NAME
+from acqh.io.manifest import MANIFEST_NAME
 
 if sys.platform != "win32":
     import fcntl

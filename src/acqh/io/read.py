@@ -15,8 +15,8 @@ import numpy as np
 from acqh._core import files as _files
 from acqh._core.arrays import Array
 from acqh.errors import CorruptBundleError, InvalidInputError
-from acqh.io._manifest import Manifest, Member, in_words, read_manifest
-from acqh.io._members import member_arrays
+from acqh.io.manifest import Manifest, Member, in_words, read_manifest
+from acqh.io.members import member_arrays
 
 # Members up to this size are verified on every opening: it takes a fraction of a millisecond.
 _ALWAYS_VERIFIED_BYTES = 1 << 18

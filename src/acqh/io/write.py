@@ -12,8 +12,8 @@ from typing import Any
 from acqh._core import files
 from acqh._core.arrays import Array
 from acqh.errors import InvalidInputError
-from acqh.io._manifest import FORMAT, MANIFEST_NAME, MAX_MEMBERS, Manifest, Member, claimed_format
-from acqh.io._members import member_header, write_member
+from acqh.io.manifest import FORMAT, MANIFEST_NAME, MAX_MEMBERS, Manifest, Member, claimed_format
+from acqh.io.members import member_header, write_member
 
 _log = logging.getLogger(__name__)
 
