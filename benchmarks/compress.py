@@ -31,7 +31,7 @@ import numpy as np
 
 from acqh._core.imports import require
 from acqh.quantize import AdditiveQuantizer
-from acqh.scale._vectors import read_queries
+from acqh.scale.vectors import read_queries
 
 MAX_QUERIES = 1_000
 METHODS = ("pq", "opq", "rq16", "lsq", "rabitq", "new", "plain", "told")

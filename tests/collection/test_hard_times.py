@@ -132,7 +132,7 @@ def test_of_few_items_no_index_is_written_or_loaded(path):
         "with Collection.open(sys.argv[1]) as collection:\n"
         "    collection.remove('item0')\n"
         "    assert collection.bytes_per_item == len(collection.codebooks)\n"
-        "print([each for each in sys.modules if each.startswith('acqh.index._code')])\n"
+        "print([each for each in sys.modules if each.startswith('acqh.index.code')])\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True

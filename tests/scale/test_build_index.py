@@ -26,7 +26,7 @@ def files_of(folder, *arrays):
 
 
 def test_every_kind_of_parts_gives_the_same_index(tmp_path, monkeypatch):
-    monkeypatch.setattr("acqh.scale._code_files._BLOCK", 70)
+    monkeypatch.setattr("acqh.scale.code_files._BLOCK", 70)
     turned = np.asfortranarray(CODES[400:].astype(np.int16))
     files = CodeFiles(*files_of(tmp_path, CODES[:400], turned))
     assert len(files) == 900

@@ -7,8 +7,8 @@ import acqh
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 from acqh.quantize import AdditiveQuantizer
 from acqh.scale import Compressed
-from acqh.scale._report import exact_best, measure_recall
-from acqh.scale._vectors import list_vector_pieces
+from acqh.scale.compress.report import exact_best, measure_recall
+from acqh.scale.vectors import list_vector_pieces
 
 N_COMPONENTS = 8
 

@@ -100,11 +100,11 @@ def test_arrays_need_a_client(items, model, tmp_path):
 
 
 def test_a_folder_that_workers_do_not_see_is_named(client, items_file, model, tmp_path):
-    from acqh.scale import _make_parts, _part_folder
+    from acqh.scale import make_parts, part_folder
 
-    folder = _part_folder.PartFolder(tmp_path / "elsewhere", None)
+    folder = part_folder.PartFolder(tmp_path / "elsewhere", None)
     with pytest.raises(ClusterError, match="sees no folder"):
-        _make_parts._make_seen_part(folder, None, None, None)
+        make_parts._make_seen_part(folder, None, None, None)
 
 
 def test_only_small_things_travel(client, tmp_path, monkeypatch):

@@ -8,8 +8,8 @@ import acqh
 from acqh.data import list_pieces
 from acqh.errors import InvalidInputError, ViewError
 from acqh.scale import DaskViews, build_shards, encode_parts, search_parts
-from acqh.scale._dask._cluster import list_workers
-from acqh.scale._dask._tasks import call, compute, near
+from acqh.scale.cluster import list_workers
+from acqh.scale.workers import call, compute, near
 
 da = pytest.importorskip("dask.array")
 

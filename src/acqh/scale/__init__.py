@@ -1,19 +1,19 @@
 """Out of core and on clusters: coding in parts that a killed run keeps, and indexes in shards."""
 
-from acqh.scale._build import build_index
-from acqh.scale._code_files import CodeFiles
-from acqh.scale._compress import compress
-from acqh.scale._compressed import Compressed
-from acqh.scale._dask._chunks import DaskViews
-from acqh.scale._dask._cluster import connect
-from acqh.scale._encode import encode_chunk, encode_parts
-from acqh.scale._fit import fit
-from acqh.scale._parts import CodePart, CodeParts
-from acqh.scale._report import CompressionReport
-from acqh.scale._search_parts import SearchPart, SearchParts
-from acqh.scale._search_source import search_chunk, search_parts
-from acqh.scale._sharded import ShardedIndex
-from acqh.scale._shards import build_shards
+from acqh.scale.build import build_index
+from acqh.scale.chunks import DaskViews
+from acqh.scale.cluster import connect
+from acqh.scale.code_files import CodeFiles
+from acqh.scale.compress.compress import compress
+from acqh.scale.compress.compressed import Compressed
+from acqh.scale.compress.report import CompressionReport
+from acqh.scale.encode import encode_chunk, encode_parts
+from acqh.scale.fit import fit
+from acqh.scale.parts import CodePart, CodeParts
+from acqh.scale.search_parts import SearchPart, SearchParts
+from acqh.scale.search_source import search_chunk, search_parts
+from acqh.scale.sharded import ShardedIndex
+from acqh.scale.shards import build_shards
 
 __all__ = [
     "CodeFiles",

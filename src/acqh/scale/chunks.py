@@ -11,7 +11,7 @@ from acqh._core.imports import require
 from acqh._core.runtime import Progress
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, ViewError
-from acqh.scale._dask._tasks import call, compute
+from acqh.scale.workers import call, compute
 
 
 @dataclass(frozen=True)

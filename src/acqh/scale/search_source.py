@@ -16,15 +16,15 @@ from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex
 from acqh.io import kind_of
 from acqh.methods import fingerprint
-from acqh.scale._dask._chunks import counter
-from acqh.scale._dask._tasks import slim
-from acqh.scale._make_parts import make_parts, reporter
-from acqh.scale._part_folder import PartFolder
-from acqh.scale._search_parts import SearchPart, SearchParts, SearchPlan
-from acqh.scale._search_shards import project_chunk, search_on
-from acqh.scale._sharded import ShardedIndex, ShardFolder
-from acqh.scale._sources import Source, cut_on, cut_source
-from acqh.scale._vectors import list_vector_pieces
+from acqh.scale.chunks import counter
+from acqh.scale.make_parts import make_parts, reporter
+from acqh.scale.part_folder import PartFolder
+from acqh.scale.search_parts import SearchPart, SearchParts, SearchPlan
+from acqh.scale.search_shards import project_chunk, search_on
+from acqh.scale.sharded import ShardedIndex, ShardFolder
+from acqh.scale.sources import Source, cut_on, cut_source
+from acqh.scale.vectors import list_vector_pieces
+from acqh.scale.workers import slim
 
 Index: TypeAlias = (
     CodeIndex | ShardedIndex | str | PathLike[str] | Sequence[str | PathLike[str] | CodeIndex]

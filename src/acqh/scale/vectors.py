@@ -13,10 +13,10 @@ from acqh._core.arrays import Array, Floats, Ints, as_matrix, is_sparse, slices
 from acqh._core.runtime import Progress, limit_threads
 from acqh.data import MultiViewData, Pieces, list_pieces, read_pieces
 from acqh.errors import InvalidInputError, ViewError
-from acqh.scale._dask._chunks import Chunk, DaskViews, counter, is_dask_source, read_items
-from acqh.scale._dask._tasks import call, carry, compute
-from acqh.scale._make_parts import reporter
-from acqh.scale._sources import cut_on, cut_source
+from acqh.scale.chunks import Chunk, DaskViews, counter, is_dask_source, read_items
+from acqh.scale.make_parts import reporter
+from acqh.scale.sources import cut_on, cut_source
+from acqh.scale.workers import call, carry, compute
 
 T = TypeVar("T")
 _ARRAY_VIEW = "vectors"

@@ -8,7 +8,7 @@ from acqh._core.arrays import Array
 from acqh.errors import InvalidInputError
 from acqh.index import CodeIndex, SearchResult
 from acqh.quantize import AdditiveQuantizer
-from acqh.scale._report import CompressionReport
+from acqh.scale.compress.report import CompressionReport
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 from acqh._core.arrays import Array
 from acqh._core.runtime import Progress
 from acqh.index import CodeIndex
-from acqh.scale._code_files import CodeFiles
-from acqh.scale._parts import CodeParts
+from acqh.scale.code_files import CodeFiles
+from acqh.scale.parts import CodeParts
 
 Parts: TypeAlias = Iterable[tuple[Array, Array | None]]
 

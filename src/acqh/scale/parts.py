@@ -10,8 +10,8 @@ import numpy as np
 
 from acqh._core.arrays import Array
 from acqh.errors import CorruptBundleError
-from acqh.scale._part_folder import Parts, Plan
-from acqh.scale._part_ids import pack_ids, unpack_ids
+from acqh.scale.part_folder import Parts, Plan
+from acqh.scale.part_ids import pack_ids, unpack_ids
 
 
 class CodePart(NamedTuple):

@@ -10,10 +10,10 @@ from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError
 from acqh.methods import BaseMethod
 from acqh.methods._statistics import MappedStatistics, Needs, add_part, describe
-from acqh.scale._dask._chunks import Chunk, counter, read_items
-from acqh.scale._dask._tasks import call, carry, compute, tree
-from acqh.scale._make_parts import reporter
-from acqh.scale._sources import CutSource, cut_on, cut_source
+from acqh.scale.chunks import Chunk, counter, read_items
+from acqh.scale.make_parts import reporter
+from acqh.scale.sources import CutSource, cut_on, cut_source
+from acqh.scale.workers import call, carry, compute, tree
 from acqh.stats import Statistics
 
 Method = TypeVar("Method", bound=BaseMethod)

@@ -10,12 +10,12 @@ import numpy as np
 from acqh._core.arrays import check_positive_int
 from acqh._core.runtime import Progress
 from acqh.errors import InvalidInputError
-from acqh.scale._build import build_index
-from acqh.scale._dask._chunks import Chunk, counter
-from acqh.scale._dask._cluster import check_workers
-from acqh.scale._dask._tasks import call, carry, compute
-from acqh.scale._parts import CodeParts
-from acqh.scale._sharded import ShardedIndex, ShardFolder
+from acqh.scale.build import build_index
+from acqh.scale.chunks import Chunk, counter
+from acqh.scale.cluster import check_workers
+from acqh.scale.parts import CodeParts
+from acqh.scale.sharded import ShardedIndex, ShardFolder
+from acqh.scale.workers import call, carry, compute
 
 
 def build_shards(

@@ -6,13 +6,13 @@ from typing import Any
 
 from acqh.data import MultiViewData
 from acqh.index import CodeIndex, SearchResult
-from acqh.scale._dask._chunks import Chunk
-from acqh.scale._dask._cluster import list_workers
-from acqh.scale._dask._tasks import call, carry, compute, near
-from acqh.scale._make_parts import check_seen, read_missing
-from acqh.scale._part_folder import PartFolder, Place, places
-from acqh.scale._search_parts import SearchPart, SearchPlan
-from acqh.scale._vectors import Rows, check_view, only_view
+from acqh.scale.chunks import Chunk
+from acqh.scale.cluster import list_workers
+from acqh.scale.make_parts import check_seen, read_missing
+from acqh.scale.part_folder import PartFolder, Place, places
+from acqh.scale.search_parts import SearchPart, SearchPlan
+from acqh.scale.vectors import Rows, check_view, only_view
+from acqh.scale.workers import call, carry, compute, near
 
 
 def project_chunk(model: Any, queries: MultiViewData, view: str) -> Rows:

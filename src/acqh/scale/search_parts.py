@@ -10,8 +10,8 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints
 from acqh.errors import CorruptBundleError
-from acqh.scale._part_folder import Parts, Plan
-from acqh.scale._part_ids import pack_ids, pack_text_ids, unpack_ids, unpack_text_ids
+from acqh.scale.part_folder import Parts, Plan
+from acqh.scale.part_ids import pack_ids, pack_text_ids, unpack_ids, unpack_text_ids
 
 
 class SearchPart(NamedTuple):

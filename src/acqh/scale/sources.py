@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 from acqh._core.arrays import check_positive_int
 from acqh.data import MultiViewData, Piece, Pieces, list_pieces, read_pieces
 from acqh.errors import InvalidInputError
-from acqh.scale._dask._chunks import Chunk, count_rows, is_dask_source, list_chunks
-from acqh.scale._dask._cluster import check_workers
+from acqh.scale.chunks import Chunk, count_rows, is_dask_source, list_chunks
+from acqh.scale.cluster import check_workers
 
 Source: TypeAlias = (
     str

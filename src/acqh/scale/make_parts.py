@@ -9,9 +9,9 @@ from typing import Any
 from acqh._core.runtime import Progress, limit_threads
 from acqh.data import MultiViewData, Piece, read_pieces
 from acqh.errors import ClusterError, InvalidInputError
-from acqh.scale._dask._chunks import Chunk, read_items
-from acqh.scale._dask._tasks import call, carry, compute
-from acqh.scale._part_folder import PartFolder, PartT, Place, places
+from acqh.scale.chunks import Chunk, read_items
+from acqh.scale.part_folder import PartFolder, PartT, Place, places
+from acqh.scale.workers import call, carry, compute
 
 
 def make_parts(

@@ -13,12 +13,12 @@ from acqh._core.runtime import Progress
 from acqh.data import MultiViewData
 from acqh.errors import LabelError
 from acqh.methods import fingerprint
-from acqh.scale._dask._chunks import counter
-from acqh.scale._dask._tasks import slim
-from acqh.scale._make_parts import make_parts, make_parts_on, reporter
-from acqh.scale._part_folder import PartFolder
-from acqh.scale._parts import CodePart, CodeParts, CodePlan
-from acqh.scale._sources import Source, cut_on, cut_source
+from acqh.scale.chunks import counter
+from acqh.scale.make_parts import make_parts, make_parts_on, reporter
+from acqh.scale.part_folder import PartFolder
+from acqh.scale.parts import CodePart, CodeParts, CodePlan
+from acqh.scale.sources import Source, cut_on, cut_source
+from acqh.scale.workers import slim
 
 
 def encode_parts(

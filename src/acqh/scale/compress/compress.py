@@ -14,9 +14,9 @@ from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex, SearchResult
 from acqh.index.items.checks import check_bytes_per_item
 from acqh.quantize import AdditiveQuantizer
-from acqh.scale._compressed import Compressed, kept_state
-from acqh.scale._report import RECALL_AT, CompressionReport, exact_best, measure_recall
-from acqh.scale._vectors import Rows, VectorSource, read_queries, vector_source
+from acqh.scale.compress.compressed import Compressed, kept_state
+from acqh.scale.compress.report import RECALL_AT, CompressionReport, exact_best, measure_recall
+from acqh.scale.vectors import Rows, VectorSource, read_queries, vector_source
 
 # Of the queries, one in this many is held out for the report, and not more than this many.
 _HELD_OUT_PART = 5
