@@ -102,5 +102,16 @@ def test_half_precision_is_kept_and_its_sum_does_not_overflow():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_unit_rows_are_those_of_scikit_learn(dtype):
     rows = np.random.default_rng(0).normal(size=(40, 33)).astype(dtype)
-    rows[3], rows[4] = 0, rows[4] * 1e-9
+    rows[3] = 0
     assert unit_rows(rows).tobytes() == normalize(rows).tobytes()
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("length", [1e-5, 1e-7, 1e-18])
+def test_short_rows_are_scaled_to_length_one_too(kind, dtype, length):
+    rows = kind(np.array([[3.0, 4.0], [0.0, 0.0], [0.0, -1.0]], dtype=dtype) * dtype(length))
+    found = unit_rows(rows)
+    found = found.toarray() if sp.issparse(found) else found
+    np.testing.assert_allclose(found, [[0.6, 0.8], [0.0, 0.0], [0.0, -1.0]], rtol=1e-6)
+    assert found.dtype == dtype

@@ -14,7 +14,13 @@ from acqh.features.kernel import arithmetic as arithmetics
 from acqh.features.kernel import choice as choosing
 from acqh.features.kernel import nystrom as nystrom
 from acqh.features.kernel import solve as solving
-from acqh.features.kernel.kernels import KERNELS, default_kernels, prepare, products
+from acqh.features.kernel.kernels import (
+    KERNELS,
+    default_kernels,
+    kernel_block,
+    prepare,
+    products,
+)
 
 RIDGE = 0.3
 
@@ -265,6 +271,20 @@ def test_intersections_are_sums_of_the_smaller_counts() -> None:
     sides = [prepare("intersection", sp.csr_array(it), np.ones(8)) for it in (left, right)]
     expected = similarity("intersection", left, right, left)
     np.testing.assert_allclose(products(*sides), expected, atol=1e-12)
+
+
+def test_a_row_of_stored_zeros_has_the_intersection_of_an_empty_one() -> None:
+    stored = sp.csr_array(1.0 + counts(6, 0))
+    stored.data[: stored.indptr[1]] = 0
+    empty = stored.copy()
+    empty.eliminate_zeros()
+    found, expected = (
+        kernel_block(side, side, 2.0)
+        for side in (prepare("intersection", it, np.ones(8)) for it in (stored, empty))
+    )
+    np.testing.assert_array_equal(found, expected)
+    assert found[0, 0] == 1.0
+    assert not stored.data.all()
 
 
 def test_a_name_makes_a_kernel_map() -> None:

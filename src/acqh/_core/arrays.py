@@ -174,10 +174,11 @@ def first_bad_row(matrix: Matrix) -> int | None:
     return None
 
 
-def unit_rows(rows: Floats) -> Floats:
-    """Return dense rows scaled to length one; rows of zeros stay as they are.
+def unit_rows(rows: Matrix) -> Floats:
+    """Return rows, dense or CSR, scaled to length one; rows of zeros stay as they are.
 
-    To the bit what scikit-learn's ``normalize`` gives.
+    To the bit what scikit-learn's ``normalize`` gives, but for dense rows that are so short that it
+    leaves them.
 
     Examples
     --------
@@ -185,9 +186,20 @@ def unit_rows(rows: Floats) -> Floats:
     array([[0.6, 0.8],
            [0. , 0. ]])
     """
+    if is_sparse(rows):
+        from sklearn.preprocessing import normalize
+
+        return cast(Floats, normalize(rows))
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    lengths[lengths < 10 * np.finfo(lengths.dtype).eps] = 1.0
-    return np.asarray(rows / lengths[:, np.newaxis])
+    short = lengths < 10 * np.finfo(lengths.dtype).eps
+    lengths[short] = 1.0
+    units = np.asarray(rows / lengths[:, np.newaxis])
+    if short.any():
+        # Their squares may have vanished.
+        largest = np.abs(rows[short]).max(axis=1, keepdims=True)
+        near_one = rows[short] / np.where(largest > 0, largest, 1.0)
+        units[short] = near_one / np.maximum(np.linalg.norm(near_one, axis=1, keepdims=True), 1.0)
+    return units
 
 
 def check_width(matrix: Matrix, expected: int, name: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Floats, Matrix, as_matrix, check_width, is_sparse, slices, unit_rows
+from acqh._core.arrays import Floats, Matrix, as_matrix, check_width, slices, unit_rows
 from acqh.encoders.plain import plain_map
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 from acqh.io import Bundle
@@ -85,7 +85,7 @@ class QueryMaps:
         for rows, block in mapped_blocks(self.feature_maps, matrix, view):
             out[rows] = block @ self.projections[view] + self.intercepts[view]
             if view in self.units:
-                out[rows] += _unit(block) @ self.units[view]
+                out[rows] += unit_rows(block) @ self.units[view]
         return out
 
 
@@ -141,11 +141,3 @@ def query_maps_of(bundle: Bundle) -> QueryMaps:
         found["unit_projections_"],
         _StoredMaps(described),
     )
-
-
-def _unit(block: Matrix) -> Matrix:
-    if not is_sparse(block):
-        return unit_rows(block)
-    from sklearn.preprocessing import normalize
-
-    return normalize(block)

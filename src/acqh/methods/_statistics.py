@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from sklearn.preprocessing import normalize
 
-from acqh._core.arrays import Bools, Floats, Matrix, is_sparse
-from acqh._core.device import MAX_MEMORY, Tensor, to_tensor, unit_rows
+from acqh._core.arrays import Bools, Floats, Matrix, is_sparse, unit_rows
+from acqh._core.device import MAX_MEMORY, Tensor, to_tensor
+from acqh._core.device import unit_rows as unit_tensor_rows
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.features import Condition, KernelMap, RowSpace
@@ -106,13 +106,15 @@ class MappedStatistics:
     def map_rows(self, views: Mapping[str, Matrix]) -> dict[str, Matrix]:
         """Return what `map_views` does, and rows of unit length for views that need them."""
         mapped = self.map_views(views)
-        units = {unit_name(view): normalize(mapped[view]) for view in self.units if view in mapped}
+        units = {unit_name(view): unit_rows(mapped[view]) for view in self.units if view in mapped}
         return mapped | units
 
     def map_on_device(self, views: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return what `map_rows` does of tensors; raises what `map_tensors` does."""
         mapped = map_tensors(self.feature_maps, views)
-        units = {unit_name(view): unit_rows(mapped[view]) for view in self.units if view in mapped}
+        units = {
+            unit_name(view): unit_tensor_rows(mapped[view]) for view in self.units if view in mapped
+        }
         return mapped | units
 
 

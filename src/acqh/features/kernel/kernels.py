@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import row_norms
 
-from acqh._core.arrays import Floats, Matrix, is_sparse, slices
-from acqh._core.device import Tensor, is_tensor, unit_rows
+from acqh._core.arrays import Floats, Matrix, is_sparse, slices, unit_rows
+from acqh._core.device import Tensor, is_tensor
+from acqh._core.device import unit_rows as unit_tensor_rows
 from acqh._core.imports import require
 from acqh.errors import InvalidInputError
 from acqh.features.kernel.compiled import add_intersections
@@ -72,7 +72,7 @@ class TensorSide:
             rows = rows.sign() * rows.abs().sqrt_()
         if self.name == "tfidf":
             rows = rows * self.idf
-        return unit_rows(rows), (rows != 0).any(dim=1).double()
+        return unit_tensor_rows(rows), (rows != 0).any(dim=1).double()
 
     def parts(self, n_rows: int) -> Iterator[tuple[slice, tuple[Tensor, Tensor]]]:
         """Yield blocks of prepared rows, with what each is of all."""
@@ -125,6 +125,9 @@ def prepare(name: str, X: Any, idf: Any, *, by_column: bool = False) -> Any:
         return Side(name, X, row_norms(X, squared=True))
     if name == "intersection":
         rows = sp.csr_array(X)
+        if not rows.data.all():  # a row of zeros that are stored is as empty as any
+            rows = rows.copy()
+            rows.eliminate_zeros()
         totals = np.asarray(rows.sum(axis=1)).ravel()
         scaled = np.where(totals > 0, totals, 1.0).astype(X.dtype)
         return Side(name, rows, scaled, sp.csc_array(rows) if by_column else None)
@@ -133,7 +136,7 @@ def prepare(name: str, X: Any, idf: Any, *, by_column: bool = False) -> Any:
     if name == "tfidf":
         weights = idf.astype(X.dtype)
         X = sp.csr_array(X.multiply(weights)) if is_sparse(X) else X * weights
-    rows = normalize(X)
+    rows = unit_rows(X)
     return Side(name, rows, (row_norms(rows, squared=True) > 0).astype(X.dtype))
 
 
