@@ -7,6 +7,7 @@ from sklearn.utils._param_validation import (
     Interval,
     InvalidParameterError,
     StrOptions,
+    make_constraint,
     validate_parameter_constraints,
 )
 
@@ -21,9 +22,15 @@ def check_parameters(estimator: Any, constraints: Mapping[str, Any]) -> None:
     `constraints`: what each argument may be: types, `Interval`, `StrOptions`, None, callable.
     Raises InvalidInputError: the message names the argument, what it may be and what it is.
     """
+    given, owner = estimator.get_params(deep=False), type(estimator).__name__
+    for name, allowed in constraints.items():
+        # Which counts as a number elsewhere.
+        if isinstance(given.get(name), bool) and "boolean" not in allowed:
+            kinds = " or ".join(str(make_constraint(it)) for it in allowed)
+            raise InvalidInputError(
+                f"The {name!r} parameter of {owner} must be {kinds}. Got {given[name]} instead."
+            )
     try:
-        validate_parameter_constraints(
-            dict(constraints), estimator.get_params(deep=False), type(estimator).__name__
-        )
+        validate_parameter_constraints(dict(constraints), given, owner)
     except InvalidParameterError as error:
         raise InvalidInputError(str(error)) from None

@@ -89,13 +89,13 @@ class BaseMethod(BaseEstimator, metaclass=ABCMeta):
         """Return mean average precision across views on held-out items, from 0 to 1.
 
         So that ``GridSearchCV`` and ``cross_val_score`` of scikit-learn work: give them a
-        MultiViewData with labels as ``X``, and no ``y``.
+        MultiViewData with labels as ``X``; ``y`` may be the same labels, or left out.
 
         Parameters
         ----------
         views : mapping of str to matrix, or MultiViewData
         labels : optional
-            With a mapping of views only.
+            Of data that bring none of their own, or the same.
 
         Raises
         ------
@@ -137,6 +137,11 @@ class BaseMethod(BaseEstimator, metaclass=ABCMeta):
     def _check_mode(self, views: Any, labels: Any, mode: DatabaseMode | None) -> DatabaseMode:
         """Return how to code a database: as asked, or as what was given suggests."""
         self._check_fitted()
+        if views is not None and not isinstance(views, Mapping):
+            raise InvalidInputError(
+                "give views as a mapping of names to matrices, such as {'image': X}, not "
+                f"{type(views).__name__}"
+            )
         if mode is None:
             if labels is not None or not views:
                 mode = "learnt"
@@ -147,7 +152,7 @@ class BaseMethod(BaseEstimator, metaclass=ABCMeta):
                 f"{self.info.name} cannot code a database as {mode!r}, only as "
                 f"{' or '.join(map(repr, self.info.modes))}"
             )
-        if mode != "learnt" and (not isinstance(views, Mapping) or not views):
+        if mode != "learnt" and not views:
             raise InvalidInputError("give views as a mapping of names to matrices, or labels")
         return mode
 
@@ -189,33 +194,53 @@ class BaseMethod(BaseEstimator, metaclass=ABCMeta):
         return as_label_matrix(labels, self.label_names_)[0]
 
 
+def labelled(views: Mapping[str, Any] | MultiViewData, labels: Any = None) -> MultiViewData:
+    """Return data with labels: those given, or those that they bring.
+
+    Raises InvalidInputError: data bring other labels than those given.
+    """
+    if not isinstance(views, MultiViewData):
+        return MultiViewData(views, labels)
+    if labels is None:
+        return views
+    if views.labels is None:
+        return MultiViewData(views.views, labels, present=views.present)
+    given = labels
+    if getattr(labels, "ndim", 1) == 1:
+        given = as_label_matrix(labels, views.label_names)[0]
+    if given.shape != views.labels.shape or (given != views.labels).sum():
+        raise InvalidInputError(
+            "labels were given twice, and differ: MultiViewData brings its own; give labels with a "
+            "mapping of views, or data without_labels()"
+        )
+    return views
+
+
 def as_parts(views: Any, labels: Any = None) -> Iterator[MultiViewData]:
     """Read every accepted form of training data.
 
-    `labels`: with a mapping of views only; the other forms bring their own. Yields all of it at
-    once, or what the iterable gives. Raises InvalidInputError: something else was given, or there
-    is not a chunk.
+    `labels`: see `labelled`; each part of an iterable brings its own. Yields all of it at once, or
+    what the iterable gives. Raises InvalidInputError: something else was given, or there is not a
+    chunk.
     """
-    if isinstance(views, Mapping):
-        yield MultiViewData(views, labels)
+    if isinstance(views, Mapping | MultiViewData):
+        yield labelled(views, labels)
         return
-    if not isinstance(views, MultiViewData | Iterable) or isinstance(views, np.ndarray | str):
-        raise InvalidInputError(
-            "views must be a mapping of names to matrices, such as {'image': X, 'text': Y}, a "
-            f"MultiViewData or an iterable of them, not {type(views).__name__}"
-        )
-    if labels is not None:
-        raise InvalidInputError(
-            "labels were given twice: MultiViewData brings its own; give labels with a mapping "
-            "of views only"
-        )
-    if isinstance(views, MultiViewData):
-        yield views
-        return
+    wanted = (
+        "views must be a mapping of names to matrices, such as {'image': X, 'text': Y}, a "
+        "MultiViewData or an iterable of them, not"
+    )
+    if not isinstance(views, Iterable) or isinstance(views, np.ndarray | str):
+        raise InvalidInputError(f"{wanted} {type(views).__name__}")
     is_empty = True
     for chunk in views:
         if not isinstance(chunk, MultiViewData):
-            raise InvalidInputError(f"chunks must be MultiViewData, got {type(chunk).__name__}")
+            kind = type(views).__name__
+            raise InvalidInputError(f"{wanted} {kind} of {type(chunk).__name__}")
+        if labels is not None:
+            raise InvalidInputError(
+                "labels were given beside an iterable, of which every part brings its own"
+            )
         is_empty = False
         yield chunk
         # Not to be kept while the next one is read.

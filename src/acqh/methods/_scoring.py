@@ -23,7 +23,9 @@ def held_out_map(method: "BaseMethod", views: Any, labels: Any = None) -> float:
     pairs of views of the figure for queries of the one and items coded by the other; items that
     share a label are relevant. Raises LabelError: there are no labels.
     """
-    data = views if isinstance(views, MultiViewData) else MultiViewData(views, labels)
+    from acqh.methods._base import labelled
+
+    data = labelled(views, labels)
     if data.labels is None:
         raise LabelError("a score needs labels: they say which items are relevant")
     names = list(data.views)
