@@ -140,8 +140,8 @@ def time_alternating(
     every one of them is linear in the number of items. ``collapsed_sweep_seconds`` is our own
     algebra and our own code search, with one row per item instead of one per label set.
     """
-    model = acqh.ACQH(32, n_codebooks=4, random_state=0, **acqh.paper_settings())
-    needed = model.set_params(max_iter=100).fit_stats(stats).n_iter_
+    model = acqh.methods.ACQHPaper(n_components=32, n_codebooks=4, max_iter=100, random_state=0)
+    needed = model.fit_stats(stats).n_iter_
     L = labels.astype(np.float64)
     sets = stats.label_sets.matrix().astype(np.float64)
     found = [regress(view, sets, 0.0, fit_intercept=False) for view in stats.views.values()]

@@ -11,7 +11,6 @@ __version__ = "0.1.0.dev0"
 # Public name -> the room that defines it.
 _HOMES: dict[str, str] = {
     "ACQH": "acqh.methods.acqh",
-    "paper_settings": "acqh.methods.acqh",
     "CodeIndex": "acqh.index",
     "Collection": "acqh.collection",
     "HammingIndex": "acqh.index",

@@ -28,7 +28,6 @@ from acqh.index import HammingIndex as HammingIndex
 from acqh.index import SearchResult as SearchResult
 from acqh.methods.acqh import ACQH as ACQH
 from acqh.methods.acqh import Target as Target
-from acqh.methods.acqh import paper_settings as paper_settings
 from acqh.scale import compress as compress
 
 __version__: str

@@ -373,7 +373,6 @@ def test_wrong_input_is_refused_with_the_reason(data):
         (ViewError, "row 0", lambda: fit(queries={"text": text * np.nan})),
         (InvalidInputError, "no queries", lambda: fit(queries={"text": text[:0]})),
         (InvalidInputError, "mapping", lambda: fit(queries=text)),
-        (InvalidInputError, "Algorithm 1", lambda: fit(solver="alternating")),
         (InvalidInputError, "sample_size", lambda: fit(sample_size=0)),
         (InvalidInputError, "keep", lambda: fit(keep="some")),
         (InvalidInputError, "no target", lambda: model.encode(labels=data.labels)),

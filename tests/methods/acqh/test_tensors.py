@@ -23,7 +23,7 @@ SETTINGS = {
     "half trusted": {"targets": {"image": 0.5, "text": acqh.Target(0.5, "cosine", trust=0.3)}},
     "both": {"targets": {"labels": 0.5, "text": acqh.Target(0.5, "cosine")}},
     "fixed ridge": {"ridge": 0.01, "similarity": "jaccard"},
-    "Algorithm 1": {"solver": "alternating", "similarity": "dot", "max_iter": 3, "tol": 0.5},
+    "Algorithm 1": {"make": acqh.methods.ACQHPaper, "max_iter": 3, "tol": 0.5},
 }
 
 # With kernel maps: labels alone, content of one view.
@@ -48,8 +48,8 @@ def to_device(views, device):
     return {name: torch.from_numpy(matrix).to(device) for name, matrix in views.items()}
 
 
-def make_model(**settings):
-    return acqh.ACQH(8, n_codebooks=2, codebook_size=16, random_state=0, **settings)
+def make_model(make=acqh.ACQH, **settings):
+    return make(n_components=8, n_codebooks=2, codebook_size=16, random_state=0, **settings)
 
 
 def share_that_differs(found, expected):

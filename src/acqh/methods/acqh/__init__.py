@@ -2,6 +2,6 @@
 
 from acqh.methods._target import Target
 from acqh.methods.acqh._estimator import ACQH
-from acqh.methods.acqh._paper import ACQHPaper, paper_settings
+from acqh.methods.acqh._paper import ACQHPaper
 
-__all__ = ["ACQH", "ACQHPaper", "Target", "paper_settings"]
+__all__ = ["ACQH", "ACQHPaper", "Target"]

@@ -1,15 +1,15 @@
 """What a fitted model does: queries to vectors, items to codes, codes to vectors."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Matrix
 from acqh._core.device import MAX_MEMORY, is_tensor, to_tensor
 from acqh.data import MultiViewData
-from acqh.errors import InvalidInputError, ViewError
-from acqh.methods._base import BaseMethod
+from acqh.errors import InvalidInputError, LabelError, ViewError
+from acqh.methods._base import BaseMethod, labelled
 from acqh.methods._maps import QueryMaps, map_features
 from acqh.methods._target import Target
 from acqh.methods._tensors import TensorData, has_tensors, read_tensors
@@ -28,7 +28,7 @@ class CodingMethod(BaseMethod):
 
     n_codebooks: int
     ridge: float | Literal["auto"]
-    fit_intercept: bool
+    fit_intercept: ClassVar[bool]
     similarity: Any
 
     # Where queries and items of any kind meet.
@@ -37,7 +37,8 @@ class CodingMethod(BaseMethod):
     intercepts_: dict[str, Floats]
     unit_projections_: dict[str, Floats]
     codebooks_: Floats
-    code_metric_: Floats
+    # In which a code vector is to be near its target; None: the identity.
+    code_metric_: Floats | None
     refitted_: tuple[str, ...]
 
     def project(
@@ -102,7 +103,8 @@ class CodingMethod(BaseMethod):
             Any of the fitted views, one or several. What a view says of a target is taken as it is;
             the other targets are predicted, each view weighted by how well it does.
         labels : optional
-            Of any form that `fit` takes; a row without labels is one whose labels are not known.
+            Of any form that `fit` takes, by default those that a MultiViewData brings; a row
+            without labels is one whose labels are not known.
             With labels as the only target, items that have labels are coded by these alone.
         mode : {"learnt", "hashed", "unified"}, optional
             By labels (and views), by one view, or by all views given; as the arguments suggest by
@@ -129,11 +131,16 @@ class CodingMethod(BaseMethod):
         ViewError
             An unknown view, views of different lengths, a width that was not fitted, NaN.
         """
+        views, labels, present = self._given(views, labels, mode)
         if device is not None or has_tensors(views, labels):
+            if not all(mask.all() for mask in present.values()):
+                raise ViewError(
+                    "some items lack a view, which is not known on a device; leave device out"
+                )
             data = self._check_tensors(views, labels, mode, device)
             found = self._coder(max_memory).encode(data)
             return cast(Array, found if has_tensors(views, labels) else found.cpu().numpy())
-        items = self._check_items(views, labels, mode)
+        items = self._check_items(views, labels, mode, present)
         codes = np.empty((items.n_items, self.n_codebooks), dtype=np.uint8)
         for rows, found in self.space_.encode(items, self._map_rows, self._search):
             codes[rows] = found
@@ -150,10 +157,11 @@ class CodingMethod(BaseMethod):
         -------
         (n_items, n_components)
         """
+        views, labels, present = self._given(views, labels, mode)
         if has_tensors(views, labels):
             data = self._check_tensors(views, labels, mode, None)
             return cast(Floats, self._coder(MAX_MEMORY).vectors(data))
-        items = self._check_items(views, labels, mode)
+        items = self._check_items(views, labels, mode, present)
         found = np.empty((items.n_items, self.codebooks_.shape[2]), dtype=self.codebooks_.dtype)
         for rows, vectors in self.space_.vectors(items, self._map_rows):
             found[rows] = vectors
@@ -174,20 +182,35 @@ class CodingMethod(BaseMethod):
     def _check_tensors(
         self, views: Any, labels: Any, mode: DatabaseMode | None, device: str | None
     ) -> TensorData:
-        if isinstance(views, MultiViewData):
-            if not all(mask.all() for mask in views.present.values()):
-                raise ViewError(
-                    "some items lack a view, which is not known on a device; leave device out"
-                )
-            views = views.views
         mode = self._check_given(views, labels, mode)
         wanted = labels if mode == "learnt" and self.space_.knows_labels else None
         return self._read_tensors(views or {}, wanted, device)
 
-    def _check_items(self, views: Any, labels: Any, mode: DatabaseMode | None) -> Items:
-        present: Mapping[str, Array] = {}
-        if isinstance(views, MultiViewData):
-            views, present = views.views, views.present
+    def _given(
+        self, views: Any, labels: Any, mode: DatabaseMode | None
+    ) -> tuple[Any, Any, Mapping[str, Array]]:
+        """Return views, labels and which items have a view, of items in any form."""
+        self._check_fitted()
+        if not isinstance(views, MultiViewData):
+            return views, labels, {}
+        if views.labels is not None:
+            own = labelled(views, labels).labels
+            by_labels = mode in (None, "learnt") and self.space_.knows_labels
+            if by_labels and views.label_names != self.label_names_:
+                raise LabelError(
+                    "label names differ from those fitted; give label_names= to all data, so that "
+                    "a column means the same label everywhere, or data without_labels()"
+                )
+            labels = own if by_labels else None
+        return views.views, labels, views.present
+
+    def _check_items(
+        self,
+        views: Any,
+        labels: Any,
+        mode: DatabaseMode | None,
+        present: Mapping[str, Array],
+    ) -> Items:
         mode = self._check_given(views, labels, mode)
         matrices = {name: self._check_view(X, name) for name, X in (views or {}).items()}
         known = mode == "learnt" and self.space_.knows_labels
@@ -213,7 +236,8 @@ class CodingMethod(BaseMethod):
     def _search(self, targets: Floats) -> Array:
         # In the metric G, the code nearest to a target y minimises b^T G b - 2 b^T (G y).
         metric = self.code_metric_
-        return search_codes(targets @ metric, self.codebooks_, metric=metric)
+        linear = targets if metric is None else targets @ metric
+        return search_codes(linear, self.codebooks_, metric=metric)
 
     def decode(self, codes: Array) -> Floats:
         """Return the vectors that codes stand for: the sums of their codewords.

@@ -52,32 +52,20 @@ class ACQH(LearningMethod):
         paper's), their cosine, their Jaccard index; or a function of two 0/1 matrices
         (n, n_labels) and (m, n_labels) that gives (n, m). Can be changed after the pass, with
         `fit_stats`.
-    solver : {"spectral", "alternating"}
-        The closed form, or the paper's Algorithm 1 (corrected).
-    label_weight : float
-        The paper's lambda: weight of the label regression.
-    label_ridge : float
-        The paper's mu: ridge of the label regression.
     ridge : float or "auto"
         Strength of the penalty on the maps from features, relative to the mean diagonal of
-        the Gram matrix; ``"auto"`` chooses one per view by generalised cross-validation, with
-        other targets than labels alone by the error on rows of the sample left out in turn.
-    fit_intercept : bool
-        Whether the maps from features have an intercept, which no ridge touches.
+        the Gram matrix; no intercept is penalised. ``"auto"`` chooses one per view by generalised
+        cross-validation, with other targets than labels alone by the error on rows of the sample
+        left out in turn.
     feature_maps : mapping of str to feature map, one feature map, or None
         For some views, or for all; fitted on the training rows (of an iterable, on its first
         chunk). Any scikit-learn transformer, or a name of `acqh.features`, such as ``"kernel"``
         for kernel ridge regression (`acqh.features.KernelMap`).
     codebooks_from : float or {"both", "labels", "predictions"}
-        What the codebooks of the spectral solver are learnt from: the share of the code vectors of
+        What codebooks are learnt from: the share of the code vectors of
         items as they are known (with labels alone, of label sets), from 0 to 1; the rest are those
         that will be predicted for items of which only one view is known (without labels).
         ``"labels"`` stands for 1, ``"predictions"`` for 0, ``"both"`` for a half.
-    max_iter : int, optional
-        Sweeps at most; by default 40 of Algorithm 1, or 4 over the spectral solver's codes.
-    tol : float, optional
-        Stop when a sweep lowers what it minimises by less than this share: by default 1e-5 of
-        the objective (alternating), 1e-3 of the quantization error (spectral).
     targets : mapping of str to float or Target, optional
         What scores should be: weights of ``"labels"`` and of views, or `acqh.Target`. By default
         labels where they are given, otherwise the content of all views, with weights under which
@@ -101,12 +89,14 @@ class ACQH(LearningMethod):
     intercepts_ : dict of str to (n_components,)
     codebooks_ : (n_codebooks, codebook_size, n_components)
     objective_ : list of float
-        With labels alone, the paper's objective (6) after each sweep, with all its terms;
-        otherwise the mean squared error of item vectors in the metric of queries.
+        After each sweep: with labels alone, the squared error of all similarities, the first term
+        of the paper's objective (6); otherwise the mean squared error of item vectors in the metric
+        of queries.
     lower_bound_ : float
         No codes of this many components can have a lower objective.
     optimality_gap_ : float
-        How far the objective is above the bound, as a share of the bound.
+        How far the objective is above the bound, as a share of the bound; where that is zero but
+        for rounding, of the objective of codes that are all zero.
     n_iter_ : int
         Sweeps made.
     ridges_ : dict
@@ -151,15 +141,11 @@ class ACQH(LearningMethod):
         "n_components": COUNT,
         "n_codebooks": [Interval(Integral, 1, 16, closed="both")],
         "similarity": [StrOptions(set(SIMILARITIES)), callable],
-        "solver": [StrOptions({"spectral", "alternating"})],
         "ridge": [*NOT_NEGATIVE, StrOptions({"auto"})],
-        "fit_intercept": ["boolean"],
         "codebooks_from": [
             Interval(Real, 0, 1, closed="both"),
             StrOptions({"both", "labels", "predictions"}),
         ],
-        "max_iter": [*COUNT, None],
-        "tol": [*NOT_NEGATIVE, None],
         "normalize": ["boolean", None],
         "keep": [StrOptions({"needed", "all"})],
         "sample_size": COUNT,
@@ -170,17 +156,11 @@ class ACQH(LearningMethod):
     n_codebooks: int = 4
     codebook_size: int = 256
     similarity: str | Similarity = "shared"
-    solver: Literal["spectral", "alternating"] = "spectral"
-    label_weight: float = 1e-4
-    label_ridge: float = 1e-2
     ridge: float | Literal["auto"] = "auto"
-    fit_intercept: bool = True
     feature_maps: Any = None
     codebooks_from: float | Literal["both", "labels", "predictions"] = "both"
     targets: Mapping[str, float | Target] | None = None
     normalize: bool | None = None
     keep: Literal["needed", "all"] = "needed"
     sample_size: int = 65_536
-    max_iter: int | None = None
-    tol: float | None = None
     random_state: RandomState = None

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, Self
-
-import numpy as np
+from typing import Any, ClassVar, Literal, Self
 
 from acqh._core.device import MAX_MEMORY, check_device
+from acqh._core.linalg import RANK_TOLERANCE
 from acqh._core.runtime import RandomState, check_rng, one_blas_thread
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError
@@ -33,7 +32,13 @@ _WIDE = 2048
 class LearningMethod(RefittableMethod):
     """A model learnt from sums over items; `acqh.ACQH` says by which parameters."""
 
-    solver: Literal["spectral", "alternating"]
+    # What `ACQHPaper` has otherwise.
+    solver: ClassVar[Literal["spectral", "alternating"]] = "spectral"
+    label_weight: float = 0.0
+    label_ridge: float = 0.0
+    fit_intercept: ClassVar[bool] = True
+    max_iter: int = 4
+    tol: float = 1e-3
     targets: Mapping[str, float | Target] | None
     normalize: bool | None
     keep: Literal["needed", "all"]
@@ -56,7 +61,8 @@ class LearningMethod(RefittableMethod):
         views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
             With labels as the only target, items without labels are passed over.
         labels : optional
-            With a mapping of views only: a 0/1 matrix, class ids, or sets of names.
+            Of data that bring none of their own, or the same: a 0/1 matrix, class ids, or sets of
+            names.
         queries : mapping of str to (n_queries, n_features), optional
             A sample of real queries of some views. Codes are then most exact where these look.
         device : str, optional
@@ -131,7 +137,7 @@ class LearningMethod(RefittableMethod):
 
         Feature maps stay as they were first fitted. Takes and raises what `fit` does.
         """
-        if not hasattr(self, "stats_"):
+        if not hasattr(self, "n_features_in_"):
             return self.fit(views, labels, queries=queries, device=device, max_memory=max_memory)
         self._check_parameters()
         known = self._collected()
@@ -196,24 +202,31 @@ class LearningMethod(RefittableMethod):
             return self._solve(stats, queries)
         if not isinstance(stats, Statistics) or stats.n_items == 0:
             raise InvalidInputError("stats must be a Statistics of at least one labelled item")
-        if hasattr(self, "stats_") and label_names is None:
-            return self._solve(replace(self._collected(), statistics=stats), queries)
+        if hasattr(self, "n_features_in_") and label_names is None:
+            return self._solve(self._collected(stats), queries)
         return self._solve(MappedStatistics.of_sums(stats, label_names), queries)
 
-    def _collected(self) -> MappedStatistics:
+    def _collected(self, stats: Statistics | None = None) -> MappedStatistics:
+        """Return sums, by default the model's own, and what they are sums of."""
         self._check_fitted()
+        stats = getattr(self, "stats_", None) if stats is None else stats
+        if stats is None:
+            raise InvalidInputError(
+                "this model was kept without its sums, so no item can be added to them or taken "
+                "out; fit a new model on all items"
+            )
         if self.refitted_:
             raise InvalidInputError(
                 f"queries of {sorted(self.refitted_)} have another encoder now, and the sums are "
                 "of the one before; fit a new model"
             )
         return MappedStatistics(
-            self.stats_,
+            stats,
             self.feature_maps_,
             self.n_features_in_,
             self.label_names_,
             self.codebooks_.dtype,
-            tuple(view for view in self.n_features_in_ if unit_name(view) in self.stats_.views),
+            tuple(view for view in self.n_features_in_ if unit_name(view) in stats.views),
         )
 
     def _solve(
@@ -254,9 +267,10 @@ class LearningMethod(RefittableMethod):
         self.code_metric_ = fitted.metric
         self.objective_ = fitted.objective
         self.lower_bound_ = fitted.lower_bound
-        self.optimality_gap_ = (fitted.objective[-1] - fitted.lower_bound) / max(
-            abs(fitted.lower_bound), np.finfo(float).tiny
-        )
+        is_zero = abs(fitted.lower_bound) <= RANK_TOLERANCE * fitted.of_nothing
+        share_of = fitted.of_nothing if is_zero else abs(fitted.lower_bound)
+        gap = max(fitted.objective[-1] - fitted.lower_bound, 0.0)
+        self.optimality_gap_ = gap / share_of if share_of else 0.0
         self.n_iter_ = len(fitted.objective) - 1
         self.ridges_ = fitted.ridges
         self.query_share_ = fitted.query_share

@@ -20,18 +20,18 @@ def weighted_gram(points: Floats, weights: Floats) -> Floats:
     return total
 
 
-def second_moment(queries: Floats, weights: Floats | None = None) -> Floats:
+def second_moment(queries: Floats, weights: Floats) -> Floats:
     """Return the second moment of queries, scaled to a trace of one.
 
     `queries`: (n_queries, n_dimensions). `weights`: (n_queries,). Gives (n_dimensions,
     n_dimensions).
     """
-    moment = weighted_gram(queries, np.ones(len(queries)) if weights is None else weights)
+    moment = weighted_gram(queries, weights)
     return np.asarray(moment / max(np.trace(moment), np.finfo(float).tiny))
 
 
 def blend_metric(
-    usual: Floats, queries: Floats, moment: Floats, n_bits: int
+    usual: Floats, queries: Floats, weights: Floats, moment: Floats, n_bits: int
 ) -> tuple[Floats, float]:
     """Return the metric of real queries, blended with the usual one, and their share.
 
@@ -45,6 +45,8 @@ def blend_metric(
         The metric of training rows, of trace one.
     queries : (n_queries, n_dimensions)
         Blocks of real queries.
+    weights : (n_queries,)
+        How often each was asked.
     moment : (n_dimensions, n_dimensions)
         Mean of the items' blocks times themselves.
     n_bits : int
@@ -55,10 +57,9 @@ def blend_metric(
     metric : (n_dimensions, n_dimensions)
     share : float
     """
-    halves = queries[::2], queries[1::2]
     share = 0.0
-    if min(map(len, halves)) > 0:
-        moments = [second_moment(half) for half in halves]
+    if len(queries) > 1:
+        moments = [second_moment(queries[half::2], weights[half::2]) for half in (0, 1)]
         errors = [
             sum(
                 expected_error(
@@ -69,7 +70,7 @@ def blend_metric(
             for share in _SHARES
         ]
         share = _SHARES[int(np.argmin(errors))]
-    return (1 - share) * usual + share * second_moment(queries), share
+    return (1 - share) * usual + share * second_moment(queries, weights), share
 
 
 def expected_error(metric: Floats, judge: Floats, moment: Floats, n_bits: int) -> float:

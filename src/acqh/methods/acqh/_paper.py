@@ -1,34 +1,11 @@
-"""ACQH with the paper's own settings."""
+"""ACQH as in the paper."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from acqh.methods.acqh._estimator import ACQH, REFERENCE
 from acqh.methods.registry import register
-
-
-def paper_settings() -> dict[str, Any]:
-    """Return the arguments of `ACQH` with which it is the paper's own method.
-
-    Algorithm 1 with its errors corrected, similarity ``L L^T``, linear maps without intercept
-    or ridge, random start, codebooks learnt from labels alone.
-
-    Examples
-    --------
-    >>> import acqh
-    >>> acqh.ACQH(16, **acqh.paper_settings()).solver
-    'alternating'
-    """
-    return {
-        "similarity": "dot",
-        "solver": "alternating",
-        "label_weight": 1e-4,
-        "label_ridge": 1e-2,
-        "ridge": 0.0,
-        "fit_intercept": False,
-        "codebooks_from": "labels",
-    }
 
 
 @register(
@@ -42,7 +19,10 @@ def paper_settings() -> dict[str, Any]:
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class ACQHPaper(ACQH):
-    """ACQH with the paper's own settings: `ACQH` with `paper_settings`.
+    """The paper's own method: Algorithm 1, with its errors corrected.
+
+    Similarity ``L L^T``, linear maps without intercept or ridge, a random start, codebooks learnt
+    from labels alone.
 
     Parameters
     ----------
@@ -53,15 +33,20 @@ class ACQHPaper(ACQH):
     codebook_size : int
         The paper's n.
     label_weight : float
-        The paper's lambda.
+        The paper's lambda: weight of the label regression.
     label_ridge : float
-        The paper's mu.
+        The paper's mu: ridge of the label regression.
     feature_maps : mapping of str to feature map, one feature map, or None
     max_iter : int
         The paper's T.
     tol : float
         Stop when a sweep lowers the objective by less than this share.
     random_state : int, Generator or None
+
+    Attributes
+    ----------
+    objective_ : list of float
+        The paper's objective (6) after each sweep, with all its terms.
 
     Examples
     --------
@@ -71,10 +56,12 @@ class ACQHPaper(ACQH):
     """
 
     targets: ClassVar[Mapping[str, float]] = {"labels": 1.0}  # type: ignore[misc]
+    solver: ClassVar[Literal["spectral", "alternating"]] = "alternating"
+    fit_intercept: ClassVar[bool] = False
     similarity: str = field(default="dot", init=False)
-    solver: Literal["spectral", "alternating"] = field(default="alternating", init=False)
+    label_weight: float = 1e-4
+    label_ridge: float = 1e-2
     ridge: float = field(default=0.0, init=False)
-    fit_intercept: bool = field(default=False, init=False)
     codebooks_from: float | Literal["both", "labels", "predictions"] = field(
         default="labels", init=False
     )

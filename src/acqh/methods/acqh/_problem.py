@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acqh._core.arrays import Floats
+from acqh._core.arrays import Array, Floats
 from acqh._core.linalg import solve_spd
 from acqh.methods.acqh._spectral import Components
 
@@ -16,7 +16,7 @@ class Problem:
     # (n_sets, n_dimensions): F: one vector per distinct label set; its inner products are
     # the similarities.
     embeddings: Floats
-    labels: Floats  # (n_sets, n_labels) float64: L: the label sets as 0/1 rows
+    labels: Array  # (n_sets, n_labels): L: the label sets as 0/1 rows
     counts: Floats  # (n_sets,): how many items carry each set
     # (n_dimensions, n_dimensions): H: summed over views, embedding times prediction; see
     # `acqh.stats.regress`.
@@ -25,6 +25,19 @@ class Problem:
     # The paper's lambda and mu.
     label_weight: float
     label_ridge: float
+
+
+def similarity_error(problem: Problem, query_map: Floats, codes: Floats) -> float:
+    """Return the first term of the paper's objective (6): errors of all similarities, squared.
+
+    `query_map`: (n_dimensions, n_components); J. `codes`: (n_sets, n_components); B.
+    """
+    weighted = codes.T * problem.counts
+    overlap = weighted @ codes
+    cross = weighted @ problem.embeddings
+    reached = problem.agreement @ query_map
+    pairs = np.sum((query_map.T @ reached) * overlap) - 2.0 * np.sum(reached * cross.T)
+    return float(pairs + problem.constant)
 
 
 def objective(
@@ -49,29 +62,23 @@ def objective(
     With a ridge on the regressions, the penalty ``rho ||W_p B^T||^2`` of each view is part of
     the value; without one the value is (6) itself.
     """
-    weighted = codes.T * problem.counts
-    overlap = weighted @ codes
-    cross = weighted @ problem.embeddings
-    reached = problem.agreement @ query_map
-    pairs = np.sum((query_map.T @ reached) * overlap) - 2.0 * np.sum(reached * cross.T)
     misfit = codes - problem.labels @ label_map - drift[:, None]
     points = problem.counts @ np.sum(misfit**2, axis=1)
     return float(
-        pairs
-        + problem.constant
+        similarity_error(problem, query_map, codes)
         + problem.label_weight * points
         + problem.label_ridge * np.sum(label_map**2)
     )
 
 
-def lower_bound(problem: Problem, n_components: int) -> float:
+def lower_bound(problem: Problem, found: Components, n_components: int) -> float:
     """Return the least value of (6) over all code vectors of that many components.
 
     Without the discrete constraint the codes are a weighted principal component analysis, so
-    the least value is the constant minus the leading eigenvalues; the label terms are never
-    negative.
+    the least value is the constant minus the leading eigenvalues of the `spectrum`; the label terms
+    are never negative.
     """
-    return problem.constant - float(np.sum(spectrum(problem).values[:n_components]))
+    return problem.constant - float(np.sum(found.values[:n_components]))
 
 
 def spectrum(problem: Problem) -> Components:
@@ -81,19 +88,6 @@ def spectrum(problem: Problem) -> Components:
     terms, so these are the code vectors of its global optimum without the discrete constraint.
     """
     return Components.of(problem.embeddings, problem.counts, problem.agreement)
-
-
-def fit_label_terms(problem: Problem, codes: Floats) -> tuple[Floats, Floats]:
-    """Return the label map M and drift t that are best together for given code vectors.
-
-    The best drift of an item is the mean of its misfit, which takes the direction of ones out
-    of the codes; what is left is a ridge regression.
-
-    Gives the label map, (n_labels, n_components), and the drift, (n_sets,).
-    """
-    level = codes - codes.mean(axis=1, keepdims=True)
-    label_map = solve_label_map(problem, level)
-    return label_map, np.asarray(np.mean(codes - problem.labels @ label_map, axis=1))
 
 
 def solve_label_map(problem: Problem, targets: Floats) -> Floats:

@@ -79,10 +79,12 @@ class RefittableMethod(CodingMethod):
         """Return what the new features are to predict: blocks, or code vectors of labels."""
         if not isinstance(given, Mapping | MultiViewData):
             return self.space_.as_wanted(self.decode(given).astype(np.float64))
-        labels = given.labels if isinstance(given, MultiViewData) else given.get(LABELS)
-        if not isinstance(given, MultiViewData):
+        labels = None
+        if isinstance(given, Mapping):
+            labels = given.get(LABELS) if self.space_.knows_labels else None
             given = {name: rows for name, rows in given.items() if name != LABELS}
-        items = self._check_items(given, labels if self.space_.knows_labels else None, None)
+        given, labels, present = self._given(given, labels, None)
+        items = self._check_items(given, labels, None, present)
         parts = [*self.space_.wanted_of(items, self._map_rows)]
         found = np.empty((items.n_items, parts[0][1].shape[1]))
         for rows, block in parts:

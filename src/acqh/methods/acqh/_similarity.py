@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Floats, Matrix, is_sparse, slices, unit_rows
 from acqh._core.device import is_tensor
@@ -25,6 +26,9 @@ _EIGENVALUE_TOLERANCE = 1e-6
 MAX_LANDMARKS = 4096
 # Above this many labels the label vectors themselves are too long to be the embedding.
 _MAX_LABELS = 2048
+# From so many labels on, of which items have less than such a share, shared ones are counted by
+# sparse products, whose cost does not grow with the number of labels.
+_WIDE_LABELS, _FEW_LABELS = 128, 0.02
 # Label sets are compared with the landmarks in blocks of this many.
 _BLOCK_SETS = 8192
 # Up to this many sets all eigenpairs are computed, above those of a Krylov space of this size.
@@ -33,34 +37,40 @@ _BLOCK_VECTORS = MAX_DIMENSIONS // 2
 _N_BLOCKS = 5
 
 
-def dot(a: Array, b: Array) -> Array:
-    """Count the shared labels: the paper's ``S = L L^T``."""
-    return np.asarray(a, dtype=np.float64) @ np.asarray(b, dtype=np.float64).T
-
-
-def cosine(a: Array, b: Array) -> Array:
-    """Shared labels over the geometric mean of the numbers of labels."""
-    return dot(*(unit_rows(np.asarray(it, dtype=np.float64)) for it in (a, b)))
-
-
-def jaccard(a: Array, b: Array) -> Array:
-    """Shared labels over all labels of either."""
-    common = dot(a, b)
-    either = a.sum(axis=1, dtype=np.float64)[:, None] + b.sum(axis=1, dtype=np.float64) - common
-    return np.asarray(common / np.maximum(either, 1.0))
-
-
-def shared(a: Array, b: Array) -> Array:
-    """1 if a label is shared, otherwise 0: what an evaluation calls relevant."""
-    return (dot(a, b) > 0).astype(np.float64)
-
-
-SIMILARITIES: dict[str, Similarity] = {
-    "cosine": cosine,
-    "dot": dot,
-    "jaccard": jaccard,
-    "shared": shared,
+# Of the number of shared labels, and those of either: the counts are (n,), (n, 1) or numbers.
+_FORMULAS: dict[str, Callable[[Floats, Floats, Floats], Floats]] = {
+    # The paper's ``S = L L^T``.
+    "dot": lambda common, one, other: common,  # noqa: ARG005
+    # Over the geometric mean of the numbers of labels.
+    "cosine": lambda common, one, other: common / np.sqrt(np.maximum(one * other, 1.0)),
+    # Over all labels of either.
+    "jaccard": lambda common, one, other: common / np.maximum(one + other - common, 1.0),
+    # 1 if a label is shared, otherwise 0: what an evaluation calls relevant.
+    "shared": lambda common, one, other: np.minimum(common, 1.0),  # noqa: ARG005
 }
+
+
+def compare_labels(name: str, a: Array, b: Array) -> Matrix:
+    """Return the similarities of label sets, (n_sets, n_others), all zero where none is shared.
+
+    CSR where sets have few of many labels, so that the cost does not grow with their number.
+
+    Examples
+    --------
+    >>> compare_labels("jaccard", np.array([[1, 1, 0]]), np.array([[1, 0, 0], [0, 0, 1]]))
+    array([[0.5, 0. ]])
+    """
+    ours, theirs = (it.sum(axis=1, dtype=np.float64) for it in (a, b))
+    if a.shape[1] < _WIDE_LABELS or ours.sum() > _FEW_LABELS * a.size:
+        common = np.asarray(a, dtype=np.float64) @ np.asarray(b, dtype=np.float64).T
+        return _FORMULAS[name](common, ours[:, np.newaxis], theirs)
+    ones, others = (sp.csr_array(it.astype(bool)).astype(np.float64) for it in (a, b))
+    shared = sp.coo_array(ones @ others.T)
+    values = _FORMULAS[name](shared.data, ours[shared.row], theirs[shared.col])
+    return sp.csr_array((values, shared.coords), shape=shared.shape)
+
+
+SIMILARITIES = tuple(sorted(_FORMULAS))
 
 
 @dataclass(frozen=True)
@@ -80,16 +90,16 @@ class LabelEmbedding:
 
         `labels`: 0/1 (n_items, n_labels), dense or CSR. Gives (n_items, n_dimensions) float64.
         """
-        compare = _callable(self.similarity)
         width = self.map.shape[1] if len(self.landmarks) else labels.shape[1]
         blocks: list[Floats] = [np.zeros((0, width))]
         for rows in slices(labels.shape[0], _BLOCK_SETS):
             part = labels[rows]
-            block = np.asarray(part.toarray() if is_sparse(part) else part, dtype=np.float64)
+            block = np.asarray(part.toarray() if is_sparse(part) else part)
             if len(self.landmarks):
-                blocks.append(_compare(compare, block, self.landmarks) @ self.map)
+                blocks.append(_compare(self.similarity, block, self.landmarks) @ self.map)
             else:
-                blocks.append(unit_rows(block) if self.similarity == "cosine" else block)
+                wide = block.astype(np.float64)
+                blocks.append(unit_rows(wide) if self.similarity == "cosine" else wide)
         return np.concatenate(blocks)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -131,12 +141,11 @@ def embed(
         return LabelEmbedding(similarity, np.zeros((0, n_labels), np.uint8), np.zeros((0, 0)))
     landmarks, weights = _choose_landmarks(sets, counts, rng)
     root = np.sqrt(weights)
-    matrix = _compare(_callable(similarity), landmarks.astype(np.float64), landmarks)
+    matrix = _compare(similarity, landmarks, landmarks)
     if callable(similarity) and not np.allclose(matrix, matrix.T, atol=1e-8):
         raise InvalidInputError("the similarity is not symmetric: s(a, b) must equal s(b, a)")
-    weighted = matrix * root
-    weighted *= root[:, None]
-    values, vectors = _leading_eigenpairs(weighted)
+    scale = sp.diags_array(root)
+    values, vectors = _leading_eigenpairs(scale @ matrix @ scale)
     return LabelEmbedding(similarity, landmarks, root[:, None] * vectors / np.sqrt(values))
 
 
@@ -154,12 +163,12 @@ def embed_items(similarity: str | Similarity, labels: Matrix, rng: np.random.Gen
     return np.where(numbers[:, np.newaxis] >= 0, vectors[numbers], np.nan)
 
 
-def _callable(similarity: str | Similarity) -> Similarity:
-    return SIMILARITIES[similarity] if isinstance(similarity, str) else similarity
-
-
-def _compare(compare: Similarity, block: Array, landmarks: Array) -> Floats:
-    found = np.asarray(compare(block, landmarks.astype(np.float64)), dtype=np.float64)
+def _compare(similarity: str | Similarity, block: Array, landmarks: Array) -> Matrix:
+    if isinstance(similarity, str):
+        return compare_labels(similarity, block, landmarks)
+    # Functions of one's own need not care for how small integers overflow.
+    wide = block.astype(np.float64), landmarks.astype(np.float64)
+    found = np.asarray(similarity(*wide), dtype=np.float64)
     if found.shape != (len(block), len(landmarks)) or not np.isfinite(found).all():
         raise InvalidInputError(
             f"the similarity must give finite numbers of shape {(len(block), len(landmarks))}, "
@@ -182,15 +191,17 @@ def _choose_landmarks(
     return sets[chosen], np.concatenate([counts[frequent], scale * counts[drawn]])
 
 
-def _leading_eigenpairs(matrix: Floats) -> tuple[Floats, Floats]:
+def _leading_eigenpairs(matrix: Matrix) -> tuple[Floats, Floats]:
     """Return the leading positive eigenvalues, falling, and their vectors.
 
     Of large matrices those within a block Krylov space, which settles the strong directions to
     rounding and the weakest ones to what they matter.
     """
     basis = None
-    if len(matrix) > _DENSE_EIGEN_SETS:
+    if matrix.shape[0] > _DENSE_EIGEN_SETS:
         basis, matrix = _project_krylov(matrix)
+    elif is_sparse(matrix):
+        matrix = matrix.toarray()
     values, vectors = scipy.linalg.eigh(matrix, check_finite=False)
     values = values[::-1][:MAX_DIMENSIONS]
     vectors = vectors[:, ::-1][:, :MAX_DIMENSIONS]
@@ -201,11 +212,11 @@ def _leading_eigenpairs(matrix: Floats) -> tuple[Floats, Floats]:
     return values[keep], fix_signs(vectors)
 
 
-def _project_krylov(matrix: Floats) -> tuple[Floats, Floats]:
+def _project_krylov(matrix: Matrix) -> tuple[Floats, Floats]:
     """Return an orthonormal basis of a block Krylov space, and the matrix in that basis."""
-    block = np.random.default_rng(0).standard_normal((len(matrix), _BLOCK_VECTORS))
-    basis = np.zeros((len(matrix), 0))
-    image = np.zeros((len(matrix), 0))
+    block = np.random.default_rng(0).standard_normal((matrix.shape[0], _BLOCK_VECTORS))
+    basis = np.zeros((matrix.shape[0], 0))
+    image = np.zeros((matrix.shape[0], 0))
     product = matrix @ block
     for _ in range(_N_BLOCKS):
         block = product

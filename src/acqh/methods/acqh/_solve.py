@@ -14,9 +14,10 @@ from acqh._core.linalg import solve_spd
 from acqh.methods.acqh import _alternating
 from acqh.methods.acqh._label_space import LabelSpace
 from acqh.methods.acqh._predictions import Predictor, draw_predictions, make_predictor
-from acqh.methods.acqh._problem import Problem, fit_label_terms, objective, spectrum
+from acqh.methods.acqh._problem import Problem, similarity_error
 from acqh.methods.acqh._similarity import Similarity
 from acqh.methods.acqh._space import TargetSpace
+from acqh.methods.acqh._spectral import Components
 from acqh.quantize import QuantizerFit, decode, fit_codebooks, search_codes
 from acqh.stats import Regression, ViewStatistics
 
@@ -24,11 +25,6 @@ from acqh.stats import Regression, ViewStatistics
 _DRAWS = 1024
 # Codebooks are learnt from at most this many label sets, the most frequent; all of them are coded.
 MAX_TRAINED_SETS = 16_384
-# Sweeps at most, and the share of the objective below which they end, where nothing is given.
-_USUAL = {
-    "spectral": {"max_iter": 4, "tol": 1e-3},
-    "alternating": {"max_iter": 40, "tol": 1e-5},
-}
 
 
 @dataclass(frozen=True)
@@ -54,8 +50,7 @@ class Settings:
     def of(cls, model: Any, device: Any = None) -> "Settings":
         """Take the parameters of a model."""
         own = {it.name: getattr(model, it.name) for it in fields(cls) if it.name != "device"}
-        unset = {name: it for name, it in _USUAL[model.solver].items() if own[name] is None}
-        return cls(**own | unset, device=device)
+        return cls(**own, device=device)
 
     @property
     def known_share(self) -> float:
@@ -100,9 +95,11 @@ class Fitted:
     units: dict[str, Floats]
     codebooks: Floats  # (n_codebooks, codebook_size, n_components)
     # (n_components, n_components): the metric in which a code vector is to be near its target.
-    metric: Floats
+    # None: the identity.
+    metric: Floats | None
     objective: list[float]  # at the start and after each step
     lower_bound: float
+    of_nothing: float  # the objective of codes that are all zero
     ridges: dict[str, Any]
     query_share: float  # share of the real queries in the metric
 
@@ -119,7 +116,8 @@ class Solution:
     codebooks: Floats  # (n_codebooks, codebook_size, n_components)
     label_codes: Array  # uint8 (n_sets, n_codebooks)
     # (n_components, n_components): the metric in which a code vector is to be near its target.
-    metric: Floats
+    # None: the identity.
+    metric: Floats | None
     objective: list[float]  # at the start and after each sweep
 
     def padded(self, n_components: int) -> "Solution":
@@ -143,12 +141,13 @@ class Solution:
             query_map=columns(self.query_map),
             target_map=columns(self.target_map),
             codebooks=columns(self.codebooks),
-            metric=square(self.metric),
+            metric=None if self.metric is None else square(self.metric),
         )
 
 
 def solve_with_spectrum(
     problem: Problem,
+    found: Components,
     views: Mapping[str, ViewStatistics],
     regressions: Mapping[str, Regression],
     settings: Settings,
@@ -156,9 +155,9 @@ def solve_with_spectrum(
 ) -> Solution:
     """Solve for maps in closed form, then for codebooks and codes.
 
-    `regressions`: of label embeddings on each view.
+    `found`: the problem's spectrum. `regressions`: of label embeddings on each view.
     """
-    maps = spectrum(problem).maps(problem.counts.sum(), settings.n_components)
+    maps = found.maps(problem.counts.sum(), settings.n_components)
     predictors = {name: make_predictor(it, maps.target_map) for name, it in regressions.items()}
     targets = problem.embeddings @ maps.target_map
     trained_on = _most_frequent(problem.counts)
@@ -178,8 +177,7 @@ def solve_with_spectrum(
     def record(codebooks: Floats, codes: Array) -> None:
         if len(codes) >= len(targets):
             vectors = decode(codes[: len(targets)], codebooks)
-            label_map, drift = fit_label_terms(problem, vectors)
-            values.append(objective(problem, maps.query_map, vectors, label_map, drift))
+            values.append(similarity_error(problem, maps.query_map, vectors))
 
     trained = settings.train_codebooks(points, weights, rng, record)
     codes = trained.codes[: len(trained_on)]
@@ -196,7 +194,7 @@ def solve_with_spectrum(
         target_map=maps.target_map,
         codebooks=trained.codebooks,
         label_codes=codes,
-        metric=np.eye(maps.target_map.shape[1]),
+        metric=None,
         objective=values,
     ).padded(settings.n_components)
 

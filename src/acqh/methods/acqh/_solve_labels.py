@@ -8,7 +8,7 @@ import numpy as np
 from acqh._core.arrays import Array, Floats
 from acqh.errors import ViewError
 from acqh.methods.acqh._label_space import LabelSpace
-from acqh.methods.acqh._problem import Problem, lower_bound
+from acqh.methods.acqh._problem import Problem, lower_bound, spectrum
 from acqh.methods.acqh._similarity import embed
 from acqh.methods.acqh._solve import Fitted, Settings, solve_by_sweeps, solve_with_spectrum
 from acqh.stats import Statistics, regress
@@ -44,8 +44,9 @@ def solve_labels(
         for name, view in stats.views.items()
     }
     problem = _pose(stats, sets, vectors, regressions, settings)
+    found = spectrum(problem)
     if settings.solver == "spectral":
-        solution = solve_with_spectrum(problem, stats.views, regressions, settings, rng)
+        solution = solve_with_spectrum(problem, found, stats.views, regressions, settings, rng)
     else:
         solution = solve_by_sweeps(problem, regressions, settings, rng)
     query_map = solution.query_map
@@ -64,7 +65,8 @@ def solve_labels(
         codebooks=solution.codebooks,
         metric=solution.metric,
         objective=solution.objective,
-        lower_bound=lower_bound(problem, settings.n_components),
+        lower_bound=lower_bound(problem, found, settings.n_components),
+        of_nothing=problem.constant,
         ridges={name: found.ridge for name, found in regressions.items()},
         query_share=0.0,
     )
@@ -83,7 +85,8 @@ def _pose(
     )
     return Problem(
         embeddings=vectors,
-        labels=sets.astype(np.float64),
+        # Which the closed form does not read.
+        labels=sets if settings.solver == "spectral" else sets.astype(np.float64),
         counts=stats.counts,
         agreement=np.sum([found.agreement for found in regressions.values()], axis=0),
         constant=float(constant),

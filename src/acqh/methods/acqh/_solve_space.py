@@ -65,8 +65,9 @@ def solve_space(
     if queries:
         described = [space.describe(collected.map_views(it.views)) for it in queries.values()]
         asked = np.concatenate(described)
+        counts = np.concatenate([it.counts for it in queries.values()])
         n_bits = round(settings.n_codebooks * np.log2(settings.codebook_size))
-        metric, share = blend_metric(metric, asked, gram / weights.sum(), n_bits)
+        metric, share = blend_metric(metric, asked, counts, gram / weights.sum(), n_bits)
     found = Components.of_moment(gram, metric)
     maps = found.maps(float(weights.sum()), settings.n_components)
     points = np.concatenate([points @ maps.target_map for points, _ in parts])
@@ -169,9 +170,10 @@ def _quantize(
         intercepts={view: parts[1] for view, parts in folded.items()},
         units={view: parts[2] for view, parts in folded.items() if parts[2] is not None},
         codebooks=np.pad(trained.codebooks, [(0, 0), *padding]),
-        metric=np.eye(n_components),
+        metric=None,
         objective=[bound + unit * float(error) for error in trained.history],
         lower_bound=bound,
+        of_nothing=float(np.sum(energies)),
         ridges={
             source: {name: it.ridge for name, it in found.items()}
             for source, found in space.predictors.items()

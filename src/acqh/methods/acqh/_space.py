@@ -6,9 +6,8 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from sklearn.preprocessing import normalize
 
-from acqh._core.arrays import Array, Floats, Ints, Matrix
+from acqh._core.arrays import Array, Floats, Ints, Matrix, unit_rows
 from acqh._core.linalg import RANK_TOLERANCE
 from acqh.methods._entries import storable
 from acqh.methods._target import Target
@@ -61,7 +60,7 @@ class TargetSpace:
         if block.source not in known:
             return self._predict_block(name, block, known)
         features = known[block.source]
-        exact = block.transform(normalize(features) if block.is_unit else features)
+        exact = block.transform(unit_rows(features) if block.is_unit else features)
         others = {source: rows for source, rows in known.items() if source != block.source}
         trust = self.trust_of(name, others)
         if trust == 1:

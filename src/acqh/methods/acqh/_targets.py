@@ -10,7 +10,7 @@ from acqh._core.runtime import RandomState, check_rng
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.methods._statistics import Needs, unit_name
-from acqh.methods._target import Target
+from acqh.methods._target import AUTO, Target
 from acqh.stats import Keep, Statistics, pair_of
 
 # The target that is not a view.
@@ -67,6 +67,11 @@ def read_targets(
                 "the similarity of labels is the argument `similarity` of ACQH, not that of their "
                 f"Target, which is {target.similarity!r}"
             )
+        if name == LABELS and target.trust == AUTO:
+            raise InvalidInputError(
+                "the trust of labels cannot be chosen by 'auto', which asks for items by their own "
+                "features; give a number from 0 to 1"
+            )
     used = {name: target for name, target in read.items() if target.weight > 0}
     if not used:
         raise InvalidInputError(f"a target must have a weight above zero, got {dict(targets)}")
@@ -88,8 +93,7 @@ def check_solvable(
     """
     if not is_plain and solver != "spectral":
         raise InvalidInputError(
-            "Algorithm 1 knows labels alone; take solver='spectral' for other targets, "
-            "normalize=True or queries"
+            "Algorithm 1 knows labels alone; take ACQH for other targets or queries"
         )
     if not is_plain and stats.keep is None:
         raise InvalidInputError(

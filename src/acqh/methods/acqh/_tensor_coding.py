@@ -46,7 +46,7 @@ class TensorCoder:
     space: LabelSpace | TargetSpace
     feature_maps: Mapping[str, Any]
     codebooks: Floats  # (n_codebooks, codebook_size, n_components)
-    metric: Floats  # (n_components, n_components)
+    metric: Floats | None  # (n_components, n_components); None: the identity
     # From code vectors to codes, on the host: for label sets never seen.
     search: Callable[[Floats], Array]
     max_memory: int
@@ -55,12 +55,13 @@ class TensorCoder:
         """Return codes, uint8 (n_items, n_codebooks)."""
         torch = require("torch")
         codebooks = to_tensor(self.codebooks, data.device)
-        metric = to_tensor(self.metric, data.device)
+        metric = None if self.metric is None else to_tensor(self.metric, data.device)
         codes = torch.empty((len(data), len(codebooks)), dtype=torch.uint8, device=data.device)
         sets, numbers = self._sets(data)
         for rows, chosen, vectors in self._by_sources(data, sets, numbers):
+            linear = vectors if metric is None else vectors @ metric
             codes[rows][chosen] = search_codes(
-                vectors @ metric, codebooks, metric=metric, max_memory=self.max_memory // 2
+                linear, codebooks, metric=metric, max_memory=self.max_memory // 2
             )
         if isinstance(self.space, LabelSpace) and len(sets):
             known = self.space.codes_of(sets, self.search)
