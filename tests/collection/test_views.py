@@ -7,9 +7,8 @@ from sklearn.base import BaseEstimator
 
 import acqh
 from acqh.collection import Collection, Item
-from acqh.encoders import register_encoder
+from acqh.encoders import named, register_encoder
 from acqh.errors import CollectionError, CorruptBundleError, InvalidInputError
-from acqh.features import named
 
 
 def test_most_items_may_lack_labels(tmp_path, make_items):
@@ -150,7 +149,7 @@ class MeanColour(BaseEstimator):
 
 
 def test_an_encoder_of_ones_own_is_fitted_stored_and_loaded(tmp_path, make_items, monkeypatch):
-    monkeypatch.setattr(named, "_STORABLE", dict(named._STORABLE))
+    monkeypatch.delitem(named.STORED, "MeanColour", raising=False)
     with pytest.raises(InvalidInputError, match="MeanColour cannot be stored"):
         # Said at once, not after all pictures have been described.
         Collection.build(iter([None]), tmp_path / "c.acqh", image_encoder=MeanColour())

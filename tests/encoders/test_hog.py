@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from acqh._core.store import pack, unpack
 from acqh.encoders import HogColour, read_image
 from acqh.errors import ImageError, InvalidInputError, MissingExtraError
-from acqh.features import feature_map_from_state, feature_map_state
+from acqh.methods._entries import HOMES
 
 Image = pytest.importorskip("PIL.Image")
 pytest.importorskip("skimage")
@@ -186,10 +187,10 @@ def test_parameters_out_of_range_are_refused(params: dict[str, Any], message: st
 
 def test_the_encoder_survives_storing() -> None:
     encoder = HogColour(size=32, hsv_bins=(4, 4, 4))
-    restored = feature_map_from_state(*feature_map_state(encoder))
+    restored = unpack(*pack(encoder, HOMES), HOMES)
     np.testing.assert_array_equal(restored.transform([picture()]), encoder.transform([picture()]))
-    with pytest.raises(InvalidInputError, match="unknown arrays"):
-        feature_map_from_state(feature_map_state(encoder)[0], {"weights": np.ones(2)})
+    with pytest.raises(InvalidInputError, match="belong to nothing"):
+        unpack(pack(encoder, HOMES)[0], {"weights": np.ones(2)}, HOMES)
 
 
 def test_a_missing_extra_is_named(monkeypatch: Any) -> None:

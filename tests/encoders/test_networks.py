@@ -10,13 +10,14 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from acqh._core.runtime import limit_threads
+from acqh._core.store import pack, unpack
 from acqh.cli import app
 from acqh.collection import Collection
 from acqh.encoders import ClipImages, ClipTexts, EfficientNetLite0, MiniLM, make_encoder
 from acqh.encoders.efficientnet import read_tensors
-from acqh.encoders.wordpiece import numbers_of, vocabulary
+from acqh.encoders.minilm import numbers_of, vocabulary
 from acqh.errors import EncoderFallbackWarning, ImageError, InvalidInputError
-from acqh.features import feature_map_from_state, feature_map_state
+from acqh.methods._entries import HOMES
 
 
 def pictures(n=5):
@@ -25,8 +26,8 @@ def pictures(n=5):
 
 
 def restored(encoder):
-    description, arrays = feature_map_state(encoder)
-    return feature_map_from_state(json.loads(json.dumps(description)), arrays)
+    description, arrays = pack(encoder, HOMES)
+    return unpack(json.loads(json.dumps(description)), arrays, HOMES)
 
 
 def save_tokenizer(transformers, folder):
@@ -132,8 +133,9 @@ def test_efficientnet_names_a_bad_picture():
 
 
 def test_other_weights_than_those_fitted_with_are_refused():
-    description, arrays = feature_map_state(EfficientNetLite0())
-    other = feature_map_from_state(description, {"fingerprint": arrays["fingerprint"] ^ 1})
+    description, _ = pack(EfficientNetLite0(), HOMES)
+    description["state"]["fingerprint_"] = 64 * "0"
+    other = unpack(description, {}, HOMES)
     with pytest.raises(InvalidInputError, match="not those it was fitted with"):
         other.transform(pictures(1))
 
@@ -187,7 +189,7 @@ def test_a_stored_clip_that_is_gone_fetches_nothing(monkeypatch, tmp_path):
 
     monkeypatch.setattr(hub, "snapshot_download", fetch)
     description = {"class": "ClipTexts", "params": {"model": "someone/model"}}
-    stored = feature_map_from_state(description, {"fingerprint": np.zeros(32, dtype=np.uint8)})
+    stored = unpack({**description, "state": {"fingerprint_": 64 * "0"}}, {}, HOMES)
     with pytest.raises(InvalidInputError, match="not a folder"):
         stored.transform(["a dog"])
     assert asked == [{"local_files_only": True}]

@@ -8,8 +8,9 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acqh._core.store import pack, unpack
 from acqh.errors import InvalidInputError
-from acqh.features import KernelMap, feature_map_from_state, feature_map_state, make_feature_map
+from acqh.features import KernelMap, make_feature_map
 from acqh.features.kernel import arithmetic as arithmetics
 from acqh.features.kernel import choice as choosing
 from acqh.features.kernel import nystrom as nystrom
@@ -21,6 +22,7 @@ from acqh.features.kernel.kernels import (
     prepare,
     products,
 )
+from acqh.methods._entries import HOMES
 
 RIDGE = 0.3
 
@@ -255,15 +257,15 @@ def test_what_was_learnt_survives_storage(is_sparse: bool) -> None:
     X = sp.csr_array(X) if is_sparse else X
     fitted = KernelMap(random_state=0)
     fitted.fit_to(X, smooth(counts(30, 0)))
-    restored = feature_map_from_state(*feature_map_state(fitted))
+    restored = unpack(*pack(fitted, HOMES), HOMES)
     np.testing.assert_array_equal(restored.transform(X), fitted.transform(X))
 
 
 def test_stored_weights_of_other_kernels_are_refused() -> None:
-    description, arrays = feature_map_state(KernelMap().fit(counts(10, 0)))
-    arrays |= {"weights": np.ones(2), "widths": np.ones(2)}
-    with pytest.raises(InvalidInputError, match="'weights' of KernelMap has 2 entries, not 5"):
-        feature_map_from_state(description, arrays)
+    description, arrays = pack(KernelMap().fit(counts(10, 0)), HOMES)
+    arrays |= {"weights_": np.ones(2), "widths_": np.ones(2)}
+    with pytest.raises(InvalidInputError, match="'weights_' of KernelMap has 2 entries, not 5"):
+        unpack(description, arrays, HOMES)
 
 
 def test_intersections_are_sums_of_the_smaller_counts() -> None:

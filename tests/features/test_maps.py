@@ -11,10 +11,12 @@ from hypothesis.extra import numpy as hnp
 from sklearn.base import clone
 
 import acqh.features.base as base
-import acqh.features.svd as svd_module
+import acqh.features.simple as svd_module
+from acqh._core.store import pack
 from acqh.errors import InvalidInputError, NotFittedError, ViewError
 from acqh.features import Bias, RBFAnchors, SignedRoot, TagSVD, list_feature_maps, make_feature_map
 from acqh.features.rbf import RBF_VARIANTS
+from acqh.methods._entries import HOMES
 
 MAPS = [
     Bias(),
@@ -115,7 +117,7 @@ def test_use_before_fit_is_refused(feature_map: Any) -> None:
     with pytest.raises(NotFittedError, match="not fitted"):
         clone(feature_map).transform(counts_matrix())
     with pytest.raises(NotFittedError, match="not fitted"):
-        clone(feature_map).get_state()
+        pack(clone(feature_map), HOMES)
 
 
 def test_bad_values_are_named_by_row() -> None:

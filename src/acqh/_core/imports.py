@@ -1,11 +1,13 @@
 """What is imported late: names of a package, optional packages, plug-ins."""
 
+import ast
 import sys
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 from acqh.errors import MissingExtraError
@@ -139,3 +141,39 @@ def load_plugins(group: str) -> dict[str, Any]:
                 stacklevel=2,
             )
     return found
+
+
+def door(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return a package's ``__getattr__``, ``__dir__`` and ``__all__``, as its stub says.
+
+    The names of a package stand once, in ``__init__.pyi``, as imports; each is imported when it is
+    first asked for. What a program does not use, it need not wait for: scikit-learn and Numba alone
+    take more than a second to import.
+
+    `package`: its ``__name__``.
+
+    Examples
+    --------
+    >>> find, _, names = door("acqh.features")
+    >>> "Bias" in names, find("Bias").__name__
+    (True, 'Bias')
+    """
+    module = sys.modules[package]
+    stub = Path(str(module.__file__)).with_suffix(".pyi").read_text(encoding="utf-8")
+    homes = {
+        alias.asname or alias.name: node.module or package
+        for node in ast.parse(stub).body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+    def find(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home = homes[name]
+        is_room = home == package
+        value = import_module(f"{home}.{name}") if is_room else getattr(import_module(home), name)
+        setattr(module, name, value)
+        return value
+
+    return find, lambda: sorted({*vars(module), *homes}), sorted(homes)

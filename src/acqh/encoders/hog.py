@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from acqh._core.arrays import Array, Floats, check_positive_int
+from acqh._core.arrays import Floats, check_positive_int
 from acqh._core.imports import require
 from acqh.encoders.images import MAX_PIXELS, ImageLike, read_image
 from acqh.errors import InvalidInputError
@@ -44,6 +44,8 @@ class HogColour(TransformerMixin, BaseEstimator):
     >>> HogColour().fit_transform([Image.new("RGB", (80, 60), "red")]).shape
     (1, 544)
     """
+
+    _state_axes: ClassVar[dict[str, Any]] = {}
 
     size: int = 64
     _: KW_ONLY
@@ -98,16 +100,6 @@ class HogColour(TransformerMixin, BaseEstimator):
         blocks = self.cells - _BLOCK_CELLS + 1
         gradients = (blocks * _BLOCK_CELLS) ** 2 * self.orientations
         return int(gradients + np.prod(self.hsv_bins))
-
-    def get_state(self) -> dict[str, Array]:
-        """Return no arrays: everything is in the parameters."""
-        return {}
-
-    def set_state(self, arrays: dict[str, Array]) -> Self:
-        """Accept what `get_state` gave."""
-        if arrays:
-            raise InvalidInputError(f"state of HogColour has unknown arrays: {sorted(arrays)}")
-        return self
 
     def _check_params(self) -> None:
         for name in ("size", "orientations", "max_pixels"):

@@ -2,15 +2,29 @@
 
 import warnings
 from collections.abc import Iterable
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 from acqh._core.arrays import Array, Matrix
 from acqh._core.runtime import RandomState
-from acqh.encoders.clip import ClipImages, ClipTexts, EfficientNetLite0, MiniLM
-from acqh.encoders.hog import HogColour
-from acqh.encoders.tfidf import tfidf_encoder
+from acqh._core.store import thing_of
 from acqh.errors import EncoderFallbackWarning, InvalidInputError, MissingExtraError
 
+# What stored state can name of this room, and where it is; `register_encoder` adds to it.
+STORED: dict[str, Any] = {
+    "ClipImages": "acqh.encoders.clip",
+    "ClipTexts": "acqh.encoders.clip",
+    "EfficientNetLite0": "acqh.encoders.efficientnet",
+    "GeneralMap": "acqh.encoders.general.model",
+    "HogColour": "acqh.encoders.hog",
+    "MiniLM": "acqh.encoders.minilm",
+    "fold_text": "acqh.encoders.words",
+}
+_CLASSES = {
+    ("image", "efficientnet"): "EfficientNetLite0",
+    ("image", "hog"): "HogColour",
+    ("text", "minilm"): "MiniLM",
+}
+_METHODS = ("fit", "transform", "get_params", "get_state", "set_state")
 # Components of TF-IDF weights; as many are in the texts of the data sets of the literature.
 _TEXT_COMPONENTS = 500
 _NAMES = {
@@ -19,6 +33,9 @@ _NAMES = {
 }
 # Names by which the usual models are fetched where there is a network.
 _MODELS = {"clip": "openai/clip-vit-base-patch32", "siglip": "google/siglip-base-patch16-224"}
+
+
+T = TypeVar("T")
 
 
 class Encoder(Protocol):
@@ -86,19 +103,16 @@ def make_encoder(
         return kind
     family, _, model = kind.partition(":")
     if family in _MODELS and (model or ":" not in kind):
-        model = model or _MODELS[family]
-        return ClipImages(model) if view == "image" else ClipTexts(model)
+        name = "ClipImages" if view == "image" else "ClipTexts"
+        return thing_of(name, STORED)(model or _MODELS[family])
     if kind == "auto":
         kind = _best_installed(view)
-    match view, kind:
-        case "image", "hog":
-            return HogColour()
-        case "image", "efficientnet":
-            return EfficientNetLite0()
-        case "text", "minilm":
-            return MiniLM()
-        case "text", "tfidf":
-            return tfidf_encoder(_TEXT_COMPONENTS, random_state=random_state)
+    if (view, kind) in _CLASSES:
+        return thing_of(_CLASSES[view, kind], STORED)()
+    if (view, kind) == ("text", "tfidf"):
+        from acqh.encoders.words import tfidf_encoder
+
+        return tfidf_encoder(_TEXT_COMPONENTS, random_state)
     raise InvalidInputError(f"no encoder for {view} is called {kind!r}; there are: {_NAMES[view]}")
 
 
@@ -106,7 +120,7 @@ def _best_installed(view: str) -> str:
     """Return the name that ``"auto"`` stands for here."""
     best, second = ("efficientnet", "hog") if view == "image" else ("minilm", "tfidf")
     try:
-        (EfficientNetLite0() if view == "image" else MiniLM()).check_installed()
+        thing_of(_CLASSES[view, best], STORED)().check_installed()
     except MissingExtraError as error:
         warnings.warn(
             f"the {view} encoder is {second!r} rather than {best!r}: {error}",
@@ -115,3 +129,54 @@ def _best_installed(view: str) -> str:
         )
         return second
     return best
+
+
+def register_encoder(kind: type[T]) -> type[T]:
+    """Let an encoder, or feature map, of one's own be stored; to be used as a decorator.
+
+    What is stored names the class, not where it is defined: those who open it register the class
+    first. See `acqh.encoders.Encoder` for what the class needs.
+
+    Parameters
+    ----------
+    kind : type
+        With ``fit``, ``transform``, ``get_params``, ``get_state`` and ``set_state``.
+
+    Returns
+    -------
+    type
+        The class itself.
+
+    Raises
+    ------
+    InvalidInputError
+        A method is missing, or another class has the name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.base import BaseEstimator
+    >>> from acqh.encoders import register_encoder
+    >>> @register_encoder
+    ... class TextLength(BaseEstimator):
+    ...     def fit(self, texts, y=None):
+    ...         return self
+    ...
+    ...     def transform(self, texts):
+    ...         return np.array([[len(text), 1.0] for text in texts])
+    ...
+    ...     def get_state(self):
+    ...         return {}
+    ...
+    ...     def set_state(self, arrays):
+    ...         return self
+    """
+    needed = _METHODS[:3] if hasattr(kind, "_state_axes") else _METHODS
+    missing = [name for name in needed if not callable(getattr(kind, name, None))]
+    if missing:
+        raise InvalidInputError(f"{kind.__name__} has no {', '.join(missing)}; encoders need it")
+    other = STORED.get(kind.__name__, kind)
+    if isinstance(other, str) or other.__module__ != kind.__module__:
+        raise InvalidInputError(f"there is another class {kind.__name__}; choose another name")
+    STORED[kind.__name__] = kind
+    return kind

@@ -1,4 +1,4 @@
-"""Networks trained by others, as encoders: batches, and a check of the weights.
+"""Networks trained by others, as encoders: batches, threads, and a check of the weights.
 
 Weights are not part of what is saved, only a fingerprint of them: features of other weights
 would not fit a model, so other weights are refused.
@@ -6,32 +6,66 @@ would not fit a model, so other weights are refused.
 
 import hashlib
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, check_positive_int
+from acqh._core.arrays import Floats, check_positive_int
 from acqh._core.imports import require
+from acqh._core.runtime import default_threads
 from acqh.errors import InvalidInputError
 
-_FINGERPRINT = "fingerprint"
 _CHUNK_BYTES = 1 << 22
+T = TypeVar("T")
+R = TypeVar("R")
 
 
-class Network:
-    """What the encoders that run a network share: batches, and a check of the weights.
+class PlainEstimator:
+    """What an estimator has, without scikit-learn, which takes longer to import than a query."""
 
-    A subclass takes parameters and stores them, as scikit-learn's estimators do, but without
-    scikit-learn, which takes longer to import than a query takes; `NetworkEncoder` makes it an
-    estimator.
-    """
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
+        """Return the constructor's arguments."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
+    def set_params(self, **params: Any) -> Self:
+        """Change some of the constructor's arguments."""
+        if unknown := sorted(set(params) - set(self.get_params())):
+            raise InvalidInputError(f"{type(self).__name__} has no {', '.join(unknown)}")
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Floats:
+        """Fit, then return the rows of the same."""
+        found: Floats = self.fit(X, y).transform(X)  # type: ignore[attr-defined]
+        return found
+
+    def __sklearn_tags__(self) -> Any:
+        utils = require("sklearn.utils")
+        return utils.Tags(
+            estimator_type="transformer",
+            target_tags=utils.TargetTags(required=False),
+            transformer_tags=utils.TransformerTags(),
+            input_tags=utils.InputTags(two_d_array=False),
+            requires_fit=False,
+        )
+
+    def __repr__(self) -> str:
+        usual = inspect.signature(type(self)).parameters
+        given = {k: v for k, v in self.get_params().items() if v != usual[k].default}
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in given.items())})"
+
+
+class Network(PlainEstimator):
+    """What the encoders that run a network share: batches, and a check of the weights."""
+
+    _state_axes: ClassVar = {"fingerprint_": str}
     batch_size: int
-    # What stored state calls it: the name of the estimator.
-    estimator_name: ClassVar[str]
     # A stored encoder may be anybody's: it makes nobody fetch anything.
     _may_fetch: bool = True
     _packages: ClassVar[tuple[str, ...]] = ("torch", "transformers")
@@ -40,6 +74,11 @@ class Network:
     def n_features_out(self) -> int:
         """Number of features."""
         raise NotImplementedError
+
+    @cached_property
+    def fingerprint_(self) -> str:
+        """What says which weights these are; that of `fit`, where it was called."""
+        return self._weights_fingerprint()
 
     def fit(self, raw: Iterable[Any], y: Any = None) -> Self:  # noqa: ARG002
         """Note which weights are used; nothing is learnt.
@@ -93,58 +132,37 @@ class Network:
             return np.empty((0, self.n_features_out), dtype=np.float32)
         return np.concatenate(found)
 
-    def params(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-    def get_state(self) -> dict[str, Array]:
-        """Return the fingerprint of the weights."""
-        return {_FINGERPRINT: np.frombuffer(self._fingerprint(), dtype=np.uint8)}
-
-    def set_state(self, arrays: dict[str, Array]) -> Self:
-        """Accept what `get_state` gave."""
-        found = arrays.get(_FINGERPRINT, np.empty(0))
-        if set(arrays) != {_FINGERPRINT} or found.shape != (32,) or found.dtype != np.uint8:
-            raise InvalidInputError(
-                f"state of {type(self).__name__} must be the fingerprint of its weights"
-            )
-        self.fingerprint_ = found.tobytes()
+    def _restored(self) -> None:
         self._may_fetch = False
-        return self
 
     def check_installed(self) -> None:
         """Raise MissingExtraError unless the packages that are needed are installed."""
         for package in self._packages:
             require(package)
 
-    def _fingerprint(self) -> bytes:
-        if not hasattr(self, "fingerprint_"):
-            self.fit([])
-        return bytes(self.fingerprint_)
-
     def _load_once(self) -> None:
         """Load the network unless it is there; refuse weights that are not those fitted with."""
         if hasattr(self, "_network"):
             return
-        if self._fingerprint() != self._weights_fingerprint():
+        if self.fingerprint_ != self._weights_fingerprint():
             raise InvalidInputError(
                 f"the weights of {self!r} are not those it was fitted with; put those back, or "
                 "build the collection again"
             )
         self._network = self._load()
 
-    def _weights_fingerprint(self) -> bytes:
+    def _weights_fingerprint(self) -> str:
         raise NotImplementedError
 
     @staticmethod
-    def _hash_files(paths: Iterable[Path]) -> bytes:
+    def _hash_files(paths: Iterable[Path]) -> str:
         digest = hashlib.sha256()
         for path in paths:
             digest.update(path.name.encode())
             with path.open("rb") as file:
                 while content := file.read(_CHUNK_BYTES):
                     digest.update(content)
-        return digest.digest()
+        return digest.hexdigest()
 
     @staticmethod
     def _read_known(path: Path, sha256: str, package: str) -> bytes:
@@ -162,10 +180,33 @@ class Network:
     def _forward(self, batch: list[Any], start: int) -> Any:
         raise NotImplementedError
 
-    def __repr__(self) -> str:
-        usual = inspect.signature(type(self)).parameters
-        given = {k: v for k, v in self.params().items() if v != usual[k].default}
-        return f"{self.estimator_name}({', '.join(f'{k}={v!r}' for k, v in given.items())})"
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_network"}
+
+
+def session(model: bytes | str) -> Any:
+    """Return an ONNX Runtime session on the processor that uses one thread for each call."""
+    runtime = require("onnxruntime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def on_all_cores(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """Return the results in order, as many at a time as there are cores to use.
+
+    Examples
+    --------
+    >>> on_all_cores(len, ["a", "bc"])
+    [1, 2]
+    """
+    items = list(items)
+    n_threads = min(default_threads(), len(items))
+    if n_threads <= 1:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(n_threads) as pool:
+        return list(pool.map(work, items))
 
 
 def _batches(raw: Iterable[Any], size: int) -> Iterator[tuple[int, list[Any]]]:

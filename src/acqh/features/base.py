@@ -1,27 +1,34 @@
 """What every feature map shares: checked input and a fitted width."""
 
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn import exceptions
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import validate_data
 
 from acqh._core.arrays import Array, Matrix, as_rows, first_bad_row, is_sparse, slices
-from acqh.errors import ViewError
-from acqh.features.state import StateMixin, require_fitted
+from acqh.errors import NotFittedError, ViewError
 
 # Blocks of rows are sized so that one dense float64 block takes about 32 MB.
 _BLOCK_VALUES = 1 << 22
 
 
-class FeatureMap(StateMixin, TransformerMixin, BaseEstimator):
+class UnfittedMapError(NotFittedError, exceptions.NotFittedError):
+    """A feature map or encoder was used before ``fit``; also scikit-learn's own error."""
+
+
+class FeatureMap(TransformerMixin, BaseEstimator):
     """Base of the maps from one feature matrix to another.
 
     A map says in ``_learn`` what it takes from training rows, and in ``_map`` what rows become;
-    both get rows that were checked.
+    both get rows that were checked. What it learns it lists in ``_state_axes``, with a name for
+    each axis, or a type, so that it can be stored.
     """
+
+    _state_axes: ClassVar[dict[str, Any]] = {"n_features_in_": int}
 
     def fit(self, X: Matrix, y: Any = None) -> Self:  # noqa: ARG002
         """Learn what the map needs from training rows.
@@ -69,8 +76,14 @@ class FeatureMap(StateMixin, TransformerMixin, BaseEstimator):
         return _checked(self, X, reset=True)
 
     def _check_transform(self, X: Any) -> Matrix:
-        require_fitted(self)
+        self._require_fitted()
         return _checked(self, X, reset=False)
+
+    def _require_fitted(self) -> None:
+        if not hasattr(self, "n_features_in_"):
+            raise UnfittedMapError(
+                f"this {type(self).__name__} is not fitted; call fit with training rows first"
+            )
 
     def _check_params(self) -> None:
         """Raise InvalidInputError for a parameter out of its range."""

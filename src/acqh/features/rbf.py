@@ -93,7 +93,7 @@ class RBFAnchors(ClassNamePrefixFeaturesOutMixin, FeatureMap):
 
     _state_axes: ClassVar = {
         "anchors_": ("n_anchors", "n_features"),
-        "sigma_": (),
+        "sigma_": float,
         "offset_": ("n_anchors",),
     }
 

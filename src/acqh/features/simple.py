@@ -1,13 +1,28 @@
-"""Maps that need nothing but the row: a bias, and signed roots."""
+"""Maps that need a row, or a few sums of rows: bias, roots, an SVD, the span of rows, centring."""
 
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse as sp
-from sklearn.base import OneToOneFeatureMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin
+from sklearn.utils.extmath import randomized_svd
 
-from acqh._core.arrays import Array, Matrix, is_sparse
-from acqh.features.base import FeatureMap, with_data
+from acqh._core.arrays import Array, Floats, Matrix, check_positive_int, is_sparse
+from acqh._core.device import Tensor, to_tensor
+from acqh._core.linalg import fix_signs, whiten
+from acqh._core.runtime import RandomState, check_rng
+from acqh.features.base import FeatureMap, row_blocks, with_data
+
+# Up to this many rows or columns the SVD is exact, from the smaller Gram matrix.
+_MAX_GRAM = 3000
+# Singular values below this share of the largest are rounding noise of the Gram matrix.
+_RANK_TOLERANCE = 1e-6
+_POWER_ITERATIONS = 7
+# Squares and their sums keep their digits between these sizes of the largest number.
+_SMALLEST, _LARGEST = 1e-60, 1e60
+# Sums of squares about zero lose the square of mean over spread: beyond this, too many digits.
+_FARTHEST = 1e3
 
 
 class Bias(OneToOneFeatureMixin, FeatureMap):
@@ -52,3 +67,228 @@ class SignedRoot(OneToOneFeatureMixin, FeatureMap):
         if is_sparse(X):
             return with_data(X, np.sign(X.data) * np.sqrt(np.abs(X.data)))
         return np.sign(X) * np.sqrt(np.abs(X))
+
+
+class TagSVD(ClassNamePrefixFeaturesOutMixin, FeatureMap):
+    """Project onto the leading right singular vectors of the training rows, without centring.
+
+    This makes the 500-dimensional text of MIRFlickr from its tags. Sparse rows are multiplied as
+    they are; the result is dense. The decomposition is exact where the training matrix has no
+    more than 3,000 rows or columns, and a randomised one with seven power iterations beyond.
+
+    Parameters
+    ----------
+    n_components : int, default 500
+        The rank of the training matrix is used where that is less.
+    random_state : int, Generator or None
+        Used by the randomised decomposition only.
+
+    Attributes
+    ----------
+    components_ : (n_used, n_features) float64
+        Orthonormal rows; the largest entry of each is positive.
+    singular_values_ : (n_used,) float64
+        In descending order.
+
+    Examples
+    --------
+    >>> from acqh.features import TagSVD
+    >>> TagSVD(n_components=1).fit([[2.0, 0.0], [0.0, 1.0]]).transform([[3.0, 5.0]])
+    array([[3.]])
+    """
+
+    _state_axes: ClassVar = {
+        "components_": ("n_components", "n_features"),
+        "singular_values_": ("n_components",),
+    }
+
+    def __init__(self, n_components: int = 500, *, random_state: RandomState = None) -> None:
+        self.n_components = n_components
+        self.random_state = random_state
+
+    def _check_params(self) -> None:
+        check_positive_int(self.n_components, "n_components")
+
+    def _learn(self, X: Matrix) -> None:
+        wanted = min(self.n_components, *X.shape)
+        if min(X.shape) <= _MAX_GRAM:
+            values, components = _exact_svd(X, wanted)
+        else:
+            seed = int(check_rng(self.random_state).integers(2**31))
+            _, values, components = randomized_svd(
+                X, wanted, n_iter=_POWER_ITERATIONS, random_state=seed
+            )
+        keep = values > _RANK_TOLERANCE * values[0]
+        keep[0] = True  # a matrix of zeros still gets one column
+        self.components_ = fix_signs(components[keep].astype(np.float64).T).T
+        self.singular_values_ = values[keep].astype(np.float64)
+
+    def _map(self, X: Matrix) -> Floats:
+        components = self.components_
+        if is_sparse(X) and 4 * X.nnz < X.shape[1]:
+            # A query has few words: to cast the components of all others would take far longer.
+            used = np.unique(X.indices)
+            X, components = X[:, used], components[:, used]
+        return np.asarray(X @ components.T.astype(X.dtype, order="C"))
+
+    @property
+    def n_components_(self) -> int:
+        """Number of components in use."""
+        return len(self.components_)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+
+def _exact_svd(X: Matrix, n_components: int) -> tuple[Floats, Floats]:
+    """Leading singular values and right vectors from the Gram matrix of the smaller side."""
+    n_rows, width = X.shape
+    tall = width <= n_rows
+    gram = _gram(X) if tall else _gram(X.T.tocsr() if is_sparse(X) else X.T)
+    side = len(gram)
+    eigenvalues, vectors = scipy.linalg.eigh(
+        gram, subset_by_index=[side - n_components, side - 1], check_finite=False
+    )
+    values = np.sqrt(np.maximum(eigenvalues[::-1], 0))
+    vectors = vectors[:, ::-1].T
+    if tall:
+        return values, vectors
+    right = np.asarray(X.T.astype(np.float64) @ vectors.T).T
+    return values, right / np.where(values > 0, values, 1)[:, np.newaxis]
+
+
+def _gram(X: Matrix) -> Floats:
+    """X^T X in float64; never a dense copy of more than a block of rows."""
+    if is_sparse(X):
+        X = X.astype(np.float64)
+        return np.asarray((X.T @ X).toarray())
+    total = np.zeros((X.shape[1], X.shape[1]))
+    for block in row_blocks(*X.shape):
+        rows = X[block].astype(np.float64, copy=False)
+        total += rows.T @ rows
+    return total
+
+
+class RowSpace(FeatureMap):
+    """Coordinates of rows in the space that the fitted rows span; orthonormal, so exact for ridge.
+
+    A ridge regression has its coefficients in the span of its rows, and what new rows have beside
+    that span meets only zeros. So with more features than items nothing is lost by solving in at
+    most as many coordinates as there are items: the dual problem. Methods put this map behind a
+    view's own where it is needed.
+
+    Attributes
+    ----------
+    basis_ : (n_features, n_directions)
+        Orthonormal columns; at most as many as rows were fitted.
+
+    Examples
+    --------
+    >>> from acqh.features import RowSpace
+    >>> rows = np.array([[3.0, 0.0, 0.0, 4.0], [3.0, 0.0, 0.0, 4.0]])
+    >>> RowSpace().fit(rows).transform(rows).shape
+    (2, 1)
+    >>> float(np.linalg.norm(RowSpace().fit(rows).transform(rows[:1])).round(6))
+    5.0
+    """
+
+    _state_axes: ClassVar = {"basis_": ("n_features", "n_directions")}
+    basis_: Floats
+
+    def _learn(self, X: Matrix) -> None:
+        rows = X.astype(np.float64)
+        products = rows @ rows.T
+        directions = whiten(products.toarray() if is_sparse(products) else products)
+        # Rows that are all zero have no direction, but a map has to have one.
+        self.basis_ = (
+            np.asarray(rows.T @ directions) if directions.size else np.zeros((X.shape[1], 1))
+        )
+
+    def _map(self, X: Matrix) -> Floats:
+        return np.asarray(X @ self.basis_.astype(X.dtype, copy=False))
+
+
+def _exponent(largest: float) -> int:
+    """Return the power of two that brings numbers of this size to one, where they need it."""
+    if not largest or _SMALLEST <= largest <= _LARGEST:
+        return 0
+    return -int(np.frexp(largest)[1])
+
+
+def _origin(mean: Floats, variance: float) -> Floats:
+    """Return what to take from rows of this mean and spread."""
+    # Rows that are all the same say nothing of how far apart others will be.
+    if variance > 0 and np.max(np.abs(mean)) > _FARTHEST * np.sqrt(variance):
+        return mean
+    return np.zeros_like(mean)
+
+
+class Condition(OneToOneFeatureMixin, FeatureMap):
+    """Move and scale features that sums of squares could not hold; leave all others alone.
+
+    A dense view whose means lie more than a thousand times its spread from zero is centred; a view
+    whose largest number is beyond 1e60 or below 1e-60 is scaled, by a power of two and so without
+    rounding; sparse rows stay sparse. Methods put this map behind a view's own where it is needed.
+
+    Attributes
+    ----------
+    origin_ : (n_features,)
+        What is taken from every row, after scaling; zeros where nothing needs it.
+    exponent_ : int
+        Rows are multiplied by two to this power.
+
+    Examples
+    --------
+    >>> from acqh.features import Condition
+    >>> Condition().fit_transform([[1e8], [1e8 + 2.0]])
+    array([[-1.],
+           [ 1.]])
+    >>> Condition().fit_transform([[1.0], [2.0]])
+    array([[1.],
+           [2.]])
+    """
+
+    _state_axes: ClassVar = {
+        "origin_": ("n_features",),
+        "exponent_": int,
+    }
+    origin_: Floats
+    exponent_: int
+
+    def _learn(self, X: Matrix) -> None:
+        values = X.data if is_sparse(X) else X
+        largest = float(np.max(np.abs(values), initial=0.0))
+        self.exponent_ = _exponent(largest)
+        self.origin_ = np.zeros(X.shape[1])
+        if not is_sparse(X):
+            scaled = np.ldexp(X.astype(np.float64, copy=False), self.exponent_)
+            mean = scaled.mean(axis=0)
+            self.origin_ = _origin(mean, float(np.square(scaled - mean).mean()))
+
+    def fit_tensor(self, X: Tensor) -> Self:
+        """Look at rows that are a tensor, where they lie; the rest is as `fit`."""
+        wide = X.double()
+        self.n_features_in_ = wide.shape[1]
+        self.exponent_ = _exponent(float(wide.abs().max()) if len(wide) else 0.0)
+        wide = wide * 2.0**self.exponent_
+        mean = wide.mean(dim=0)
+        self.origin_ = _origin(mean.cpu().numpy(), float((wide - mean).square_().mean()))
+        return self
+
+    def transform_tensor(self, X: Tensor) -> Tensor:
+        """Return the moved and scaled rows of a tensor, on its device."""
+        moved = X.double() * 2.0**self.exponent_ - to_tensor(self.origin_, X.device)
+        return moved.to(X.dtype) if X.dtype.is_floating_point else moved
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the map changes anything."""
+        return bool(self.exponent_ or self.origin_.any())
+
+    def _map(self, X: Matrix) -> Matrix:
+        if is_sparse(X):
+            return with_data(X, np.ldexp(X.data, self.exponent_))
+        # Widened first: of single precision the origin has digits that the rows do not.
+        moved = np.ldexp(X.astype(np.float64), self.exponent_) - self.origin_
+        return moved.astype(X.dtype, copy=False)

@@ -1,16 +1,22 @@
 """How the attributes of a fitted method lie in its bundle: JSON that names a kind, and arrays."""
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import Any, TypeVar
 
 from acqh._core.arrays import Array
+from acqh._core.store import unpack
+from acqh.encoders.named import STORED as _ENCODERS
 from acqh.errors import CorruptBundleError, InvalidInputError
+from acqh.features.named import STORED as _MAPS
 from acqh.io import Bundle, read_bundle
 
 KIND = "method"
 MEMBER = "fitted"
 _SEPARATOR = "/"
+# Encoders and feature maps that can be stored, those of users included.
+HOMES = ChainMap(_ENCODERS, _MAPS)
 # Classes whose objects are stored as JSON and named arrays, by the kind that files call them.
 STORABLE: dict[str, type[Any]] = {}
 
@@ -30,6 +36,11 @@ def storable(kind: str) -> Callable[[_Class], _Class]:
         return cls
 
     return enter
+
+
+def unpack_map(described: Any, arrays: dict[str, Array]) -> Any:
+    """Return a fitted encoder or feature map, of which these are all the arrays."""
+    return unpack(described, arrays, HOMES)
 
 
 def read_method(path: str | PathLike[str]) -> Bundle:

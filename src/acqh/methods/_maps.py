@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix, as_matrix, check_width, slices, unit_rows
-from acqh.encoders.plain import plain_map
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 from acqh.io import Bundle
-from acqh.methods._entries import MEMBER, check_sizes, join, restore_numbers, take
+from acqh.methods._entries import MEMBER, check_sizes, join, restore_numbers, take, unpack_map
 
 # Rows that are mapped and summed at a time.
 CHUNK_ROWS = 16_384
@@ -98,7 +97,7 @@ class _StoredMaps(Mapping[str, Any]):
 
     def __getitem__(self, view: str) -> Any:
         if view not in self._made:
-            self._made[view] = plain_map(*self._described[view])
+            self._made[view] = unpack_map(*self._described[view])
         return self._made[view]
 
     def __iter__(self) -> Iterator[str]:

@@ -9,15 +9,11 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
+from acqh._core.store import pack
 from acqh.errors import CorruptBundleError, InvalidInputError
-from acqh.features import (
-    describe_feature_map,
-    feature_map_from_description,
-    feature_map_from_state,
-    feature_map_state,
-)
 from acqh.io import Bundle, write_bundle
 from acqh.methods._entries import (
+    HOMES,
     KIND,
     MEMBER,
     STORABLE,
@@ -26,6 +22,7 @@ from acqh.methods._entries import (
     read_method,
     restore_numbers,
     take,
+    unpack_map,
 )
 from acqh.methods.registry import get
 from acqh.methods.registry import list as list_methods
@@ -191,7 +188,7 @@ def _describe(name: str, value: Any) -> tuple[Any, dict[str, Array]]:
     if isinstance(value, np.ndarray):
         return {"kind": "array"}, {"": value}
     if name == "feature_maps_":
-        states = [feature_map_state(feature_map) for feature_map in value.values()]
+        states = [pack(feature_map, HOMES) for feature_map in value.values()]
         parts = {
             join(str(position), key): array
             for position, (_, arrays) in enumerate(states)
@@ -222,7 +219,7 @@ def _restore(name: str, entry: Mapping[str, Any], arrays: dict[str, Array]) -> A
         }
     if kind == "maps":
         return {
-            view: feature_map_from_state(description, take(join(name, str(position)), arrays))
+            view: unpack_map(description, take(join(name, str(position)), arrays))
             for position, (view, description) in enumerate(entry["maps"])
         }
     return restore_numbers(name, entry, arrays)
@@ -245,7 +242,7 @@ def _param_to_json(name: str, value: Any) -> Any:
     if hasattr(value, "stored_as"):
         return {"object": [value.stored_as, value.to_state()[0]]}
     if hasattr(value, "fit") and hasattr(value, "transform"):
-        return {"feature_map": describe_feature_map(value)}
+        return {"feature_map": pack(value, HOMES, fitted=False)[0]}
     return _as_json(name, value)
 
 
@@ -256,7 +253,7 @@ def _param_from_json(value: Any) -> Any:
         case {"object": [str(kind), dict(facts)]}:
             return STORABLE[kind].from_state(facts, {})
         case {"feature_map": dict(description)}:
-            return feature_map_from_description(description)
+            return unpack_map(description, {})
     return value
 
 

@@ -14,7 +14,7 @@ from acqh._core.runtime import check_rng
 from acqh.bench.protocol.split import Split, labels_of
 from acqh.data import MultiViewData, list_datasets, load_dataset, read
 from acqh.errors import DatasetNotFoundError
-from acqh.features import feature_map_from_description
+from acqh.methods._entries import unpack_map
 from acqh.methods._feature_maps import fit_feature_maps
 
 
@@ -24,7 +24,7 @@ class BenchData:
 
     data: MultiViewData
     sha256: str  # of the contents, whatever file they came from
-    # Feature maps by view, as `acqh.features.describe_feature_map` gives them.
+    # Feature maps by view, as they are stored.
     preparation: Mapping[str, Any]
 
 
@@ -125,10 +125,7 @@ def prepare(source: BenchData, split: Split) -> MultiViewData:
     """
     if not source.preparation:
         return source.data
-    maps = {
-        view: feature_map_from_description(dict(described))
-        for view, described in source.preparation.items()
-    }
+    maps = {view: unpack_map(dict(described), {}) for view, described in source.preparation.items()}
     train = source.data.subset(split.train)
     fitted = fit_feature_maps(maps, train, rng=check_rng(split.seed))
     return source.data.with_views(

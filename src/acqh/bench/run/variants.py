@@ -9,11 +9,13 @@ import numpy as np
 from sklearn.pipeline import make_pipeline
 
 from acqh import methods
+from acqh._core.store import pack
 from acqh.bench.run.cells import Cell
 from acqh.bench.run.random import RandomCodes
 from acqh.errors import InvalidInputError
-from acqh.features import KernelMap, RBFAnchors, SignedRoot, describe_feature_map
+from acqh.features import KernelMap, RBFAnchors, SignedRoot
 from acqh.methods import BaseMethod
+from acqh.methods._entries import HOMES
 from acqh.methods.rivals.additive.base import AdditiveMethod
 from acqh.methods.rivals.networks.base import NetworkMethod
 
@@ -75,7 +77,9 @@ class Variant:
             given["random_state"] = seed
         params = self.cls(**given).get_params(deep=False)
         if self.feature_maps is not None:
-            params["feature_maps"] = describe_feature_map(make_maps(self.feature_maps, seed))
+            params["feature_maps"] = pack(make_maps(self.feature_maps, seed), HOMES, fitted=False)[
+                0
+            ]
         return {name: _as_json(value, name, self.label) for name, value in sorted(params.items())}
 
     def _known(self) -> dict[str, Any]:

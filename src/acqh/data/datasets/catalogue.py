@@ -36,7 +36,7 @@ class DatasetInfo(DatasetFacts):
     preprocessing : str
         What the paper does to the features; to be fitted on training rows.
     preparation : mapping of str to mapping
-        The same, by view, as `acqh.features.feature_map_from_description` takes it.
+        The same, by view: the class of a feature map and its parameters.
     """
 
     name: str

@@ -167,10 +167,12 @@ _EMOJI = NamedDataset(
     preparation={
         "text": {
             "class": "Pipeline",
-            "steps": [
-                ["tfidf", {"class": "TfidfTransformer", "params": {}}],
-                ["svd", {"class": "TagSVD", "params": {"n_components": 400}}],
-            ],
+            "params": {
+                "steps": [
+                    ["tfidf", {"class": "TfidfTransformer", "params": {}}],
+                    ["svd", {"class": "TagSVD", "params": {"n_components": 400}}],
+                ]
+            },
         }
     },
 )

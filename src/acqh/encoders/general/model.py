@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.resources import files
 from io import BytesIO
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, unit_rows
+from acqh.encoders.network import PlainEstimator
 from acqh.errors import InvalidInputError
 
 _FILE = "general.npz"
@@ -286,10 +287,21 @@ def _agreement(texts: Floats, images: Floats) -> Floats:
     return np.asarray(1 / (1 + ranks))
 
 
-class GeneralRows:
-    """The map of `acqh.encoders.GeneralMap`, without scikit-learn."""
+class GeneralMap(PlainEstimator):
+    """The map of images or texts that the general model's sums are of; learns nothing.
 
-    estimator_name = "GeneralMap"
+    Parameters
+    ----------
+    view : {"image", "text"}
+
+    Examples
+    --------
+    >>> from acqh.encoders import GeneralMap
+    >>> GeneralMap("text").fit_transform(np.ones((2, 384), dtype=np.float32)).shape
+    (2, 384)
+    """
+
+    _state_axes: ClassVar = {"version_": int}
 
     def __init__(self, view: str = "image") -> None:
         self.view = view
@@ -323,25 +335,18 @@ class GeneralRows:
         """
         return general_model().map_features(X, view=self.view)
 
-    def get_state(self) -> dict[str, Array]:
-        """Return which general model this is of."""
-        return {"version": np.array([general_model().version], dtype=np.int64)}
+    @property
+    def version_(self) -> int:
+        """Which general model this is of."""
+        return general_model().version
 
-    def set_state(self, arrays: dict[str, Array]) -> Self:
-        """Accept what `get_state` gave, if it is of the general model that is installed."""
-        found = arrays.get("version", np.empty(0))
-        if set(arrays) != {"version"} or found.shape != (1,):
-            raise InvalidInputError("state of GeneralMap must be the version of its model")
-        if int(found[0]) != general_model().version:
+    @version_.setter
+    def version_(self, version: int) -> None:
+        if version != self.version_:
             raise InvalidInputError(
-                f"this was made with version {found[0]} of the general model, and version "
-                f"{general_model().version} is installed; build it again"
+                f"this was made with version {version} of the general model, and version "
+                f"{self.version_} is installed; build it again"
             )
-        return self
-
-    def params(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {"view": self.view}
 
 
 @cache

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 
 from acqh._core.arrays import (
-    Array,
     Floats,
     Ints,
     Matrix,
@@ -35,7 +34,6 @@ from acqh.features.kernel.rows import (
     widened,
 )
 from acqh.features.kernel.solve import SMALL, DualSystem, leave_one_out, refine_ridge
-from acqh.features.state import require_fitted
 
 # Anchors of a map that knows no targets: what follows squares their number.
 _PLAIN_ANCHORS = 2048
@@ -122,8 +120,8 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         "weights_": ("n_kernels",),
         "widths_": ("n_kernels",),
         "idf_": ("n_features",),
-        "ridge_": (),
-        "error_": (),
+        "ridge_": float,
+        "error_": float,
     }
 
     kernels: Literal["auto"] | str | Sequence[str] = "auto"
@@ -249,15 +247,12 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         # What is ready for queries, maybe on a device, is made again where it is needed.
         return {**super().__getstate__(), "_ready": {}}
 
-    def set_state(self, arrays: dict[str, Array]) -> Self:
-        """Become fitted with what `get_state` gave; raises as every map's does."""
-        super().set_state(arrays)
+    def _restored(self) -> None:
         if len(self.weights_) != len(KERNELS):
             raise InvalidInputError(
-                f"'weights' of KernelMap has {len(self.weights_)} entries, not {len(KERNELS)}"
+                f"'weights_' of KernelMap has {len(self.weights_)} entries, not {len(KERNELS)}"
             )
         self._ready = {}
-        return self
 
     def _keep(
         self, anchors: Any, coefficients: Floats, offset: Floats, choice: Choice, idf: Any
@@ -279,7 +274,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     def _check_transform(self, X: Any) -> Any:
         if not is_tensor(X):
             return super()._check_transform(X)
-        require_fitted(self)
+        self._require_fitted()
         check_rows(X, "input", self.n_features_in_)
         return X
 
