@@ -1,8 +1,5 @@
 """Every error and warning of acqh's own, each also one of the standard kinds."""
 
-import warnings
-from typing import TYPE_CHECKING
-
 __all__ = [
     "AcqhError",
     "ChecksumError",
@@ -111,16 +108,3 @@ class EncoderFallbackWarning(UserWarning):
 
 class FewerBitsWarning(UserWarning):
     """The data carry fewer directions than bits were asked for, so codes are shorter."""
-
-
-if not TYPE_CHECKING:  # type checkers know the new name alone
-
-    def __getattr__(name: str) -> type[AcqhError]:
-        if name != "PictureError":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        warnings.warn(
-            "acqh.errors.PictureError goes with the next release; use acqh.errors.ImageError",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return ImageError

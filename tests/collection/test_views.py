@@ -158,7 +158,7 @@ def test_an_encoder_of_ones_own_is_fitted_stored_and_loaded(tmp_path, make_items
     with Collection.open(tmp_path / "c.acqh") as collection:
         hits = collection.search(image=make_items(3, seed=4)[2].image, k=10).hits
         assert {hit.labels for hit in hits} == {("vehicle",)}
-    del named._STORABLE["MeanColour"]
+    del named.STORED["MeanColour"]
     with pytest.raises(CorruptBundleError, match="register_encoder"):
         Collection.open(tmp_path / "c.acqh")
     with pytest.raises(InvalidInputError, match="get_state"):

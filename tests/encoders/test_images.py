@@ -1,6 +1,5 @@
 """Large images are read in little memory, and smaller where that is enough."""
 
-import importlib
 import subprocess
 import sys
 from io import BytesIO
@@ -129,19 +128,3 @@ def test_the_date_of_a_photograph_comes_from_its_exif_data(tmp_path: Any) -> Non
     (tmp_path / "c.jpg").write_bytes(b"no image")
     for name in ("b.jpg", "b.png", "c.jpg", "none.jpg"):
         assert image_date(tmp_path / name) is None, name
-
-
-@pytest.mark.parametrize(
-    ("room", "former", "now"),
-    [
-        ("errors", "PictureError", "ImageError"),
-        ("collection", "StoredItem", "Item"),
-    ],
-)
-def test_former_names_work_and_name_the_new_ones(room, former, now):
-    module = importlib.import_module(f"acqh.{room}")
-    wanted = f"{former} goes .* use acqh.{room}.{now}"
-    with pytest.warns(DeprecationWarning, match=wanted) as warned:
-        assert getattr(module, former) is getattr(module, now)
-    assert warned[0].filename.endswith("test_images.py")
-    assert former not in module.__all__

@@ -69,7 +69,6 @@ def lazy_names(
     package: str,
     homes: Mapping[str, str],
     otherwise: Callable[[str], Any] | None = None,
-    former: Mapping[str, str] | None = None,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return a package's ``__getattr__`` and ``__dir__``.
 
@@ -77,8 +76,7 @@ def lazy_names(
     a second to import. Type checkers are told the same by imports under ``TYPE_CHECKING``.
 
     `package`: its ``__name__``. `homes`: modules, and the names that each defines, separated by
-    spaces. `former`: names of the release before, which work with a warning, and what to write
-    instead. `otherwise` is asked for other names; by default they raise AttributeError.
+    spaces. `otherwise` is asked for other names; by default they raise AttributeError.
 
     Examples
     --------
@@ -89,10 +87,6 @@ def lazy_names(
     home_of = {name: home for home, names in homes.items() for name in names.split()}
 
     def find(name: str) -> Any:
-        if former is not None and name in former:
-            warn_of_former(f"{package}.{name}", former[name])
-            room, _, now = former[name].rpartition(".")
-            return getattr(import_module(room), now)
         if name not in home_of:
             if otherwise is not None:
                 return otherwise(name)
@@ -105,15 +99,6 @@ def lazy_names(
         return sorted({*vars(sys.modules[package]), *home_of})
 
     return find, names
-
-
-def warn_of_former(name: str, now: str, *, stacklevel: int = 3) -> None:
-    """Say that a public name goes, and what to write instead.
-
-    `stacklevel`: of the user's line, as `warnings.warn` would count it from here.
-    """
-    message = f"{name} goes with the next release; use {now}"
-    warnings.warn(message, DeprecationWarning, stacklevel=stacklevel)
 
 
 @cache

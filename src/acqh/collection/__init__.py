@@ -71,5 +71,4 @@ if not TYPE_CHECKING:  # type checkers know the new name alone
             ),
             "acqh.collection._verify": "verify_collection",
         },
-        former={"StoredItem": "acqh.collection.Item"},
     )
