@@ -3,7 +3,7 @@
 import ast
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -63,42 +63,6 @@ def require(module: str) -> Any:
         raise MissingExtraError(
             f"this needs the package '{package}', which is not installed; run: {hint}"
         ) from error
-
-
-def lazy_names(
-    package: str,
-    homes: Mapping[str, str],
-    otherwise: Callable[[str], Any] | None = None,
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a package's ``__getattr__`` and ``__dir__``.
-
-    What a program does not use, it need not wait for: scikit-learn and Numba alone take more than
-    a second to import. Type checkers are told the same by imports under ``TYPE_CHECKING``.
-
-    `package`: its ``__name__``. `homes`: modules, and the names that each defines, separated by
-    spaces. `otherwise` is asked for other names; by default they raise AttributeError.
-
-    Examples
-    --------
-    >>> find, _ = lazy_names("json", {"json.decoder": "JSONDecoder JSONDecodeError"})
-    >>> find("JSONDecoder").__name__
-    'JSONDecoder'
-    """
-    home_of = {name: home for home, names in homes.items() for name in names.split()}
-
-    def find(name: str) -> Any:
-        if name not in home_of:
-            if otherwise is not None:
-                return otherwise(name)
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(home_of[name]), name)
-        setattr(sys.modules[package], name, value)
-        return value
-
-    def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *home_of})
-
-    return find, names
 
 
 @cache
