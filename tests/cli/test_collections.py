@@ -167,7 +167,20 @@ def test_sync_follows_a_folder_and_says_what_it_did(built, photos, tmp_path):
     shutil.rmtree(folder)
     folder.mkdir()
     assert isinstance(run("sync", folder, path, code=1).exception, CollectionError)
-    assert "3 deleted" in run("sync", folder, path, "--allow-empty").stdout
+    plan = run("sync", folder, path, "--dry-run").stdout
+    assert "3 deleted" in plan
+    assert "deleted: folder-5.png" in plan
+    assert "3 deleted" in run("sync", folder, path, "--delete", "--forget").stdout
+
+
+def test_label_gives_words_to_items_that_are_there(built, tmp_path):
+    path, table = shutil.copytree(built, tmp_path / "c.acqh"), tmp_path / "words.csv"
+    table.write_text("id,text\nn0,an unheard-of zebra\nnone,a\n")
+    done = run("label", path, table)
+    assert "1 of 24 items labelled" in " ".join(done.stdout.split())
+    assert "left out words.csv, line 3" in done.stderr
+    found = json.loads(run("search", path, "--text", "zebra", "--json").stdout)["hits"][0]
+    assert (found["id"], found["labels"]) == ("n0", ["flower"])
 
 
 def test_the_first_sync_builds_and_a_manifest_stops_it(photos, tmp_path):

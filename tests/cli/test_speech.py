@@ -289,12 +289,12 @@ def test_a_reader_that_has_enough_leaves_the_exit_status_alone(folder, arguments
         ("images are with image_root", "images are with image_root"),
         ("search with mode='meaning' until then", "search with --mode meaning until then"),
         ("again with like='a b.acqh'", "again with acqh build --like 'a b.acqh'"),
-        ("allow_empty=True is meant", "--allow-empty is meant"),
+        ("dry_run=True is meant", "--dry-run is meant"),
         ("`mode` must be one of these, `x` not", "--mode must be one of these, x not"),
         ("a/max_pixels and 'max_pixels'", "a/max_pixels and 'max_pixels'"),
     ],
 )  # fmt: skip
 def test_arguments_of_python_are_told_as_options_where_there_are_such(said, shown):
-    names = ("max_pixels", "label_separator", "mode", "allow_empty")
+    names = ("max_pixels", "label_separator", "mode", "dry_run")
     options = {name: f"--{name.replace('_', '-')}" for name in names}
     assert Voice(options={"like": "acqh build --like", **options}).in_options(said) == shown

@@ -164,17 +164,17 @@ def test_a_folder_that_cannot_be_listed_loses_nothing(followed, photos, tmp_path
     assert [name for name, _ in report.unreadable] == ["holiday in Rome"]
 
 
-def test_an_empty_missing_or_other_folder_removes_nothing(followed, photos, tmp_path):
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    other = tmp_path / "other"
-    save(other / "dog.png", 20)
-    for folder, reason in ((empty, "allow_empty=True"), (other, "right folder"),
-                           (tmp_path / "none", "mounted")):  # fmt: skip
-        with pytest.raises(CollectionError, match=reason):
-            followed.sync(folder)
+def test_an_empty_or_missing_folder_removes_nothing(followed, photos, tmp_path):
+    kept = photos.rename(tmp_path / "kept")
+    with pytest.raises(CollectionError, match="mounted"):
+        followed.sync(photos)
+    photos.mkdir()
+    with pytest.raises(CollectionError, match=r"3 of the 3 images.*delete=True"):
+        followed.sync(photos)
     assert set(followed) == IDS
-    assert len(followed.sync(empty, allow_empty=True).deleted) == 3
+    assert len(followed.sync(photos, delete=True).deleted) == 3
+    photos.rmdir()
+    kept.rename(photos)
     assert len(followed.sync(photos).new) == 3
 
 

@@ -337,12 +337,12 @@ def test_dates_order_items_and_files_are_named(photographs, start, visit):
         expect(hits(page)).to_have_count(4)
         days = lambda: [title.split("\n")[1] for title in titles(page)]  # noqa: E731
         page.locator("#order").select_option("old")
-        expect(page.locator("#hits a").first).to_have_attribute("data-id", "8")
+        expect(page.locator("#hits a").first).to_have_attribute("data-id", "sea 7.png")
         assert days() == [f"sea {n}.png" for n in (7, 5, 3, 1)]
         page.locator("#text").fill("sea")
         expect(page.locator("#summary")).to_contain_text("for sea")
         page.locator("#order").select_option("new")
-        expect(page.locator("#hits a").first).to_have_attribute("data-id", "2")
+        expect(page.locator("#hits a").first).to_have_attribute("data-id", "sea 1.png")
         hits(page).first.click()
         expect(page.locator("#detail-file")).to_have_text("sea 1.png")
         with page.context.expect_page() as opened:

@@ -24,7 +24,8 @@ def add(
         list[str] | None, typer.Option(metavar="LABEL", help="A label of it; may be repeated.")
     ] = None,
     identifier: Annotated[
-        str | None, typer.Option("--id", help="Its id; a number by default.")
+        str | None,
+        typer.Option("--id", help="Its id; by default from its image's path or its content."),
     ] = None,
     label_separator: LabelSeparatorOption = None,
     max_pixels: MaxPixelsOption = None,

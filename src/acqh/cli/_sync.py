@@ -15,14 +15,24 @@ def sync(
         Path, typer.Argument(metavar="FOLDER", help="A folder of images, without a manifest.")
     ],
     path: CollectionArgument,
-    allow_empty: Annotated[
-        bool, typer.Option("--allow-empty", help="Remove items even if none of the images is left.")
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Remove items whose images are gone, even if many.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")
+    ] = False,
+    forget: Annotated[
+        bool,
+        typer.Option(
+            "--forget", help="Forget texts, labels and columns that removed items were given."
+        ),
     ] = False,
     max_pixels: MaxPixelsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Add new images, read changed ones again, follow moved ones, and remove deleted ones.
 
+    Only images of this folder are compared; a collection can follow several folders.
     Where there is no collection yet, build it, as acqh build does.
     """
     from acqh.collection import Collection, SyncReport, folder_items
@@ -31,9 +41,16 @@ def sync(
         if path.exists():
             with Collection.open(path) as collection:
                 report = collection.sync(
-                    folder, allow_empty=allow_empty, max_pixels=max_pixels, progress=progress
+                    folder,
+                    delete=delete,
+                    dry_run=dry_run,
+                    forget=forget,
+                    max_pixels=max_pixels,
+                    progress=progress,
                 )
                 n_items = len(collection)
+        elif dry_run:
+            report, n_items = SyncReport(new=tuple(it.id for it in folder_items(folder))), 0
         else:
             images = folder_items(folder)
             with Collection.build(
@@ -52,4 +69,9 @@ def sync(
     }
     facts = {"path": str(path), "n_items": n_items, **counts, "skipped": report.unreadable}
     said = ", ".join(f"{n:,} {name}" for name, n in counts.items())
-    print_result(facts, f"{path}: {n_items:,} items; {said}", as_json)
+    lines = [f"{path}: {n_items:,} items; {'would be: ' if dry_run else ''}{said}"]
+    if dry_run:
+        plan = {name: getattr(report, name) for name in ("new", "changed", "moved", "deleted")}
+        facts["plan"] = plan
+        lines += [f"{name}: {each}" for name, ids in plan.items() for each in ids]
+    print_result(facts, "\n".join(lines), as_json)

@@ -1,6 +1,6 @@
 """Adding items to a collection that is there."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +8,8 @@ import numpy as np
 
 from acqh._core.runtime import Progress
 from acqh.collection._coder import Coder, Described, Encoders
+from acqh.collection._following import follows_file
+from acqh.collection._labelling import label_items
 from acqh.collection._prepare import Skipped, batches, prepared
 from acqh.collection._sources import Source, data_items, open_source
 from acqh.collection._stage import CHUNK_ROWS, IMAGE_BATCH, left_in
@@ -28,27 +30,60 @@ class Adder:
         self._coder = coder
 
     def add(
-        self, items: Any, *, strict: bool, at_once: bool, replace: bool, progress: Progress
+        self,
+        items: Any,
+        *,
+        progress: Progress,
+        strict: bool = False,
+        at_once: bool = False,
+        replace: bool = False,
+        put: Callable[[list[Item]], list[str | None]] | None = None,
     ) -> AddReport:
-        """Add items, all or nothing or in batches; see `Collection.add`."""
+        """Add items, all or nothing or in batches; see `Collection.add`.
+
+        `put`: stores a batch and returns ids, None for what is not to be spoken of.
+        """
         skipped: Skipped = []
         ids: list[str] = []
+        captions: list[Item] = []
         if isinstance(items, MultiViewData):
             total: int | None = len(items)
         else:
             if not isinstance(items, Source):
                 items = open_source([items] if isinstance(items, Item) else items)
             total = items.n_items
+            if replace:
+                items = Source(self._but_captions(items.items, captions), total)
         parts = self._coded_parts(items, skipped, strict)
         if at_once:
             # No item is stored before the last one is known to be good.
             parts = iter([[item for part in parts for item in part]])
         for part in parts:
-            stored = self._store.insert(part, replace=replace, strict=strict)
-            left_in(part, stored, skipped)
+            if put is None:
+                stored = self._store.insert(part, replace=replace, strict=strict)
+                left_in(part, stored, skipped)
+            else:
+                stored = put(part)
             ids += [identifier for identifier in stored if identifier is not None]
             progress(len(ids) + len(skipped), total, "adding items")
+        if captions:
+            given = self.label(captions, keep=False, progress=progress)
+            ids, skipped = [*ids, *given.ids], [*skipped, *given.skipped]
         return AddReport(tuple(ids), tuple(skipped))
+
+    def _but_captions(self, items: Iterator[Item], captions: list[Item]) -> Iterator[Item]:
+        """Yield items but those without an image for one that follows a file: it has its image."""
+        for item in items:
+            is_caption = isinstance(item, Item) and item.image is None and item.id is not None
+            if is_caption and follows_file(self._store, item.id):
+                captions.append(item)
+            else:
+                yield item
+
+    def label(self, items: Iterable[Item], *, keep: bool, progress: Progress) -> AddReport:
+        """Give items that are there texts, labels and columns; see `Collection.label`."""
+        own = self._store, self._encoders, self._coder
+        return label_items(*own, items, keep=keep, progress=progress)
 
     def _coded_parts(
         self, items: MultiViewData | Source, skipped: Skipped, strict: bool
@@ -64,7 +99,7 @@ class Adder:
                 "this collection was built from features, so it has no encoders for images and "
                 "texts; add MultiViewData with features of the same kind"
             )
-        usable = prepared(items.items, skipped, strict=strict)
+        usable = prepared(items.items, skipped, strict=strict, id_prefix=self._store.id_prefix)
         for batch in batches(usable, IMAGE_BATCH):
             described = self._encoders.describe(
                 [item.image for item in batch], [item.text for item in batch]

@@ -1,11 +1,13 @@
 """What changes a collection that is there: items added, replaced and removed."""
 
 from collections.abc import Iterable
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from acqh._core.runtime import Progress, say_nothing
 from acqh.collection._sync import FollowsFolder
-from acqh.collection._types import AddReport
+from acqh.collection._types import AddReport, Item
 from acqh.encoders import image_limit
 
 
@@ -60,7 +62,8 @@ class Changeable(FollowsFolder):
     ) -> AddReport:
         """Add items, in place of those that have the same ids.
 
-        Takes and raises what `add` does.
+        An item that follows a file of a folder goes on doing so; given anew without an image, it
+        keeps the one it has. Takes and raises what `add` does.
         """
         return self._add(items, strict, max_pixels, progress, replace=True)
 
@@ -78,6 +81,62 @@ class Changeable(FollowsFolder):
             return self._adder.add(
                 items, strict=strict, at_once=strict, replace=replace, progress=say
             )
+
+    def label(
+        self,
+        items: Any,
+        *,
+        label_separator: str | None = None,
+        progress: Progress | None = None,
+    ) -> AddReport:
+        """Give items that are there texts, labels and columns; their images are not read.
+
+        What is not given, such as an empty text, stays as it is. Texts and labels that the model
+        knows become part of how items are found by meaning: those without an image are coded anew,
+        and the code of one with an image moves half the way to that of its text and labels.
+
+        Parameters
+        ----------
+        items : Item, iterable of Item, or path
+            Or a table (CSV, TSV, JSON lines or Parquet) with a column ``id``, ``file`` or
+            ``image``, and any of ``text``, ``labels`` and others, which become columns.
+        label_separator : str, optional
+            What stands between the labels of a table; see `read_items`.
+        progress : callable, optional
+            Called with how much is done, of how much (or None), and what.
+
+        Returns
+        -------
+        AddReport
+            The ids of the items, and what was left out since there is no such item.
+
+        Raises
+        ------
+        CollectionError
+            The table does not say which items are meant; or the collection cannot be changed.
+        ReplacedError
+            It was rebuilt, moved or removed since it was opened.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from acqh.collection import Collection, Item
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> items = [Item(text="a red rose", id="a"), Item(text="a fast car", id="b")]
+        >>> collection = Collection.build(items, folder.name + "/c.acqh", text_encoder="tfidf")
+        >>> collection.label(Item(id="a", labels=["flower"])).ids
+        ('a',)
+        >>> collection.item("a").text, collection.item("a").labels
+        ('a red rose', ('flower',))
+        >>> collection.close()
+        >>> folder.cleanup()
+        """
+        from acqh.collection._sources import read_labels
+
+        if isinstance(items, str | PathLike):
+            items = read_labels(Path(items), label_separator)
+        given = [items] if isinstance(items, Item) else items
+        return self._adder.label(given, keep=True, progress=progress or say_nothing)
 
     def remove(self, ids: str | Iterable[str]) -> int:
         """Remove items, in one transaction.

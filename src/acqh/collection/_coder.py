@@ -146,22 +146,58 @@ class Coder:
         `codes`, uint8 (n_items, n_codebooks), and `coded_by`: what each was coded by, empty where
         it has nothing that the model knows.
         """
+        codes = np.zeros((len(labels), self.model.n_codebooks), dtype=np.uint8)
+        return codes, self._fill(codes, self.model.encode, labels, described)
+
+    def encode_change(
+        self,
+        codes: Array,
+        before: tuple[Sequence[Sequence[str]], Described],
+        after: tuple[Sequence[Sequence[str]], Described],
+    ) -> Array:
+        """Code items anew of which a part is known by their codes alone, such as their images.
+
+        `before` and `after`: labels and descriptions of the part that changes. An item's vector
+        moves half the way that the vector of this part does; where it was not known before, it was
+        what the rest suggests. Where it is not known after, the code stays.
+        """
+        from acqh.quantize import search_codes
+
+        model = self.model
+        vectors = np.asarray(model.decode(codes))
+        old, new = vectors.copy(), vectors.copy()
+        self._fill(old, model.embed, *before)
+        known = [bool(by) for by in self._fill(new, model.embed, *after)]
+        wanted = (vectors + (new - old) / 2)[known]
+        metric = model.code_metric_
+        linear = wanted if metric is None else wanted @ metric
+        changed = codes.copy()
+        changed[known] = search_codes(linear, model.codebooks_, metric=metric)
+        return changed
+
+    def _fill(
+        self,
+        rows_of: Array,
+        compute: Callable[..., Array],
+        labels: Sequence[Sequence[str]],
+        described: Described,
+    ) -> list[str]:
+        """Set the rows of items of which the model knows anything; return what, for each item."""
         model = self.model
         names = set(model.label_names_) if "labels" in model.targets_ else set()
         sets = [set(given) & names for given in labels]
-        codes = np.zeros((len(sets), model.n_codebooks), dtype=np.uint8)
         coded_by = [["labels"] if each else [] for each in sets]
         by_labels = {row for row, each in enumerate(sets) if each}
         rows, seen = self._known_views(*described)
         if seen is not None:
             known = [sets[row] for row in rows.tolist()] if names else None
-            codes[rows] = model.encode(seen, labels=known)
+            rows_of[rows] = compute(seen, labels=known)
             for view in filter(seen.present.__contains__, model.n_features_in_):
                 for at in np.flatnonzero(seen.present[view]):
                     coded_by[rows[at]].append(view)
         if alone := sorted(by_labels.difference(rows.tolist())):
-            codes[alone] = model.encode(labels=[sets[row] for row in alone])
-        return codes, ["+".join(each) for each in coded_by]
+            rows_of[alone] = compute(labels=[sets[row] for row in alone])
+        return ["+".join(each) for each in coded_by]
 
     def _known_views(self, rows: Ints, features: "MultiViewData | None") -> Described:
         """Return the items that have views which the model knows, with these alone."""

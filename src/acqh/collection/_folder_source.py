@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from os import PathLike
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from acqh.collection._prepare import MAX_ID_CHARACTERS
-from acqh.collection._types import Item
+from acqh.collection._types import BYTES, DATE, DIGEST, FILE, MODIFIED, Item
 from acqh.encoders import image_date
 from acqh.errors import CollectionError
 
@@ -21,18 +21,21 @@ _SUFFIXES = frozenset((
 ))
 # fmt: on
 _MANIFESTS = ("manifest.csv", "manifest.tsv", "manifest.jsonl", "manifest.parquet")
-# The columns that say which file an item is, and what the file was when it was read.
-FILE, DATE, BYTES, MODIFIED, DIGEST = "file", "date", "bytes", "modified", "sha256"
 
 
 @dataclass(frozen=True)
 class ImageFile:
     """An image file of a folder."""
 
-    path: Path
-    name: str  # relative to the folder, with slashes
+    folder: Path  # the one that is followed
+    name: str  # relative to it, with slashes
     n_bytes: int
     modified: str  # when it was last written, in UTC, to the microsecond
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self.folder / self.name
 
     def digest(self) -> str:
         """Return the SHA-256 of its content, in hexadecimal; raise OSError."""
@@ -56,13 +59,18 @@ class ImageFile:
         columns.pop(DATE, None)
         if (date := image_date(self.path)) is not None:
             columns[DATE] = date
-        return Item(self.path, id=identifier, columns=columns, origin=self.name, **others)
+        folder = str(self.folder)
+        return Item(
+            self.path, id=identifier, columns=columns, origin=self.name, folder=folder, **others
+        )
 
 
 @dataclass(frozen=True)
 class Listing:
     """What a folder holds."""
 
+    root: Path  # the folder that was looked at
+    folder: Path  # the followed one, which names are relative to: this, or one around it
     files: list[ImageFile] = field(default_factory=list)  # in a fixed order
     # Files and folders that could not be looked at, and why.
     unread: dict[str, str] = field(default_factory=dict)
@@ -155,10 +163,11 @@ def _read_listing(listing: Listing, id_prefix: str) -> Iterator[Item]:
         yield Item(_Unread(why), origin=name)
 
 
-def list_images(folder: str | PathLike[str]) -> Listing:
+def list_images(folder: str | PathLike[str], followed: Iterable[str] = ()) -> Listing:
     """Return the image files of a folder and the folders in it.
 
-    Names that begin with a dot are passed over. Links are not followed.
+    Names that begin with a dot are passed over. Links are not followed. Names are relative to the
+    innermost of the `followed` folders that holds this one, or to itself.
 
     Raises CollectionError: the folder is not there, cannot be read, or has a manifest.
     """
@@ -168,16 +177,18 @@ def list_images(folder: str | PathLike[str]) -> Listing:
     if find_manifest(root) is not None:
         raise CollectionError(
             f"the folder {root} has a manifest, which says what its items are; build from it with "
-            "acqh build, and take in its changes with acqh add --replace"
+            "acqh build, take in new ones with acqh add, and texts and labels with acqh label"
         )
     root = root.resolve()
-    listing = Listing()
+    around = [Path(each) for each in followed if root.is_relative_to(each)]
+    base = max(around, key=lambda each: len(each.parts), default=root)
+    listing = Listing(root, base)
 
     def note(error: OSError) -> None:
         place = Path(error.filename)
         if place == root:
             raise CollectionError(f"the folder {root} cannot be read: {error}") from error
-        listing.unread[_name(place, root)] = str(error)
+        listing.unread[_name(place, base)] = str(error)
 
     for place, folders, names in os.walk(root, onerror=note):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -187,12 +198,12 @@ def list_images(folder: str | PathLike[str]) -> Listing:
             if not name.startswith(".") and Path(name).suffix.lower() in _SUFFIXES
         )
         for name in [*images, *folders]:
-            _look_at(Path(place, name), root, listing)
+            _look_at(Path(place, name), listing)
     return listing
 
 
-def _look_at(path: Path, root: Path, listing: Listing) -> None:
-    name = _name(path, root)
+def _look_at(path: Path, listing: Listing) -> None:
+    name = _name(path, listing.folder)
     try:
         if path.is_symlink():
             listing.unread[name] = "it is a link, and links are not followed"
@@ -204,10 +215,11 @@ def _look_at(path: Path, root: Path, listing: Listing) -> None:
         listing.unread[name] = str(error)
         return
     if path.is_file():
-        if name != path.relative_to(root).as_posix():
+        if name != path.relative_to(listing.folder).as_posix():
             listing.unread[name] = "its name is not valid Unicode; rename it"
             return
-        listing.files.append(ImageFile(path, name, facts.st_size, _moment(facts.st_mtime_ns)))
+        moment = _moment(facts.st_mtime_ns)
+        listing.files.append(ImageFile(listing.folder, name, facts.st_size, moment))
 
 
 def _name(path: Path, root: Path) -> str:
@@ -222,9 +234,3 @@ def _moment(nanoseconds: int) -> str:
     except (OverflowError, OSError, ValueError):  # a file may claim any time
         return str(nanoseconds)
     return moment.isoformat(timespec="microseconds")
-
-
-def is_followed(columns: Mapping[str, Any]) -> bool:
-    """Whether the columns of an item say which file it is, and what the file was."""
-    kinds = {FILE: str, BYTES: int, MODIFIED: str, DIGEST: str}
-    return all(isinstance(columns.get(name), kind) for name, kind in kinds.items())

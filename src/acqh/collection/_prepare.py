@@ -1,7 +1,12 @@
 """Items as they come, made ready to be stored and described."""
 
+import hashlib
+import json
 import math
+import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from io import BytesIO
 from itertools import islice
 from os import PathLike
@@ -9,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from acqh._core.imports import require
-from acqh.collection._types import Item
+from acqh.collection._types import FILE, Item
 from acqh.encoders import ImageLike, read_image
 from acqh.errors import AcqhError, CollectionError
 
@@ -22,21 +27,46 @@ MAX_ID_CHARACTERS = 1_000
 # Of labels and names of columns.
 MAX_NAME_CHARACTERS = 1_000
 _MAX_INTEGER_BITS = 4_096
+_ID_DIGITS = 16
 
 # What was left out, and why.
 Skipped = list[tuple[str, str]]
 
 
-def prepared(items: Iterable[Any], skipped: Skipped, *, strict: bool) -> Iterator[Item]:
-    """Yield items that can be used; note the others, or raise for the first of them."""
+def prepared(
+    items: Iterable[Any], skipped: Skipped, *, strict: bool, id_prefix: str = ""
+) -> Iterator[Item]:
+    """Yield items that can be used; note the others, or raise for the first of them.
+
+    Those without an id get one, after the prefix: the path of their image, or a digest of their
+    content. It is the same whenever the same items come again, in the same order.
+    """
+    n_called: Counter[str] = Counter()
     for item in items:
         try:
-            yield prepare(item)
+            ready = prepare(item)
         except AcqhError as error:
             name = getattr(item, "name", "an item")
             if strict:
                 raise type(error)(f"{name}: {error}") from error
             skipped.append((name, str(error)))
+            continue
+        if ready.id is None:
+            usual = f"{id_prefix}{_usual_id(item, ready)}"
+            n_called[usual] += 1
+            again = n_called[usual]
+            ready = replace(ready, id=usual if again == 1 else f"{usual}#{again}")
+        yield ready
+
+
+def _usual_id(given: Item, ready: Item) -> str:
+    """Return what an item without an id is called, from the item as given and as prepared."""
+    if isinstance(given.image, str | PathLike):
+        name = str(given.image)
+        is_text = name.isprintable() and len(name) <= MAX_ID_CHARACTERS // 2
+        return name if is_text else hashlib.sha256(os.fsencode(name)).hexdigest()
+    content = json.dumps([ready.text, ready.labels, ready.columns], sort_keys=True).encode()
+    return hashlib.sha256(content + (ready.thumbnail or b"")).hexdigest()[:_ID_DIGITS]
 
 
 def prepare(item: Item) -> Item:
@@ -45,30 +75,26 @@ def prepare(item: Item) -> Item:
     Raises CollectionError: it has neither image nor text, or a field that cannot be stored. Raises
     ImageError: the image cannot be read, or is too large.
     """
+    checked = check_fields(item)
+    if item.image is None and not checked.text:
+        raise CollectionError("it has neither image nor text")
+    if item.image is None:
+        return checked
+    image = working_image(item.image, item.name)
+    return replace(checked, image=image, has_thumbnail=True, thumbnail=make_thumbnail(image))
+
+
+def check_fields(item: Item) -> Item:
+    """Return an item without its image, fit to be stored; raise CollectionError."""
     if not isinstance(item, Item):
         raise CollectionError(f"items must be acqh.collection.Item, got {type(item).__name__}")
     text = _checked_text(item.text or "", "text", MAX_TEXT_CHARACTERS).strip()
-    identifier = item.id
-    if identifier is not None and not _checked_text(identifier, "id", MAX_ID_CHARACTERS):
+    if item.id is not None and not _checked_text(item.id, "id", MAX_ID_CHARACTERS):
         raise CollectionError("the id is empty; leave it out to have one made")
     labels = tuple(_checked_text(name, "label", MAX_NAME_CHARACTERS) for name in item.labels)
-    if item.image is None and not text:
-        raise CollectionError("it has neither image nor text")
     columns = {_checked_name(name): _checked_value(v, name) for name, v in item.columns.items()}
-    image = thumbnail = None
-    if item.image is not None:
-        image = working_image(item.image, item.name)
-        thumbnail = make_thumbnail(image)
-    return Item(
-        image,
-        text,
-        tuple(filter(None, labels)),
-        identifier,
-        columns,
-        item.name,
-        has_thumbnail=thumbnail is not None,
-        thumbnail=thumbnail,
-    )
+    folder = item.folder if isinstance(columns.get(FILE), str) else ""
+    return Item(None, text, tuple(filter(None, labels)), item.id, columns, item.name, folder=folder)
 
 
 def working_image(source: ImageLike, known_as: str = "") -> Any:

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from acqh._core.labels import split_labels
 from acqh.collection._folder_source import find_manifest, folder_items
-from acqh.collection._types import Item
+from acqh.collection._types import FILE, Item
 from acqh.data import MultiViewData, read_records
 from acqh.errors import CollectionError, InvalidInputError
 
@@ -151,9 +151,25 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def _item(fields: dict[str, Any], place: str, root: Path, separator: str | None) -> Item:
+def read_labels(path: Path, separator: str | None = None) -> Iterator[Item]:
+    """Yield what a table says of items that are there: texts, labels and columns, without images.
+
+    Which item is meant, the columns ``id``, ``file`` or ``image`` say.
+    """
+    for place, fields in read_records(path):
+        item = _item(fields, place, None, separator)
+        if item.id is None and not any(item.columns.get(name) for name in (FILE, _IMAGE)):
+            raise CollectionError(
+                f"{place}: a table of labels needs a column id, file or image that says which item "
+                f"is meant, but its columns are {', '.join(fields)}"
+            )
+        yield item
+
+
+def _item(fields: dict[str, Any], place: str, root: Path | None, separator: str | None) -> Item:
+    """Return a line of a table as an item; without its image where no folder of images is given."""
     rest = dict(fields)
-    if not any(name.lower() in (_IMAGE, _TEXT) for name in rest):
+    if root is not None and not any(name.lower() in (_IMAGE, _TEXT) for name in rest):
         raise CollectionError(
             f"{place}: a manifest needs a column image or text, but its columns are "
             f"{', '.join(fields)}"
@@ -165,7 +181,7 @@ def _item(fields: dict[str, Any], place: str, root: Path, separator: str | None)
     except InvalidInputError as error:
         raise InvalidInputError(f"{place}: {error}") from error
     return Item(
-        image=ManifestImage(root, str(image)) if image else None,
+        image=ManifestImage(root, str(image)) if image and root is not None else None,
         text="" if text is None else str(text),
         labels=names,
         id=None if identifier in (None, "") else str(identifier),
@@ -192,6 +208,9 @@ class ManifestImage:
     def __init__(self, root: Path, name: str) -> None:
         self.root = root
         self.name = name
+
+    def __str__(self) -> str:
+        return self.name
 
     def __fspath__(self) -> str:
         """Return the image's full path; raise CollectionError where it is outside."""

@@ -2,9 +2,10 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from dataclasses import replace as rewritten
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -25,14 +26,15 @@ from acqh.collection._tables import (
     checksum,
     compare_words,
     find_number,
+    followed_by,
     insert_row,
+    keep_link,
     read_fact,
     read_text_fact,
     remove_row,
     write_change,
-    write_columns,
 )
-from acqh.collection._types import Item
+from acqh.collection._types import FILE, Item
 from acqh.collection._where import (
     LABEL,
     Condition,
@@ -54,8 +56,9 @@ from acqh.errors import CollectionError, CorruptBundleError, DuplicateIdError, M
 
 _PAGE_ROWS = 4_096
 _READ = (
-    "SELECT i.number, id, text, labels, columns, t.number IS NOT NULL, coded_by, code "
-    "FROM items i LEFT JOIN thumbnails t ON t.number = i.number"
+    "SELECT i.number, id, text, labels, columns, t.number IS NOT NULL, coded_by, code, folder "
+    "FROM items i LEFT JOIN thumbnails t ON t.number = i.number "
+    "LEFT JOIN followed f ON f.number = i.number"
 )
 
 
@@ -191,6 +194,7 @@ class Store:
         has_thumbnail: int,
         coded_by: str,
         code: bytes,
+        folder: str | None,
     ) -> Item:
         try:
             names, values = json.loads(labels), json.loads(columns)
@@ -203,6 +207,7 @@ class Store:
                     labels=names,
                     id=identifier,
                     columns=values,
+                    folder=folder or "",
                     has_thumbnail=bool(has_thumbnail),
                     coded_by=coded_by,
                     code=code,
@@ -348,14 +353,20 @@ class Store:
     ) -> list[str | None]:
         """Add items, all in one transaction.
 
-        `replace`: put an item in place of the one that has its id; otherwise it is left out.
+        `replace`: put an item in place of the one that has its id or follows the same file, and
+        let it follow this file still; otherwise it is left out.
         `strict`: raise where it would be left out, and add none. Gives the id of each; None for
         those that were left out.
         """
         ids: list[str | None] = []
         with self.connections.writing() as connection:
             change = read_fact(connection, "change")
-            for item in items:
+            for given in items:
+                item = given
+                if item.folder and (
+                    own := followed_by(connection, item.folder, item.columns[FILE])
+                ):
+                    item = rewritten(item, id=own)
                 known = item.id is not None and find_number(connection, item.id) is not None
                 if known and not replace and strict:
                     raise DuplicateIdError(
@@ -365,6 +376,7 @@ class Store:
                     ids.append(None)
                     continue
                 if known:
+                    item = keep_link(connection, item)
                     change += 1
                     remove_row(connection, item.id, change)
                 change += 1
@@ -383,14 +395,6 @@ class Store:
                 remove_row(connection, identifier, change)
             write_change(connection, change)
         return n_removed
-
-    def set_columns(self, columns: Mapping[str, Mapping[str, Any]]) -> None:
-        """Set some columns of items, by id, in one transaction; the others stay."""
-        with self.connections.writing() as connection:
-            change = read_fact(connection, "change") + len(columns)
-            for identifier, values in columns.items():
-                write_columns(connection, identifier, values)
-            write_change(connection, change)
 
     def has_texts(self) -> bool:
         """Whether any item has a text."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from acqh.collection._connections import LISTED, Connections, listed, translated
 from acqh.collection._signs import is_sign, plain, signs_in
-from acqh.collection._types import Item
+from acqh.collection._types import FACTS, FILE, Item
 from acqh.collection._where import VALUES_SCHEMA, values_of
 from acqh.collection._words import (
     WORDS_SCHEMA,
@@ -45,6 +45,18 @@ CREATE TABLE thumbnails (
     checksum INTEGER NOT NULL
 );
 CREATE INDEX thumbnails_by_checksum ON thumbnails (checksum);
+CREATE TABLE followed (
+    number INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE,
+    folder TEXT NOT NULL,
+    name TEXT NOT NULL,
+    UNIQUE (name, folder)
+);
+CREATE TABLE remembered (
+    sha256 TEXT PRIMARY KEY,
+    text TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    columns TEXT NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE removals (change INTEGER PRIMARY KEY, number INTEGER NOT NULL);
 {VALUES_SCHEMA}
 {WORDS_SCHEMA}
@@ -61,7 +73,7 @@ _NO_CHANGE = 1 << 62
 def create_store(path: Path, generation: str, id_prefix: str = "") -> None:
     """Make an empty store; there must be no file of that name.
 
-    Items without ids are numbered, with the prefix before the number.
+    `id_prefix`: what stands before the ids that items without one get.
     """
     path.touch(exist_ok=False)
     with translated(path), closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -200,10 +212,9 @@ def find_number(connection: sqlite3.Connection, identifier: str) -> int | None:
 
 
 def insert_row(connection: sqlite3.Connection, item: Item, number: int) -> str:
-    identifier = item.id if item.id is not None else _free_id(connection, number)
     labels = json.dumps(item.labels, ensure_ascii=False)
     columns = json.dumps(item.columns, ensure_ascii=False)
-    fields = (identifier, item.text, labels, columns, item.coded_by, item.code)
+    fields = (item.id, item.text, labels, columns, item.coded_by, item.code)
     connection.execute(
         "INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (number, *fields, checksum(*fields))
     )
@@ -213,7 +224,9 @@ def insert_row(connection: sqlite3.Connection, item: Item, number: int) -> str:
             (number, item.thumbnail, checksum(item.thumbnail)),
         )
     _add_derived(connection, number, item.text, labels, columns)
-    return identifier
+    if item.folder:
+        link(connection, number, item.folder, item.columns[FILE])
+    return str(item.id)
 
 
 def _add_derived(
@@ -242,14 +255,30 @@ def value_rows(number: int, labels: Any, columns: Any) -> Iterator[tuple[str, An
     return ((name, value, number) for name, value in values_of(names, values))
 
 
-def _free_id(connection: sqlite3.Connection, number: int) -> str:
-    """Return the number as an id, or with another number behind it where that is taken."""
-    first = f"{read_text_fact(connection, 'id_prefix') or ''}{number}"
-    identifier, again = first, 1
-    while find_number(connection, identifier) is not None:
-        again += 1
-        identifier = f"{first}-{again}"
-    return identifier
+def link(connection: sqlite3.Connection, number: int, folder: str, name: str) -> None:
+    """Let an item follow a file."""
+    connection.execute("INSERT INTO followed VALUES (?, ?, ?)", (number, folder, name))
+
+
+def followed_by(connection: sqlite3.Connection, folder: str, name: Any) -> str | None:
+    """Return the id of the item that follows a file, or None."""
+    row = connection.execute(
+        "SELECT id FROM followed JOIN items USING (number) WHERE folder = ? AND name = ?",
+        (folder, name),
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def keep_link(connection: sqlite3.Connection, item: Item) -> Item:
+    """Return an item that follows the file which the one of its id follows."""
+    row = connection.execute(
+        "SELECT folder, columns FROM followed JOIN items USING (number) WHERE id = ?", (item.id,)
+    ).fetchone()
+    if row is None or item.folder:
+        return item
+    folder, columns = row
+    facts = {name: value for name, value in json.loads(columns).items() if name in FACTS}
+    return replace(item, folder=folder, columns={**item.columns, **facts})
 
 
 def write_columns(

@@ -10,6 +10,9 @@ from acqh._core.arrays import Floats, Ints
 from acqh.encoders import ImageLike
 from acqh.errors import CollectionError
 
+# The columns that say which file an item follows, and what it was when it was read.
+FILE, DATE, BYTES, MODIFIED, DIGEST = FACTS = ("file", "date", "bytes", "modified", "sha256")
+
 
 @dataclass(frozen=True)
 class Item:
@@ -24,11 +27,15 @@ class Item:
     labels : sequence of str
         Empty where they are not known; kept as a tuple, each once.
     id : str, optional
-        The item's number in the collection, if not given. Items that were read have one.
+        The path of its image, or else a digest of its content, if not given. Items that were read
+        have one.
     columns : mapping of str to str, number, bool or None
         Anything else worth keeping; searches can be restricted by it.
     origin : str
         Where it came from, such as a file and a line, for reports.
+    folder : str
+        The folder of which it follows the image that the column ``file`` names, as items of
+        `folder_items` do; empty for none.
     has_thumbnail : bool
         Whether a small image of it is stored.
     thumbnail : bytes, optional
@@ -55,6 +62,7 @@ class Item:
     id: str | Any = None
     columns: Mapping[str, Any] = field(default_factory=dict, hash=False)
     origin: str = ""
+    folder: str = field(default="", kw_only=True)
     has_thumbnail: bool = field(default=False, kw_only=True)
     thumbnail: bytes | None = field(default=None, kw_only=True)
     coded_by: str = field(default="", kw_only=True)

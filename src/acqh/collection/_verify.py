@@ -118,6 +118,11 @@ def _check_items(connection: sqlite3.Connection, shape: tuple[int, ...] | None) 
     for number, image, stored in connection.execute("SELECT * FROM thumbnails"):
         if not isinstance(image, bytes) or checksum(image) != stored:
             yield f"{ITEMS}: the thumbnail of item number {number} does not match its checksum"
+    for (number,) in connection.execute(
+        "SELECT number FROM followed JOIN items USING (number) "
+        "WHERE json_valid(columns) AND json_extract(columns, '$.file') IS NOT name"
+    ):
+        yield f"{ITEMS}: item number {number} follows another file than it says"
 
 
 def _check_values(connection: sqlite3.Connection) -> Iterator[str]:

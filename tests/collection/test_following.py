@@ -1,0 +1,300 @@
+"""Which items follow which folders: no `sync` takes away what people have, or what they gave."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from acqh.collection import Collection, Item
+from acqh.errors import CollectionError
+
+Image = pytest.importorskip("PIL.Image")
+
+
+def save(path, seed):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(seed).integers(0, 255, (8, 8, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(path)
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """Build a collection that follows no folder yet; nobody changes it."""
+    path = tmp_path_factory.mktemp("bare") / "c.acqh"
+    words = ["sea wave", "dog cat", "car street"]
+    items = [Item(Image.new("RGB", (8, 8), (40 * n, 0, 99)), words[n], [words[n][:3]], str(n))
+             for n in range(3)]  # fmt: skip
+    small = {"n_components": 2, "n_codebooks": 2, "random_state": 0}
+    Collection.build(items, path, image_encoder="hog", text_encoder="tfidf", **small).close()
+    return path
+
+
+@pytest.fixture
+def path(bare, tmp_path):
+    return shutil.copytree(bare, tmp_path / "c.acqh")
+
+
+@pytest.fixture
+def collection(path):
+    with Collection.open(path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def photos(tmp_path):
+    folder = tmp_path / "photos"
+    for number in range(12):
+        save(folder / ("old" if number < 4 else "new") / f"IMG_{number}.png", number)
+    return folder
+
+
+@pytest.fixture
+def followed(collection, photos):
+    assert len(collection.sync(photos).new) == 12
+    for name in files(collection, photos):
+        own = {"text": f"caption {name}", "labels": ["dog"], "columns": {"place": "Rome"}}
+        collection.label(Item(id=name, **own))
+    return collection
+
+
+def files(collection, folder):
+    return [item.id for page in collection.batches() for item, _ in page
+            if item.folder == str(folder)]  # fmt: skip
+
+
+def captions(collection):
+    found = (item for page in collection.batches() for item, _ in page)
+    return {item.id: item.text for item in found if item.text.startswith("caption")}
+
+
+def change_nothing(collection, folder, message):
+    before = [item for page in collection.batches() for item, _ in page]
+    with pytest.raises(CollectionError, match=message) as error:
+        collection.sync(folder)
+    assert [item for page in collection.batches() for item, _ in page] == before
+    return str(error.value)
+
+
+def test_another_folder_with_one_equal_name_is_followed_besides(followed, tmp_path):
+    for number in range(5):
+        save(tmp_path / "other" / "old" / f"IMG_{number + 3}.png", 100 + number)
+    report = followed.sync(tmp_path / "other")
+    assert (len(report.new), report.deleted, report.changed) == (5, (), ())
+    assert len(captions(followed)) == 12
+    assert followed.sync(tmp_path / "other").n_unchanged == 5
+    assert followed.verify().problems == ()
+
+
+def test_another_folder_with_one_equal_file_is_followed_besides(followed, photos, tmp_path):
+    save(tmp_path / "other" / "dog.png", 100)
+    shutil.copy(photos / "old" / "IMG_0.png", tmp_path / "other")
+    report = followed.sync(tmp_path / "other")
+    assert (len(report.new), report.deleted, report.moved) == (2, (), ())
+    assert len(captions(followed)) == 12
+    assert followed.sync(photos).n_unchanged == 12
+
+
+def test_a_folder_inside_is_compared_with_its_own_items_alone(followed, photos):
+    (photos / "old" / "IMG_0.png").unlink()
+    save(photos / "old" / "IMG_99.png", 99)
+    save(photos / "new" / "IMG_98.png", 98)
+    report = followed.sync(photos / "old")
+    assert (report.new, report.deleted) == (("old/IMG_99.png",), ("old/IMG_0.png",))
+    assert report.n_unchanged == 3
+    assert followed.sync(photos).new == ("new/IMG_98.png",)
+
+
+def test_a_folder_around_takes_over_what_was_followed_inside(collection, photos):
+    collection.sync(photos / "old")
+    report = collection.sync(photos)
+    assert (len(report.new), report.n_unchanged, report.moved) == (8, 4, ())
+    assert collection.item("IMG_0.png").columns["file"] == "old/IMG_0.png"
+    assert collection.item("IMG_0.png").folder == str(photos)
+    assert collection.sync(photos).n_unchanged == 12
+
+
+def test_half_a_folder_stops_and_says_which_are_gone(followed, photos):
+    for number in range(4, 10):
+        (photos / "new" / f"IMG_{number}.png").unlink()
+    said = change_nothing(followed, photos, "6 of the 12 images")
+    assert "IMG_4.png" in said
+    assert "delete=True" in said
+    plan = followed.sync(photos, dry_run=True)
+    assert len(plan.deleted) == 6
+    assert len(captions(followed)) == 12
+    assert set(followed.sync(photos, delete=True).deleted) == set(plan.deleted)
+
+
+def test_other_images_under_the_same_names_stop_it(followed, photos):
+    for number in range(12):
+        save(photos / ("old" if number < 4 else "new") / f"IMG_{number}.png", 200 + number)
+    change_nothing(followed, photos, "none of the others is as it was")
+    assert len(followed.sync(photos, delete=True).changed) == 12
+
+
+def test_a_folder_that_was_moved_as_a_whole_keeps_its_items(followed, photos, tmp_path):
+    moved = photos.rename(tmp_path / "pictures")
+    (moved / "old" / "IMG_0.png").unlink()
+    save(moved / "old" / "IMG_1.png", 300)
+    report = followed.sync(moved)
+    assert (len(report.moved), report.new) == (10, ())
+    assert (report.changed, report.deleted) == (("old/IMG_1.png",), ("old/IMG_0.png",))
+    assert len(captions(followed)) == 11
+    assert len(files(followed, moved)) == 11
+    assert counts(followed.sync(moved)) == (0, 0, 0, 0)
+
+
+def counts(report):
+    return tuple(len(each) for each in (report.new, report.changed, report.moved, report.deleted))
+
+
+def test_removed_content_gets_back_what_people_gave_it_under_any_name(followed, photos):
+    content = (photos / "old" / "IMG_0.png").read_bytes()
+    (photos / "old" / "IMG_0.png").unlink()
+    followed.sync(photos)
+    (photos / "back.png").write_bytes(content)
+    assert followed.sync(photos).new == ("back.png",)
+    back = followed.item("back.png")
+    assert (back.text, back.labels) == ("caption old/IMG_0.png", ("dog",))
+    assert back.columns["place"] == "Rome"
+    (photos / "back.png").unlink()
+    followed.sync(photos, forget=True)
+    (photos / "back.png").write_bytes(content)
+    followed.sync(photos)
+    assert (followed.item("back.png").text, followed.item("back.png").labels) == ("", ())
+
+
+@pytest.mark.parametrize("way", ["label", "upsert"])
+def test_captions_given_while_changed_files_are_read_stay(followed, photos, path, way, monkeypatch):
+    names = files(followed, photos)
+    for number, name in enumerate(names[1:]):
+        save(photos / name, 400 + number)
+    add, n_given = followed._adder.add, []
+
+    def add_late(items, *, put, progress):
+        def put_late(part):  # what is stored was described before this was given
+            if not n_given:
+                n_given.append(len(part))
+                with Collection.open(path) as other:
+                    for name in names:
+                        given = Item(id=name, text=f"given {name}", labels=["cat"])
+                        getattr(other, way)(given)
+            return put(part)
+
+        return add(items, put=put_late, progress=progress)
+
+    monkeypatch.setattr(followed._adder, "add", add_late)
+    report = followed.sync(photos)
+    assert (n_given, len(report.changed)) == ([11], 11)
+    for name in names:
+        item = followed.item(name)
+        assert (item.text, item.labels) == (f"given {name}", ("cat",))
+    assert counts(followed.sync(photos)) == (0, 0, 0, 0)
+    assert followed.verify().problems == ()
+
+
+def test_giving_a_caption_by_upsert_does_not_cut_an_item_off(followed, photos):
+    before, small = followed.item("old/IMG_0.png"), followed.thumbnail("old/IMG_0.png")
+    followed.upsert(Item(text="waves", labels=["sea"], id="old/IMG_0.png"))
+    after = followed.item("old/IMG_0.png")
+    assert (after.text, after.labels, after.folder) == ("waves", ("sea",), str(photos))
+    assert after.columns == {k: v for k, v in before.columns.items() if k != "place"}
+    assert "image" in after.coded_by
+    assert followed.thumbnail("old/IMG_0.png") == small
+    followed.upsert(Item(photos / "old" / "IMG_0.png", "more waves", id="old/IMG_0.png"))
+    assert followed.item("old/IMG_0.png").columns["sha256"] == before.columns["sha256"]
+    assert counts(followed.sync(photos)) == (0, 0, 0, 0)
+    assert followed.verify().problems == ()
+
+
+def test_label_gives_texts_labels_and_columns_by_id_or_file(followed, photos, tmp_path):
+    before = followed.item("old/IMG_0.png")
+    table = tmp_path / "labels.csv"
+    table.write_text(
+        "file,text,labels,year\nold/IMG_0.png,sea wave,sea|dog,2014\n"
+        "old/IMG_1.png,,car,\nx.png,a,,\n"
+    )
+    report = followed.label(table)
+    assert report.ids == ("old/IMG_0.png", "old/IMG_1.png")
+    assert "x.png" in report.skipped[0][1]
+    first, second = followed.item("old/IMG_0.png"), followed.item("old/IMG_1.png")
+    assert (first.text, first.labels) == ("sea wave", ("sea", "dog"))
+    assert (second.text, second.labels) == ("caption old/IMG_1.png", ("car",))
+    assert "year" not in second.columns
+    assert first.columns == {**before.columns, "year": "2014"}
+    assert first.coded_by == "labels+image+text"
+    change = followed.change
+    followed.label(table)
+    assert followed.change == change
+    (tmp_path / "labels.jsonl").write_text(json.dumps({"id": "1", "labels": ["pet"]}) + "\n")
+    assert followed.label(tmp_path / "labels.jsonl").ids == ("1",)
+    assert followed.item("1").labels == ("pet",)
+    assert followed.verify().problems == ()
+    table.write_text("name,text\na,b\n")
+    with pytest.raises(CollectionError, match="id, file or image"):
+        followed.label(table)
+
+
+def test_a_file_of_two_folders_is_named_by_its_id(followed, photos, tmp_path):
+    save(tmp_path / "other" / "old" / "IMG_0.png", 500)
+    assert followed.sync(tmp_path / "other").new == ("old/IMG_0.png#2",)
+    report = followed.label(Item(text="a", columns={"file": "old/IMG_0.png"}))
+    assert report.ids == ()
+    assert "'old/IMG_0.png#2'" in report.skipped[0][1]
+
+
+def test_a_label_moves_the_code_towards_it(followed):
+    followed.label([Item(id=name, labels=["sea"], text="sea wave") for name in list(followed)[3:]])
+    hits = followed.search(text="sea wave", mode="meaning", k=13).hits
+    assert {hit.id for hit in hits} == {"0", *list(followed)[3:]}
+
+
+def test_adding_a_manifest_twice_changes_nothing(collection, photos):
+    manifest = photos / "list.csv"
+    lines = [f"old/IMG_{n}.png,car {n}" for n in range(3)]
+    manifest.write_text("\n".join(["image,text", *lines, lines[0], ",sea", ",sea", ",dog cat"]))
+    first = collection.add(manifest)
+    assert first.skipped == ()
+    assert first.ids[:4] == (*(f"old/IMG_{n}.png" for n in range(3)), "old/IMG_0.png#2")
+    assert len(set(first.ids)) == 7
+    change = collection.change
+    again = collection.add(manifest)
+    assert (again.ids, len(again.skipped), collection.change) == ((), 7, change)
+    assert collection.upsert(manifest).ids == first.ids
+    assert len(collection) == 3 + 7
+
+
+TWINS = """
+import sys
+from acqh.collection import Collection
+
+with Collection.open(sys.argv[1]) as collection:
+    print("open", flush=True)
+    sys.stdin.readline()
+    print(len(collection.sync(sys.argv[2]).new), flush=True)
+"""
+
+
+def test_parallel_syncs_leave_no_twins(collection, path, photos):
+    other = subprocess.Popen(
+        [sys.executable, "-c", TWINS, str(path), str(photos)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert other.stdout.readline() == "open\n"
+    told = []
+
+    def let_other(done, total, what):  # after the plan was made
+        if what == "looking for changes" and done == total - 1:
+            other.stdin.write("\n")
+            other.stdin.flush()
+            told.append(other.stdout.readline())
+
+    with other:
+        report = collection.sync(photos, progress=let_other)
+    assert told == ["12\n"]
+    assert (report.new, report.n_unchanged) == ((), 12)
+    assert len(collection) == 15
+    assert collection.verify().problems == ()
