@@ -333,7 +333,7 @@ def test_every_matrix_is_checked_once_a_call(name, data, fitted, monkeypatch):
         checked.append(label)
         return as_matrix(value, label)
 
-    monkeypatch.setattr("acqh.methods._maps.as_matrix", counting)
+    monkeypatch.setattr("acqh.methods.query_maps.as_matrix", counting)
     method = fitted[name]
     method.project(data.views["image"], view="image")
     method.embed_queries(data.views["image"], view="image")

@@ -22,7 +22,7 @@ from acqh.features.kernel.kernels import (
     prepare,
     products,
 )
-from acqh.methods._entries import HOMES
+from acqh.methods.entries import HOMES
 
 RIDGE = 0.3
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from acqh.errors import InvalidInputError
 from acqh.stats import Keep, RowSample, Statistics
-from acqh.stats._kernels import add_row_hashes, add_sparse_row_hashes
-from acqh.stats._moments import cross_product
-from acqh.stats._sample import row_keys
+from acqh.stats.compiled import add_row_hashes, add_sparse_row_hashes
+from acqh.stats.moments import cross_product
+from acqh.stats.sample import row_keys
 
 KEEP = Keep("all", 12)
 

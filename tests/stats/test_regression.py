@@ -3,7 +3,7 @@ import pytest
 from sklearn.linear_model import Ridge, RidgeCV
 
 from acqh.stats import RidgeSolver, Statistics, regress, regress_moments, regress_rows
-from acqh.stats._kernels import tridiagonal_energies
+from acqh.stats.compiled import tridiagonal_energies
 
 
 def draw(seed=0, n_items=80, n_features=6):

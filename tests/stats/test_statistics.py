@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.stats import Statistics
-from acqh.stats._kernels import add_rows_by_set, add_sparse_gram, add_sparse_rows_by_set
+from acqh.stats.compiled import add_rows_by_set, add_sparse_gram, add_sparse_rows_by_set
 
 
 def draw(rng, n_items, n_labels=5, dtype=np.float64):

@@ -13,8 +13,8 @@ from acqh._core.imports import require
 from acqh.encoders.efficientnet import EfficientNetLite0
 from acqh.encoders.minilm import MiniLM
 from acqh.io import Bundle
-from acqh.methods._entries import read_method
-from acqh.methods._maps import QueryMaps, query_maps_of
+from acqh.methods.entries import read_method
+from acqh.methods.query_maps import QueryMaps, query_maps_of
 
 if TYPE_CHECKING:
     from acqh.data import MultiViewData
@@ -220,7 +220,7 @@ class Coder:
 
 
 def _model_of(bundle: Bundle) -> "ACQH":
-    from acqh.methods._state import method_of
+    from acqh.methods.state import method_of
 
     model: ACQH = method_of(bundle)
     return model

@@ -13,7 +13,7 @@ from acqh.collection._connections import identity_of
 from acqh.collection._settings import BuildSettings
 from acqh.errors import CorruptBundleError, InvalidInputError, ReplacedError
 from acqh.io import read_bundle, write_bundle
-from acqh.methods._entries import HOMES, unpack_map
+from acqh.methods.entries import HOMES, unpack_map
 
 KIND = "collection"
 ITEMS, MODEL, INDEX = "items.sqlite", "model", "index"

@@ -17,8 +17,8 @@ from acqh.data import MultiViewData
 from acqh.encoders import EfficientNetLite0, GeneralMap, GeneralModel, general_model
 from acqh.features import SignedRoot
 from acqh.methods import general_statistics
-from acqh.methods._statistics import collect
 from acqh.methods.acqh import ACQH, Target
+from acqh.methods.collect import collect
 
 # Whether any label is shared, the usual relevance of the literature, favours items with many
 # labels. For 20 label names as queries over 4,000 photographs, 6.8 of the best ten had the label

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from acqh._core.runtime import RandomState
 from acqh.collection._coder import Encoders
 from acqh.errors import CollectionError
-from acqh.methods._target import Target
+from acqh.methods.target import Target
 
 if TYPE_CHECKING:
     from acqh.methods.acqh import ACQH

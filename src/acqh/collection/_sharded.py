@@ -19,7 +19,7 @@ from acqh.collection._searchable import Searchable
 from acqh.collection._searcher import Searcher
 from acqh.collection._types import CollectionStats
 from acqh.errors import CollectionError, DuplicateIdError
-from acqh.methods._entries import HOMES
+from acqh.methods.entries import HOMES
 
 
 class ShardedCollection(Searchable):

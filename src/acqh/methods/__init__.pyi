@@ -1,9 +1,7 @@
-from acqh.methods._base import BaseMethod as BaseMethod
-from acqh.methods._general import general_statistics as general_statistics
-from acqh.methods._state import fingerprint as fingerprint
-from acqh.methods._state import load_method as load_method
 from acqh.methods.acqh import ACQH as ACQH
 from acqh.methods.acqh import ACQHPaper as ACQHPaper
+from acqh.methods.base import BaseMethod as BaseMethod
+from acqh.methods.general import general_statistics as general_statistics
 from acqh.methods.registry import MethodInfo as MethodInfo
 from acqh.methods.registry import get as get
 from acqh.methods.registry import list as list  # noqa: A004
@@ -29,3 +27,5 @@ from acqh.methods.rivals.logistic.ksh import KSH as KSH
 from acqh.methods.rivals.logistic.seph import SePH as SePH
 from acqh.methods.rivals.networks.ddcmh import DDCMH as DDCMH
 from acqh.methods.rivals.networks.deep_cmh import DeepCMH as DeepCMH
+from acqh.methods.state import fingerprint as fingerprint
+from acqh.methods.state import load_method as load_method

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from acqh._core.imports import load_plugins
 from acqh.errors import InvalidInputError
-from acqh.methods._inherited import inherit_docs
+from acqh.methods.inherited import inherit_docs
 
 CodeKind = Literal["additive", "binary", "real"]
 DatabaseMode = Literal["learnt", "hashed", "unified"]

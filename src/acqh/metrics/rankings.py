@@ -43,9 +43,7 @@ def check_block(scores: Any, relevant: Any, kind: Kind) -> tuple[Array, Bools]:
     """
     check_choice(kind, Kind, "kind")
     if is_sparse(scores) or is_sparse(relevant):
-        raise InvalidInputError(
-            "scores and relevant must be dense; give blocks of queries"
-        )
+        raise InvalidInputError("scores and relevant must be dense; give blocks of queries")
     scores, relevant = np.asarray(scores), np.asarray(relevant)
     if scores.ndim not in (1, 2) or relevant.ndim != scores.ndim:
         raise InvalidInputError(

@@ -9,7 +9,7 @@ from acqh._core.runtime import Progress
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError
 from acqh.methods import BaseMethod
-from acqh.methods._statistics import MappedStatistics, Needs, add_part, describe
+from acqh.methods.collect import MappedStatistics, Needs, add_part, describe
 from acqh.scale.chunks import Chunk, counter, read_items
 from acqh.scale.make_parts import reporter
 from acqh.scale.sources import CutSource, cut_on, cut_source

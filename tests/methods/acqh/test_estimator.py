@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 import acqh
 from acqh.errors import InvalidInputError, LabelError, NotFittedError, ViewError
 from acqh.features import RBFAnchors
-from acqh.methods.acqh._predictions import fuse
+from acqh.methods.acqh.predictions import fuse
 from acqh.stats import Statistics
 
 SMALL = {"n_codebooks": 2, "codebook_size": 16, "random_state": 0}
@@ -111,7 +111,7 @@ def test_the_scale_of_a_view_does_not_change_scores(data):
 @pytest.mark.parametrize("similarity", ["dot", "shared", "cosine", "jaccard"])
 def test_unquantized_scores_are_predicted_similarities(data, similarity):
     """With enough components, a score is the inner product of embedding and prediction."""
-    from acqh.methods.acqh._similarity import compare_labels
+    from acqh.methods.acqh.similarity import compare_labels
 
     wide = in_float64(data)
     model = acqh.ACQH(64, similarity=similarity, ridge=0.0, **SMALL).fit(wide)
@@ -373,10 +373,10 @@ def test_a_failed_fit_leaves_the_model_as_it_was(data, model):
 
 
 def test_codebooks_learnt_from_the_most_frequent_sets_code_all_of_them(data, monkeypatch):
-    from acqh.methods.acqh import _solve
+    from acqh.methods.acqh import solve
 
     whole = acqh.ACQH(5, **SMALL).fit(data)
-    monkeypatch.setattr(_solve, "MAX_TRAINED_SETS", len(whole.label_codes_) // 2)
+    monkeypatch.setattr(solve, "MAX_TRAINED_SETS", len(whole.label_codes_) // 2)
     half = acqh.ACQH(5, **SMALL).fit(data)
     assert half.label_codes_.shape == whole.label_codes_.shape
     assert half.lower_bound_ == pytest.approx(whole.lower_bound_)

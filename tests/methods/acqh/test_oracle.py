@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from acqh.methods.acqh import _alternating
-from acqh.methods.acqh._problem import (
+from acqh.methods.acqh import alternating
+from acqh.methods.acqh.problem import (
     Problem,
     lower_bound,
     objective,
     similarity_error,
     spectrum,
 )
-from acqh.methods.acqh._similarity import SIMILARITIES, embed
+from acqh.methods.acqh.similarity import SIMILARITIES, embed
 from acqh.quantize import decode
 from acqh.stats import Statistics, regress
 
@@ -125,7 +125,7 @@ def pose(X, L, similarity="dot", lam=1e-2, mu=1e-2):
 
 
 def start(problem, K=3, m=2, n=4, seed=0):
-    return _alternating.random_start(problem, K, m, n, np.random.default_rng(seed))
+    return alternating.random_start(problem, K, m, n, np.random.default_rng(seed))
 
 
 def oracle_of(X, L, problem, state, numbers):
@@ -150,10 +150,10 @@ def test_sweeps_on_label_sets_are_the_papers_sweeps_on_items(seed, similarity):
     state = start(problem, seed=seed)
     oracle = oracle_of(X, L, problem, state, numbers)
     for _ in range(6):
-        state = _alternating.sweep(problem, state)
+        state = alternating.sweep(problem, state)
         oracle.sweep()
         np.testing.assert_array_equal(state.codes[numbers], oracle.A)
-        assert _alternating.state_objective(problem, state) == pytest.approx(
+        assert alternating.state_objective(problem, state) == pytest.approx(
             oracle.objective(), rel=1e-8
         )
 
@@ -172,7 +172,7 @@ def test_weighted_label_sets_are_repeated_items():
     )
     state, items = start(problem), start(repeated)
     for _ in range(4):
-        state, items = _alternating.sweep(problem, state), _alternating.sweep(repeated, items)
+        state, items = alternating.sweep(problem, state), alternating.sweep(repeated, items)
         np.testing.assert_array_equal(state.codes[numbers], items.codes)
 
 
@@ -208,8 +208,8 @@ def test_every_sweep_lowers_the_objective_or_keeps_it(seed):
     state = start(problem, K=4, m=3, n=8, seed=seed)
     values = []
     for _ in range(15):
-        state = _alternating.sweep(problem, state)
-        values.append(_alternating.state_objective(problem, state))
+        state = alternating.sweep(problem, state)
+        values.append(alternating.state_objective(problem, state))
     assert all(b <= a * (1 + 1e-9) for a, b in pairwise(values))
     assert values[-1] >= lower_bound(problem, spectrum(problem), 4)
 
@@ -226,11 +226,11 @@ def numerical_gradient(function, point, step=1e-5):
 def test_closed_forms_are_stationary_by_finite_differences():
     X, L = draw(1)
     problem, _, _ = pose(X, L)
-    state = _alternating.sweep(problem, start(problem))
+    state = alternating.sweep(problem, start(problem))
     B = decode(state.codes, state.codebooks)
-    J = _alternating.update_query_map(problem, B)
-    M = _alternating.update_label_map(problem, B, state.drift)
-    t = _alternating.update_drift(problem, B, M)
+    J = alternating.update_query_map(problem, B)
+    M = alternating.update_label_map(problem, B, state.drift)
+    t = alternating.update_drift(problem, B, M)
     scale = abs(problem.constant)
     for function, point in (
         (lambda j: objective(problem, j, B, M, t), J),
@@ -238,8 +238,8 @@ def test_closed_forms_are_stationary_by_finite_differences():
         (lambda d: objective(problem, J, B, M, d), t),
     ):
         assert np.abs(numerical_gradient(function, point)).max() < 1e-6 * scale
-    metric, linear = _alternating.code_problem(problem, state)
-    C = _alternating.update_codebooks(problem, state, metric, linear)
+    metric, linear = alternating.code_problem(problem, state)
+    C = alternating.update_codebooks(problem, state, metric, linear)
     gradient = numerical_gradient(
         lambda c: objective(
             problem, state.query_map, decode(state.codes, c), state.label_map, state.drift
@@ -268,7 +268,7 @@ def test_no_random_codes_are_below_the_lower_bound(seed):
     bound = lower_bound(problem, spectrum(problem), 2)
     B = rng.normal(size=(len(problem.counts), 2))
     for _ in range(50):
-        J = _alternating.update_query_map(problem, B)
+        J = alternating.update_query_map(problem, B)
         assert similarity_error(problem, J, B) >= bound * (1 - 1e-12)
         # Block-coordinate descent without quantization converges to the bound.
         B = problem.embeddings @ problem.agreement @ J @ np.linalg.pinv(J.T @ problem.agreement @ J)

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh.methods.acqh import _similarity
-from acqh.methods.acqh._similarity import SIMILARITIES, compare_labels, embed
+from acqh.methods.acqh import similarity as similarities
+from acqh.methods.acqh.similarity import SIMILARITIES, compare_labels, embed
 
 
 def slow(name, a, b):
@@ -57,7 +57,7 @@ def test_eigenpairs_of_many_sets_are_those_of_the_whole_matrix(name):
     sets = distinct_sets(5, n_labels=10, n_sets=700)
     root = np.sqrt(np.random.default_rng(0).zipf(1.5, 700).clip(max=100))
     matrix = root[:, None] * compare_labels(name, sets, sets) * root
-    values, vectors = _similarity._leading_eigenpairs(matrix)
+    values, vectors = similarities._leading_eigenpairs(matrix)
     exact = np.linalg.eigvalsh(matrix)[::-1]
     np.testing.assert_allclose(values, exact[: len(values)], atol=2e-3 * exact[0])
     np.testing.assert_allclose(values[:10], exact[:10], rtol=1e-5)
@@ -77,7 +77,7 @@ def test_many_sets_are_embedded_from_a_sample_without_a_large_matrix(monkeypatch
     sets = distinct_sets(4, n_labels=10, n_sets=900)
     counts = np.random.default_rng(0).zipf(1.5, 900).clip(max=1000).astype(float)
     exact = embed("shared", sets, counts, np.random.default_rng(0)).transform(sets)
-    monkeypatch.setattr(_similarity, "MAX_LANDMARKS", 300)
+    monkeypatch.setattr(similarities, "MAX_LANDMARKS", 300)
     sampled = embed("shared", sets, counts, np.random.default_rng(0))
     assert len(sampled.landmarks) == 300
     found = sampled.transform(sets)
@@ -92,7 +92,7 @@ def test_more_labels_than_a_vector_should_have_are_embedded_too():
     sets = np.unique((rng.random((60, 3000)) < 0.002).astype(np.uint8), axis=0)
     sets = sets[sets.any(axis=1)]
     embedding = embed("dot", sets, np.ones(len(sets)), rng)
-    assert embedding.map.shape[1] <= _similarity.MAX_DIMENSIONS
+    assert embedding.map.shape[1] <= similarities.MAX_DIMENSIONS
     F = embedding.transform(sets)
     np.testing.assert_allclose(F @ F.T, compare_labels("dot", sets, sets).toarray(), atol=0.2)
 

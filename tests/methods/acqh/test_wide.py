@@ -4,7 +4,7 @@ import scipy.sparse as sp
 
 import acqh
 from acqh.errors import InvalidInputError
-from acqh.methods.acqh._problem import Problem, solve_label_map
+from acqh.methods.acqh.problem import Problem, solve_label_map
 
 N_ITEMS, N_FEATURES, N_LABELS = 40, 2_100, 4
 

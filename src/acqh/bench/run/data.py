@@ -14,8 +14,8 @@ from acqh._core.runtime import check_rng
 from acqh.bench.protocol.split import Split, labels_of
 from acqh.data import MultiViewData, list_datasets, load_dataset, read
 from acqh.errors import DatasetNotFoundError
-from acqh.methods._entries import unpack_map
-from acqh.methods._feature_maps import fit_feature_maps
+from acqh.methods.entries import unpack_map
+from acqh.methods.feature_maps import fit_feature_maps
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 from acqh._core.arrays import Array, Floats, Matrix, is_sparse
 from acqh._core.validation import Interval
 from acqh.methods import BaseMethod
-from acqh.methods._base import as_parts
+from acqh.methods.base import as_parts
 from acqh.methods.registry import DatabaseMode, MethodInfo
 
 

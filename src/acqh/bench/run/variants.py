@@ -15,7 +15,7 @@ from acqh.bench.run.random import RandomCodes
 from acqh.errors import InvalidInputError
 from acqh.features import KernelMap, RBFAnchors, SignedRoot
 from acqh.methods import BaseMethod
-from acqh.methods._entries import HOMES
+from acqh.methods.entries import HOMES
 from acqh.methods.rivals.additive.base import AdditiveMethod
 from acqh.methods.rivals.networks.base import NetworkMethod
 

@@ -1,7 +1,7 @@
 """ACQH: the estimator, its targets, its solvers, its similarities."""
 
-from acqh.methods._target import Target
-from acqh.methods.acqh._estimator import ACQH
-from acqh.methods.acqh._paper import ACQHPaper
+from acqh.methods.acqh.estimator import ACQH
+from acqh.methods.acqh.paper import ACQHPaper
+from acqh.methods.target import Target
 
 __all__ = ["ACQH", "ACQHPaper", "Target"]

@@ -11,10 +11,10 @@ from acqh._core.arrays import Array, Floats, Matrix
 from acqh._core.runtime import RandomState, check_rng
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
-from acqh.methods._base import BaseMethod, as_parts
-from acqh.methods._constraints import CONSTRAINTS
-from acqh.methods._feature_maps import fit_feature_maps
-from acqh.methods._maps import count_paired, map_features
+from acqh.methods.base import BaseMethod, as_parts
+from acqh.methods.constraints import CONSTRAINTS
+from acqh.methods.feature_maps import fit_feature_maps
+from acqh.methods.query_maps import count_paired, map_features
 from acqh.methods.registry import DatabaseMode
 from acqh.methods.rivals.centred import CentredRows
 

@@ -1,0 +1,249 @@
+"""The one API of all methods."""
+
+from abc import ABCMeta, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from acqh._core.arrays import Array, Floats, Matrix, check_width
+from acqh._core.labels import as_label_matrix
+from acqh._core.validation import check_parameters
+from acqh.data import MultiViewData
+from acqh.errors import InvalidInputError, LabelError, NotFittedError
+from acqh.methods.query_maps import check_name, check_view, mapped_blocks
+from acqh.methods.registry import DatabaseMode, MethodInfo
+from acqh.methods.scoring import held_out_map
+from acqh.methods.state import save_method
+
+if TYPE_CHECKING:
+
+    class BaseEstimator:
+        """What scikit-learn's class gives; untyped there, it would make all methods so."""
+
+        def get_params(self, deep: bool = True) -> dict[str, Any]:
+            """Return the constructor's arguments."""
+
+        def set_params(self, **params: Any) -> Self:
+            """Change some of them."""
+else:
+    from sklearn.base import BaseEstimator
+
+
+class BaseMethod(BaseEstimator, metaclass=ABCMeta):
+    """A cross-modal method: fit on paired views, project queries, encode a database.
+
+    A subclass stores its constructor arguments, checks them and the data in `fit`, and sets
+    attributes that end in an underscore. Queries of any view become real vectors by `project`;
+    items become codes by `encode`, and `decode` gives the vectors that the codes stand for, so
+    that the score of a query and an item is an inner product.
+
+    Attributes
+    ----------
+    info : MethodInfo
+        Set by `acqh.methods.registry.register`.
+    n_features_in_ : dict of str to int
+        Width of each view.
+    label_names_ : tuple of str
+    feature_maps_ : dict of str to transformer
+        The fitted feature map of each view that has one.
+    """
+
+    info: ClassVar[MethodInfo]
+    # The fewest and the most views that `fit` takes; None: any number.
+    view_range: ClassVar[tuple[int, int | None]] = (1, None)
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
+
+    feature_maps: Any
+    n_features_in_: dict[str, int]
+    label_names_: tuple[str, ...]
+    feature_maps_: dict[str, Any]
+
+    @abstractmethod
+    def fit(self, views: Any, labels: Any = None) -> Self:
+        """Learn from paired views and, where the method needs them, labels."""
+
+    @abstractmethod
+    def project(self, X: Matrix, *, view: str) -> Floats:
+        """Turn queries of one view into real vectors."""
+
+    @abstractmethod
+    def encode(
+        self, views: Any = None, *, labels: Any = None, mode: DatabaseMode | None = None
+    ) -> Array:
+        """Turn items, given by some of their views or by their labels, into codes."""
+
+    @abstractmethod
+    def decode(self, codes: Array) -> Floats:
+        """Return the vectors that codes stand for, one per row."""
+
+    def embed_queries(self, X: Matrix, *, view: str) -> Floats:
+        """Return the vectors that score items: of `project`, or of the query's own code.
+
+        The score of a query and an item is the inner product of this and `decode`.
+        """
+        return self.project(X, view=view)
+
+    def score(self, views: Any, labels: Any = None) -> float:
+        """Return mean average precision across views on held-out items, from 0 to 1.
+
+        So that ``GridSearchCV`` and ``cross_val_score`` of scikit-learn work: give them a
+        MultiViewData with labels as ``X``; ``y`` may be the same labels, or left out.
+
+        Parameters
+        ----------
+        views : mapping of str to matrix, or MultiViewData
+        labels : optional
+            Of data that bring none of their own, or the same.
+
+        Raises
+        ------
+        LabelError
+            There are no labels, which say what is relevant.
+        """
+        return held_out_map(self, views, labels)
+
+    @property
+    @abstractmethod
+    def bytes_per_item(self) -> int:
+        """Bytes that a stored item takes."""
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted method to a bundle; `acqh.methods.load_method` reads it.
+
+        Parameters
+        ----------
+        path : path-like
+            A directory; created if it does not exist.
+
+        Raises
+        ------
+        InvalidInputError
+            A parameter that cannot be stored, such as a function.
+        NotFittedError
+            The method is not fitted.
+        """
+        save_method(self, path)
+
+    def _set_fitted(self, fitted: dict[str, Any]) -> None:
+        """Take the fitted attributes that a bundle held."""
+        for name, value in fitted.items():
+            setattr(self, name, value)
+
+    def _check_parameters(self) -> None:
+        check_parameters(self, self._parameter_constraints)
+
+    def _check_mode(self, views: Any, labels: Any, mode: DatabaseMode | None) -> DatabaseMode:
+        """Return how to code a database: as asked, or as what was given suggests."""
+        self._check_fitted()
+        if views is not None and not isinstance(views, Mapping):
+            raise InvalidInputError(
+                "give views as a mapping of names to matrices, such as {'image': X}, not "
+                f"{type(views).__name__}"
+            )
+        if mode is None:
+            if labels is not None or not views:
+                mode = "learnt"
+            else:
+                mode = "hashed" if len(views) == 1 else "unified"
+        if mode not in self.info.modes:
+            raise InvalidInputError(
+                f"{self.info.name} cannot code a database as {mode!r}, only as "
+                f"{' or '.join(map(repr, self.info.modes))}"
+            )
+        if mode != "learnt" and not views:
+            raise InvalidInputError("give views as a mapping of names to matrices, or labels")
+        return mode
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "n_features_in_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit first")
+
+    def _check_view(self, X: Any, view: str) -> Matrix:
+        """Check a matrix against a fitted view."""
+        self._check_fitted()
+        return check_view(self.n_features_in_, X, view)
+
+    def _check_shape(self, matrix: Matrix, view: str) -> None:
+        check_name(self.n_features_in_, view)
+        check_width(matrix, self.n_features_in_[view], f"view '{view}'")
+
+    def _mapped_blocks(self, matrix: Matrix, view: str) -> Iterator[tuple[slice, Matrix]]:
+        """Yield rows of a checked view through its feature map, some at a time."""
+        return mapped_blocks(self.feature_maps_, matrix, view)
+
+    def _map_linearly(
+        self, matrix: Matrix, view: str, coefficients: Floats, intercept: Floats | float = 0.0
+    ) -> Floats:
+        """Return a linear map of the mapped features of a checked view, in float64."""
+        found = np.empty((matrix.shape[0], coefficients.shape[1]))
+        for rows, block in self._mapped_blocks(matrix, view):
+            found[rows] = block @ coefficients + intercept
+        return found
+
+    def _check_labels(self, labels: Any) -> Matrix:
+        """Read labels of any form as a matrix with the fitted columns."""
+        self._check_fitted()
+        if getattr(labels, "ndim", 1) == 2:
+            matrix, _ = as_label_matrix(labels)
+            if matrix.shape[1] != len(self.label_names_):
+                fitted = len(self.label_names_)
+                raise LabelError(f"labels have {matrix.shape[1]} columns, but {fitted} were fitted")
+            return matrix
+        return as_label_matrix(labels, self.label_names_)[0]
+
+
+def labelled(views: Mapping[str, Any] | MultiViewData, labels: Any = None) -> MultiViewData:
+    """Return data with labels: those given, or those that they bring.
+
+    Raises InvalidInputError: data bring other labels than those given.
+    """
+    if not isinstance(views, MultiViewData):
+        return MultiViewData(views, labels)
+    if labels is None:
+        return views
+    if views.labels is None:
+        return MultiViewData(views.views, labels, present=views.present)
+    given = labels
+    if getattr(labels, "ndim", 1) == 1:
+        given = as_label_matrix(labels, views.label_names)[0]
+    if given.shape != views.labels.shape or (given != views.labels).sum():
+        raise InvalidInputError(
+            "labels were given twice, and differ: MultiViewData brings its own; give labels with a "
+            "mapping of views, or data without_labels()"
+        )
+    return views
+
+
+def as_parts(views: Any, labels: Any = None) -> Iterator[MultiViewData]:
+    """Read every accepted form of training data.
+
+    `labels`: see `labelled`; each part of an iterable brings its own. Yields all of it at once, or
+    what the iterable gives. Raises InvalidInputError: something else was given, or there is not a
+    chunk.
+    """
+    if isinstance(views, Mapping | MultiViewData):
+        yield labelled(views, labels)
+        return
+    wanted = (
+        "views must be a mapping of names to matrices, such as {'image': X, 'text': Y}, a "
+        "MultiViewData or an iterable of them, not"
+    )
+    if not isinstance(views, Iterable) or isinstance(views, np.ndarray | str):
+        raise InvalidInputError(f"{wanted} {type(views).__name__}")
+    is_empty = True
+    for chunk in views:
+        if not isinstance(chunk, MultiViewData):
+            kind = type(views).__name__
+            raise InvalidInputError(f"{wanted} {kind} of {type(chunk).__name__}")
+        if labels is not None:
+            raise InvalidInputError(
+                "labels were given beside an iterable, of which every part brings its own"
+            )
+        is_empty = False
+        yield chunk
+        # Not to be kept while the next one is read.
+        del chunk
+    if is_empty:
+        raise InvalidInputError("there is no data: the iterable of chunks is empty")

@@ -1,0 +1,318 @@
+"""From chunks of data, through feature maps, to statistics."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Bools, Floats, Matrix, is_sparse, unit_rows
+from acqh._core.device import MAX_MEMORY, Tensor, to_tensor
+from acqh._core.device import unit_rows as unit_tensor_rows
+from acqh.data import MultiViewData
+from acqh.errors import InvalidInputError, LabelError, ViewError
+from acqh.features import Condition, KernelMap, RowSpace
+from acqh.methods.feature_maps import as_step, fit_feature_maps, steps_of
+from acqh.methods.query_maps import CHUNK_ROWS, map_features
+from acqh.stats import Keep, Statistics
+from acqh.stats.sample import row_keys
+
+# What follows the name of a view in the name of its rows scaled to unit length.
+_UNIT = ":unit"
+# Narrower views are solved as they are, however few items there are.
+_WIDE = 2048
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a fit needs of the data."""
+
+    keep: Keep | None = None  # beside sums over labelled items; None: nothing
+    # Views whose rows, scaled to unit length, are summed as views of their own.
+    units: tuple[str, ...] = ()
+    # (n_items, n_dimensions) or None: what kernel maps learn to predict; a row of NaN where it is
+    # not known.
+    responses: Floats | None = None
+    # Seeds feature maps that draw at random and bring no seed of their own.
+    rng: np.random.Generator | None = None
+    max_memory: int = MAX_MEMORY  # bytes that maps may take on a device
+
+
+def only_labelled(part: MultiViewData) -> Needs:  # noqa: ARG001
+    """Need sums over labelled items and nothing else."""
+    return Needs()
+
+
+def unit_name(view: str) -> str:
+    """Return the name that statistics have for the rows of a view scaled to unit length."""
+    return view + _UNIT
+
+
+@dataclass(frozen=True)
+class MappedStatistics:
+    """The sums over all chunks and what they are sums of."""
+
+    statistics: Statistics  # of the mapped features
+    feature_maps: dict[str, Any]  # fitted on the first chunk
+    widths: dict[str, int]  # width of each view before its feature map
+    label_names: tuple[str, ...]
+    dtype: np.dtype[Any]  # float32 if no view has more, otherwise float64
+    units: tuple[str, ...] = ()  # views that are also summed with their rows scaled to unit length
+    # each (n_items, n_features): features of the part that the maps were fitted to, by
+    # maps that saw what it is to be predicted as: each row as if they had not seen it.
+    left_out: Mapping[str, Matrix] = field(default_factory=dict)
+
+    @classmethod
+    def of_sums(cls, stats: Statistics, label_names: Any = None) -> "MappedStatistics":
+        """Return what sums alone say of the data.
+
+        `label_names`: sequence of str; their numbers by default. Raises LabelError: another number
+        of names than of label columns.
+        """
+        names = label_names or [str(column) for column in range(stats.n_labels)]
+        if len(names) != stats.n_labels:
+            raise LabelError(f"{len(names)} label names for {stats.n_labels} label columns")
+        units = tuple(name for name in stats.views if unit_name(name) in stats.views)
+        derived = {unit_name(name) for name in units}
+        widths = {n: view.n_features for n, view in stats.views.items() if n not in derived}
+        return cls(stats, {}, widths, tuple(map(str, names)), np.dtype(np.float64), units)
+
+    @property
+    def spanned(self) -> tuple[str, ...]:
+        """Views that are known only in the space that the items fitted first span."""
+        return self._mapped_by(RowSpace)
+
+    @property
+    def anchored(self) -> tuple[str, ...]:
+        """Views whose feature map holds training rows that taught it."""
+        return self._mapped_by(KernelMap)
+
+    def _mapped_by(self, kind: type[Any]) -> tuple[str, ...]:
+        return tuple(
+            view
+            for view, own in self.feature_maps.items()
+            if any(isinstance(step, kind) for step in steps_of(own))
+        )
+
+    def sums_of_none(self) -> Statistics:
+        """Return sums of the same features over no items, to be added to."""
+        widths = {view: sums.n_features for view, sums in self.statistics.views.items()}
+        return Statistics(widths, self.statistics.n_labels, self.statistics.keep)
+
+    def map_views(self, views: Mapping[str, Matrix]) -> dict[str, Matrix]:
+        """Return rows of views through their feature maps."""
+        return {view: map_features(self.feature_maps, rows, view) for view, rows in views.items()}
+
+    def map_rows(self, views: Mapping[str, Matrix]) -> dict[str, Matrix]:
+        """Return what `map_views` does, and rows of unit length for views that need them."""
+        mapped = self.map_views(views)
+        units = {unit_name(view): unit_rows(mapped[view]) for view in self.units if view in mapped}
+        return mapped | units
+
+    def map_on_device(self, views: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return what `map_rows` does of tensors; raises what `map_tensors` does."""
+        mapped = map_tensors(self.feature_maps, views)
+        units = {
+            unit_name(view): unit_tensor_rows(mapped[view]) for view in self.units if view in mapped
+        }
+        return mapped | units
+
+
+def collect(
+    parts: Iterable[MultiViewData],
+    feature_maps: Any,
+    known: MappedStatistics | None = None,
+    needs: Callable[[MultiViewData], Needs] = only_labelled,
+    *,
+    is_whole: bool = False,
+    device: Any = None,
+) -> MappedStatistics:
+    """Sum over all parts of the training data, in one pass.
+
+    Parameters
+    ----------
+    parts : iterable of MultiViewData
+        With the same views, widths and label names.
+    feature_maps : mapping of str to feature map, one for all views, or None
+        Fitted on the first part.
+    known : MappedStatistics, optional
+        What later data must fit: its feature maps are used as they are, and the same is kept.
+    needs : callable
+        From the first part to what is to be kept.
+    is_whole : bool
+        Whether the first part is all there is. Views with more features than it has items are then
+        summed in the space that the items span.
+    device : torch device, optional
+        Where kernel maps are learnt and mapped features summed; on the host by default.
+
+    Returns
+    -------
+    MappedStatistics
+        Of these parts alone, also where `known` is given.
+
+    Raises
+    ------
+    LabelError
+        Labels are needed and a part has none; other label names; or no item has a label.
+    ViewError
+        A part has other views or widths.
+    """
+    statistics = None
+    for part in parts:
+        if known is None:
+            known = describe(part, feature_maps, needs, is_whole=is_whole, device=device)
+        if statistics is None:
+            statistics = known.sums_of_none()
+        add_part(part, known, statistics, device)
+        known = replace(known, left_out={})
+        # The next part may be as large as memory allows: this one must be gone when it is read.
+        del part
+    if known is None or statistics is None or statistics.n_items == 0:
+        raise LabelError("no item has a label, so there is nothing to learn from")
+    return replace(known, statistics=statistics)
+
+
+def describe(
+    part: MultiViewData,
+    feature_maps: Any,
+    needs: Callable[[MultiViewData], Needs] = only_labelled,
+    *,
+    is_whole: bool = False,
+    device: Any = None,
+) -> MappedStatistics:
+    """Fit the feature maps to a part; return what all parts must be like, with sums of none."""
+    needed = needs(part)
+    check_labelled(part, needed.keep)
+    kinds = [matrix.dtype for matrix in part.views.values()]
+    is_single = all(kind in (np.float32, np.float16, np.uint8, np.bool_) for kind in kinds)
+    left_out: dict[str, Floats] = {}
+    maps = fit_feature_maps(
+        feature_maps,
+        part,
+        rng=needed.rng,
+        responses=needed.responses,
+        left_out=left_out,
+        device=device,
+        max_memory=needed.max_memory,
+    )
+    known = MappedStatistics(
+        statistics=Statistics({}, len(part.label_names)),
+        feature_maps=_narrowed(maps, part, left_out) if is_whole else maps,
+        widths={view: matrix.shape[1] for view, matrix in part.views.items()},
+        label_names=part.label_names,
+        dtype=np.dtype(np.float32 if is_single else np.float64),
+        units=needed.units,
+        left_out=left_out,
+    )
+    others = {view: matrix[:1] for view, matrix in part.views.items() if view not in left_out}
+    first = known.map_rows(others) | left_out
+    widths = {view: matrix.shape[1] for view, matrix in first.items()}
+    return replace(known, statistics=Statistics(widths, len(part.label_names), needed.keep))
+
+
+def _narrowed(maps: dict[str, Any], part: MultiViewData, narrow: Collection[str]) -> dict[str, Any]:
+    """Put a `RowSpace` behind the maps of views with more features than items."""
+    found = dict(maps)
+    for view, matrix in part.views.items():
+        if view in narrow:
+            continue
+        rows = np.flatnonzero(part.present[view])
+        first = map_features(maps, matrix[rows[:1]], view)
+        if first.shape[1] > max(_WIDE, rows.size):
+            space = RowSpace().fit(map_features(maps, matrix[rows], view))
+            found[view] = as_step([*steps_of(maps.get(view)), space])
+    return found
+
+
+def add_part(
+    part: MultiViewData, known: MappedStatistics, statistics: Statistics, device: Any = None
+) -> None:
+    """Add the items of one part to sums, in place.
+
+    `part`: none of its items need have a label. `known`: what the part must be like, and the
+    feature maps to use; where it brings features that were left out, the part is the one that its
+    maps were fitted to. `statistics`: as `MappedStatistics.sums_of_none` gives them, or those of
+    parts before. `device`: where to sum. Raises LabelError, ViewError: as `collect` does.
+    """
+    check_labelled(part, statistics.keep)
+    check_same(part, known)
+    start = 0
+    keys = []
+    for chunk in part.chunks(CHUNK_ROWS):
+        here = slice(start, start + len(chunk))
+        start = here.stop
+        ready = {view: rows[here] for view, rows in known.left_out.items()}
+        others = {view: rows for view, rows in chunk.views.items() if view not in ready}
+        present = dict(chunk.present)
+        present |= {unit_name(view): present[view] for view in known.units}
+        # On the host a sample is taken of the whole part, so that its rows are copied once.
+        rows: Mapping[str, Matrix] = {}
+        if device is None:
+            mapped = known.map_rows(others) | ready
+            if statistics.keep is not None:
+                keys.append(row_keys(chunk.views, chunk.labels, chunk.present))
+        else:
+            rows = _to_device(chunk.views, present, device)
+            there = {view: rows[view] for view in others if takes_tensors(known.feature_maps, view)}
+            others = {view: own for view, own in others.items() if view not in there}
+            mapped = _to_device(known.map_rows(others) | ready, present, device)
+            mapped |= known.map_on_device(there)
+        statistics.update(mapped, chunk.labels, present, rows=rows)
+    if keys:
+        statistics.add_rows(part.views, part.labels, part.present, np.concatenate(keys))
+
+
+def _to_device(
+    views: Mapping[str, Matrix], present: Mapping[str, Bools], device: Any
+) -> dict[str, Matrix]:
+    for view, matrix in views.items():
+        if is_sparse(matrix) or not present[view].all():
+            raise ViewError(
+                f"view '{view}' is sparse or absent in some items, which sums on a device do not "
+                "take; leave device out, or give dense rows of items that have every view"
+            )
+    return {view: to_tensor(matrix, device) for view, matrix in views.items()}
+
+
+def takes_tensors(feature_maps: Mapping[str, Any], view: str) -> bool:
+    """Whether rows of a view have a map, and can go through it as tensors."""
+    steps = steps_of(feature_maps.get(view))
+    return bool(steps) and all(isinstance(step, Condition | KernelMap) for step in steps)
+
+
+def map_tensors(feature_maps: Mapping[str, Any], views: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return rows of views through their feature maps.
+
+    Raises InvalidInputError: a feature map takes arrays only.
+    """
+    found = {}
+    for name, rows in views.items():
+        for step in steps_of(feature_maps.get(name)):
+            if isinstance(step, Condition):
+                rows = step.transform_tensor(rows)
+            elif isinstance(step, KernelMap):
+                rows = step.transform(rows)
+            else:
+                raise InvalidInputError(
+                    f"the feature map of view '{name}' takes arrays only, got a tensor; give arrays"
+                )
+        found[name] = rows
+    return found
+
+
+def check_labelled(part: Any, keep: Keep | None) -> None:
+    """Refuse a part without labels where sums are of labelled items alone."""
+    if part.labels is None and keep is None:
+        raise LabelError("labels are needed to fit; give labels with the views")
+
+
+def check_same(part: Any, known: MappedStatistics) -> None:
+    """Refuse a part of other views, widths or labels than those before."""
+    widths = {view: matrix.shape[1] for view, matrix in part.views.items()}
+    if widths != known.widths:
+        raise ViewError(f"views and widths were {known.widths} before, now they are {widths}")
+    if part.labels is not None and part.label_names != known.label_names:
+        raise LabelError(
+            "label names differ from those before; give label_names= to every part, so that a "
+            "column means the same label everywhere"
+        )

@@ -1,0 +1,236 @@
+"""Views that are tensors of torch: checked and mapped where they lie."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from acqh._core.arrays import as_matrix, is_sparse
+from acqh._core.device import Tensor, check_device, first_bad_row, is_tensor, row_blocks, to_tensor
+from acqh._core.imports import require
+from acqh._core.labels import as_label_matrix
+from acqh.errors import InvalidInputError, LabelError, ViewError
+from acqh.features import Condition
+from acqh.methods.collect import MappedStatistics, Needs, check_labelled, check_same, unit_name
+from acqh.methods.feature_maps import (
+    CONDITION_ROWS,
+    as_step,
+    bounded,
+    is_kernel,
+    make_map,
+    maps_by_view,
+)
+from acqh.methods.query_maps import count_paired
+from acqh.stats import Statistics
+
+
+def has_tensors(views: Any, labels: Any = None) -> bool:
+    """Say whether labels or any of the views are a tensor."""
+    given = [*views.values()] if isinstance(views, Mapping) else []
+    return any(map(is_tensor, [*given, labels]))
+
+
+@dataclass(frozen=True)
+class TensorData:
+    """Items whose views are looked at on one device; every item has every view."""
+
+    # each (n_items, n_features): tensors on the device, or arrays on the host, which go
+    # there block by block.
+    views: dict[str, Tensor]
+    # 0/1 (n_items, n_labels) or None: a tensor on the same device, or an array or CSR on the host.
+    labels: Any
+    label_names: tuple[str, ...]
+    device: Any
+
+    def __len__(self) -> int:
+        return int(next(iter([*self.views.values(), self.labels])).shape[0])
+
+    def blocks(self, bytes_per_row: int, max_memory: int) -> Iterator[tuple[slice, dict[str, Any]]]:
+        """Yield rows of all views, as many at a time as memory allows."""
+        brought = sum(8 * it.shape[1] for it in self.views.values() if not is_tensor(it))
+        for rows in row_blocks(len(self), max(bytes_per_row, brought, 1), max_memory):
+            yield rows, {name: to_tensor(it[rows], self.device) for name, it in self.views.items()}
+
+
+def read_tensors(
+    views: Mapping[str, Any],
+    labels: Any = None,
+    *,
+    device: str | None = None,
+    names: tuple[str, ...] | None = None,
+) -> TensorData:
+    """Check that views are paired matrices of numbers, and bring tensors to one device.
+
+    Parameters
+    ----------
+    views : mapping of str to (n_items, n_features)
+    labels : optional
+        A 0/1 tensor, or any form that arrays come with.
+    device : str, optional
+        By default that of the first tensor; the others are moved there.
+    names : tuple of str, optional
+        Of the label columns.
+
+    Raises
+    ------
+    DeviceError
+        The device is not available.
+    InvalidInputError, LabelError, ViewError
+        What is given is not a matrix of numbers, or rows do not fit.
+    """
+    if device is None:
+        place = next(it.device for it in [*views.values(), labels] if is_tensor(it))
+    else:
+        place = check_device(device)
+    tensors = {name: _as_matrix(it, name, place) for name, it in views.items()}
+    if labels is not None:
+        labels, names = _read_labels(labels, names, place)
+    if count_paired(tensors, labels) == 0:
+        raise InvalidInputError("there are no items")
+    return TensorData(tensors, labels, names or (), place)
+
+
+def _as_matrix(value: Any, name: str, device: Any) -> Tensor:
+    if not is_tensor(value):
+        matrix = as_matrix(value, f"view '{name}'")
+        if is_sparse(matrix):
+            raise ViewError(f"view '{name}' is sparse, which devices do not take; give dense rows")
+        return matrix
+    tensor = value.detach().to(device)
+    if tensor.ndim != 2 or not tensor.shape[1]:
+        raise ViewError(
+            f"view '{name}' has shape {tuple(tensor.shape)}; give a matrix of shape (items, "
+            "features)"
+        )
+    if tensor.dtype.is_complex or tensor.is_sparse or tensor.layout != require("torch").strided:
+        raise ViewError(f"view '{name}' is sparse or complex; give a dense tensor of real numbers")
+    return tensor
+
+
+def _read_labels(
+    labels: Any, names: tuple[str, ...] | None, device: Any
+) -> tuple[Any, tuple[str, ...]]:
+    if not is_tensor(labels):
+        return as_label_matrix(labels, names)
+    if labels.ndim == 1:  # class ids: one number per item
+        return as_label_matrix(labels.cpu().numpy(), names)
+    if labels.ndim != 2 or not labels.shape[1]:
+        raise LabelError(
+            f"labels have shape {tuple(labels.shape)}; give a 0/1 tensor, or class ids"
+        )
+    if names is not None and len(names) != labels.shape[1]:
+        raise LabelError(f"labels have {labels.shape[1]} columns, but {len(names)} were fitted")
+    return labels.to(device), names or tuple(map(str, range(labels.shape[1])))
+
+
+def collect_tensors(
+    data: TensorData,
+    feature_maps: Any,
+    known: MappedStatistics | None,
+    needs: Callable[[Any], Needs],
+    max_memory: int,
+) -> MappedStatistics:
+    """Sum over tensors in one pass, as `collect` does over arrays; raises what it does."""
+    known = known or _describe(data, feature_maps, needs(data))
+    check_labelled(data, known.statistics.keep)
+    check_same(data, known)
+    statistics = known.sums_of_none()
+    labels = data.labels
+    if labels is None:
+        labels = np.zeros((len(data), len(known.label_names)), dtype=np.uint8)
+    widths = [view.n_features for view in statistics.views.values()]
+    # Mapped rows beside what the sums take, which is bounded there.
+    for rows, block in data.blocks(8 * sum(widths), max_memory // 2):
+        ready = {view: to_tensor(it[rows], data.device) for view, it in known.left_out.items()}
+        others = {view: it for view, it in block.items() if view not in ready}
+        mapped = known.map_on_device(others) | ready
+        statistics.update(mapped, labels[rows], rows=block, max_memory=max_memory // 2)
+    _check_finite(data, statistics)
+    if statistics.n_items == 0:
+        raise LabelError("no item has a label, so there is nothing to learn from")
+    return replace(known, statistics=statistics, left_out={})
+
+
+def _check_finite(data: TensorData, statistics: Statistics) -> None:
+    """Look for the row that made sums something else than numbers."""
+    if all(np.isfinite(np.trace(view.upper)) for view in statistics.views.values()):
+        return
+    for name, matrix in data.views.items():
+        check_finite(matrix, name)
+
+
+def check_finite(matrix: Tensor, name: str) -> None:
+    """Refuse NaN and infinities in a tensor, and name the row; arrays were looked at before."""
+    row = first_bad_row(matrix) if is_tensor(matrix) else None
+    if row is not None:
+        raise ViewError(
+            f"view '{name}' has a NaN or infinite value in row {row}; remove or impute it"
+        )
+
+
+def _describe(data: TensorData, feature_maps: Any, needed: Needs) -> MappedStatistics:
+    """Return what all parts must be like, with sums of none."""
+    kinds = maps_by_view(feature_maps, data.views)
+    if not all(kind is None or is_kernel(kind) for kind in kinds.values()):
+        raise InvalidInputError(
+            "feature maps are made of arrays, all but kernels, but the views are tensors; map the "
+            "features before (or give arrays, and device= for the sums)"
+        )
+    torch = require("torch")
+    narrow = (torch.float32, torch.float16, torch.bfloat16, torch.uint8, torch.bool)
+    types = [to_tensor(matrix[:1], data.device).dtype for matrix in data.views.values()]
+    is_single = all(dtype in narrow for dtype in types)
+    maps: dict[str, Any] = {}
+    left_out: dict[str, Any] = {}
+    outputs = {}
+    for name, matrix in data.views.items():
+        some = to_tensor(matrix[:: max(1, len(matrix) // CONDITION_ROWS)], data.device)
+        check_finite(some, name)
+        condition = Condition().fit_tensor(some)
+        steps = [condition] if condition.is_needed else []
+        if kinds.get(name) is not None:
+            steps, features = _fit_kernel(steps, matrix, kinds[name], data, needed)
+            outputs[name] = features.shape[1]
+            if needed.responses is not None:
+                left_out[name] = features
+        if steps:
+            maps[name] = as_step(steps)
+    widths = {name: matrix.shape[1] for name, matrix in data.views.items()}
+    outputs = widths | outputs
+    units = {unit_name(view): outputs[view] for view in needed.units}
+    return MappedStatistics(
+        statistics=Statistics(outputs | units, len(data.label_names), needed.keep),
+        feature_maps=maps,
+        widths=widths,
+        label_names=data.label_names,
+        dtype=np.dtype(np.float32 if is_single else np.float64),
+        units=needed.units,
+        left_out=left_out,
+    )
+
+
+def _fit_kernel(
+    before: list[Any], matrix: Any, kind: Any, data: TensorData, needed: Needs
+) -> tuple[list[Any], Any]:
+    """Fit a kernel map on the device; return all steps, and features of the first rows or all."""
+    rows = to_tensor(matrix, data.device)
+    for step in before:
+        rows = step.transform_tensor(rows)
+    made = make_map(kind, needed.rng)
+    if isinstance(made, Pipeline):
+        raise InvalidInputError(
+            "a kernel map of tensors has no maps before it, got a pipeline; map the features before"
+        )
+    bounded(made, needed.max_memory)
+    if needed.responses is None:
+        return [*before, made.fit(rows)], made.transform(rows[:1])
+    known = np.isfinite(needed.responses).all(axis=1)
+    if known.all():
+        return [*before, made], made.fit_to(rows, needed.responses)
+    here = to_tensor(np.flatnonzero(known), data.device)
+    found = made.fit_to(rows[here], needed.responses[known])
+    features = found.new_zeros((len(rows), found.shape[1]))
+    features[here] = found
+    return [*before, made], features

@@ -1,0 +1,251 @@
+"""Sums over items that need no labels: products within and between views."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import combinations
+from typing import Literal, TypeAlias, TypeVar
+
+import numpy as np
+from scipy.linalg.blas import dsyrk
+
+from acqh._core.arrays import Array, Floats, Matrix, is_sparse, slices
+from acqh.stats.compiled import add_mixed_product, add_sparse_gram
+
+# Two views, in alphabetical order.
+Pair: TypeAlias = tuple[str, str]
+_Key = TypeVar("_Key")
+# Rows of a dense view that are widened to float64 at a time.
+BLOCK_ROWS = 2048
+
+
+@dataclass(frozen=True)
+class Keep:
+    """What statistics keep beside the sums over labelled items.
+
+    Attributes
+    ----------
+    pairs : frozenset of pairs of str, or "all"
+        Views whose cross products are kept; each pair in alphabetical order.
+    sample_size : int
+        Rows of the sample.
+    """
+
+    pairs: frozenset[Pair] | Literal["all"] = "all"
+    sample_size: int = 65_536
+
+    def wants(self, pair: Pair) -> bool:
+        """Whether the cross products of two views are kept."""
+        return self.pairs == "all" or pair in self.pairs
+
+    def pairs_of(self, views: Iterable[str]) -> list[Pair]:
+        """Return the pairs of some views whose cross products are kept."""
+        return [pair for pair in combinations(sorted(views), 2) if self.wants(pair)]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sums over the items that have all of some views.
+
+    Attributes
+    ----------
+    n_items : float
+    sums : dict of str to (n_features,)
+    uppers : dict of str to (n_features, n_features)
+        Upper triangles of the Gram matrices.
+    products : dict of pair to (n_features, n_other_features)
+        ``X_a^T X_b``.
+    """
+
+    n_items: float
+    sums: dict[str, Floats]
+    uppers: dict[str, Floats]
+    products: dict[Pair, Floats]
+
+    @classmethod
+    def of_nothing(cls) -> "Moments":
+        """Return the sums over no items."""
+        return cls(0.0, {}, {}, {})
+
+    def plus(self, other: "Moments", sign: float = 1.0) -> "Moments":
+        """Return the sums over the items of both, or without those of the other."""
+        return Moments(
+            self.n_items + sign * other.n_items,
+            _plus(self.sums, other.sums, sign),
+            _plus(self.uppers, other.uppers, sign),
+            _plus(self.products, other.products, sign),
+        )
+
+    def take_in(self, other: "Moments") -> "Moments":
+        """Return what `plus` does; the arrays of these sums become those of both."""
+        _take_in(self.sums, other.sums)
+        _take_in(self.uppers, other.uppers)
+        _take_in(self.products, other.products)
+        return replace(self, n_items=self.n_items + other.n_items)
+
+    def gram(self, view: str) -> Floats:
+        """Return ``X^T X`` of a view."""
+        return mirror(self.uppers[view])
+
+    def product(self, first: str, second: str) -> Floats:
+        """Return ``X_a^T X_b`` of two views, whichever order it is kept in."""
+        if (first, second) in self.products:
+            return self.products[first, second]
+        return self.products[second, first].T
+
+
+def _plus(mine: dict[_Key, Floats], theirs: dict[_Key, Floats], sign: float) -> dict[_Key, Floats]:
+    total = dict(mine)
+    for key, array in theirs.items():
+        total[key] = total[key] + sign * array if key in total else sign * array
+    return total
+
+
+def _take_in(mine: dict[_Key, Floats], theirs: dict[_Key, Floats]) -> None:
+    for key, array in theirs.items():
+        mine[key] = np.add(mine[key], array, out=mine[key]) if key in mine else array
+
+
+def pair_of(first: str, second: str) -> Pair:
+    """Return two views in alphabetical order."""
+    return (first, second) if first <= second else (second, first)
+
+
+def sum_over(patterns: Mapping[tuple[str, ...], Moments], views: Iterable[str]) -> Moments:
+    """Add up the sums over all items that have all of the views, whatever else they have.
+
+    Patterns are keyed by the views that the items have.
+    """
+    wanted = set(views)
+    parts = [
+        Moments(
+            found.n_items,
+            {name: found.sums[name] for name in wanted},
+            {name: found.uppers[name] for name in wanted},
+            {pair: it for pair, it in found.products.items() if set(pair) <= wanted},
+        )
+        for pattern, found in sorted(patterns.items())
+        if wanted <= set(pattern)
+    ]
+    return reduce(Moments.plus, parts) if parts else Moments.of_nothing()
+
+
+def add_patterns(
+    mine: Mapping[tuple[str, ...], Moments], theirs: Mapping[tuple[str, ...], Moments], sign: float
+) -> dict[tuple[str, ...], Moments]:
+    """Return the sums of both by pattern, or the first without the second; nothing is shared."""
+    total = {pattern: Moments.of_nothing().plus(found) for pattern, found in mine.items()}
+    if sign:
+        for pattern, found in theirs.items():
+            total[pattern] = total.get(pattern, Moments.of_nothing()).plus(found, sign)
+    return total
+
+
+def upper_gram(
+    matrix: Matrix,
+    each: Callable[[slice, Matrix], None] | None = None,
+    upper: Floats | None = None,
+) -> tuple[Floats, Floats]:
+    """Return the upper triangle of ``X^T X`` and the sum of the rows, of dense or CSR rows.
+
+    What is to be done with blocks of rows beside, `each` is called for: dense ones are in float64.
+    `upper`: what to add the triangle to, in place.
+    """
+    if upper is None:
+        upper = np.zeros((matrix.shape[1], matrix.shape[1]), order="F")
+    if is_sparse(matrix):
+        if each is not None:
+            each(slice(None), matrix)
+        add_sparse_gram(matrix.indptr, matrix.indices, matrix.data, upper)
+        return upper, column_sums(matrix)
+    sums = np.zeros(matrix.shape[1])
+    for rows in slices(len(matrix), BLOCK_ROWS):
+        block = np.asarray(matrix[rows], dtype=np.float64, order="C")
+        # The transpose of a C-ordered block is what BLAS calls column-major: no copy.
+        upper = dsyrk(1.0, block.T, beta=1.0, c=upper, overwrite_c=True)
+        sums += block.sum(axis=0)
+        if each is not None:
+            each(rows, block)
+    return upper, sums
+
+
+def cross_product(first: Matrix, second: Matrix) -> Floats:
+    """Return ``X_a^T X_b`` in float64, of dense or CSR rows."""
+    if is_sparse(first) and is_sparse(second):
+        return np.asarray((first.astype(np.float64).T @ second.astype(np.float64)).toarray())
+    if is_sparse(second):
+        return cross_product(second, first).T
+    total = np.zeros((first.shape[1], second.shape[1]))
+    if is_sparse(first):
+        data = first.data.astype(np.float64)
+        for start, block in blocks_of(second):
+            rows = first.indptr[start : start + len(block) + 1]
+            add_mixed_product(rows, first.indices, data, block, total)
+        return total
+    for rows in slices(len(first), BLOCK_ROWS):
+        left, right = (np.asarray(it[rows], dtype=np.float64) for it in (first, second))
+        total += left.T @ right
+    return total
+
+
+def blocks_of(matrix: Array) -> Iterator[tuple[int, Array]]:
+    """Yield where each block of dense rows starts, and it in C order, single or double precision.
+
+    So that kernels are compiled for these two alone, and hold few rows that are widened.
+    """
+    dtype = np.float32 if matrix.dtype == np.float32 else np.float64
+    for start in range(0, len(matrix), BLOCK_ROWS):
+        yield start, np.ascontiguousarray(matrix[start : start + BLOCK_ROWS], dtype=dtype)
+
+
+def column_sums(matrix: Matrix) -> Floats:
+    """Return the sum of the rows in float64."""
+    return np.asarray(matrix.sum(axis=0, dtype=np.float64)).ravel()
+
+
+def mirror(upper: Floats) -> Floats:
+    """Return the symmetric matrix of which the upper triangle is given."""
+    gram = np.triu(upper)
+    gram += gram.T
+    np.fill_diagonal(gram, np.diag(upper))
+    return gram
+
+
+def moments_to_arrays(patterns: Mapping[tuple[str, ...], Moments]) -> dict[str, Array]:
+    """Return sums by pattern as named arrays, for `moments_from_arrays`."""
+    names = sorted({name for pattern in patterns for name in pattern})
+    arrays: dict[str, Array] = {
+        "patterns": np.array(
+            [[name in pattern for name in names] for pattern in patterns], dtype=np.uint8
+        ).reshape(len(patterns), len(names)),
+        "counts": np.array([found.n_items for found in patterns.values()]),
+    }
+    for number, found in enumerate(patterns.values()):
+        for name in found.sums:
+            arrays[f"{number}/sum/{name}"] = found.sums[name]
+            arrays[f"{number}/gram/{name}"] = found.gram(name)
+        for first, second in found.products:
+            key = f"{number}/{names.index(first)}x{names.index(second)}"
+            arrays[key] = found.products[first, second]
+    return arrays
+
+
+def moments_from_arrays(arrays: Mapping[str, Array]) -> dict[tuple[str, ...], Moments]:
+    """Return the sums of which `moments_to_arrays` gave the arrays."""
+    names = sorted({key.split("/", 2)[2] for key in arrays if "/sum/" in key})
+    patterns: dict[tuple[str, ...], Moments] = {}
+    for number, row in enumerate(arrays["patterns"]):
+        pattern = tuple(name for name, there in zip(names, row, strict=True) if there)
+        start = f"{number}/"
+        products = {}
+        for i, first in enumerate(names):
+            for j, second in enumerate(names):
+                if f"{start}{i}x{j}" in arrays:
+                    products[first, second] = np.array(arrays[f"{start}{i}x{j}"])
+        patterns[pattern] = Moments(
+            float(arrays["counts"][number]),
+            {name: np.array(arrays[f"{start}sum/{name}"]) for name in pattern},
+            {name: np.array(arrays[f"{start}gram/{name}"], order="F") for name in pattern},
+            products,
+        )
+    return patterns

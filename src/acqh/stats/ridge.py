@@ -1,0 +1,225 @@
+"""Ridge regressions from the same rows of one view to any targets."""
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Bools, Floats, Matrix, is_sparse
+from acqh._core.device import EigenForm
+from acqh._core.linalg import Tridiagonal, factor_spd, mean_diagonal
+from acqh.errors import ViewError
+from acqh.stats.compiled import tridiagonal_energies
+
+# Strengths tried by "auto", relative to the mean diagonal of the Gram matrix.
+AUTO_RIDGES = np.logspace(-8, 2, 41)
+# Fits with more degrees of freedom than this share of the items all but repeat the targets: what
+# is left of the error, over what is left of the freedom, is rounding over rounding.
+_MAX_FREEDOM = 0.9
+# Random directions in which errors of rows left out are looked at, where there are more.
+_DIRECTIONS = 32
+# Steps of ten from the best ridge so far, each with a larger error, after which no more are tried.
+_RISES = 3
+# Less than this is left of an error only by rounding.
+_LEAST_LEFT = 1e-10
+# Matrices of fewer columns are reduced on the host: the way to a device would take longer.
+_WORTH_A_DEVICE = 256
+
+
+class RidgeSolver:
+    """Ridge regressions from the same rows of one view to any targets.
+
+    What depends on the features alone is computed once.
+
+    Parameters
+    ----------
+    gram : (n_features, n_features)
+        ``X^T X``.
+    sums : (n_features,)
+        Sum of the rows.
+    n_items : float
+        Number of rows, at least one.
+    fit_intercept : bool
+    rows : (n_rows, n_features), dense or CSR, optional
+        Some of the rows. A ridge is then chosen by the error that each of them has when it alone
+        is left out, instead of by sums.
+    device : torch device, optional
+        Where eigenvalues are computed.
+
+    Raises
+    ------
+    ViewError
+        The sums are not finite.
+
+    Examples
+    --------
+    >>> from acqh.stats import regress_moments
+    >>> X = np.array([[0.0], [1.0]])
+    >>> solver = RidgeSolver(X.T @ X, X.sum(axis=0), 2.0)
+    >>> Y = np.array([[3.0], [5.0]])
+    >>> regress_moments(solver, X.T @ Y, Y.sum(axis=0), Y.T @ Y, 0.0).coefficients
+    array([[2.]])
+    """
+
+    def __init__(
+        self,
+        gram: Floats,
+        sums: Floats,
+        n_items: float,
+        *,
+        fit_intercept: bool = True,
+        rows: Matrix | None = None,
+        device: Any = None,
+    ) -> None:
+        if not np.isfinite(np.trace(gram)):
+            raise ViewError(
+                "sums of squares of features are beyond float64; scale the features, or remove "
+                "rows with numbers far larger than the others"
+            )
+        self.n_items = n_items
+        self.fit_intercept = fit_intercept
+        self.rows = rows
+        self._lefts: dict[float, Floats] = {}
+        self.device = device
+        self.mean = sums / n_items if fit_intercept else np.zeros(len(sums))
+        self.gram = gram - n_items * np.outer(self.mean, self.mean)
+
+    @cached_property
+    def form(self) -> Tridiagonal | EigenForm:
+        """The centred Gram matrix, reduced."""
+        if self.device is not None and len(self.gram) >= _WORTH_A_DEVICE:
+            return EigenForm.of(self.gram, self.device)
+        return Tridiagonal.of(self.gram)
+
+    @cached_property
+    def values(self) -> Floats:
+        """Eigenvalues of the centred Gram matrix, rising."""
+        return np.maximum(self.form.eigenvalues(), 0.0)
+
+    @cached_property
+    def rotated_rows(self) -> Floats:
+        """The rows, centred and in the basis of the reduced Gram matrix: (n_features, n_rows)."""
+        return self._rotate(self.rows)
+
+    def _rotate(self, rows: Any) -> Floats:
+        rows = rows.toarray() if is_sparse(rows) else rows
+        rotated = self.form.rotate((np.asarray(rows, dtype=np.float64) - self.mean).T)
+        return np.ascontiguousarray(rotated)
+
+    def left(self, penalty: float) -> Floats:
+        """Return the share of each row's error that is left because it was learnt from."""
+        if penalty not in self._lefts:
+            self._lefts[penalty] = self._left_of(self.rotated_rows, penalty)
+        return self._lefts[penalty]
+
+    def left_of(self, rows: Matrix, ridge: float) -> Floats:
+        """Return what `left` does for any rows learnt from, (n_rows,), with a relative ridge."""
+        if rows is self.rows:
+            return self.left(ridge * self.scale)
+        return self._left_of(self._rotate(rows), ridge * self.scale)
+
+    @property
+    def scale(self) -> float:
+        """What relative ridges refer to."""
+        # Features that are all constant have nothing to scale, and nothing to predict with.
+        return max(mean_diagonal(self.gram), 0.0) or 1.0
+
+    def _left_of(self, rotated: Floats, penalty: float) -> Floats:
+        # Each row's squared length in the inverse of the ridged Gram matrix is its leverage.
+        if isinstance(self.form, Tridiagonal):
+            leverages = np.empty(rotated.shape[1])
+            diagonal = self.form.diagonal + penalty
+            tridiagonal_energies(diagonal, self.form.off_diagonal, rotated, leverages)
+        else:
+            leverages = np.einsum("ij,ij->j", rotated, self.form.solve(penalty, rotated))
+        left = 1.0 - leverages - self.fit_intercept / self.n_items
+        return np.asarray(np.maximum(left, _LEAST_LEFT))
+
+    def solve(self, cross: Floats, ridge: float) -> tuple[float, Floats, float]:
+        """Return the ridge, the coefficients for it, and their degrees of freedom."""
+        ridged = self.gram + ridge * mean_diagonal(self.gram) * np.eye(len(self.gram))
+        solved = factor_spd(ridged)
+        return ridge, solved(cross), float(np.trace(solved(self.gram)))
+
+    def cross_validate(
+        self, cross: Floats, power: float, seen: Floats | None = None
+    ) -> tuple[float, Floats, float]:
+        """Return the ridge of least error on rows left out, its fit, and the share of error left.
+
+        Parameters
+        ----------
+        cross : (n_features, n_dimensions)
+            Of centred features and targets.
+        power : float
+            Sum of squares of the centred targets.
+        seen : (n_rows, n_directions), optional
+            Centred targets of the rows that the solver has, in `error_directions`; without them by
+            generalised cross-validation.
+        """
+        rotated = self.form.rotate(cross)
+        penalties = AUTO_RIDGES * self.scale
+        freedoms = np.sum(self.values / (self.values + penalties[:, None]), axis=1)
+        if seen is None:
+            best = self._generalised(rotated, power, penalties, freedoms)
+            left = self.left_on_average(float(freedoms[best]))
+        else:
+            allowed = freedoms + 1.0 <= _MAX_FREEDOM * self.n_items
+            allowed[-1] = True
+            some = error_directions(rotated.shape[1])
+            best, left = self._leave_one_out(rotated @ some, seen.T, penalties, allowed)
+        coefficients = self.form.rotate_back(self.form.solve(penalties[best], rotated))
+        return float(AUTO_RIDGES[best]), coefficients, left
+
+    def left_on_average(self, freedom: float) -> float:
+        """Return the share of a row's error that is left because it was learnt from."""
+        return max(1.0 - (freedom + self.fit_intercept) / self.n_items, 1.0 / self.n_items)
+
+    def _generalised(
+        self, rotated: Floats, power: float, penalties: Floats, freedoms: Floats
+    ) -> int:
+        residuals = np.empty(len(penalties))
+        for i, penalty in enumerate(penalties):
+            fitted = self.form.solve(penalty, rotated)
+            residuals[i] = power - np.vdot(rotated, fitted) - penalty * np.vdot(fitted, fitted)
+        left = np.maximum(1.0 - (freedoms + 1.0) / self.n_items, 1.0 / self.n_items)
+        errors = np.maximum(residuals, 0.0) / left**2
+        errors[:-1][freedoms[:-1] + 1.0 > _MAX_FREEDOM * self.n_items] = np.inf
+        return int(np.argmin(errors))
+
+    def _leave_one_out(
+        self, rotated: Floats, seen: Floats, penalties: Floats, allowed: Bools
+    ) -> tuple[int, float]:
+        """Return the number of the best penalty, and the share of error left under it."""
+        found: dict[int, tuple[float, float]] = {}
+
+        def error(i: int) -> float:
+            if i not in found:
+                fitted = self.form.solve(penalties[i], rotated).T @ self.rotated_rows
+                own = np.square(seen - fitted).sum(axis=0)
+                found[i] = float(np.mean(own / self.left(penalties[i]) ** 2)), float(np.mean(own))
+            return found[i][0]
+
+        # The error falls and then rises, but for small ripples: look where it is least ever closer,
+        # from the strongest ridge on, until it has been rising over three powers of ten.
+        coarse = np.flatnonzero(allowed)[::-1][::4].tolist()
+        best = coarse[0]
+        for number, i in enumerate(coarse):
+            best = min(best, i, key=error)
+            if number - coarse.index(best) >= _RISES:
+                break
+        for step in (2, 1):
+            near = [i for i in (best - step, best, best + step) if 0 <= i < len(penalties)]
+            best = min((i for i in near if allowed[i]), key=error)
+        unseen, own = found[best]
+        return best, float(np.sqrt(own / unseen)) if unseen > 0 else 1.0
+
+
+def error_directions(n_dimensions: int) -> Floats:
+    """Return directions in which errors are as long on average as in all: always the same.
+
+    (n_dimensions, n_directions); all where there are few.
+    """
+    if n_dimensions <= _DIRECTIONS:
+        return np.eye(n_dimensions)
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (n_dimensions, _DIRECTIONS))
+    return np.asarray(signs / np.sqrt(_DIRECTIONS))

@@ -1,0 +1,299 @@
+"""A bounded sample of rows that depends on the rows alone, not on how they came."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix, is_sparse
+from acqh.errors import InvalidInputError
+from acqh.stats.compiled import add_row_hashes, add_sparse_row_hashes
+from acqh.stats.label_sets import pack_rows, unpack_rows
+from acqh.stats.moments import blocks_of
+
+EVERY_KEY = np.uint64(2**64 - 1)
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class RowSample:
+    """The distinct rows with the smallest hashes, each with how often it was added.
+
+    Which rows these are depends on what is in them alone, so samples of parts, in any order and
+    number, add up to the sample of the whole; rows that are taken back leave it. After that
+    it holds fewer rows than it could, since those passed over before are gone.
+
+    Attributes
+    ----------
+    capacity : int
+        Rows at most.
+    n_labels : int
+        Number of label columns.
+    keys : uint64 (n_rows,)
+        Hashes, rising.
+    counts : (n_rows,) float64
+        How often each row was added.
+    views : dict of str to (n_rows, n_features), dense or CSR
+        Rows as they were given.
+    present : dict of str to bool (n_rows,)
+    packed : uint8 (n_rows, ceil(n_labels / 8))
+        Labels, as bits.
+    bound : uint64
+        Every row added with a key up to this one is here.
+    """
+
+    capacity: int
+    n_labels: int
+    keys: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    counts: Floats = field(default_factory=lambda: np.zeros(0))
+    views: Mapping[str, Matrix] = field(default_factory=dict)
+    present: Mapping[str, Bools] = field(default_factory=dict)
+    packed: Array = field(default_factory=lambda: np.zeros((0, 0), dtype=np.uint8))
+    bound: Any = EVERY_KEY
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def labels(self) -> Array:
+        """Labels of the rows, uint8 (n_rows, n_labels)."""
+        return unpack_rows(self.packed, self.n_labels)
+
+    def with_rows(
+        self,
+        views: Mapping[str, Matrix],
+        labels: Matrix | None,
+        present: Mapping[str, Bools],
+        keys: Ints | None = None,
+    ) -> "RowSample":
+        """Return the sample with rows added.
+
+        Parameters
+        ----------
+        views : mapping of str to (n_items, n_features), dense or CSR
+            At least one.
+        labels : 0/1 (n_items, n_labels), dense or CSR, or None
+        present : mapping of str to bool (n_items,)
+            For every view.
+        keys : uint64 (n_items,), optional
+            What `row_keys` gives of these rows, where it is known already.
+        """
+        n_items = next(iter(views.values())).shape[0]
+        width = -(-self.n_labels // 8)
+        packed = np.zeros((n_items, width), np.uint8) if labels is None else pack_rows(labels)
+        if keys is None:
+            keys = hash_rows(views, packed, present)
+        # Most rows of a long stream are passed over here, before anything is copied.
+        kept = np.flatnonzero(keys <= self.bound)
+        kept = kept[np.argsort(keys[kept], kind="stable")]
+        keys, first, counts = np.unique(keys[kept], return_index=True, return_counts=True)
+        rows = kept[first][: self.capacity]
+        more = RowSample(
+            self.capacity,
+            self.n_labels,
+            keys[: self.capacity],
+            counts[: self.capacity].astype(np.float64),
+            {name: matrix[rows] for name, matrix in views.items()},
+            {name: mask[rows] for name, mask in present.items()},
+            packed[rows],
+            keys[self.capacity - 1] if len(keys) > self.capacity else self.bound,
+        )
+        return self + more
+
+    def __add__(self, other: "RowSample") -> "RowSample":
+        return merge_samples([self, other])
+
+    def __sub__(self, other: "RowSample") -> "RowSample":
+        mine = self._cut(min(self.bound, other.bound))
+        gone = other.keys <= mine.bound
+        places = np.searchsorted(mine.keys, other.keys[gone])
+        counts = mine.counts.copy()
+        here = places < len(mine)
+        here[here] = mine.keys[places[here]] == other.keys[gone][here]
+        counts[places[here]] -= other.counts[gone][here]
+        if not here.all() or np.any(counts < 0):
+            raise InvalidInputError(
+                "items would be forgotten that were never added; forget only what was fitted, with "
+                "the views and labels it was fitted with"
+            )
+        return mine._take(np.flatnonzero(counts > 0), counts)
+
+    def _cut(self, bound: Any) -> "RowSample":
+        """Return the rows with keys up to a bound, as many as there is room for."""
+        if np.count_nonzero(self.keys <= bound) > self.capacity:
+            bound = self.keys[self.capacity - 1]
+        rows = np.flatnonzero(self.keys <= bound)
+        sample = self if len(rows) == len(self) else self._take(rows, self.counts)
+        return replace(sample, bound=bound)
+
+    def _take(self, rows: Ints, counts: Floats) -> "RowSample":
+        return replace(
+            self,
+            keys=self.keys[rows],
+            counts=counts[rows],
+            views={name: matrix[rows] for name, matrix in self.views.items()},
+            present={name: mask[rows] for name, mask in self.present.items()},
+            packed=self.packed[rows],
+        )
+
+    def first(
+        self, n_rows: int, having: Sequence[str] = (), *, labelled: bool = False
+    ) -> "RowSample":
+        """Return the rows with the smallest keys: a smaller sample of the same.
+
+        Parameters
+        ----------
+        n_rows : int
+            At most.
+        having : sequence of str
+            Only of rows that have these views.
+        labelled : bool
+            Only of rows that have labels.
+        """
+        chosen = self.packed.any(axis=1) if labelled else np.ones(len(self), dtype=bool)
+        for view in having:
+            chosen = chosen & self.present[view]
+        return self._take(np.flatnonzero(chosen)[:n_rows], self.counts)
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return the sample as named arrays, for `from_arrays`."""
+        numbers = np.array([self.capacity, self.n_labels, self.bound], dtype=np.uint64)
+        arrays = {
+            "numbers": numbers,
+            "keys": self.keys,
+            "counts": self.counts,
+            "packed": self.packed,
+        }
+        for name, matrix in self.views.items():
+            arrays[f"present/{name}"] = self.present[name]
+            if is_sparse(matrix):
+                shape = np.array(matrix.shape, dtype=np.int64)
+                parts = (matrix.data, matrix.indices, matrix.indptr, shape)
+                for part, array in zip(_CSR_PARTS, parts, strict=True):
+                    arrays[f"{part}/{name}"] = array
+            else:
+                arrays[f"rows/{name}"] = matrix
+        # Files know no truth values.
+        return {
+            key: array.astype(np.uint8) if array.dtype == bool else array
+            for key, array in arrays.items()
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> "RowSample":
+        """Return the sample of which `to_arrays` gave the arrays."""
+        names = [key.removeprefix("present/") for key in arrays if key.startswith("present/")]
+        views: dict[str, Matrix] = {}
+        for name in sorted(names):
+            if f"rows/{name}" in arrays:
+                views[name] = np.array(arrays[f"rows/{name}"])
+            else:
+                data, indices, indptr, shape = (arrays[f"{part}/{name}"] for part in _CSR_PARTS)
+                views[name] = sp.csr_array((data, indices, indptr), shape=tuple(shape.tolist()))
+        return cls(
+            int(arrays["numbers"][0]),
+            int(arrays["numbers"][1]),
+            np.array(arrays["keys"]),
+            np.array(arrays["counts"]),
+            views,
+            {name: np.array(arrays[f"present/{name}"], dtype=bool) for name in sorted(names)},
+            np.array(arrays["packed"]),
+            arrays["numbers"][2],
+        )
+
+
+def merge_samples(samples: Sequence[RowSample]) -> RowSample:
+    """Return the sample of all that samples of parts are of; rows are copied once.
+
+    There is at least one sample, and all have the same capacity and labels.
+    """
+    bound = min(sample.bound for sample in samples)
+    parts = [sample for sample in samples if len(sample)] or [samples[0]]
+    if len(parts) == 1:
+        return parts[0]._cut(bound)
+    keys, first, inverse = np.unique(
+        np.concatenate([part.keys for part in parts]), return_index=True, return_inverse=True
+    )
+    counts: Any = np.bincount(inverse, np.concatenate([part.counts for part in parts]))
+    kept = int(np.count_nonzero(keys <= bound))
+    capacity = parts[0].capacity
+    if kept > capacity:
+        kept, bound = capacity, keys[capacity - 1]
+    # Where the rows of each part go, by rising key, and which of its rows these are.
+    starts = np.cumsum([0, *map(len, parts)])
+    first = first[:kept]
+    places = [np.flatnonzero((first >= a) & (first < b)) for a, b in pairwise(starts)]
+    rows = [first[place] - start for place, start in zip(places, starts[:-1], strict=True)]
+
+    def gather(pieces: list[Any]) -> Any:
+        if any(map(is_sparse, pieces)):
+            taken = [sp.csr_array(piece)[own] for piece, own in zip(pieces, rows, strict=True)]
+            return sp.csr_array(sp.vstack(taken, format="csr"))[np.argsort(np.concatenate(places))]
+        dtype = np.result_type(*(piece.dtype for piece in pieces))
+        found = np.empty((kept, *pieces[0].shape[1:]), dtype)
+        for piece, own, place in zip(pieces, rows, places, strict=True):
+            found[place] = piece[own]
+        return found
+
+    return RowSample(
+        capacity,
+        parts[0].n_labels,
+        keys[:kept],
+        counts[:kept],
+        {name: gather([part.views[name] for part in parts]) for name in parts[0].views},
+        {name: gather([part.present[name] for part in parts]) for name in parts[0].views},
+        gather([part.packed for part in parts]),
+        bound,
+    )
+
+
+_CSR_PARTS = ("data", "indices", "indptr", "shape")
+
+
+def row_keys(
+    views: Mapping[str, Matrix], labels: Matrix | None, present: Mapping[str, Bools]
+) -> Ints:
+    """Return the keys by which rows are sampled, for `RowSample.with_rows`."""
+    n_items = next(iter(views.values())).shape[0]
+    # Items without labels have the keys of those whose labels are all zero.
+    packed = np.zeros((n_items, 0), np.uint8) if labels is None else pack_rows(labels)
+    return hash_rows(views, packed, present)
+
+
+def hash_rows(views: Mapping[str, Matrix], packed: Array, present: Mapping[str, Bools]) -> Ints:
+    """Return a key of every row: of its views, whether it has them, and its labels."""
+    keys = np.zeros(len(packed), dtype=np.uint64)
+    _add(keys, packed, _salts("labels", packed.shape[1]))
+    for name in sorted(views):
+        salts = row_salts(name, views[name].shape[1])
+        hashes = np.zeros(len(packed), dtype=np.uint64)
+        _add(hashes, views[name], salts[1:])
+        keys += np.where(present[name], hashes + salts[0], np.uint64(0))
+    return keys
+
+
+def row_salts(view: str, n_columns: int) -> Ints:
+    """Return the salts of a view: one for that it is there, then one per column."""
+    return _salts(f"view {view}", n_columns + 1)
+
+
+def _salts(what: str, n_columns: int) -> Ints:
+    """Return a random number for every column, always the same for the same name."""
+    seed = int.from_bytes(hashlib.sha256(what.encode()).digest()[:8], "little")
+    words = np.uint64(seed) + _GOLDEN * np.arange(1, n_columns + 1, dtype=np.uint64)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(words ^ (words >> np.uint64(31)))
+
+
+def _add(hashes: Ints, matrix: Matrix, salts: Ints) -> None:
+    if is_sparse(matrix):
+        words = np.ascontiguousarray(matrix.data, dtype=np.float64).view(np.uint64)
+        add_sparse_row_hashes(matrix.indptr, matrix.indices, words, salts, hashes)
+        return
+    for start, block in blocks_of(matrix):
+        add_row_hashes(block, salts, hashes[start : start + len(block)])
