@@ -43,9 +43,9 @@ from acqh import MultiViewData
 from acqh._core.runtime import say_nothing
 from acqh.cli._emoji import cache_folder, emoji_collection
 from acqh.collection import Collection, Item
-from acqh.collection._coder import Encoders
-from acqh.collection._learn import learn
-from acqh.collection._stage import BuildSettings
+from acqh.collection.build.describe import BuildSettings
+from acqh.collection.build.learn import learn
+from acqh.collection.disk.model import Encoders
 from acqh.encoders import EfficientNetLite0, MiniLM, word_vectorizer
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"

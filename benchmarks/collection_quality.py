@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from acqh.collection import Collection, Hit, Item
-from acqh.collection._sources import read_items
+from acqh.collection.sources.manifest import read_items
 
 HELD_OUT = 5  # every fifth
 LABEL = "flower"

@@ -11,9 +11,9 @@ import pytest
 import acqh
 from acqh._core.runtime import say_nothing
 from acqh.collection import Collection, Item
-from acqh.collection._coder import Encoders
-from acqh.collection._learn import learn
-from acqh.collection._settings import BuildSettings
+from acqh.collection.build.learn import learn
+from acqh.collection.disk.model import Encoders
+from acqh.collection.disk.settings import BuildSettings
 from acqh.encoders import EfficientNetLite0, MiniLM, general_model
 
 pytest.importorskip("onnxruntime")

@@ -8,7 +8,7 @@ from PIL import Image
 
 import acqh
 from acqh.collection import BuildSettings, Collection, Item, ShardedCollection
-from acqh.collection._folder import _settings
+from acqh.collection.disk.layout import _settings
 from acqh.encoders import HogColour
 from acqh.errors import CorruptBundleError, ImageError
 

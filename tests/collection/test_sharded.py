@@ -8,7 +8,7 @@ import pytest
 
 from acqh.cli._emoji import emoji_items
 from acqh.collection import Collection, Item, ShardedCollection, open_collections
-from acqh.collection._coder import Encoders
+from acqh.collection.disk.model import Encoders
 from acqh.encoders import word_vectorizer
 from acqh.errors import CollectionError, DuplicateIdError, MissingItemError
 

@@ -3,7 +3,7 @@
 import pytest
 
 from acqh.collection import Collection, Item
-from acqh.collection._words import read_words
+from acqh.collection.store.words import read_words
 
 ITEMS = {
     "pizza": ("pizza, cheese, slice", {"emoji": "🍕"}),

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from acqh.collection import Collection, Item, verify_collection
-from acqh.collection._fuse import Place, fuse
-from acqh.collection._words import (
+from acqh.collection.search.rank import Place, fuse
+from acqh.collection.store.words import (
     WORDS_SCHEMA,
     WordHit,
     WordQuery,

@@ -118,7 +118,7 @@ def build(
 
 def _note_unused(source: Path, of_manifest: dict[str, Any], of_raw: dict[str, Any]) -> None:
     """Name options that were given and have no effect on items of such a source."""
-    from acqh.collection._folder_source import find_manifest
+    from acqh.collection.sources.folder import find_manifest
 
     if _has_features(source):
         unused, why = of_manifest | of_raw, "the file brings features"

@@ -1,0 +1,174 @@
+"""The first half of a build: items into the store, features beside it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Ints
+from acqh._core.runtime import Progress
+from acqh._core.store import pack
+from acqh.collection.disk.model import Encoders, describe
+from acqh.collection.sources.check import Skipped, batches, prepared
+from acqh.collection.disk.settings import BuildSettings
+from acqh.collection.sources.manifest import Source, data_items
+from acqh.collection.build.staged import StagedView
+from acqh.collection.store.store import Store
+from acqh.collection.types import Item
+from acqh.data import MultiViewData
+from acqh.encoders import make_encoder
+from acqh.errors import CollectionError
+from acqh.methods.entries import HOMES
+
+IMAGE_BATCH = 64
+CHUNK_ROWS = 4_096
+# An encoder of images that learns anything learns it from this many of the first.
+_FITTED_IMAGES = 256
+# A vocabulary is settled by this many texts.
+_FITTED_TEXTS = 200_000
+
+
+def stage_data(store: Store, data: MultiViewData, progress: Progress) -> MultiViewData:
+    """Store the items of data that brings its features; return them as `stage_items` does."""
+    n_done = 0
+    for part in data.chunks(CHUNK_ROWS):
+        store.insert(data_items(part))
+        n_done += len(part)
+        progress(n_done, len(data), "storing items")
+    given = [view for view, mask in data.present.items() if mask.any()]
+    return MultiViewData(
+        {view: data.views[view] for view in given},
+        present={view: data.present[view] for view in given},
+        **_numbered(store, np.arange(n_done)),
+    )
+
+
+def stage_items(
+    staging: Path,
+    store: Store,
+    source: Source,
+    settings: BuildSettings,
+    skipped: Skipped,
+    progress: Progress,
+) -> tuple[MultiViewData, Encoders]:
+    """Store raw items and describe them.
+
+    Gives the features and labels of the items that have any features, by their numbers from 0,
+    and the encoders.
+    """
+    both = _make_encoders(settings)
+    image_encoder, text_encoder = both.by_view.values()
+    _check_targets(settings.targets, source.has)
+    usable = _fit_on_images(image_encoder, prepared(source.items, skipped, strict=settings.strict))
+    images = StagedView(staging / "image")
+    n_items = n_images = 0
+    for batch in batches(usable, IMAGE_BATCH):
+        new = left_in(batch, store.insert(batch, strict=settings.strict), skipped)
+        if new:
+            images.append(*describe(image_encoder, "image", [item.image for item in new]))
+        n_items += len(new)
+        n_images += sum(item.image is not None for item in new)
+        progress(n_items + len(skipped), source.n_items, "describing images")
+    check_filled(store, skipped)
+    views, encoders = {}, {}
+    if n_images:
+        views["image"], encoders["image"] = images, image_encoder
+    # The general model finds images by words even where no item has any.
+    is_general = n_images > 0 and both.fit_general_model
+    if store.has_texts() or is_general:
+        texts = (text for _, text, _ in store.staged(0, _FITTED_TEXTS))
+        encoders["text"] = text_encoder.fit([text for text in texts if text])
+        views["text"] = _stage_texts(staging, store, text_encoder, n_items, progress)
+    return _gather(views, store, keep_empty=is_general), Encoders(encoders)
+
+
+def _make_encoders(settings: BuildSettings) -> Encoders:
+    """Return the encoders of images and texts, in this order."""
+    image = make_encoder(settings.image_encoder, view="image")
+    text = make_encoder(settings.text_encoder, view="text", random_state=settings.random_state)
+    # What cannot be stored or is not installed is better refused before the work than after it.
+    for encoder in (image, text):
+        pack(encoder, HOMES, fitted=False)
+        if hasattr(encoder, "check_installed"):
+            encoder.check_installed()
+    return Encoders({"image": image, "text": text})
+
+
+def _gather(views: Mapping[str, StagedView], store: Store, *, keep_empty: bool) -> MultiViewData:
+    """Return the items that have any view; `keep_empty`: also views that none of them has."""
+    present = {view: staged.present() for view, staged in views.items()}
+    present = {view: mask for view, mask in present.items() if keep_empty or mask.any()}
+    if not present:
+        raise CollectionError("no item has an image or a text that can be described")
+    known = np.any([*present.values()], axis=0)
+    return MultiViewData(
+        {view: views[view].matrix(known) for view in present},
+        present={view: mask[known] for view, mask in present.items()},
+        **_numbered(store, np.flatnonzero(known)),
+    )
+
+
+def _numbered(store: Store, rows: Ints) -> dict[str, Any]:
+    """Return ids of staged items, which are their numbers from 0, and their labels."""
+    labels = [names for _, _, names in store.staged(0, len(store))]
+    known = sorted({name for each in labels for name in each})
+    given = {"labels": [labels[row] for row in rows], "label_names": known} if known else {}
+    return {"ids": rows, **given}
+
+
+def check_filled(store: Store, skipped: Skipped) -> None:
+    """Refuse to go on with no item."""
+    if len(store) == 0:
+        reason = f": {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
+        raise CollectionError(f"there are no items to build from{reason}")
+
+
+def _check_targets(targets: Mapping[str, Any] | None, has: frozenset[str] | None) -> None:
+    """Refuse targets that no item can have, where it is known what they have."""
+    for name in targets or ():
+        if name not in ("labels", "image", "text"):
+            raise CollectionError(
+                f"`targets` are weights of labels, image and text, but one is {name!r}"
+            )
+        # Images are found by words even where no item has any.
+        if has is not None and name not in has and not (name == "text" and "image" in has):
+            raise CollectionError(
+                f"`targets` has a weight for {name}, but no item has any; leave it out, or give "
+                f"the manifest a column {name}"
+            )
+
+
+def left_in(items: Sequence[Item], stored: Sequence[str | None], skipped: Skipped) -> list[Item]:
+    """Return the items that were stored; note the others, whose ids there are already."""
+    pairs = list(zip(items, stored, strict=True))
+    skipped += [
+        (item.origin, f"there is an item {item.id!r} already") for item, id_ in pairs if id_ is None
+    ]
+    return [item for item, identifier in pairs if identifier is not None]
+
+
+def _fit_on_images(encoder: Any, items: Iterator[Item]) -> Iterator[Item]:
+    first: list[Item] = []
+    images: list[Any] = []
+    for item in items:
+        first.append(item)
+        if item.image is not None:
+            images.append(item.image)
+        if len(images) == _FITTED_IMAGES:
+            break
+    if images:
+        encoder.fit(images)
+    return chain(first, items)
+
+
+def _stage_texts(
+    staging: Path, store: Store, encoder: Any, n_items: int, progress: Progress
+) -> StagedView:
+    staged = StagedView(staging / "text")
+    for start in range(0, n_items, CHUNK_ROWS):
+        texts = [text for _, text, _ in store.staged(start, CHUNK_ROWS)]
+        staged.append(*describe(encoder, "text", texts))
+        progress(start + len(texts), n_items, "describing texts")
+    return staged

@@ -1,0 +1,1 @@
+"""A query becomes an answer."""

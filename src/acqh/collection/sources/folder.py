@@ -1,0 +1,236 @@
+"""Folders of images as a source: which files there are, and what each was when it was read."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from acqh.collection.sources.check import MAX_ID_CHARACTERS
+from acqh.collection.types import BYTES, DATE, DIGEST, FILE, MODIFIED, Item
+from acqh.encoders import image_date
+from acqh.errors import CollectionError
+
+# fmt: off
+_SUFFIXES = frozenset((
+    ".bmp", ".gif", ".heic", ".heif", ".jfif", ".jpe", ".jpeg", ".jpg", ".pbm", ".pgm", ".png",
+    ".pnm", ".ppm", ".tif", ".tiff", ".webp",
+))
+# fmt: on
+_MANIFESTS = ("manifest.csv", "manifest.tsv", "manifest.jsonl", "manifest.parquet")
+
+
+@dataclass(frozen=True)
+class ImageFile:
+    """An image file of a folder."""
+
+    folder: Path  # the one that is followed
+    name: str  # relative to it, with slashes
+    n_bytes: int
+    modified: str  # when it was last written, in UTC, to the microsecond
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self.folder / self.name
+
+    def digest(self) -> str:
+        """Return the SHA-256 of its content, in hexadecimal; raise OSError."""
+        with self.path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    @property
+    def usual_id(self) -> str:
+        """The id of its item, unless another item has it."""
+        if len(self.name) <= MAX_ID_CHARACTERS // 2:
+            return self.name
+        return hashlib.sha256(self.name.encode()).hexdigest()
+
+    def columns(self, digest: str) -> dict[str, Any]:
+        """Return what an item keeps of the file, but for its date."""
+        return {FILE: self.name, BYTES: self.n_bytes, MODIFIED: self.modified, DIGEST: digest}
+
+    def item(self, digest: str, identifier: str, **others: Any) -> Item:
+        """Return the file as an item; `others` are its text, labels and further columns."""
+        columns = {**others.pop("columns", {}), **self.columns(digest)}
+        columns.pop(DATE, None)
+        if (date := image_date(self.path)) is not None:
+            columns[DATE] = date
+        folder = str(self.folder)
+        return Item(
+            self.path, id=identifier, columns=columns, origin=self.name, folder=folder, **others
+        )
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a folder holds."""
+
+    root: Path  # the folder that was looked at
+    folder: Path  # the followed one, which names are relative to: this, or one around it
+    files: list[ImageFile] = field(default_factory=list)  # in a fixed order
+    # Files and folders that could not be looked at, and why.
+    unread: dict[str, str] = field(default_factory=dict)
+
+    def could_hold(self, name: str) -> bool:
+        """Whether a file may be there although it was not seen."""
+        parts = name.split("/")
+        return any("/".join(parts[:n]) in self.unread for n in range(1, len(parts) + 1))
+
+
+class _Unread:
+    """A file that could not be looked at; asked for its path, it says why."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def __fspath__(self) -> str:
+        raise CollectionError(self.why)
+
+
+def find_manifest(folder: Path) -> Path | None:
+    """Return the file in which a folder says what its items are, or None."""
+    return next((path for name in _MANIFESTS if (path := folder / name).is_file()), None)
+
+
+class FolderItems(Iterator[Item]):
+    """Items of a folder, one after the other, and how many files there were to begin with."""
+
+    def __init__(self, listing: Listing, id_prefix: str) -> None:
+        self._n_files = len(listing.files)
+        self._items = _read_listing(listing, id_prefix)
+
+    def __len__(self) -> int:
+        return self._n_files
+
+    def __next__(self) -> Item:
+        return next(self._items)
+
+
+def folder_items(folder: str | PathLike[str], *, id_prefix: str = "") -> FolderItems:
+    """Return the images of a folder without a manifest as items, each named by its path.
+
+    Their columns hold ``file``, ``date`` where the EXIF data has one, ``bytes``, ``modified`` and
+    ``sha256``. Names that begin with a dot are passed over, and links are not followed.
+
+    Parameters
+    ----------
+    folder : path-like
+        It and the folders in it are searched.
+    id_prefix : str, optional
+        What ids have before the path.
+
+    Returns
+    -------
+    iterator of Item
+        Its ``len`` is the number of image files.
+
+    Raises
+    ------
+    CollectionError
+        The folder is not there, cannot be read, has a manifest, or has no images.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Image.new("RGB", (8, 8)).save(folder + "/night.png")
+    ...     [item.columns["file"] for item in folder_items(folder)]
+    ['night.png']
+    """
+    listing = list_images(folder)
+    if not listing.files and not listing.unread:
+        raise CollectionError(
+            f"the folder {os.fspath(folder)} has neither a manifest nor images; give a folder of "
+            "images, or write manifest.csv with the columns image, text and labels"
+        )
+    return FolderItems(listing, id_prefix)
+
+
+def _read_listing(listing: Listing, id_prefix: str) -> Iterator[Item]:
+    for file in listing.files:
+        try:
+            digest = file.digest()
+        except OSError as error:
+            listing.unread[file.name] = str(error)
+        else:
+            yield file.item(digest, f"{id_prefix}{file.usual_id}")
+    for name, why in listing.unread.items():
+        yield Item(_Unread(why), origin=name)
+
+
+def list_images(folder: str | PathLike[str], followed: Iterable[str] = ()) -> Listing:
+    """Return the image files of a folder and the folders in it.
+
+    Names that begin with a dot are passed over. Links are not followed. Names are relative to the
+    innermost of the `followed` folders that holds this one, or to itself.
+
+    Raises CollectionError: the folder is not there, cannot be read, or has a manifest.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise CollectionError(f"there is no folder {root}; see whether it is mounted")
+    if find_manifest(root) is not None:
+        raise CollectionError(
+            f"the folder {root} has a manifest, which says what its items are; build from it with "
+            "acqh build, take in new ones with acqh add, and texts and labels with acqh label"
+        )
+    root = root.resolve()
+    around = [Path(each) for each in followed if root.is_relative_to(each)]
+    base = max(around, key=lambda each: len(each.parts), default=root)
+    listing = Listing(root, base)
+
+    def note(error: OSError) -> None:
+        place = Path(error.filename)
+        if place == root:
+            raise CollectionError(f"the folder {root} cannot be read: {error}") from error
+        listing.unread[_name(place, base)] = str(error)
+
+    for place, folders, names in os.walk(root, onerror=note):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        images = sorted(
+            name
+            for name in names
+            if not name.startswith(".") and Path(name).suffix.lower() in _SUFFIXES
+        )
+        for name in [*images, *folders]:
+            _look_at(Path(place, name), listing)
+    return listing
+
+
+def _look_at(path: Path, listing: Listing) -> None:
+    name = _name(path, listing.folder)
+    try:
+        if path.is_symlink():
+            listing.unread[name] = "it is a link, and links are not followed"
+            return
+        facts = path.stat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        listing.unread[name] = str(error)
+        return
+    if path.is_file():
+        if name != path.relative_to(listing.folder).as_posix():
+            listing.unread[name] = "its name is not valid Unicode; rename it"
+            return
+        moment = _moment(facts.st_mtime_ns)
+        listing.files.append(ImageFile(listing.folder, name, facts.st_size, moment))
+
+
+def _name(path: Path, root: Path) -> str:
+    """Return the name of a file in a folder; what is not Unicode in it becomes question marks."""
+    return path.relative_to(root).as_posix().encode("utf-8", "replace").decode()
+
+
+def _moment(nanoseconds: int) -> str:
+    seconds, rest = divmod(nanoseconds, 10**9)
+    try:
+        moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest // 1_000)
+    except (OverflowError, OSError, ValueError):  # a file may claim any time
+        return str(nanoseconds)
+    return moment.isoformat(timespec="microseconds")

@@ -1,0 +1,243 @@
+"""Where items come from: manifests, folders with one or of images, data, or any iterable."""
+
+from collections.abc import Callable, Iterable, Iterator, Sized
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from acqh._core.labels import split_labels
+from acqh.collection.sources.folder import find_manifest, folder_items
+from acqh.collection.types import FILE, Item
+from acqh.data import MultiViewData, read_records
+from acqh.errors import CollectionError, InvalidInputError
+
+_IMAGE, _TEXT, _LABELS, _ID = "image", "text", ("labels", "label"), ("id", "ids")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Items to come."""
+
+    items: Iterator[Item]
+    n_items: int | None = None  # how many, where that is known
+    # Of "image", "text" and "labels", what any item has, where that is known.
+    has: frozenset[str] | None = None
+
+
+def read_items(
+    source: Any,
+    *,
+    image_root: str | PathLike[str] | None = None,
+    label_separator: str | None = None,
+) -> Iterator[Item]:
+    r"""Return the items of a manifest, of a folder that has one or images, or of an iterable.
+
+    Parameters
+    ----------
+    source : path, or iterable of Item
+        A CSV, TSV, JSON lines or Parquet file with the columns ``image`` (a path), ``text``,
+        ``labels`` (separated by ``|``, or a list) and ``id``, of which one of the first two must
+        be there; all others are kept. Or a folder with such a file called ``manifest``,
+        or without one but with images.
+    image_root : path, optional
+        Images are named relative to this folder and must lie in it; by default the manifest's.
+    label_separator : str, optional
+        What stands between labels; ``|`` by default, but then labels with a comma or semicolon
+        and no ``|`` are refused, since they may be one or several.
+
+    Raises
+    ------
+    CollectionError
+        There is no manifest, or none that can be understood, and there are no images; or none of
+        the images that it names is there.
+    InvalidInputError
+        A line that cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "pets.csv").write_text('Text,Labels\nRex,"dog, brown"\n')
+    ...     [item.labels for item in read_items(folder + "/pets.csv", label_separator=",")]
+    [('dog', 'brown')]
+    """
+    return open_source(source, image_root, label_separator).items
+
+
+def open_source(
+    source: Any,
+    image_root: str | PathLike[str] | None = None,
+    label_separator: str | None = None,
+    *,
+    id_prefix: str = "",
+) -> Source:
+    """Return the items of a source; a manifest is read through first, to say what is wrong."""
+    if not isinstance(source, str | PathLike):
+        if not isinstance(source, Iterable):
+            raise CollectionError(
+                f"items come from a manifest or an iterable of Item, got {type(source).__name__}"
+            )
+        return Source(iter(source), len(source) if isinstance(source, Sized) else None)
+    path = Path(source)
+    if path.is_dir():
+        manifest = find_manifest(path)
+        if manifest is None:
+            images = folder_items(path, id_prefix=id_prefix)
+            return Source(images, len(images))
+        path = manifest
+    elif not path.is_file():
+        raise CollectionError(f"there is no manifest and no folder of images at {path}")
+    root = (path.parent if image_root is None else Path(image_root)).resolve()
+    if not root.is_dir():
+        raise CollectionError(f"the folder of images {root} does not exist")
+
+    def items() -> Iterator[Item]:
+        for place, fields in read_records(path):
+            yield _item(fields, place, root, label_separator)
+
+    return _looked_through(items, path, root)
+
+
+def _looked_through(items: Callable[[], Iterator[Item]], path: Path, root: Path) -> Source:
+    """Return a manifest as a source, or say what is wrong before anything is described."""
+    n_items = n_images = 0
+    has: set[str] = set()
+    any_there = False
+    for item in items():
+        n_items += 1
+        has |= {name for name in ("text", "labels") if getattr(item, name)}
+        if item.image is not None:
+            has.add("image")
+            n_images += 1
+            any_there = any_there or item.image.is_there()
+    if n_images and n_images == n_items and not any_there:
+        raise CollectionError(
+            f"none of the {n_images:,} images that {path.name} names is in {root}; say where they "
+            "are with image_root"
+        )
+    return Source(items(), n_items, frozenset(has))
+
+
+def data_items(data: MultiViewData) -> list[Item]:
+    """Return the items of data that brings its features: ids, labels and item table."""
+    labels = [()] * len(data) if data.labels is None else _label_sets(data)
+    columns = {name: values for name, values in data.items.items() if values.ndim == 1}
+    texts = columns.pop("text", [""] * len(data))
+    return [
+        Item(
+            text=str(texts[row]),
+            labels=labels[row],
+            id=str(identifier),
+            columns={name: _plain(values[row]) for name, values in columns.items()},
+            origin=f"item {str(identifier)!r}",
+        )
+        for row, identifier in enumerate(data.ids)
+    ]
+
+
+def _label_sets(data: MultiViewData) -> list[tuple[str, ...]]:
+    names = np.array(data.label_names, dtype=object)
+    matrix = sp.csr_array(data.labels)
+    return [tuple(names[matrix.indices[a:b]]) for a, b in pairwise(matrix.indptr)]
+
+
+def _plain(value: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def read_labels(path: Path, separator: str | None = None) -> Iterator[Item]:
+    """Yield what a table says of items that are there: texts, labels and columns, without images.
+
+    Which item is meant, the columns ``id``, ``file`` or ``image`` say.
+    """
+    for place, fields in read_records(path):
+        item = _item(fields, place, None, separator)
+        if item.id is None and not any(item.columns.get(name) for name in (FILE, _IMAGE)):
+            raise CollectionError(
+                f"{place}: a table of labels needs a column id, file or image that says which item "
+                f"is meant, but its columns are {', '.join(fields)}"
+            )
+        yield item
+
+
+def _item(fields: dict[str, Any], place: str, root: Path | None, separator: str | None) -> Item:
+    """Return a line of a table as an item; without its image where no folder of images is given."""
+    rest = dict(fields)
+    if root is not None and not any(name.lower() in (_IMAGE, _TEXT) for name in rest):
+        raise CollectionError(
+            f"{place}: a manifest needs a column image or text, but its columns are "
+            f"{', '.join(fields)}"
+        )
+    image, text = _take(rest, _IMAGE), _take(rest, _TEXT)
+    labels, identifier = _take(rest, *_LABELS), _take(rest, *_ID)
+    try:
+        names = _label_names(labels, separator)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{place}: {error}") from error
+    return Item(
+        image=ManifestImage(root, str(image)) if image and root is not None else None,
+        text="" if text is None else str(text),
+        labels=names,
+        id=None if identifier in (None, "") else str(identifier),
+        columns={**rest, _IMAGE: image} if image else rest,
+        origin=place,
+    )
+
+
+def _take(fields: dict[str, Any], *usual: str) -> Any:
+    """Take out the column of a usual name; capital letters make no difference."""
+    exact = (name for name in usual if name in fields)
+    alike = (name for name in fields if name.lower() in usual)
+    name = next(chain(exact, alike), None)
+    return None if name is None else fields.pop(name)
+
+
+class ManifestImage:
+    """An image that a manifest names: it must lie in the manifest's folder.
+
+    A manifest may come from elsewhere, and a thumbnail of any image that it could name would
+    end up in the collection for everyone to see.
+    """
+
+    def __init__(self, root: Path, name: str) -> None:
+        self.root = root
+        self.name = name
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __fspath__(self) -> str:
+        """Return the image's full path; raise CollectionError where it is outside."""
+        try:
+            path = (self.root / self.name).resolve()
+        except (OSError, ValueError, RuntimeError) as error:
+            raise CollectionError(f"{self.name!r:.200} is not a path: {error}") from error
+        if not path.is_relative_to(self.root):
+            raise CollectionError(
+                f"image {self.name!r:.200} is outside {self.root}; move it there, or say where "
+                "images are with image_root"
+            )
+        return str(path)
+
+    def is_there(self) -> bool:
+        """Whether there is such a file where it may be."""
+        try:
+            return Path(fspath(self)).is_file()
+        except (CollectionError, OSError):
+            return False
+
+
+def _label_names(labels: Any, separator: str | None) -> tuple[str, ...]:
+    if labels is None:
+        return ()
+    if isinstance(labels, str):
+        labels = split_labels(labels, separator)
+    if not isinstance(labels, list):
+        labels = [labels]
+    return tuple(name for label in labels if (name := str(label).strip()))

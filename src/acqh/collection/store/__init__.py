@@ -1,0 +1,1 @@
+"""The items, in SQLite; all SQL is here."""

@@ -1,0 +1,339 @@
+"""Words in captions, names and labels: SQLite's full-text index, asked in plain text.
+
+Words are compared without case, diacritics and English endings, so that "horses" finds a horse. A
+word that occurs nowhere is taken for the beginning of one ("flow"), and failing that for the most
+similar word there is ("flwer").
+"""
+
+import re
+import sqlite3
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from acqh._core.arrays import Ints
+from acqh.collection.store.connections import LISTED, as_numbers, listed
+from acqh.collection.store.signs import forms_of, is_sign, plain, spaced
+
+# Captions, what an item is called, its labels, and the signs in all else that it has. Nothing but
+# the index is stored: the texts are those of the items. Words are letters, with their marks, and
+# numbers; symbols and what is for private use are words too, but not the two of ASCII.
+WORDS_SCHEMA = """
+CREATE VIRTUAL TABLE words USING fts5(
+    text, names, labels, signs, content='',
+    tokenize="porter unicode61 remove_diacritics 2 categories 'L* M* N* Co So Sk' separators '^`'"
+);
+"""
+# A name says more of an item than a word somewhere in its caption.
+_RANK = "bm25(words, 1.0, 2.0, 1.0, 1.0)"
+# Only listed items. Without the plus, SQLite would search the whole index once for each of them.
+_AMONG = f"+rowid IN {LISTED}"
+_VOCABULARY = "CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab(main, words, row)"
+# Shorter words have too few trigrams to be told apart.
+_MIN_TYPO_LENGTH = 4
+# Two letters that changed places are looked for in words of this length.
+_TRANSPOSED_LENGTHS = range(3, 33)
+_MIN_SIMILARITY = 0.4
+_MAX_TERMS = 32
+# A sign for "without", a phrase in quotes or one word.
+_PART = re.compile(r'(?P<sign>-?)(?:"(?P<phrase>[^"]*)"|(?P<word>\S+))')
+# They stand in most captions and say little; left out unless nothing else is asked for.
+_COMMON = frozenset(
+    (
+        *("a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "has", "in", "into"),
+        *("is", "it", "its", "of", "on", "or", "that", "the", "their", "this", "to", "was"),
+        *("were", "which", "with"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class WordQuery:
+    """What words a text asks for."""
+
+    terms: tuple[str, ...] = ()  # the more of them an item has, the better
+    phrases: tuple[str, ...] = ()  # each must stand in it as it is
+    without: tuple[str, ...] = ()  # words and phrases that must not
+    # Terms that are words, whether they stand in an item or not.
+    no_typos: frozenset[str] = field(default=frozenset(), repr=False)
+
+    @property
+    def demanded(self) -> tuple[tuple[str, ...], ...] | None:
+        """What keeps items from being found, however good they are; None where nothing does."""
+        demanded = self.phrases, self.without
+        return demanded if any(demanded) else None
+
+    @property
+    def plain(self) -> str:
+        """The text without what must not be found: what is to be looked for by meaning."""
+        return " ".join((*self.phrases, *self.words)) or " ".join(self.terms)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The terms that are no signs."""
+        return tuple(term for term in self.terms if not is_sign(term))
+
+
+@dataclass(frozen=True)
+class KnownWords:
+    """A query as one store knows its words."""
+
+    asked: WordQuery
+    # What to ask the index for: of each term the word itself, those that it begins, or the one that
+    # it is a typo of. Terms that nothing is like are left out.
+    terms: tuple[str, ...]
+
+    @property
+    def phrases(self) -> tuple[str, ...]:
+        """The phrases, as the index is asked for them."""
+        return tuple(map(_quoted, self.asked.phrases))
+
+
+@dataclass(frozen=True)
+class WordHit:
+    """An item that contains words of a query."""
+
+    number: int
+    rank: float  # the lower, the better; of BM25
+    complete: bool  # whether it has every word that was asked for
+    is_named: bool = False  # whether it is called exactly what was asked for
+    is_typed: bool = False  # whether it has the words in the forms that were typed
+
+
+def read_words(text: str) -> WordQuery:
+    """Read a query as people type it.
+
+    `text`: words; ``"in quotes"`` a phrase that must be there; ``-word`` or ``-"a phrase"`` what
+    must not be there.
+
+    Examples
+    --------
+    >>> read_words('dog "on a beach" -cat')
+    WordQuery(terms=('dog',), phrases=('on a beach',), without=('cat',))
+    """
+    terms: list[str] = []
+    phrases: list[str] = []
+    without: list[str] = []
+    for part in _PART.finditer(plain(text)):
+        content = part["phrase"] if part["phrase"] is not None else part["word"]
+        if not is_sign(content) and not any(character.isalnum() for character in content):
+            continue
+        if part["sign"]:
+            without.append(content)
+        elif part["phrase"] is not None:
+            phrases.append(content)
+        else:
+            terms.append(content)
+    telling = [term for term in terms if term.lower() not in _COMMON]
+    kept = telling if telling or phrases else terms
+    limits = slice(_MAX_TERMS)
+    return WordQuery(
+        tuple(dict.fromkeys(kept))[limits],
+        tuple(phrases)[limits],
+        tuple(without)[limits],
+    )
+
+
+def change_words(
+    connection: sqlite3.Connection,
+    number: int,
+    text: str,
+    names: str,
+    labels: Sequence[str],
+    signs: str = "",
+    *,
+    remove: bool = False,
+) -> None:
+    """Index the words of an item, or take them out: they must be those it was added with."""
+    # Without a command the row is added. Between labels there is a word that no one types, so that
+    # no phrase spans two of them.
+    connection.execute(
+        "INSERT INTO words (words, rowid, text, names, labels, signs) VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            "delete" if remove else None,
+            number,
+            *map(spaced, (text, names, " \ue000 ".join(labels), signs)),
+        ),
+    )
+
+
+def know_words(connection: sqlite3.Connection, query: WordQuery) -> KnownWords:
+    """Look the words of a query up: for a typo, this reads the whole vocabulary."""
+    found = (_resolved(connection, term, term in query.no_typos) for term in query.terms)
+    return KnownWords(query, tuple(filter(None, found)))
+
+
+def find_words(
+    connection: sqlite3.Connection, known: KnownWords, k: int, numbers: Ints | None = None
+) -> list[WordHit]:
+    """Return the items that contain the words: those that have all of them first.
+
+    Best first, at most `k`. `numbers`: int64 (n_items,); only these items are looked at.
+    """
+    terms, phrases, without = known.terms, known.phrases, known.asked.without
+    if not terms and not phrases:
+        return []
+    missing = len(terms) < len(known.asked.terms)
+    every = " AND ".join((*phrases, *terms))
+    hits = [] if missing else list(_match(connection, every, without, k, numbers, True))
+    if len(hits) < k and terms and (missing or len(terms) > 1):
+        listed = {hit.number for hit in hits}
+        some = " AND ".join((*phrases, f"({' OR '.join(terms)})"))
+        more = _match(connection, some, without, k + len(listed), numbers, False)
+        hits += [hit for hit in more if hit.number not in listed]
+    return hits[:k]
+
+
+def numbers_allowed(connection: sqlite3.Connection, query: WordQuery) -> Ints:
+    """Return the items that have all phrases and nothing that must not be there, in order."""
+    wanted = "SELECT number FROM items"
+    values: list[str] = []
+    if query.phrases:
+        wanted += " WHERE number IN (SELECT rowid FROM words WHERE words MATCH ?)"
+        values.append(" AND ".join(map(_quoted, query.phrases)))
+    if query.without:
+        wanted += " EXCEPT SELECT rowid FROM words WHERE words MATCH ?"
+        values.append(" OR ".join(map(_quoted, query.without)))
+    return as_numbers(connection.execute(wanted, values))
+
+
+def reasons(
+    connection: sqlite3.Connection, known: KnownWords, numbers: Sequence[int]
+) -> dict[int, tuple[str, ...]]:
+    """Return where words of a query occur, by item: "words", "labels" or both."""
+    expression = " OR ".join((*known.phrases, *known.terms))
+    stands: dict[int, tuple[str, ...]] = {}
+    if not expression:
+        return stands
+    for reason, columns in (("words", "{text names signs}"), ("labels", "labels")):
+        rows = connection.execute(
+            f"SELECT rowid FROM words WHERE words MATCH ? AND {_AMONG}",  # noqa: S608
+            (f"{columns} : ({expression})", listed(numbers)),
+        )
+        for (number,) in rows:
+            stands[number] = tuple(dict.fromkeys((*stands.get(number, ()), reason)))
+    return stands
+
+
+def _match(
+    connection: sqlite3.Connection,
+    expression: str,
+    without: Sequence[str],
+    k: int,
+    numbers: Ints | None,
+    complete: bool,
+) -> Iterator[WordHit]:
+    if without:
+        expression = f"({expression}) NOT ({' OR '.join(map(_quoted, without))})"
+    only = "" if numbers is None else f"AND {_AMONG}"
+    values = [expression, *([] if numbers is None else [listed(numbers.tolist())]), k]
+    rows = connection.execute(
+        f"SELECT rowid, {_RANK} AS score FROM words WHERE words MATCH ? {only} "  # noqa: S608
+        "ORDER BY score, rowid LIMIT ?",
+        values,
+    )
+    return (WordHit(number, rank, complete) for number, rank in rows)
+
+
+def _resolved(connection: sqlite3.Connection, term: str, is_word: bool) -> str | None:
+    """Return how to ask for a word, or for what it begins, or for the one it is a typo of."""
+    for form in map(_quoted, forms_of(term)):
+        for expression in (form, f"{form} *"):
+            if _stands(connection, expression):
+                return expression
+    if begun := _begun(connection, term):
+        return f"({' OR '.join(map(_quoted, begun))})"
+    if is_word:
+        return None
+    for similar in _transposed(connection, term) or _similar(connection, term):
+        if _stands(connection, _quoted(similar)):
+            return _quoted(similar)
+    return None
+
+
+def _begun(connection: sqlite3.Connection, term: str) -> list[str]:
+    """Return words that begin with a word whose stem has other letters.
+
+    The stem of "grey" is "grei", which "grey16" does not begin with.
+    """
+    start = term.lower()
+    if not start.isalnum() or not start.endswith("y"):
+        return []
+    connection.execute(_VOCABULARY)
+    rows = connection.execute(
+        "SELECT term FROM temp.vocabulary WHERE term >= ? AND term < ? ORDER BY doc DESC LIMIT ?",
+        (start, f"{start}\U0010ffff", _MAX_TERMS),
+    )
+    return [word for (word,) in rows if _stands(connection, _quoted(word))]
+
+
+def _stands(connection: sqlite3.Connection, expression: str) -> bool:
+    found = connection.execute("SELECT 1 FROM words WHERE words MATCH ? LIMIT 1", (expression,))
+    return found.fetchone() is not None
+
+
+def _transposed(connection: sqlite3.Connection, term: str) -> list[str]:
+    """Return the words that a word is with two neighbouring letters exchanged, frequent first."""
+    if not term.isalpha() or len(term) not in _TRANSPOSED_LENGTHS:
+        return []
+    pairs = range(len(term) - 1)
+    swapped = {f"{term[:i]}{term[i + 1]}{term[i]}{term[i + 2 :]}" for i in pairs} - {term}
+    frequent = []
+    for word in sorted(swapped):
+        found = connection.execute(
+            "SELECT count(*) FROM words WHERE words MATCH ?", (_quoted(word),)
+        )
+        ((n_items,),) = found
+        frequent += [(-n_items, word)] * (n_items > 0)
+    return [word for _, word in sorted(frequent)]
+
+
+def _similar(connection: sqlite3.Connection, term: str) -> list[str]:
+    """Return words that occur somewhere and share most trigrams with a word, best first."""
+    term = term.lower()
+    if len(term) < _MIN_TYPO_LENGTH:
+        return []
+    connection.execute(_VOCABULARY)
+    rows = connection.execute(
+        "SELECT term, doc FROM temp.vocabulary WHERE length(term) BETWEEN ? AND ?",
+        (max(len(term) - 2, _MIN_TYPO_LENGTH), len(term) + 2),
+    )
+    wanted = _trigrams(term)
+    scored = []
+    for word, n_items in rows:
+        grams = _trigrams(word)
+        similarity = 2 * len(wanted & grams) / (len(wanted) + len(grams))
+        if similarity >= _MIN_SIMILARITY:
+            scored.append((-similarity, -n_items, word))
+    return [word for _, _, word in sorted(scored)[:3]]
+
+
+def vocabulary(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:
+    """Return of every word in how many items it stands, and how often in all."""
+    connection.execute(_VOCABULARY)
+    rows = connection.execute("SELECT term, doc, cnt FROM temp.vocabulary")
+    return {term: (n_items, n_times) for term, n_items, n_times in rows}
+
+
+def plain_words(*texts: str) -> frozenset[str]:
+    """Return the words of texts, without case and diacritics but with their endings.
+
+    Examples
+    --------
+    >>> sorted(plain_words("Two Cafés", "horse-riding"))
+    ['cafes', 'horse', 'riding', 'two']
+    """
+    plain = " ".join(texts).casefold()
+    if not plain.isascii():
+        letters = unicodedata.normalize("NFKD", plain)
+        plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    return frozenset(re.findall(r"\w+", plain))
+
+
+def _trigrams(word: str) -> frozenset[str]:
+    padded = f"  {word} "
+    return frozenset(padded[i : i + 3] for i in range(len(padded) - 2))
+
+
+def _quoted(text: str) -> str:
+    return '"' + spaced(text).replace('"', '""').replace("\x00", " ") + '"'
