@@ -18,11 +18,13 @@ import tempfile
 import threading
 import tokenize
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 SOURCE = Path(os.environ.get("HOUSE_SOURCE", Path(__file__).resolve().parents[1] / "src")) / "acqh"
+sys.path.insert(0, os.fspath(SOURCE.parent))
 NOT_CODE = {
     tokenize.COMMENT,
     tokenize.NL,
@@ -50,21 +52,11 @@ def measure_file(path: Path) -> tuple[int, int]:
     return len(lines), n_functions
 
 
-def public_names(room: Path) -> int:
-    """Return how many names the doors of a room list, those of folders without underscore too."""
-    doors = [room] if room.is_file() else [*room.rglob("__init__.py"), *room.rglob("__init__.pyi")]
-    names: set[str] = set()
-    for door in doors:
-        folder = door.parent.relative_to(SOURCE)
-        if any(part.startswith("_") for part in folder.parts):
-            continue
-        for node in ast.parse(door.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-                found = ast.walk(node.value)
-                names.update(
-                    f"{folder}.{each.value}" for each in found if isinstance(each, ast.Constant)
-                )
-    return len(names)
+def public_names(room: str) -> int:
+    """Return how many names the door of a room offers."""
+    if room.startswith("_"):
+        return 0
+    return len(getattr(import_module(f"acqh.{room}" if room else "acqh"), "__all__", ()))
 
 
 def measure_rooms() -> dict[str, dict[str, int]]:
@@ -82,7 +74,8 @@ def measure_rooms() -> dict[str, dict[str, int]]:
         room["files"] += len(files)
         room["code"] += sum(lines for lines, _ in counts)
         room["functions"] += sum(functions for _, functions in counts)
-        room["public"] += public_names(top)
+        room["public"] += public_names(top.name) if top.is_dir() else 0
+    rooms["(top)"]["public"] = public_names("")
     return rooms
 
 
@@ -317,7 +310,6 @@ def measure_paths(wanted: str | None = None) -> dict[str, Any]:
         hooks.mkdir()
         tools = os.fspath(Path(__file__).resolve().parent)
         (hooks / "sitecustomize.py").write_text(CHILD_HOOK.format(tools=tools), encoding="utf-8")
-        sys.path.insert(0, os.fspath(SOURCE.parent))
         os.environ["PYTHONPATH"] = os.pathsep.join([os.fspath(hooks), os.fspath(SOURCE.parent)])
         footprints = Footprints(notes, SOURCE)
         footprints.install()
