@@ -34,8 +34,6 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "codebook_size": [Interval(Integral, 2, 256, closed="both")],
     "sparsity": [Interval(Real, 0, 1, closed="left")],
     "search": [StrOptions({"greedy", "beam", "icm", "beam+icm"})],
-    "drift": [StrOptions({"bias", "sample"}), None],
-    "graph": [StrOptions({"pairs", "labels"})],
     "stop_at_rise": ["boolean"],
     "base_view": [str, None],
     "sparse_view": [str, None],

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 import acqh
 from acqh.errors import InvalidInputError, ViewError
-from acqh.methods.rivals.additive.base import StandardRows
+from acqh.methods.rivals.additive.base import regress_views
 from acqh.methods.rivals.additive.ccq import CCQ, objective, update_codebooks, update_rotation
 from acqh.methods.rivals.additive.stacked import Stacked
+from acqh.methods.rivals.rows import Rows
 from acqh.quantize import decode
 
 seeds = st.integers(0, 2**32 - 1)
@@ -34,11 +35,12 @@ def test_standard_rows_are_the_standardised_matrix(seed):
     expected = 0.5 * (X - X.mean(axis=0)) / deviation
     targets = rng.normal(size=(12, 2))
     for matrix in (X, sp.csr_array(X)):
-        rows = StandardRows(matrix, 0.5)
+        rows = Rows(matrix, scale=0.5)
         np.testing.assert_allclose(rows.times(np.eye(4)), expected, atol=1e-9)
         np.testing.assert_allclose(rows.transpose_times(targets), expected.T @ targets, atol=1e-9)
         assert rows.squared_norm == pytest.approx(np.sum(expected**2))
-        coefficients, intercept = rows.regress(targets, 0.1)
+        found = regress_views({"a": rows}, targets, 0.1)
+        coefficients, intercept = found["projections_"]["a"], found["intercepts_"]["a"]
         gram = expected.T @ expected + 0.1 * np.eye(4)
         predicted = expected @ np.linalg.solve(gram, expected.T @ targets)
         np.testing.assert_allclose(X @ coefficients + intercept, predicted, atol=1e-8)
@@ -49,7 +51,7 @@ def test_standard_rows_are_the_standardised_matrix(seed):
 def test_ccq_rotations_and_codebooks_never_raise_the_objective(seed):
     rng = np.random.default_rng(seed)
     views = {"a": rng.normal(size=(40, 5)), "b": rng.normal(size=(40, 3))}
-    rows = {view: StandardRows(matrix) for view, matrix in views.items()}
+    rows = {view: Rows(matrix, scale=1.0) for view, matrix in views.items()}
     weights = {"a": 0.3, "b": 0.7}
     codes = rng.integers(4, size=(40, 2)).astype(np.uint8)
     codebooks = rng.normal(size=(2, 4, 3))

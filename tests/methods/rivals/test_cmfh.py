@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 import acqh
 from acqh.errors import InvalidInputError, ViewError
-from acqh.methods.rivals.centred import CentredRows
 from acqh.methods.rivals.factors.cmfh import CMFH, mix_views, update_basis
-from acqh.methods.rivals.ridge import ridge
+from acqh.methods.rivals.rows import Rows
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -24,9 +23,9 @@ def test_no_small_change_lowers_what_a_step_minimises(seed):
     F = {v: f - f.mean(axis=0) for v, f in F.items()}
     V = rng.random((n_items, n_bits))
     weights, mu, gamma = {"a": 0.3, "b": 0.7}, 5.0, 0.1
-    rows = {v: CentredRows(f) for v, f in F.items()}
+    rows = {v: Rows(f, centre=True) for v, f in F.items()}
     U = {v: update_basis(r, V, gamma / weights[v]) for v, r in rows.items()}
-    P = {v: ridge(f, V, gamma / mu) for v, f in F.items()}
+    P = {v: Rows(f).ridge(gamma / mu)(V) for v, f in F.items()}
 
     def objective(U, P, V):
         return gamma * np.sum(V**2) + sum(

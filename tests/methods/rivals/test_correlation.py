@@ -2,16 +2,14 @@
 
 import numpy as np
 import pytest
-import scipy.linalg
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import acqh
 from acqh._core.linalg import whiten
-from acqh.errors import FewerBitsWarning, InvalidInputError, LabelError, ViewError
-from acqh.methods.rivals.centred import CentredRows
-from acqh.methods.rivals.correlation.cvh import CVH, couple_labels, couple_pairs
+from acqh.errors import FewerBitsWarning, InvalidInputError, ViewError
+from acqh.methods.rivals.correlation.cvh import CVH, couple_pairs
 from acqh.methods.rivals.correlation.directions import (
     joint_directions,
     paired_directions,
@@ -19,6 +17,7 @@ from acqh.methods.rivals.correlation.directions import (
 )
 from acqh.methods.rivals.correlation.scm_orth import SCMOrth
 from acqh.methods.rivals.correlation.scm_seq import SCMSeq, leading_pair
+from acqh.methods.rivals.rows import Rows
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -42,17 +41,14 @@ def test_centred_products_are_those_of_the_centred_matrix_dense_or_sparse(seed):
     (x, y), labels = draw_views(seed)
     x0, y0 = x - x.mean(axis=0), y - y.mean(axis=0)
     weights = labels.sum(axis=1)
-    for left in (CentredRows(x), CentredRows(sp.csr_array(x))):
-        for right in (CentredRows(y), CentredRows(sp.csr_array(y))):
+    for left in (Rows(x, centre=True), Rows(sp.csr_array(x), centre=True)):
+        for right in (Rows(y, centre=True), Rows(sp.csr_array(y), centre=True)):
             np.testing.assert_allclose(left.cross(right), x0.T @ y0, atol=1e-9)
         for given_labels in (labels, sp.csr_array(labels)):
             np.testing.assert_allclose(left.transpose_times(given_labels), x0.T @ labels, atol=1e-9)
         np.testing.assert_allclose(left.transpose_times(weights), x0.T @ weights, atol=1e-9)
         np.testing.assert_allclose(left.times(np.ones(x.shape[1])), x0.sum(axis=1), atol=1e-9)
         np.testing.assert_allclose(left.gram(), x0.T @ x0, atol=1e-9)
-        np.testing.assert_allclose(
-            left.weighted_gram(weights), x0.T @ np.diag(weights) @ x0, atol=1e-9
-        )
 
 
 @given(seeds)
@@ -72,7 +68,7 @@ def test_paired_directions_solve_the_generalised_eigenproblem(seed):
 @settings(max_examples=30)
 def test_two_views_have_the_same_joint_and_paired_directions(seed):
     (x, y), _ = draw_views(seed)
-    rows = [CentredRows(x), CentredRows(y)]
+    rows = [Rows(x, centre=True), Rows(y, centre=True)]
     grams = [each.gram() for each in rows]
     joint, couplings = joint_directions(grams, couple_pairs(rows), 0.1, 99)
     a, b, r = paired_directions(*(whiten(gram, 0.1) for gram in grams), rows[0].cross(rows[1]))
@@ -85,29 +81,13 @@ def test_two_views_have_the_same_joint_and_paired_directions(seed):
 
 @given(seeds)
 @settings(max_examples=20)
-def test_the_label_coupling_is_the_negative_of_the_graph_objective(seed):
-    views, labels = draw_views(seed, n_views=3)
-    coupling = np.block(couple_labels([CentredRows(view) for view in views], labels))
-    vector = np.random.default_rng(seed).normal(size=len(coupling))
-    parts = np.split(vector, np.cumsum([view.shape[1] for view in views])[:-1])
-    y = [(view - view.mean(axis=0)) @ part for view, part in zip(views, parts, strict=True)]
-    graph = labels @ labels.T
-    objective = sum(np.sum(graph * np.subtract.outer(each, each) ** 2) for each in y)
-    objective += sum(
-        np.sum(graph * np.subtract.outer(y[u], y[v]) ** 2) for u in range(3) for v in range(u)
-    )
-    assert -vector @ coupling @ vector == pytest.approx(objective)
-
-
-@given(seeds)
-@settings(max_examples=20)
 def test_the_semantic_cross_product_equals_that_of_the_whole_similarity_matrix(seed):
     (x, y), labels = draw_views(seed)
     unit = labels / np.linalg.norm(labels, axis=1, keepdims=True)
     similarity = 2 * unit @ unit.T - 1
     expected = (x - x.mean(axis=0)).T @ similarity @ (y - y.mean(axis=0))
     np.testing.assert_allclose(
-        semantic_cross(CentredRows(x), CentredRows(y), labels), expected, atol=1e-8
+        semantic_cross(Rows(x, centre=True), Rows(y, centre=True), labels), expected, atol=1e-8
     )
 
 
@@ -152,15 +132,12 @@ def test_constant_features_are_refused(method):
         method(4).fit({"image": np.ones((50, 3)), "text": data.views["text"]}, data.labels)
 
 
-def test_scm_takes_two_views_and_cvh_labels_only_for_their_graph():
+def test_scm_takes_two_views_and_cvh_no_labels():
     data = acqh.make_multiview(50, n_labels=3, random_state=0)
     three = {**data.views, "sound": data.views["image"]}
     with pytest.raises(ViewError, match="scm-seq takes 2 views, got 3"):
         SCMSeq(4).fit(three, data.labels)
-    with pytest.raises(LabelError, match="labels are needed"):
-        CVH(4, graph="labels").fit(data.views)
     assert CVH(4).fit(data.views, labels="ignored").n_bits_ == 4
-    assert CVH(4, graph="labels").fit(data.views, data.labels).n_bits_ == 4
 
 
 def test_scm_that_stops_at_a_rise_fills_up_with_canonical_directions():
@@ -177,12 +154,3 @@ def test_scm_that_stops_at_a_rise_fills_up_with_canonical_directions():
     filled = stopped.projections_["image"][:, n_same:]
     cosine = np.sum(canonical * filled, axis=0) / np.linalg.norm(canonical, axis=0)
     np.testing.assert_allclose(np.abs(cosine / np.linalg.norm(filled, axis=0)), 1, atol=1e-6)
-
-
-def test_the_graph_of_labels_gives_the_smallest_generalised_eigenvalues():
-    (x, y), labels = draw_views(3)
-    rows = [CentredRows(x), CentredRows(y)]
-    _, couplings = joint_directions([r.gram() for r in rows], couple_labels(rows, labels), 0.0, 2)
-    grams = scipy.linalg.block_diag(*(each.gram() for each in rows))
-    expected = scipy.linalg.eigh(-np.block(couple_labels(rows, labels)), grams, eigvals_only=True)
-    np.testing.assert_allclose(-couplings, expected[: len(couplings)], atol=1e-7)

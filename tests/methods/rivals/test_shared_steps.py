@@ -11,7 +11,7 @@ from acqh.features import RBFAnchors
 from acqh.methods.rivals.bits import descend_bits, keep_sign, random_signs
 from acqh.methods.rivals.label_products import LabelSimilarity
 from acqh.methods.rivals.logistic.regression import fit_logistic, logistic_penalty
-from acqh.methods.rivals.ridge import FeatureRidge, ridge, ridge_loss
+from acqh.methods.rivals.rows import Rows
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -89,12 +89,13 @@ def test_ridge_is_the_stationary_point_of_its_loss(seed, is_sparse):
     dense = rng.normal(size=(n_items, width)) * (rng.random((n_items, width)) < 0.7)
     features = sp.csr_array(dense) if is_sparse else dense
     targets = rng.normal(size=(n_items, 3))
-    found = ridge(features, targets, 0.5)
+    rows = Rows(features)
+    found = rows.ridge(0.5)(targets)
     gradient = dense.T @ (dense @ found - targets) + 0.5 * found
     np.testing.assert_allclose(gradient, 0, atol=1e-9)
-    np.testing.assert_array_equal(FeatureRidge(features, 0.5).solve(targets), found)
     expected = np.square(targets - dense @ found).sum() + 0.5 * np.square(found).sum()
-    assert ridge_loss(features, targets, found, 0.5) == pytest.approx(expected)
+    for given_targets in (targets, sp.csr_array(targets)):
+        assert rows.ridge_loss(given_targets, found, 0.5) == pytest.approx(expected)
 
 
 @given(seeds, st.booleans(), st.sampled_from(["cosine", "signed"]))

@@ -35,7 +35,6 @@ class Target:
 
 LINEAR = {"feature_maps": "center"}
 FEW = {"n_anchors": 300}
-SAMPLE_DRIFT = {"drift": "sample", "feature_weight": 0.1, "feature_maps": "rbf_fixed"}
 TARGETS = [
     Target("dch", 16, "learnt", 0.349, 0.738, (0.033, 0.03), (0, 1)),
     Target("dch", 32, "learnt", 0.374, 0.746, seeds=(0, 1)),
@@ -47,8 +46,6 @@ TARGETS = [
     Target("dch", 32, "hashed", 0.255, 0.252, settings=LINEAR),
     Target("fdch", 16, "learnt", 0.345, 0.732, (0.042, 0.03)),
     Target("fdch", 32, "learnt", 0.379, 0.745, seeds=(0, 1)),
-    Target("fdch", 16, "learnt", 0.113, 0.132, settings=SAMPLE_DRIFT),
-    Target("fdch", 32, "learnt", 0.112, 0.115, settings=SAMPLE_DRIFT),
     Target("dcmh-discriminant", 16, "learnt", 0.326, 0.685, (0.045, 0.03)),
     Target("dcmh-discriminant", 32, "learnt", 0.354, 0.706),
     Target("dcmh-discrete", 16, "learnt", 0.292, 0.650, (0.03, 0.108), (0, 1)),

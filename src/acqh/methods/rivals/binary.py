@@ -9,7 +9,7 @@ import numpy as np
 from acqh._core.arrays import Array, Floats, Matrix
 from acqh._core.runtime import RandomState
 from acqh.methods.registry import DatabaseMode
-from acqh.methods.rivals.centred import CentredRows
+from acqh.methods.rivals.rows import Rows
 from acqh.methods.rivals.training import TrainedMethod
 
 
@@ -120,7 +120,7 @@ class LinearBinaryMethod(BinaryMethod):
 def linear_functions(
     projections: Mapping[str, Floats],
     *,
-    rows: Mapping[str, CentredRows] | None = None,
+    rows: Mapping[str, Rows] | None = None,
     codes: Floats | Mapping[str, Floats] | None = None,
     history: list[float] | None = None,
 ) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from acqh._core.arrays import Floats, Matrix, is_sparse
-from acqh.methods.rivals.ridge import dense, squared_norm
+from acqh.methods.rivals.rows import dense, squared_norm
 
 
 @dataclass(frozen=True)

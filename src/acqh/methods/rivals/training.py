@@ -16,7 +16,7 @@ from acqh.methods.constraints import CONSTRAINTS
 from acqh.methods.feature_maps import fit_feature_maps
 from acqh.methods.query_maps import count_paired, map_features
 from acqh.methods.registry import DatabaseMode
-from acqh.methods.rivals.centred import CentredRows
+from acqh.methods.rivals.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Training:
         """The number of training items."""
         return int(self.labels.shape[0])
 
-    def centred(self) -> dict[str, CentredRows]:
+    def centred(self) -> dict[str, Rows]:
         """Return the features of every view without their means."""
-        return {view: CentredRows(matrix) for view, matrix in self.features.items()}
+        return {view: Rows(matrix, centre=True) for view, matrix in self.features.items()}
 
 
 class TrainedMethod(BaseMethod):
@@ -130,13 +130,10 @@ class TrainedMethod(BaseMethod):
     def _code(self, views: Mapping[str, Matrix], mode: DatabaseMode) -> Array:
         """Return the codes of items from checked views: one if hashed, any number if unified."""
 
-    def _needs_labels(self) -> bool:
-        return self.info.supervised
-
     def _read(self, views: Any, labels: Any) -> Training:
         """Check what was given to `fit`, draw `max_train` items of more, and map the views."""
         rng = check_rng(self.random_state)
-        needs_labels = self._needs_labels()
+        needs_labels = self.info.supervised
         data = _as_one(views, labels if needs_labels else None)
         _check_views(self, data)
         matrix = _check_all_labelled(self, data) if needs_labels else np.zeros((len(data), 0))

@@ -7,10 +7,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, Matrix
-from acqh._core.linalg import solve_spd
 from acqh._core.runtime import RandomState
 from acqh.methods.registry import DatabaseMode
-from acqh.methods.rivals.centred import CentredRows
+from acqh.methods.rivals.rows import Rows
 from acqh.methods.rivals.training import TrainedMethod
 from acqh.quantize import decode, search_codes, weighted_kmeans
 
@@ -123,56 +122,12 @@ def _squared_norms(codes: Ints, codebooks: Floats) -> Floats:
     return np.asarray(np.einsum("ik,ik->i", vectors, vectors)[:, np.newaxis])
 
 
-class StandardRows:
-    """Columns of mean zero and variance one, of which constant ones stay zero; never formed.
-
-    `rows`: float64 (n_items, n_features), dense or CSR. `scale`: multiplies everything. `factors`:
-    (n_features, 1); what centred columns are multiplied by.
-    """
-
-    def __init__(self, rows: Matrix, scale: float = 1.0) -> None:
-        self.centred = CentredRows(rows)
-        variances = self.centred.variances()
-        varying = variances > 0
-        self.factors = np.zeros((len(variances), 1))
-        self.factors[varying, 0] = scale / np.sqrt(variances[varying])
-        self.squared_norm = scale**2 * float(np.count_nonzero(varying)) * self.centred.n_items
-
-    @property
-    def n_features(self) -> int:
-        """The number of columns."""
-        return self.centred.n_features
-
-    def times(self, right: Floats) -> Floats:
-        """Return the standardised matrix times (n_features, k)."""
-        return self.centred.times(self.factors * right)
-
-    def transpose_times(self, right: Floats) -> Floats:
-        """Return the transpose times (n_items, k)."""
-        return np.asarray(self.factors * self.centred.transpose_times(right))
-
-    def cross(self, other: "StandardRows") -> Floats:
-        """Return the sum over items of this row times the other's, (n_features, n_others)."""
-        return np.asarray(self.factors * self.centred.cross(other.centred) * other.factors.T)
-
-    def regress(self, targets: Floats, ridge: float) -> tuple[Floats, Floats]:
-        """Return what predicts targets from rows as they were given: coefficients, intercept.
-
-        Ridge regression on the standardised columns, without intercept of its own.
-        """
-        gram = self.cross(self)
-        found = self.factors * solve_spd(
-            gram + ridge * np.eye(len(gram)), self.transpose_times(targets)
-        )
-        return found, -self.centred.mean @ found
-
-
 def regress_views(
-    rows: Mapping[str, StandardRows], targets: Floats, ridge: float
+    rows: Mapping[str, Rows], targets: Floats, penalty: float
 ) -> dict[str, dict[str, Floats]]:
-    """Return what predicts targets from every view: projections and intercepts."""
-    found = {view: each.regress(targets, ridge) for view, each in rows.items()}
+    """Return what predicts targets from features as they were given: projections, intercepts."""
+    found = {view: each.factors * each.ridge(penalty)(targets) for view, each in rows.items()}
     return {
-        "projections_": {view: each[0] for view, each in found.items()},
-        "intercepts_": {view: each[1] for view, each in found.items()},
+        "projections_": found,
+        "intercepts_": {view: -rows[view].mean @ P for view, P in found.items()},
     }

@@ -11,15 +11,15 @@ from acqh._core.arrays import Floats, Ints
 from acqh.methods.registry import register
 from acqh.methods.rivals.additive.base import (
     AdditiveMethod,
-    StandardRows,
     regress_views,
     with_norms,
 )
+from acqh.methods.rivals.rows import Rows
 from acqh.methods.rivals.training import Training, share_weights
 from acqh.quantize import decode, least_squares_codebooks, refill_unused_words, search_codes
 
 
-def update_rotation(rows: StandardRows, Z: Floats) -> Floats:
+def update_rotation(rows: Rows, Z: Floats) -> Floats:
     """Minimise ``||X - Z Rᵀ||²`` over R with orthonormal columns, (n_features, n_components).
 
     ``||Z Rᵀ||`` does not depend on R, so what is left is ``tr(Rᵀ Xᵀ Z)``, largest at the polar
@@ -46,7 +46,7 @@ def update_codebooks(mean: Floats, codes: Ints, codebooks: Floats) -> tuple[Floa
 
 
 def objective(
-    rows: Mapping[str, StandardRows],
+    rows: Mapping[str, Rows],
     rotations: Mapping[str, Floats],
     weights: Mapping[str, float],
     Z: Floats,
@@ -117,7 +117,7 @@ class CCQ(AdditiveMethod):
 
     def _learn(self, data: Training) -> dict[str, Any]:
         weights = share_weights(self.view_weights, data.features)
-        rows = {view: StandardRows(matrix) for view, matrix in data.features.items()}
+        rows = {view: Rows(matrix, scale=1.0) for view, matrix in data.features.items()}
         codebooks, codes, history = self._alternate(rows, weights, data.rng)
         return {
             **with_norms(codebooks, codes, data.rng),
@@ -128,7 +128,7 @@ class CCQ(AdditiveMethod):
 
     def _alternate(
         self,
-        rows: Mapping[str, StandardRows],
+        rows: Mapping[str, Rows],
         weights: Mapping[str, float],
         rng: np.random.Generator,
     ) -> tuple[Floats, Ints, list[float]]:
@@ -157,7 +157,7 @@ class CCQ(AdditiveMethod):
 
 
 def _mean_of_views(
-    rows: Mapping[str, StandardRows], R: Mapping[str, Floats], weights: Mapping[str, float]
+    rows: Mapping[str, Rows], R: Mapping[str, Floats], weights: Mapping[str, float]
 ) -> Floats:
     rotated = [weights[view] * each.times(R[view]) for view, each in rows.items()]
     return np.asarray(np.sum(rotated, axis=0))

@@ -11,10 +11,10 @@ from acqh.errors import InvalidInputError
 from acqh.methods.registry import register
 from acqh.methods.rivals.additive.base import (
     AdditiveMethod,
-    StandardRows,
     regress_views,
     with_norms,
 )
+from acqh.methods.rivals.rows import Rows
 from acqh.methods.rivals.training import Training, choose_view, share_weights
 from acqh.quantize import decode, fit_codebooks
 
@@ -78,7 +78,7 @@ class Stacked(AdditiveMethod):
         rng = data.rng
         rows = {
             # Every view has the same total variance, however wide it is.
-            view: StandardRows(matrix, 1.0 / np.sqrt(matrix.shape[1]))
+            view: Rows(matrix, scale=1.0 / np.sqrt(matrix.shape[1]))
             for view, matrix in data.features.items()
         }
         found = fit_codebooks(
@@ -99,7 +99,7 @@ class Stacked(AdditiveMethod):
             "objective_": found.history.tolist(),
         }
 
-    def _principal_components(self, rows: dict[str, StandardRows]) -> Floats:
+    def _principal_components(self, rows: dict[str, Rows]) -> Floats:
         """Return the leading components of the base view, or of all views side by side."""
         if self.base_view is not None:
             base = choose_view("base_view", self.base_view, rows, 0)

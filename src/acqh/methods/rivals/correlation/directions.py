@@ -9,14 +9,14 @@ import scipy.linalg
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import whiten
 from acqh.errors import FewerBitsWarning, InvalidInputError
-from acqh.methods.rivals.centred import CentredRows
 from acqh.methods.rivals.label_products import unit_label_rows
+from acqh.methods.rivals.rows import Rows
 
 # Covariances below this share of the largest that could be are rounding noise.
 ZERO_SHARE = 1e-6
 
 
-def semantic_cross(left: CentredRows, right: CentredRows, labels: Matrix) -> Floats:
+def semantic_cross(left: Rows, right: Rows, labels: Matrix) -> Floats:
     """Return the cross product of two views weighted by label similarity, ``Xᵀ S Y``.
 
     ``S = 2 L̂ L̂ᵀ - 1 1ᵀ`` with the rows of the labels scaled to norm one. S is never formed:

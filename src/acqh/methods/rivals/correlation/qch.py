@@ -11,9 +11,8 @@ from acqh._core.arrays import Floats
 from acqh._core.linalg import mean_diagonal, whiten
 from acqh.methods.registry import register
 from acqh.methods.rivals.binary import LinearBinaryMethod, linear_functions
-from acqh.methods.rivals.centred import CentredRows
 from acqh.methods.rivals.correlation.directions import limit_bits, paired_directions, semantic_cross
-from acqh.methods.rivals.ridge import squared_norm
+from acqh.methods.rivals.rows import Rows, squared_norm
 from acqh.methods.rivals.training import Training
 
 # Directions with less than this share of the mean variance are not whitened but left out.
@@ -117,7 +116,7 @@ class QCH(LinearBinaryMethod):
         return linear_functions(functions, rows=rows, history=history)
 
 
-def _whiten_to_unit_variance(rows: CentredRows) -> Floats:
+def _whiten_to_unit_variance(rows: Rows) -> Floats:
     gram = rows.gram()
     white = whiten(gram, floor=_VARIANCE_FLOOR * mean_diagonal(gram))
     return np.asarray(np.sqrt(rows.n_items) * white)

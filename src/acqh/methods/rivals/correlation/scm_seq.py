@@ -10,8 +10,8 @@ from acqh._core.arrays import Floats
 from acqh._core.linalg import whiten
 from acqh.methods.registry import register
 from acqh.methods.rivals.binary import LinearBinaryMethod, linear_functions
-from acqh.methods.rivals.centred import CentredRows
 from acqh.methods.rivals.correlation.directions import limit_bits, paired_directions, semantic_cross
+from acqh.methods.rivals.rows import Rows
 from acqh.methods.rivals.training import Training
 
 
@@ -35,7 +35,7 @@ def leading_pair(matrix: Floats) -> tuple[Floats, Floats, float]:
 
 def learn_bits(
     white: tuple[Floats, Floats],
-    rows: tuple[CentredRows, CentredRows],
+    rows: tuple[Rows, Rows],
     cross: Floats,
     n_bits: int,
     *,
@@ -51,7 +51,7 @@ def learn_bits(
     ----------
     white : two of (n_features, rank)
         What whitens the views.
-    rows : two of CentredRows
+    rows : two of Rows
     cross : (n_x, n_y)
         ``Xᵀ S Y``.
     n_bits : int

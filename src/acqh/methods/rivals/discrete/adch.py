@@ -12,7 +12,7 @@ from acqh.methods.registry import register
 from acqh.methods.rivals.binary import LinearBinaryMethod, linear_functions
 from acqh.methods.rivals.bits import descend_bits, random_signs
 from acqh.methods.rivals.label_products import LabelSimilarity
-from acqh.methods.rivals.ridge import dense, ridge, ridge_loss, squared_norm
+from acqh.methods.rivals.rows import Rows, dense, squared_norm
 from acqh.methods.rivals.training import Training
 
 
@@ -65,7 +65,7 @@ def objective(
     total = weight * similarity.distance_to_product(float(B.shape[1]), V, B)
     total += penalty * squared_norm(V)
     return total + sum(
-        share * ridge_loss(V, F, U[view], penalty / share) for view, F in features.items()
+        share * Rows(V).ridge_loss(F, U[view], penalty / share) for view, F in features.items()
     )
 
 
@@ -120,9 +120,11 @@ class ADCH(LinearBinaryMethod):
         B = random_signs(data.rng, (data.n_items, self.n_bits))
         V, history = B, []
         for _ in range(self.max_iter):
-            U = {view: ridge(V, F, basis_ridge) for view, F in data.features.items()}
+            U = {view: Rows(V).ridge(basis_ridge)(F) for view, F in data.features.items()}
             V = update_latent(data.features, U, B, similarity, *weights)
             B = update_codes(B, V, similarity)
             history.append(objective(data.features, U, V, B, similarity, *weights))
-        projections = {view: ridge(F, B, self.feature_ridge) for view, F in data.features.items()}
+        projections = {
+            view: Rows(F).ridge(self.feature_ridge)(B) for view, F in data.features.items()
+        }
         return linear_functions(projections, codes=B, history=history)

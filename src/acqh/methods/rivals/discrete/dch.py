@@ -9,7 +9,7 @@ from acqh._core.arrays import Floats, Matrix
 from acqh.methods.registry import register
 from acqh.methods.rivals.binary import LinearBinaryMethod, linear_functions
 from acqh.methods.rivals.bits import descend_bits, random_signs
-from acqh.methods.rivals.ridge import ViewRidge, dense, ridge, ridge_loss
+from acqh.methods.rivals.rows import Rows, ViewRidge, dense
 from acqh.methods.rivals.training import Training
 
 
@@ -32,7 +32,7 @@ def objective(
     B: Floats, labels: Matrix, W: Floats, label_ridge: float, views: ViewRidge, P: dict[str, Floats]
 ) -> float:
     """Return ``||L - B W||² + λ ||W||² + Σ_v μ (||B - F_v P_v||² + ρ ||P_v||²)``."""
-    return ridge_loss(B, labels, W, label_ridge) + views.loss(P, B)
+    return Rows(B).ridge_loss(labels, W, label_ridge) + views.loss(P, B)
 
 
 @register(
@@ -86,7 +86,7 @@ class DCH(LinearBinaryMethod):
         B = random_signs(data.rng, (data.n_items, self.n_bits))
         history: list[float] = []
         for _ in range(self.max_iter):
-            W = ridge(B, data.labels, self.label_ridge)
+            W = Rows(B).ridge(self.label_ridge)(data.labels)
             P = hashing.solve(B)
             previous, B = B, update_codes(B, data.labels, W, hashing.predict(P))
             history.append(objective(B, data.labels, W, self.label_ridge, hashing, P))

@@ -10,7 +10,7 @@ from acqh.methods.registry import register
 from acqh.methods.rivals.binary import LinearBinaryMethod, linear_functions
 from acqh.methods.rivals.bits import descend_bits, random_signs
 from acqh.methods.rivals.label_products import LabelSimilarity
-from acqh.methods.rivals.ridge import FeatureRidge, dense, ridge, ridge_loss
+from acqh.methods.rivals.rows import Rows, ViewRidge, dense
 from acqh.methods.rivals.training import Training
 
 
@@ -101,14 +101,17 @@ class DiscreteCMH(LinearBinaryMethod):
     max_iter: int = 10
 
     def _learn(self, data: Training) -> dict[str, Any]:
-        solvers = {view: FeatureRidge(F, self.feature_ridge) for view, F in data.features.items()}
+        hashing = {
+            view: ViewRidge({view: F}, self.feature_weight, self.feature_ridge)
+            for view, F in data.features.items()
+        }
         start = random_signs(data.rng, (data.n_items, self.n_bits))
-        codes, history = self._descend(data, solvers, dict.fromkeys(data.features, start))
-        projections = {view: solver.solve(codes[view]) for view, solver in solvers.items()}
-        return linear_functions(projections, codes=codes, history=history)
+        codes, history = self._descend(data, hashing, dict.fromkeys(data.features, start))
+        P = {view: own.solve(codes[view])[view] for view, own in hashing.items()}
+        return linear_functions(P, codes=codes, history=history)
 
     def _descend(
-        self, data: Training, solvers: dict[str, FeatureRidge], codes: dict[str, Floats]
+        self, data: Training, hashing: dict[str, ViewRidge], codes: dict[str, Floats]
     ) -> tuple[dict[str, Floats], list[float]]:
         similarity = LabelSimilarity.signed(data.labels)
         history: list[float] = []
@@ -116,7 +119,7 @@ class DiscreteCMH(LinearBinaryMethod):
             previous, losses = dict(codes), 0.0
             for view, other in zip(codes, reversed(codes), strict=True):
                 codes[view], loss = self._update_view(
-                    data.labels, solvers[view], similarity, codes[view], codes[other]
+                    data.labels, hashing[view], similarity, codes[view], codes[other]
                 )
                 losses += loss
             paired = similarity.distance_to_product(float(self.n_bits), *codes.values())
@@ -128,22 +131,21 @@ class DiscreteCMH(LinearBinaryMethod):
     def _update_view(
         self,
         labels: Matrix,
-        solver: FeatureRidge,
+        hashing: ViewRidge,
         similarity: LabelSimilarity,
         B: Floats,
         other: Floats,
     ) -> tuple[Floats, float]:
         """Return the new codes of one view and its own terms of the objective."""
-        W = ridge(B, labels, self.label_ridge)
-        P = solver.solve(B)
+        W = Rows(B).ridge(self.label_ridge)(labels)
+        P = hashing.solve(B)
         B = update_codes(
             B,
             other,
             similarity,
             self.label_weight * dense(labels @ W.T),
-            self.feature_weight * dense(solver.features @ P),
+            hashing.predict(P),
             self.label_weight * (W @ W.T),
         )
-        loss = self.label_weight * ridge_loss(B, labels, W, self.label_ridge)
-        loss += self.feature_weight * ridge_loss(solver.features, B, P, solver.penalty)
-        return B, loss
+        loss = self.label_weight * Rows(B).ridge_loss(labels, W, self.label_ridge)
+        return B, loss + hashing.loss(P, B)

@@ -10,7 +10,7 @@ from acqh._core.linalg import solve_spd
 from acqh.methods.registry import register
 from acqh.methods.rivals.binary import LinearBinaryMethod, linear_functions
 from acqh.methods.rivals.bits import keep_sign, random_signs
-from acqh.methods.rivals.ridge import dense, ridge
+from acqh.methods.rivals.rows import Rows, dense
 from acqh.methods.rivals.training import Training
 
 
@@ -78,7 +78,7 @@ class DiscriminantCMH(LinearBinaryMethod):
         B = random_signs(data.rng, (data.n_items, self.n_bits))
         n_iter, previous = 0, np.zeros_like(B)
         while n_iter < self.max_iter and not np.array_equal(B, previous):
-            W = ridge(B, data.labels, self.label_ridge)
+            W = Rows(B).ridge(self.label_ridge)(data.labels)
             previous, B = B, update_codes(B, data.labels, W, self.code_ridge)
             n_iter += 1
         rows = data.centred()

@@ -1,7 +1,7 @@
 """Fast discrete hashing: codes regressed on labels, so that all bits are found at once."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -9,27 +9,16 @@ from acqh._core.arrays import Floats, Matrix
 from acqh.methods.registry import register
 from acqh.methods.rivals.binary import LinearBinaryMethod, linear_functions
 from acqh.methods.rivals.bits import keep_sign, random_signs
-from acqh.methods.rivals.ridge import FeatureRidge, ViewRidge, dense, squared_norm
+from acqh.methods.rivals.rows import Rows, ViewRidge, dense, squared_norm
 from acqh.methods.rivals.training import Training
 
-Drift = Literal["bias", "sample"] | None
 
+def update_drift(B: Floats, fitted: Floats) -> Floats:
+    """Minimise ``||B - fitted - drift||²`` over one number per bit, (1, n_bits).
 
-def update_drift(B: Floats, fitted: Floats, drift: Drift) -> Floats:
-    """Minimise ``||B - fitted - drift||²`` over the drift, in a shape that adds to B.
-
-    Parameters
-    ----------
-    B, fitted : (n_items, n_bits)
-        The codes, and ``L M``.
-    drift : {"bias", "sample", None}
-        One number per bit, one number per item, or none.
+    `B`, `fitted`: (n_items, n_bits); the codes, and ``L M``.
     """
-    if drift == "bias":
-        return np.asarray((B - fitted).mean(axis=0, keepdims=True))
-    if drift == "sample":
-        return np.asarray((B - fitted).mean(axis=1, keepdims=True))
-    return np.zeros((1, 1))
+    return np.asarray((B - fitted).mean(axis=0, keepdims=True))
 
 
 def update_codes(B: Floats, fitted: Floats, drift: Floats, predicted: Floats) -> Floats:
@@ -43,7 +32,7 @@ def update_codes(B: Floats, fitted: Floats, drift: Floats, predicted: Floats) ->
         The codes so far, kept where both signs are as good.
     fitted : (n_items, n_bits)
         ``L M``.
-    drift : broadcasts to (n_items, n_bits)
+    drift : (1, n_bits)
     predicted : (n_items, n_bits)
         ``Σ_v μ_v F_v P_v``.
     """
@@ -71,7 +60,7 @@ def objective(
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class FDCH(LinearBinaryMethod):
-    """Codes regressed on labels, with a drift.
+    """Codes regressed on labels, with a drift: one number per bit, shared by all items.
 
     Minimises ``||B - L M - drift||² + ν ||M||² + Σ_v μ (||B - F_v P_v||² + ρ ||P_v||²)`` over the
     label codes M, the drift, the hash functions P_v and the codes B. Regressing from labels to
@@ -81,10 +70,6 @@ class FDCH(LinearBinaryMethod):
     ----------
     feature_maps : mapping of str to feature map, feature map, or None
         F_v; for some views or, not as a mapping, for all of them.
-    drift : {"bias", "sample", None}
-        One number per bit, shared by all items; one number per item, shared by all bits; or none.
-        ``"sample"`` is the form printed in the ACQH paper, and pushes all bits of an item to one
-        sign: retrieval falls to chance.
     label_ridge : float
         ν.
     feature_weight : float
@@ -102,7 +87,6 @@ class FDCH(LinearBinaryMethod):
 
     feature_maps: Any = "rbf_mean2"
     n_anchors: int = 500
-    drift: Drift = "bias"
     label_ridge: float = 0.1
     feature_weight: float = 1e-5
     feature_ridge: float = 1e-2
@@ -116,15 +100,15 @@ class FDCH(LinearBinaryMethod):
     def _descend(
         self, labels: Matrix, hashing: ViewRidge, rng: np.random.Generator
     ) -> tuple[Floats, list[float]]:
-        labelling = FeatureRidge(labels, self.label_ridge)
+        label_codes = Rows(labels).ridge(self.label_ridge)
         B = random_signs(rng, (labels.shape[0], self.n_bits))
-        drift: Floats = np.zeros((1, 1))
+        drift: Floats = np.zeros((1, self.n_bits))
         history: list[float] = []
         for _ in range(self.max_iter):
             P = hashing.solve(B)
-            M = labelling.solve(B - drift)
+            M = label_codes(B - drift)
             fitted = dense(labels @ M)
-            drift = update_drift(B, fitted, self.drift)
+            drift = update_drift(B, fitted)
             previous, B = B, update_codes(B, fitted, drift, hashing.predict(P))
             history.append(objective(B, fitted, drift, M, self.label_ridge, hashing.loss(P, B)))
             if np.array_equal(B, previous):

@@ -11,12 +11,11 @@ from acqh._core.linalg import solve_spd
 from acqh.methods.constraints import POSITIVE
 from acqh.methods.registry import register
 from acqh.methods.rivals.binary import LinearBinaryMethod, linear_functions
-from acqh.methods.rivals.centred import CentredRows
-from acqh.methods.rivals.ridge import squared_norm
+from acqh.methods.rivals.rows import Rows, squared_norm
 from acqh.methods.rivals.training import Training, share_weights
 
 
-def update_basis(rows: CentredRows, V: Floats, ridge: float) -> Floats:
+def update_basis(rows: Rows, V: Floats, ridge: float) -> Floats:
     """Minimise ``||F - V U||² + ridge ||U||²`` for U, (n_bits, n_features)."""
     return solve_spd(V.T @ V + ridge * np.eye(V.shape[1]), rows.transpose_times(V).T)
 
@@ -136,7 +135,7 @@ class CMFH(LinearBinaryMethod):
 
     def _objective(
         self,
-        rows: Mapping[str, CentredRows],
+        rows: Mapping[str, Rows],
         U: Mapping[str, Floats],
         P: Mapping[str, Floats],
         V: Floats,

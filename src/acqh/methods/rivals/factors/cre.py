@@ -13,8 +13,7 @@ from acqh._core.linalg import RANK_TOLERANCE
 from acqh.methods.registry import register
 from acqh.methods.rivals.binary import LinearBinaryMethod, linear_functions
 from acqh.methods.rivals.bits import keep_sign, random_signs
-from acqh.methods.rivals.centred import CentredRows
-from acqh.methods.rivals.ridge import ViewRidge
+from acqh.methods.rivals.rows import Rows, ViewRidge
 from acqh.methods.rivals.training import Training, share_weights
 
 
@@ -22,13 +21,13 @@ from acqh.methods.rivals.training import Training, share_weights
 class Affinity:
     """``A = Σ_v θ_v X̄_v X̄_vᵀ``, kept as its factors: rows of unit norm, centred, scaled."""
 
-    factors: Sequence[CentredRows]
+    factors: Sequence[Rows]
     scales: Sequence[float]  # θ_v over the mean squared norm of the centred rows
 
     @classmethod
     def of(cls, views: Mapping[str, Matrix], weights: Mapping[str, float]) -> "Affinity":
         """Return the affinity of items by all their views."""
-        factors = [CentredRows(normalize(_near_one(matrix))) for matrix in views.values()]
+        factors = [Rows(normalize(_near_one(matrix)), centre=True) for matrix in views.values()]
         tiny = np.finfo(float).tiny
         return cls(
             factors,

@@ -12,8 +12,7 @@ from acqh._core.arrays import Floats, Ints, Matrix
 from acqh.methods.registry import register
 from acqh.methods.rivals.binary import LinearBinaryMethod, linear_functions
 from acqh.methods.rivals.bits import keep_sign, random_signs
-from acqh.methods.rivals.centred import CentredRows
-from acqh.methods.rivals.ridge import squared_norm
+from acqh.methods.rivals.rows import Rows, squared_norm
 from acqh.methods.rivals.training import Training, share_weights
 
 
@@ -75,7 +74,7 @@ def update_codes(signs: Floats, pull: Floats) -> Floats:
     return keep_sign(pull, signs)
 
 
-def predict(rows: Mapping[str, CentredRows], W: Mapping[str, Floats]) -> dict[str, Floats]:
+def predict(rows: Mapping[str, Rows], W: Mapping[str, Floats]) -> dict[str, Floats]:
     """Return ``F_v W_v`` of every view, (n_items, n_bits)."""
     return {view: each.times(W[view]) for view, each in rows.items()}
 
@@ -171,7 +170,7 @@ class FSH(LinearBinaryMethod):
         return linear_functions(W, rows=rows, codes=B, history=history)
 
     def _alternate(
-        self, D: Floats, anchors: Ints, rows: Mapping[str, CentredRows], rng: np.random.Generator
+        self, D: Floats, anchors: Ints, rows: Mapping[str, Rows], rng: np.random.Generator
     ) -> tuple[Floats, dict[str, Floats], list[float]]:
         """Return codes, hash functions and the objective after each sweep."""
         regress = {view: each.ridge(self.feature_ridge) for view, each in rows.items()}

@@ -11,9 +11,8 @@ from acqh._core.linalg import factor_spd, principal_directions
 from acqh.errors import InvalidInputError
 from acqh.methods.registry import register
 from acqh.methods.rivals.binary import BinaryMethod
-from acqh.methods.rivals.centred import CentredRows
 from acqh.methods.rivals.factors.compiled import lasso
-from acqh.methods.rivals.ridge import dense, squared_norm
+from acqh.methods.rivals.rows import Rows, dense, squared_norm
 from acqh.methods.rivals.training import Training, choose_view
 
 # Sweeps of coordinate descent, and the change below which they end.
@@ -195,7 +194,7 @@ class LSSH(BinaryMethod):
     def _learn(self, data: Training) -> dict[str, Any]:
         first = choose_view("sparse_view", self.sparse_view, data.features, 0)
         (second,) = data.features.keys() - {first}
-        rows = CentredRows(data.features[first])
+        rows = Rows(data.features[first], centre=True)
         n_components = self.n_components or max(_COMPONENTS, self.n_bits)
         components = principal_directions(rows.gram(), n_components)
         if components.shape[1] == 0:

@@ -13,7 +13,7 @@ from acqh._core.linalg import whiten
 from acqh.errors import InvalidInputError
 from acqh.methods.registry import register
 from acqh.methods.rivals.binary import LinearBinaryMethod, linear_functions
-from acqh.methods.rivals.ridge import dense, gram_matrix, ridge
+from acqh.methods.rivals.rows import Rows, dense
 from acqh.methods.rivals.training import Training, choose_view
 from acqh.stats import LabelSets
 
@@ -156,7 +156,7 @@ class KSH(LinearBinaryMethod):
         n_labelled = min(self.n_labelled, data.n_items)
         chosen = np.sort(data.rng.choice(data.n_items, n_labelled, replace=False))
         kernel = data.features[base][chosen]
-        white = whiten(gram_matrix(kernel), _GRAM_RIDGE)
+        white = whiten(Rows(kernel).gram(), _GRAM_RIDGE)
         if white.shape[1] == 0:
             raise InvalidInputError(f"all features of view {base!r} are zero or constant")
         whitened = dense(kernel @ white)
@@ -169,7 +169,7 @@ class KSH(LinearBinaryMethod):
         projection = white @ np.stack(weights, axis=1)
         B = np.where(dense(data.features[base] @ projection) >= 0, 1.0, -1.0)
         projections = {
-            view: projection if view == base else ridge(features, B, self.feature_ridge)
+            view: projection if view == base else Rows(features).ridge(self.feature_ridge)(B)
             for view, features in data.features.items()
         }
         return {**linear_functions(projections, codes=B), "base_view_": base}

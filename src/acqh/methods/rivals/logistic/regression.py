@@ -9,7 +9,7 @@ import scipy.optimize
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import whiten
 from acqh.features import RBFAnchors
-from acqh.methods.rivals.ridge import dense, gram_matrix
+from acqh.methods.rivals.rows import Rows, dense
 from acqh.methods.rivals.training import Training
 
 # Largest entry of the gradient, in the scale where the Hessian is at most one, that is left.
@@ -42,7 +42,7 @@ def fit_logistic(features: Matrix, signs: Floats, penalty: Floats) -> Floats:
     matrix product. Its variables are scaled by the bound ``¼ FᵀF + 2 penalty`` of the Hessian,
     which kernels need: their Gram matrices are close to singular.
     """
-    scaling = whiten(0.25 * gram_matrix(features) + 2.0 * penalty)
+    scaling = whiten(0.25 * Rows(features).gram() + 2.0 * penalty)
     shape = (scaling.shape[1], signs.shape[1])
     scaled_penalty = scaling.T @ penalty @ scaling
 

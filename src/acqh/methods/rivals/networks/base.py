@@ -9,7 +9,7 @@ import numpy as np
 from acqh._core.arrays import Floats, Matrix, is_sparse
 from acqh._core.imports import require
 from acqh.methods.rivals.binary import BinaryMethod
-from acqh.methods.rivals.ridge import dense
+from acqh.methods.rivals.rows import dense
 
 
 class Network:

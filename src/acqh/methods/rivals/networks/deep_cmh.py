@@ -16,7 +16,7 @@ from acqh.methods.rivals.networks.base import (
     shuffled_batches,
     trained_weights,
 )
-from acqh.methods.rivals.ridge import dense
+from acqh.methods.rivals.rows import dense
 from acqh.methods.rivals.training import Training
 
 

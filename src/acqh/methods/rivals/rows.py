@@ -1,0 +1,165 @@
+"""Features of items as one matrix with all that methods ask of it; sparse rows stay sparse."""
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+
+import numpy as np
+
+from acqh._core.arrays import Floats, Matrix, is_sparse
+from acqh._core.linalg import factor_spd
+
+# Share of the mean square below which a variance is what rounding leaves of none.
+_ROUNDING = 1e-13
+
+
+class Rows:
+    """A matrix as it is, minus its column means, or with columns of one variance; never formed.
+
+    `rows`: float64 (n_items, n_features), dense or CSR. `centre`: whether means are subtracted.
+    `scale`: the deviation of every column, centred too; constant ones stay zero. `mean`:
+    (n_features,); what is subtracted. `factors`: (n_features, 1); what columns are multiplied by.
+
+    Examples
+    --------
+    >>> rows = Rows(np.array([[1.0], [2.0]]))
+    >>> rows.ridge(5.0)(np.array([[2.0], [4.0]]))
+    array([[1.]])
+    """
+
+    def __init__(self, rows: Matrix, *, centre: bool = False, scale: float | None = None) -> None:
+        self._rows = rows
+        self.factors = np.ones((rows.shape[1], 1))
+        self.mean = np.zeros(rows.shape[1])
+        # What still has to be subtracted from the rows that are kept.
+        self._offset = self.mean
+        if centre or scale is not None:
+            self.mean = np.asarray(rows.mean(axis=0)).ravel()
+            if is_sparse(rows):
+                self._offset = self.mean
+            else:
+                self._rows = rows - self.mean
+        if scale is not None:
+            variances = self._variances()
+            varying = variances > 0
+            self.factors[~varying] = 0.0
+            self.factors[varying, 0] = scale / np.sqrt(variances[varying])
+
+    @property
+    def n_items(self) -> int:
+        """The number of rows."""
+        return int(self._rows.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """The number of columns."""
+        return int(self._rows.shape[1])
+
+    @cached_property
+    def squared_norm(self) -> float:
+        """Of the whole matrix."""
+        squares = self._mean_squares() - self._offset**2
+        return float(self.n_items * (squares @ np.square(self.factors[:, 0])))
+
+    def times(self, right: Floats) -> Floats:
+        """Return the matrix times one of shape (n_features, k) or (n_features,)."""
+        right = right * (self.factors if right.ndim > 1 else self.factors[:, 0])
+        return np.asarray(self._rows @ right - self._offset @ right)
+
+    def transpose_times(self, right: Matrix) -> Floats:
+        """Return the transpose times (n_items, k), dense or CSR, or (n_items,)."""
+        shift = np.multiply.outer(self._offset, right.sum(axis=0))
+        product = dense(self._rows.T @ right) - shift
+        return np.asarray(product * (self.factors if product.ndim > 1 else self.factors[:, 0]))
+
+    def cross(self, other: "Rows") -> Floats:
+        """Return the sum over items of this row times the other's, (n_features, n_others)."""
+        product = dense(self._rows.T @ other._rows)
+        product = product - np.outer(self._rows.sum(axis=0), other._offset)
+        return np.asarray(self.factors * product * other.factors.T)
+
+    def gram(self) -> Floats:
+        """Return the sum over items of a row times itself, (n_features, n_features)."""
+        product = self.cross(self)
+        return np.asarray((product + product.T) / 2.0)
+
+    def ridge(self, penalty: float) -> Callable[[Matrix], Floats]:
+        """Return what minimises ``||targets - F P||² + penalty ||P||²`` for P, for any targets.
+
+        At a penalty of zero the solution of least norm.
+        """
+        solve = factor_spd(self.gram() + penalty * np.eye(self.n_features))
+        return lambda targets: solve(self.transpose_times(targets))
+
+    def ridge_loss(self, targets: Matrix, coefficients: Floats, penalty: float) -> float:
+        """Return ``||targets - F P||² + penalty ||P||²``; sparse targets are not made dense."""
+        shrinkage = penalty * squared_norm(coefficients)
+        if not is_sparse(targets):
+            return squared_norm(targets - self.times(coefficients)) + shrinkage
+        fitted = np.vdot(coefficients, self.gram() @ coefficients)
+        agreement = np.vdot(self.transpose_times(targets), coefficients)
+        return squared_norm(targets.data) - 2.0 * float(agreement) + float(fitted) + shrinkage
+
+    def residual_norm(self, left: Floats, right: Floats) -> float:
+        """Return ``||F - left right||²``, never forming the difference."""
+        agreement = np.vdot(self.transpose_times(left).T, right)
+        return float(self.squared_norm - 2.0 * agreement + np.vdot(left.T @ left, right @ right.T))
+
+    def _mean_squares(self) -> Floats:
+        squares = self._rows.multiply(self._rows) if is_sparse(self._rows) else self._rows**2
+        return np.asarray(squares.sum(axis=0)).ravel() / self.n_items
+
+    def _variances(self) -> Floats:
+        """Return the variance of every column; exactly zero where it is only rounding."""
+        mean_squares = self._mean_squares()
+        found = mean_squares - self._offset**2
+        return np.where(found > _ROUNDING * (mean_squares + self.mean**2), found, 0.0)
+
+
+class ViewRidge:
+    """Hash functions of all views, regressed on the same codes.
+
+    They minimise ``μ Σ_v (||B - F_v P_v||² + ρ ||P_v||²)``.
+
+    `features`: each (n_items, n_features), dense or CSR; F_v. `weight`: μ. `penalty`:
+    ρ.
+
+    Examples
+    --------
+    >>> views = ViewRidge({"image": np.eye(2)}, 0.5, 1.0)
+    >>> projections = views.solve(np.array([[1.0], [-1.0]]))
+    >>> views.predict(projections)
+    array([[ 0.25],
+           [-0.25]])
+    """
+
+    def __init__(self, features: Mapping[str, Matrix], weight: float, penalty: float) -> None:
+        self.weight, self.penalty = weight, penalty
+        self._rows = {view: Rows(F) for view, F in features.items()}
+        self._solvers = {view: rows.ridge(penalty) for view, rows in self._rows.items()}
+
+    def solve(self, codes: Floats) -> dict[str, Floats]:
+        """Return P_v for every view, (n_features, n_bits): the minimum for fixed codes."""
+        return {view: solve(codes) for view, solve in self._solvers.items()}
+
+    def predict(self, projections: Mapping[str, Floats]) -> Floats:
+        """Return ``μ Σ_v F_v P_v``, (n_items, n_bits)."""
+        terms = [self.weight * self._rows[view].times(P) for view, P in projections.items()]
+        return np.asarray(np.sum(terms, axis=0))
+
+    def loss(self, projections: Mapping[str, Floats], codes: Floats) -> float:
+        """Return the weighted sum of all views' ridge losses."""
+        losses = (
+            self._rows[view].ridge_loss(codes, P, self.penalty) for view, P in projections.items()
+        )
+        return self.weight * sum(losses)
+
+
+def dense(matrix: Matrix) -> Floats:
+    """Return a small matrix as an ndarray."""
+    return np.asarray(matrix.toarray() if is_sparse(matrix) else matrix)
+
+
+def squared_norm(matrix: Floats) -> float:
+    """Return the squared Frobenius norm of a dense matrix."""
+    flat = np.ravel(matrix)
+    return float(flat @ flat)
