@@ -6,27 +6,31 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from acqh._core.arrays import Floats, Matrix, is_sparse
+from acqh._core.arrays import Floats, Matrix, is_sparse, slices
 from acqh._core.linalg import factor_spd, principal_directions
 from acqh.errors import InvalidInputError
 from acqh.methods.registry import register
 from acqh.methods.rivals.binary import BinaryMethod
-from acqh.methods.rivals.factors.compiled import lasso
 from acqh.methods.rivals.rows import Rows, dense, squared_norm
 from acqh.methods.rivals.training import Training, choose_view
 
+# Steps towards sparse codes, and rows that take them together.
+_LASSO_STEPS = 30
+_BLOCK_ROWS = 1024
 # Sweeps of coordinate descent, and the change below which they end.
-_LASSO_SWEEPS = 30
 _BASIS_SWEEPS = 50
 _TOLERANCE = 1e-4
-# Principal components kept of the sparse view, unless there are more bits.
-_COMPONENTS = 64
 # Share of the squared norms below which a squared distance is what rounding leaves of none.
 _ROUNDING = 1e-13
 
 
-def code_sparsely(rows: Floats, dictionary: Floats, sparsity: float) -> Floats:
-    """Minimise ``½ ||x - s D||² + ρ max|D x| |s|₁`` for every row x, over s.
+def code_sparsely(
+    rows: Floats, dictionary: Floats, sparsity: float, *, n_steps: int = _LASSO_STEPS
+) -> Floats:
+    """Lower ``½ ||x - s D||² + ρ max|D x| |s|₁`` for every row x, over s from zero.
+
+    By accelerated proximal gradients, as few steps as the original takes: codes are then about
+    twice as dense as those of the minimum, and items are found better by them.
 
     Parameters
     ----------
@@ -35,17 +39,29 @@ def code_sparsely(rows: Floats, dictionary: Floats, sparsity: float) -> Floats:
         D.
     sparsity : float
         ρ: the penalty relative to the one at which s is zero.
+    n_steps : int
 
     Returns
     -------
     (n_items, n_atoms)
     """
-    products = rows @ dictionary.T
-    penalties = sparsity * np.abs(products).max(axis=1, initial=0.0)
-    found = np.zeros_like(products)
-    gram = dictionary @ dictionary.T
-    lasso(gram, products, penalties, found, _LASSO_SWEEPS, _TOLERANCE)
-    return found
+    atoms = dictionary.astype(np.float32)  # enough for steps that do not reach the minimum
+    gram = atoms @ atoms.T
+    rate = 1.0 / max(np.linalg.norm(gram, 2), np.finfo(np.float32).tiny)
+    codes = np.empty((len(rows), len(atoms)))
+    for block in slices(len(rows), _BLOCK_ROWS):
+        products = rows[block].astype(np.float32) @ atoms.T
+        limits = rate * np.float32(sparsity) * np.abs(products).max(axis=1, keepdims=True)
+        old = ahead = np.zeros_like(products)
+        momentum = 1.0
+        for _ in range(n_steps):
+            new = ahead + rate * (products - ahead @ gram)
+            new -= np.clip(new, -limits, limits)
+            following = (1.0 + np.sqrt(1.0 + 4.0 * momentum**2)) / 2.0
+            ahead = new + np.float32((momentum - 1.0) / following) * (new - old)
+            old, momentum = new, following
+        codes[block] = old
+    return codes
 
 
 def update_basis(gram: Floats, products: Floats, basis: Floats) -> Floats:
@@ -70,7 +86,7 @@ def update_basis(gram: Floats, products: Floats, basis: Floats) -> Floats:
         largest = 0.0
         for j in used:
             row = found[j] + (products[j] - gram[j] @ found) / gram[j, j]
-            row /= max(float(np.linalg.norm(row)), 1.0)
+            row /= max(float(np.sqrt(row @ row)), 1.0)
             largest = max(largest, float(np.abs(row - found[j]).max()))
             found[j] = row
         if largest <= _TOLERANCE:
@@ -122,7 +138,7 @@ def unit_rows(rows: Floats) -> Floats:
     supervised=False,
     code="binary",
     modes=("unified", "hashed"),
-    reconstruction="The number of principal components and the solver of the bases are ours.",
+    reconstruction="The solver of the bases and the length of the lasso's steps are ours.",
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class LSSH(BinaryMethod):
@@ -139,7 +155,7 @@ class LSSH(BinaryMethod):
     sparse_view : str, optional
         The view that is coded sparsely, images in the original; by default the first given.
     n_components : int, optional
-        Principal components of the sparse view; by default 64, or the number of bits if larger.
+        Principal components of the sparse view; by default as many as bits.
     n_atoms : int
         Rows of D.
     sparsity : float
@@ -195,8 +211,7 @@ class LSSH(BinaryMethod):
         first = choose_view("sparse_view", self.sparse_view, data.features, 0)
         (second,) = data.features.keys() - {first}
         rows = Rows(data.features[first], centre=True)
-        n_components = self.n_components or max(_COMPONENTS, self.n_bits)
-        components = principal_directions(rows.gram(), n_components)
+        components = principal_directions(rows.gram(), self.n_components or self.n_bits)
         if components.shape[1] == 0:
             raise InvalidInputError(f"all features of view {first!r} are constant")
         texts = data.features[second]
@@ -217,19 +232,18 @@ class LSSH(BinaryMethod):
     ) -> tuple[Floats, Floats, Floats]:
         """Return the dictionary, the basis and the links."""
         scales = inverse_distances(texts, mean)
-        D = unit_rows(rng.normal(size=(self.n_atoms, X.shape[1])))
-        U = unit_rows(rng.normal(size=(self.n_bits, len(mean))))
+        D: Floats = rng.normal(size=(self.n_atoms, X.shape[1]))
+        U: Floats = rng.normal(size=(self.n_bits, len(mean)))
         R: Floats = rng.normal(size=(self.n_atoms, self.n_bits))
-        A: Floats = np.zeros((len(X), self.n_bits))
         root = np.sqrt(self.link_weight)
+        S = code_sparsely(X, D, self.sparsity)
         for _ in range(self.max_iter):
-            # From zero each time: codes that go on from the last sweep's stay where they are.
-            targets, atoms = np.hstack([X, root * A]), np.hstack([D, root * R])
-            S = code_sparsely(targets, atoms, self.sparsity)
             A = self._factors(scales * (texts @ U.T - mean @ U.T), S @ R, U)
             scaled = scales * A
             against = dense(texts.T @ scaled).T - np.outer(scaled.sum(axis=0), mean)
             U = update_basis(A.T @ A, against, U)
+            targets, atoms = np.hstack([X, root * A]), np.hstack([D, root * R])
+            S = code_sparsely(targets, atoms, self.sparsity)
             gram = S.T @ S
             D = update_basis(gram, S.T @ X, D)
             R = update_basis(gram, S.T @ A, R)
