@@ -21,7 +21,7 @@ from acqh import CodeIndex, HammingIndex
 from acqh.errors import CorruptBundleError, InvalidInputError, UnknownIdError
 from acqh.io import Bundle, read_bundle
 
-KINDS = ("flat", "runs", "grouped", "hamming")
+KINDS = ("few", "flat", "runs", "grouped", "hamming")
 
 
 def make(kind, texts, n=40):
@@ -30,13 +30,14 @@ def make(kind, texts, n=40):
     if kind == "hamming":
         index = HammingIndex(16).add(rng.integers(0, 256, (n, 2), dtype=np.uint8), ids)
         return index.remove(ids[:3])
-    m, size = {"flat": (8, 256), "runs": (4, 3), "grouped": (3, 2)}[kind]
+    m, size = {"few": (3, 4), "flat": (8, 256), "runs": (4, 3), "grouped": (3, 2)}[kind]
     index = CodeIndex(rng.standard_normal((m, size, 2)))
     codes = rng.integers(size, size=(n, m))
     digits = (1, 2) if kind == "runs" else (0, 0)
     with (
         mock.patch("acqh.index.layout.lay_out.choose_digits", return_value=digits),
         mock.patch("acqh.index.items.snapshot._SMALL", 1),
+        mock.patch("acqh.index.code_index.MAX_FEW", 100 if kind == "few" else 0),
     ):
         return index.add(codes[:30], ids[:30]).remove(ids[:3]).add(codes[30:], ids[30:])
 
@@ -58,6 +59,7 @@ def use(index):
     actions = [
         lambda: index.search(queries, 1),
         lambda: index.search(queries, 1000),
+        lambda: index.search(queries[:1], 1000),
         lambda: index.search(queries, 5, filter=lambda ids: np.arange(len(ids)) % 2 == 0),
         lambda: index.search(queries, 5, filter=index.ids[:2]),
         lambda: index.ids,

@@ -1,4 +1,7 @@
-"""Few items, searched as they are: the same answers as the index gives, to the bit."""
+"""Few items, kept and searched as they came: what compiled code finds, to the bit."""
+
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -6,59 +9,109 @@ import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh.errors import InvalidInputError
+from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex
-from acqh.index.search.few import FewCodes, best_rows
+from acqh.index.layout import few as few_codes
+from acqh.index.layout.few import FewSegment
+from acqh.index.search.few import best_rows
 
 
-def made(seed, n, size=4):
+@pytest.fixture(autouse=True, scope="module")
+def keep_few():
+    """Keep few items as they came, as users' indexes do; the other tests have them laid out."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("acqh.index.code_index.MAX_FEW", few_codes.MAX_FEW)
+        patch.setattr("acqh.index.code_index._QUICK_FEW", few_codes.MAX_FEW)
+        yield
+
+
+def make(seed, n, size=4, texts=False):
     rng = np.random.default_rng(seed)
     books = rng.standard_normal((3, size, 5), dtype=np.float32)
-    numbers = np.cumsum(rng.integers(1, 4, n))
-    return rng, books, numbers, rng.integers(0, size, (n, 3)).astype(np.uint8)
+    codes = rng.integers(0, size, (n, 3)).astype(np.uint8)
+    ids = np.cumsum(rng.integers(1, 4, n))
+    index = CodeIndex(books)
+    half = n // 2
+    index.add(codes[:half], ids=ids[:half]).add(codes[half:], ids=ids[half:])
+    return rng, index
 
 
-def few_of(books, numbers, codes):
-    none = FewCodes.none(books.transpose(0, 2, 1))
-    return none.changed(numbers, codes, np.empty(0, dtype=np.int64))
-
-
-@given(seed=st.integers(0, 2**32), n=st.integers(1, 200), k=st.integers(1, 250))
-@settings(max_examples=40)
-def test_few_codes_are_found_as_the_index_finds_them(seed, n, k):
-    rng, books, numbers, codes = made(seed, n)
-    query = rng.standard_normal(5, dtype=np.float32)
-    selected = np.sort(rng.choice(numbers, n // 2, replace=False))
-    few, index = few_of(books, numbers, codes), CodeIndex(books).add(codes, ids=numbers)
-    for only in (None, selected):
-        found, scores = few.search(query, k, only)
-        expected = index.search(query[np.newaxis], k, filter=only)
-        count = int(expected.counts[0])
-        assert found.tolist() == expected.ids[0, :count].tolist()
-        assert scores.tobytes() == expected.scores[0, :count].tobytes()
-
-
-def test_changes_give_what_all_items_at_once_would():
-    rng, books, numbers, codes = made(0, 60)
-    query = rng.standard_normal(5, dtype=np.float32)
-    gone = numbers[10:20]
-    few = few_of(books, numbers[:40], codes[:40]).changed(numbers[40:], codes[40:], gone)
-    stay = ~np.isin(numbers, gone)
-    whole = few_of(books, numbers[stay], codes[stay])
-    assert len(few) == 50
-    assert few.search(query, 7)[0].tolist() == whole.search(query, 7)[0].tolist()
-
-
-def test_words_that_there_are_not_and_queries_that_overflow_are_refused():
-    _, books, numbers, codes = made(0, 3)
-    with pytest.raises(InvalidInputError, match="the word 9 of 4"):
-        few_of(books, numbers, np.full((3, 3), 9, dtype=np.uint8))
-    with pytest.raises(InvalidInputError, match="too large"):
-        few_of(books, numbers, codes).search(np.full(5, 3e38, dtype=np.float32), 1)
+def search_compiled(index, *arguments, **options):
+    """Search in compiled code, which a budget for all codes asks for."""
+    return index.search(*arguments, **options, budget=10**9)
 
 
 @given(
-    scores=st.lists(st.sampled_from([-np.inf, -1.5, -0.0, 0.0, 2.0]), max_size=30),
+    seed=st.integers(0, 2**32),
+    n=st.integers(1, 200),
+    size=st.sampled_from([1, 2, 4, 256]),
+    k=st.integers(1, 250),
+    removed=st.booleans(),
+)
+@settings(max_examples=40)
+def test_few_codes_are_found_as_compiled_code_finds_them(seed, n, size, k, removed):
+    rng, index = make(seed, n, size)
+    if removed:
+        index.remove(rng.choice(index.ids, n // 3, replace=False))
+    assert all(isinstance(part.segment, FewSegment) for part in index._snapshot.parts)
+    query = rng.standard_normal((1, 5), dtype=np.float32)
+    for only in (None, rng.random(len(index)) < 0.5):
+        found, expected = index.search(query, k, only), search_compiled(index, query, k, only)
+        for name in ("ids", "scores", "counts", "exact", "bound"):
+            assert getattr(found, name).tobytes() == getattr(expected, name).tobytes()
+
+
+def test_few_codes_come_back_from_a_file_as_they_were(tmp_path):
+    rng, index = make(0, 60)
+    index.remove(index.ids[5:9]).save(tmp_path / "index")
+    again = CodeIndex.load(tmp_path / "index", verify=True)
+    query = rng.standard_normal((1, 5))
+    np.testing.assert_array_equal(again.codes, index.codes)
+    np.testing.assert_array_equal(again.search(query, 7).scores, index.search(query, 7).scores)
+    assert again.bytes_per_item < 4
+    assert again.reconstruct(index.ids[3]).tolist() == index.reconstruct(index.ids[3]).tolist()
+
+
+def test_a_stored_word_outside_its_codebook_is_damage():
+    columns = np.full((3, 2), 9, dtype=np.uint8)
+    with pytest.raises(CorruptBundleError, match="codebook_size"):
+        FewSegment.from_arrays({"columns": columns}, {"codebook_size": 9})
+
+
+def test_an_index_that_grows_is_laid_out(monkeypatch):
+    monkeypatch.setattr("acqh.index.code_index.MAX_FEW", 50)
+    monkeypatch.setattr(few_codes, "MAX_FEW", 50)
+    rng, index = make(0, 40)
+    index.add(rng.integers(0, 4, (30, 3)))
+    assert not any(isinstance(part.segment, FewSegment) for part in index._snapshot.parts)
+    query = rng.standard_normal((1, 5), dtype=np.float32)
+    expected = search_compiled(index, query, 20)
+    np.testing.assert_array_equal(index.search(query, 20).ids, expected.ids)
+
+
+def test_few_items_are_searched_without_the_compiler():
+    program = (
+        "import sys, numpy as np\n"
+        "from acqh import CodeIndex\n"
+        "index = CodeIndex(np.eye(3)[None])\n"
+        "assert index.search(np.ones((1, 3)), 1).counts == 0\n"
+        "index.add([[0], [1], [2]], ids=[4, 6, 9]).remove([6]).add([[1]], ids=[11])\n"
+        "print(index.search([[0, 1, 2]], 2, filter=[4, 11]).ids, 'numba' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[[11  4]] False\n"
+
+
+def test_queries_that_overflow_are_refused():
+    _, index = make(0, 3)
+    with pytest.raises(InvalidInputError, match="too large"):
+        index.search(np.full((1, 5), 3e38, dtype=np.float32), 1)
+
+
+@given(
+    scores=st.lists(st.sampled_from([-np.inf, -1.5, -0.0, 0.0, 2.0]), max_size=300),
     k=st.integers(1, 35),
 )
 def test_the_best_rows_are_the_first_of_all_rows_in_order(scores, k):

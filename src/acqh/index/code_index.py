@@ -1,12 +1,13 @@
 """CodeIndex: exact search over additive codes."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints, check_positive_int, take_in
+from acqh._core.arrays import Array, Bools, Floats, Ints, check_positive_int, take_in
 from acqh._core.runtime import Progress
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index.base import BaseIndex
@@ -17,22 +18,28 @@ from acqh.index.items.ids import read_ids
 from acqh.index.items.new_ids import NewIds
 from acqh.index.items.snapshot import ALL_ROWS, Snapshot, pack_bits
 from acqh.index.items.stored import frozen, read_array, require
-from acqh.index.layout.lay_out import lay_out
+from acqh.index.layout.few import MAX_FEW, FewSegment
 from acqh.index.layout.parts import PartReader
 from acqh.index.layout.reaches import Rests
-from acqh.index.layout.segment import CodeSegment
 from acqh.index.result import SearchResult
+from acqh.index.search.few import search_few
 from acqh.index.search.rerank import candidate_count, places_of, rank_again
-from acqh.index.search.topk import Target, as_stop, search_targets
-from acqh.index.search.types import Runs
+from acqh.index.search.stop import TO_THE_END, as_stop
+from acqh.index.search.types import Runs, Target, TopRows
 
+if TYPE_CHECKING:
+    from acqh.index.layout.segment import CodeSegment
+
+# Up to this many rows NumPy is quicker for one query, and up to more where loading compiled code
+# comes on top.
+_QUICK_FEW = 4096
 # Where a filter leaves at most one row in this many, they are copied out before the search.
 _RESTRICT_PART = 16
 # Bytes of codes that reading in batches keeps in memory.
 _WINDOW_BYTES = 1 << 27
 
 
-class CodeIndex(BaseIndex[CodeSegment]):
+class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
     """Exact search over items stored as a few bytes each.
 
     An item's code names one word of each codebook; the item stands for the sum of its words. Its
@@ -41,7 +48,9 @@ class CodeIndex(BaseIndex[CodeSegment]):
     exactly; equal scores are ordered by insertion.
 
     Codes are kept sorted by their first words, and whole runs of items whose score cannot reach the
-    k-th best are skipped. Where many items share a code, it is scored once and kept once.
+    k-th best are skipped. Where many items share a code, it is scored once and kept once. Up to
+    16,384 items are kept as they came, and searched for a single query without compiled code, which
+    takes half a second to load; answers are the same to the bit.
 
     Searching is safe while another thread changes the index: a search works on the state it found
     when it started, and never waits.
@@ -66,7 +75,7 @@ class CodeIndex(BaseIndex[CodeSegment]):
     """
 
     _kind = "code-index"
-    _segment_type = CodeSegment
+    _segment_type = FewSegment
 
     def __init__(self, codebooks: Any) -> None:
         self._codebooks = as_codebooks(codebooks)
@@ -124,13 +133,18 @@ class CodeIndex(BaseIndex[CodeSegment]):
                 "parts are read twice, and an iterator can be read only once; give a list, or "
                 "anything else that can be read again, or add the parts one by one"
             )
+        from acqh.index.layout.lay_out import lay_out
+        from acqh.index.layout.segment import CodeSegment
+
         n_codebooks, codebook_size, _ = self._codebooks.shape
         with self._change:
             snapshot, new = self._snapshot, NewIds(self._snapshot)
             reader = PartReader(parts, self._check_codes, new.take_new, progress)
             runs = lay_out(reader, n_codebooks, codebook_size)
             if new.n:
-                self._publish(snapshot, CodeSegment.of_runs(runs, self._rests), new)
+                segment = CodeSegment.of_runs(runs, self._rests)
+                few = len(snapshot) + new.n <= MAX_FEW
+                self._publish(snapshot, self._segment_of(segment.codes()) if few else segment, new)
         return self
 
     def search(
@@ -211,10 +225,18 @@ class CodeIndex(BaseIndex[CodeSegment]):
         n_found = candidate_count(k, rerank, rerank_k)
         n_threads = as_thread_count(n_threads, len(queries))
         snapshot = self._snapshot
-        targets = _targets(snapshot, filter)
-        top = search_targets(
-            self._words, self._rests, targets, queries, n_found, len(snapshot), n_threads, stop
-        )
+        masks = None if filter is None else rows_allowed(snapshot, filter)
+        top: TopRows
+        few = _few_targets(snapshot, masks) if stop == TO_THE_END and len(queries) == 1 else None
+        if few is not None:
+            top = search_few(self._words, few, queries, n_found)
+        else:
+            from acqh.index.search.topk import search_targets
+
+            targets, n_items = _targets(snapshot, masks), len(snapshot)
+            top = search_targets(
+                self._words, self._rests, targets, queries, n_found, n_items, n_threads, stop
+            )
         found = SearchResult.of(snapshot.take_ids(top.rows), top)
         if rerank is not None:
             places = places_of(snapshot, top.rows)
@@ -332,7 +354,11 @@ class CodeIndex(BaseIndex[CodeSegment]):
         m, n, _ = self._codebooks.shape
         return as_codes(codes, m, n)
 
-    def _segment_of(self, codes: Array) -> CodeSegment:
+    def _segment_of(self, codes: Array) -> "FewSegment | CodeSegment":
+        if len(self._snapshot) + len(codes) <= MAX_FEW:
+            return FewSegment.of(codes, self._codebooks.shape[1], self._rests)
+        from acqh.index.layout.segment import CodeSegment
+
         return CodeSegment.of(codes, self._codebooks.shape[1], self._rests)
 
     def _settings(self) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -345,17 +371,34 @@ class CodeIndex(BaseIndex[CodeSegment]):
         except InvalidInputError as error:
             raise CorruptBundleError(f"stored {error}") from error
 
-    def _take_segment(self, segment: CodeSegment) -> CodeSegment:
+    def _take_segment(self, segment: "FewSegment | CodeSegment") -> "FewSegment | CodeSegment":
         require(segment.shape == self._codebooks.shape[:2], "codebooks")
         return replace(segment, rests=self._rests)
 
 
-def _targets(snapshot: Snapshot[CodeSegment], filter_: Any) -> list[Target[Runs]]:
+def _few_targets(
+    snapshot: "Snapshot[FewSegment | CodeSegment]", masks: Sequence[Bools] | None
+) -> list[Target[Array]] | None:
+    """Return the segments to search as they came; None where compiled code is better."""
+    most = _QUICK_FEW if "acqh.index.search.topk" in sys.modules else 2 * MAX_FEW
+    if snapshot.first_rows[-1] > most:
+        return None
+    targets = []
+    for number, part in enumerate(snapshot.parts):
+        if not isinstance(part.segment, FewSegment):
+            return None
+        allowed = part.live if masks is None else pack_bits(masks[number])
+        targets.append(Target(part.segment.columns, int(snapshot.first_rows[number]), allowed))
+    return targets
+
+
+def _targets(
+    snapshot: "Snapshot[FewSegment | CodeSegment]", masks: Sequence[Bools] | None
+) -> list[Target[Runs]]:
     """Return the segments to search, the largest first: it raises thresholds soonest."""
     targets = []
-    masks = None if filter_ is None else rows_allowed(snapshot, filter_)
     for number, part in enumerate(snapshot.parts):
-        segment, allowed = part.segment, part.live
+        segment, allowed = part.segment.laid_out, part.live
         if masks is not None:
             n_allowed = int(np.count_nonzero(masks[number]))
             if n_allowed == 0:

@@ -16,7 +16,7 @@ from acqh.index.layout.hamming_segment import HammingSegment, spare_bits
 from acqh.index.result import SearchResult
 from acqh.index.search.few import check_scales
 from acqh.index.search.hamming import search_planes
-from acqh.index.search.topk import Target
+from acqh.index.search.types import Target
 
 # Distances are counted in two bytes, and one value stands for "too far".
 MAX_BITS = 65_528

@@ -36,12 +36,10 @@ from acqh.index.compiled.recall import (
 from acqh.index.compiled.rows import forget_rows, visit_rows
 from acqh.index.compiled.tables import MAX_SCALE, fill_tables
 from acqh.index.compiled.tails import MIN_GROUPED, choose, run_bound, tail_score
-from acqh.index.search.types import Effort, Heads, Query, Runs
+from acqh.index.search.types import NO_LIMIT, Effort, Heads, Query, Runs
 
 # Once one part in this many was looked at, a pass in storage order is cheaper than going on.
 PLAIN_PASS_PART = 4
-# More than any number of codes.
-NO_LIMIT: Any = 2**62
 # Entries of a run that are chosen among at a time.
 _PIECE: Any = np.uint64(64)
 # Codes with tails of two words that cost as much to look at as the estimate of what is missed.

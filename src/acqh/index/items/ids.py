@@ -14,7 +14,6 @@ import numpy as np
 
 from acqh._core.arrays import Array, Bools, Ints, pack_texts, take_in
 from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
-from acqh.index.compiled.tables import find_numbers, find_texts
 from acqh.index.items.stored import check_rising, frozen, read_array, require
 
 IdKind: TypeAlias = Literal["number", "text"]
@@ -152,6 +151,8 @@ class NumberIds:
 
     def find(self, ids: Array) -> Ints:
         if self.order.size:
+            from acqh.index.compiled.tables import find_numbers
+
             return np.asarray(find_numbers(self.values, self.order, ids))
         rows = np.searchsorted(self.values, ids)
         there = rows < len(self.values)
@@ -205,6 +206,8 @@ class TextIds:
         return ids
 
     def find(self, ids: Array) -> Ints:
+        from acqh.index.compiled.tables import find_texts
+
         return np.asarray(find_texts(self.text, self.starts, self.order, *pack_texts(ids)))
 
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:

@@ -46,7 +46,7 @@ ALL_ROWS.setflags(write=False)
 
 
 class Segment(Protocol):
-    """What a snapshot asks of a segment; ``CodeSegment`` is one."""
+    """What a snapshot asks of a segment, such as ``CodeSegment`` or ``FewSegment``."""
 
     @property
     def n_rows(self) -> int:
@@ -60,14 +60,14 @@ class Segment(Protocol):
         """Return the codes of consecutive rows, of all by default."""
 
     @classmethod
-    def join(cls, segments: Sequence[Self], keep: Sequence[Bools | None]) -> Self:
+    def join(cls, segments: Sequence[Any], keep: Sequence[Bools | None]) -> Any:
         """Make one segment of the rows to keep of several, None for all; numbers them again."""
 
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return what a file needs: named arrays, and a dictionary that JSON can hold."""
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array], info: Mapping[str, Any]) -> Self:
+    def from_arrays(cls, arrays: Mapping[str, Array], info: Mapping[str, Any]) -> Any:
         """Take back what `to_arrays` gave, checked so that no search can leave the arrays."""
 
     def verify(self) -> None:

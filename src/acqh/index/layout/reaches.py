@@ -6,7 +6,6 @@ from typing import Self
 import numpy as np
 
 from acqh._core.arrays import Array, Floats
-from acqh.index.compiled.layout import measure_reaches
 from acqh.index.items.stored import frozen
 
 # A reach is a byte.
@@ -55,6 +54,8 @@ class Rests:
         n_tail = tails.shape[1]
         if n_tail < _MIN_TAIL or len(starts) == 2 or not np.isfinite(self.radii).all():
             return frozen(np.empty(0, dtype=np.uint8))
+        from acqh.index.compiled.layout import measure_reaches
+
         step = self._step(len(self.words) - n_tail)
         return frozen(measure_reaches(starts, tails, self.words[-n_tail:], step))
 

@@ -16,6 +16,7 @@ from acqh.errors import CorruptBundleError
 from acqh.index.compiled.layout import read_codes, read_lists
 from acqh.index.items.checks import MAX_CODEBOOK_SIZE, MAX_CODEBOOKS
 from acqh.index.items.stored import check_rising, frozen, read_array, read_count, require
+from acqh.index.layout.few import FewSegment
 from acqh.index.layout.lay_out import digits_a_side, lay_out
 from acqh.index.layout.reaches import Rests
 from acqh.index.search.types import Runs
@@ -75,7 +76,7 @@ class CodeSegment:
         return cls(runs, rests)
 
     @classmethod
-    def join(cls, segments: Sequence[Self], keep: Sequence[Bools | None]) -> Self:
+    def join(cls, segments: "Sequence[Self | FewSegment]", keep: Sequence[Bools | None]) -> Self:
         # Where rows are missing, what number each of the others has.
         numbers = [
             None if kept is None else np.cumsum(kept, dtype=np.uint32) - np.uint32(1)
@@ -90,7 +91,7 @@ class CodeSegment:
             # Within one code the rows of each segment rise, and so do those of later segments.
             first_row = 0
             for segment, kept, number, n in zip(segments, keep, numbers, counts, strict=True):
-                for codes, rows in segment._items(kept):
+                for codes, rows in segment.items(kept):
                     new = rows if number is None else number[rows]
                     yield codes, (new + first_row).astype(np.uint32)
                 first_row += n
@@ -99,6 +100,11 @@ class CodeSegment:
         few = list(blocks()) if n_items <= _PIECE else None  # not worth reading twice
         runs = lay_out(blocks if few is None else lambda: few, *first.shape, n_items)
         return cls.of_runs(runs, first.rests)
+
+    @property
+    def laid_out(self) -> Self:
+        """The segment itself."""
+        return self
 
     @property
     def n_rows(self) -> int:
@@ -121,7 +127,7 @@ class CodeSegment:
 
     def restrict(self, keep: Bools) -> Self:
         """Return a segment of the chosen rows only, which keep their numbers."""
-        items = [(codes, rows.astype(np.uint32)) for codes, rows in self._items(keep)]
+        items = [(codes, rows.astype(np.uint32)) for codes, rows in self.items(keep)]
         runs = lay_out(lambda: items, *self.shape, sum(len(rows) for _, rows in items))
         return type(self)(runs._replace(n_rows=self.n_rows))
 
@@ -143,7 +149,7 @@ class CodeSegment:
             raise CorruptBundleError("a row is missing or occurs twice; verify the file")
         return codes
 
-    def _items(self, keep: Bools | None = None) -> Iterator[tuple[Array, Ints]]:
+    def items(self, keep: Bools | None = None) -> Iterator[tuple[Array, Ints]]:
         """Yield the codes and the rows of the items to keep, in sorted order, a block at a time."""
         wrong = CorruptBundleError(f"rows are not those of {self.n_rows} items; verify the file")
         n_read = 0
@@ -236,7 +242,7 @@ class CodeSegment:
             check_rising(runs.gap_starts, "gap_starts", len(runs.tails), len(runs.gaps))
         found = np.zeros(self.n_rows, dtype=bool)
         last = np.empty((0, self.shape[0] + 1), dtype=np.int64)
-        for codes, rows in self._items():
+        for codes, rows in self.items():
             found[rows] = True
             columns = np.concatenate([last, np.column_stack([codes, rows])]).T
             # Each code compared with the one before it, of equal ones the rows.

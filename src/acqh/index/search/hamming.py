@@ -6,7 +6,8 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats
 from acqh.index.compiled import hamming as compiled
-from acqh.index.search.topk import Target, TopRows, in_blocks, unpack_keys
+from acqh.index.search.topk import in_blocks, unpack_keys
+from acqh.index.search.types import Target, TopRows
 
 _BYTE_VALUES = 256
 

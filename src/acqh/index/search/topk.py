@@ -2,18 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints, check_positive_int, slices
-from acqh.errors import InvalidInputError
+from acqh._core.arrays import Array, Floats, slices
 from acqh.index.compiled.keys import NO_KEY
-from acqh.index.compiled.search import NO_LIMIT, search_runs
+from acqh.index.compiled.search import search_runs
 from acqh.index.compiled.tables import TABLE_WIDTH, fill_tables, sort_keys
 from acqh.index.layout.reaches import Rests
 from acqh.index.search.few import check_scales
-from acqh.index.search.types import Effort, Runs
+from acqh.index.search.stop import TO_THE_END, Stop
+from acqh.index.search.types import Runs, Target, TopRows
 
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 # Room for candidates beyond twice k; more room means sorting out the best less often.
@@ -22,90 +21,6 @@ _SPARE_KEYS = 32
 _TABLES_AT_ONCE = 4
 # Numbers of 8 bytes kept for all queries that are searched at once.
 _MAX_NUMBERS = 4_000_000
-
-
-A = TypeVar("A")
-
-
-class Target(NamedTuple, Generic[A]):
-    """A segment to search."""
-
-    arrays: A  # as the kernels take them
-    first_row: int  # what to add to its row numbers
-    # (n_bytes,) uint8: a bit for each row that may be found, lowest bit first; empty where all may.
-    allowed: Array
-
-
-class TopRows(NamedTuple):
-    """The best rows of each query, best first."""
-
-    rows: Ints  # (n_queries, k) int64: -1 where there are fewer than k
-    scores: Floats  # (n_queries, k) float32: minus infinity where there are fewer than k
-    counts: Ints  # (n_queries,) int64
-    # (n_queries, 2) int64: how many codes were looked at, and how many scored to the last word.
-    tallies: Ints
-    # (n_queries,) float32: what an item that was left out can score at most, where it is no less
-    # than the last score; minus infinity where there is none.
-    ceilings: Floats
-
-    @classmethod
-    def none(cls, n_queries: int, k: int) -> "TopRows":
-        """Return room for k rows of each query, with none found yet."""
-        return cls(
-            np.full((n_queries, k), -1, dtype=np.int64),
-            np.full((n_queries, k), -np.inf, dtype=np.float32),
-            np.zeros(n_queries, dtype=np.int64),
-            np.zeros((n_queries, 2), dtype=np.int64),
-            np.full(n_queries, -np.inf, dtype=np.float32),
-        )
-
-    def part(self, queries: slice) -> "TopRows":
-        """Return views for some of the queries."""
-        return TopRows._make(array[queries] for array in self)
-
-
-class Stop(NamedTuple):
-    """When a search may end before its answer is proven; by default never."""
-
-    budget: int | None = None  # how many codes each query may look at
-    epsilon: float = 0.0  # what is missed scores at most this much more than the k-th best
-    recall: float = 1.0  # what share of the k best is to be found, as expected
-
-    def efforts(self, targets: Sequence[Target[Runs]], k: int) -> Sequence[Effort | None]:
-        """Return what each target may cost, in proportion to its codes."""
-        if self == TO_THE_END:
-            return [None] * len(targets)
-        ends = np.cumsum([len(target.arrays.tails) for target in targets])
-        efforts, before = [], 0
-        for end in ends.tolist():
-            share = (end - before) / max(int(ends[-1]), 1)
-            limit = NO_LIMIT
-            if self.budget is not None:
-                limit = -(-self.budget * end // max(int(ends[-1]), 1))
-            misses = (1 - self.recall) * k * share if self.recall < 1 else -1.0
-            efforts.append(Effort(limit, float(np.float32(self.epsilon)), misses))
-            before = end
-        return efforts
-
-
-TO_THE_END = Stop()
-
-
-def as_stop(budget: Any, epsilon: Any, recall: Any) -> Stop:
-    """Check when a search may stop; raise InvalidInputError.
-
-    Examples
-    --------
-    >>> as_stop(budget=100, epsilon=None, recall=0.9)
-    Stop(budget=100, epsilon=0.0, recall=0.9)
-    """
-    epsilon, recall = (0.0 if epsilon is None else epsilon), (1.0 if recall is None else recall)
-    if not isinstance(epsilon, int | float | np.number) or not 0 <= epsilon < np.inf:
-        raise InvalidInputError(f"epsilon must be a finite score of at least 0, got {epsilon!r}")
-    if not isinstance(recall, int | float | np.number) or not 0 < recall <= 1:
-        raise InvalidInputError(f"recall must be above 0 and at most 1, got {recall!r}")
-    budget = None if budget is None else check_positive_int(budget, "budget")
-    return Stop(budget, float(epsilon), float(recall))
 
 
 def search_targets(

@@ -1,8 +1,10 @@
-"""What the kernels hand around together."""
+"""What searches hand around together."""
 
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
-from acqh._core.arrays import Array
+import numpy as np
+
+from acqh._core.arrays import Array, Floats, Ints
 
 
 class Runs(NamedTuple):
@@ -30,6 +32,10 @@ class Runs(NamedTuple):
     # (n_runs,) uint8: how far the other words of each run's items reach, see `Rests`; empty where
     # it is not known or would not help.
     reaches: Array
+
+
+# More than any number of codes.
+NO_LIMIT = 2**62
 
 
 class Effort(NamedTuple):
@@ -75,3 +81,43 @@ class Heads(NamedTuple):
     chosen: Array
     buckets: Array
     bucket_starts: Array
+
+
+A = TypeVar("A")
+
+
+class Target(NamedTuple, Generic[A]):
+    """A segment to search."""
+
+    arrays: A  # as the kernels take them
+    first_row: int  # what to add to its row numbers
+    # (n_bytes,) uint8: a bit for each row that may be found, lowest bit first; empty where all may.
+    allowed: Array
+
+
+class TopRows(NamedTuple):
+    """The best rows of each query, best first."""
+
+    rows: Ints  # (n_queries, k) int64: -1 where there are fewer than k
+    scores: Floats  # (n_queries, k) float32: minus infinity where there are fewer than k
+    counts: Ints  # (n_queries,) int64
+    # (n_queries, 2) int64: how many codes were looked at, and how many scored to the last word.
+    tallies: Ints
+    # (n_queries,) float32: what an item that was left out can score at most, where it is no less
+    # than the last score; minus infinity where there is none.
+    ceilings: Floats
+
+    @classmethod
+    def none(cls, n_queries: int, k: int) -> "TopRows":
+        """Return room for k rows of each query, with none found yet."""
+        return cls(
+            np.full((n_queries, k), -1, dtype=np.int64),
+            np.full((n_queries, k), -np.inf, dtype=np.float32),
+            np.zeros(n_queries, dtype=np.int64),
+            np.zeros((n_queries, 2), dtype=np.int64),
+            np.full(n_queries, -np.inf, dtype=np.float32),
+        )
+
+    def part(self, queries: slice) -> "TopRows":
+        """Return views for some of the queries."""
+        return TopRows._make(array[queries] for array in self)
