@@ -93,7 +93,7 @@ class Changeable(FollowsFolder):
 
         What is not given, such as an empty text, stays as it is. Texts and labels that the model
         knows become part of how items are found by meaning: those without an image are coded anew,
-        and the code of one with an image moves half the way to that of its text and labels.
+        and the code of one with an image moves most of the way to that of its text and labels.
 
         Parameters
         ----------

@@ -104,18 +104,19 @@ def _coded(
 
     said = [(old.text, old.labels) != (new.text, new.labels) for _, old, new in changes]
     before, after = [old for _, old, _ in changes], [new for _, _, new in changes]
-    codes, coded_by = coder.encode(*part(after))
+    known = part(after)
+    codes, coded_by = coder.encode(*known)
     own = np.array([list(old.code) for old in before], dtype=np.uint8)
-    moved = coder.encode_change(own, part(before), part(after))
+    moved = coder.encode_change(own, part(before), known)
     found = []
     for row, (number, old, new) in enumerate(changes):
         rest = [it for it in old.coded_by.split("+") if it not in ("labels", *texts.by_view)]
         if not said[row] or not coded_by[row]:
             code, by = old.code, old.coded_by
         elif rest:
-            known = {*coded_by[row].split("+"), *rest}
+            parts = {*coded_by[row].split("+"), *rest}
             order = ("labels", *coder.model.n_features_in_)
-            code, by = moved[row].tobytes(), "+".join(it for it in order if it in known)
+            code, by = moved[row].tobytes(), "+".join(it for it in order if it in parts)
         else:
             code, by = codes[row].tobytes(), coded_by[row]
         found.append((number, replace(new, code=code, coded_by=by)))
