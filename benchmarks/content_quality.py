@@ -25,9 +25,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 import acqh
+from acqh._core.store import pack
 from acqh.bench import make_split
 from acqh.encoders import word_vectorizer
 from acqh.features import KernelMap, SignedRoot
+from acqh.methods.state import HOMES
 from acqh.metrics import mean_average_precision, relevance
 
 DIRECTIONS = ("image_to_text", "text_to_image")
@@ -325,7 +327,10 @@ def workers(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             spread = acqh.scale.fit(clone(model), path, chunk_size=700, client=client)
     codes = whole.encode(data.views, labels=data.labels)
     for name, other in (("chunks of 333", chunked), ("two Dask workers", spread)):
-        mine, theirs = whole.stats_.compact().to_arrays(), other.stats_.compact().to_arrays()
+        mine, theirs = (
+            pack(whole.stats_.compact(), HOMES)[1],
+            pack(other.stats_.compact(), HOMES)[1],
+        )
         gap = max(
             float(np.abs(mine[key] - theirs[key]).max() / max(np.abs(mine[key]).max(), 1.0))
             for key in mine

@@ -27,6 +27,8 @@ import numpy as np
 
 import acqh
 from acqh._core.runtime import limit_threads
+from acqh._core.store import pack
+from acqh.methods.state import HOMES
 from acqh.scale import build_shards, encode_parts, fit, search_parts
 
 GOAL = 0.8
@@ -119,7 +121,7 @@ def report(case: str, n_items: int, best: dict[str, float], same: bool) -> Recor
 
 
 def same_sums(models: dict[str, Any]) -> bool:
-    first, *others = (model.stats_.compact().to_arrays() for model in models.values())
+    first, *others = (pack(model.stats_.compact(), HOMES)[1] for model in models.values())
     return all(
         np.allclose(sums[name], first[name], rtol=1e-9, atol=1e-9 * np.abs(first[name]).max())
         for sums in others

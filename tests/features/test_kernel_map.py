@@ -22,7 +22,7 @@ from acqh.features.kernel.kernels import (
     prepare,
     products,
 )
-from acqh.methods.entries import HOMES
+from acqh.methods.state import HOMES
 
 RIDGE = 0.3
 

@@ -5,6 +5,7 @@ import pytest
 from worker_pieces import Broken, Late
 
 import acqh
+from acqh._core.store import pack
 from acqh.data import list_pieces
 from acqh.errors import (
     ClusterError,
@@ -13,6 +14,7 @@ from acqh.errors import (
     LabelError,
     ViewError,
 )
+from acqh.methods.state import HOMES
 from acqh.scale import DaskViews, fit
 
 da = pytest.importorskip("dask.array")
@@ -23,7 +25,7 @@ def new_model(**settings):
 
 
 def assert_same_sums(stats, expected):
-    stats, expected = stats.compact().to_arrays(), expected.compact().to_arrays()
+    stats, expected = pack(stats.compact(), HOMES)[1], pack(expected.compact(), HOMES)[1]
     assert stats.keys() == expected.keys()
     for name, array in stats.items():
         np.testing.assert_allclose(array, expected[name], rtol=1e-9, err_msg=name)

@@ -6,7 +6,9 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acqh._core.store import pack, unpack
 from acqh.errors import InvalidInputError
+from acqh.methods.state import HOMES
 from acqh.stats import Keep, RowSample, Statistics
 from acqh.stats.compiled import add_row_hashes, add_sparse_row_hashes
 from acqh.stats.moments import cross_product
@@ -36,8 +38,8 @@ def take(part, rows):
 
 
 def assert_same(first, second):
-    a, b = first.compact().to_arrays(), second.compact().to_arrays()
-    sums = [key for key in a if not key.startswith("//patterns")]
+    a, b = pack(first.compact(), HOMES)[1], pack(second.compact(), HOMES)[1]
+    sums = [key for key in a if not key.startswith("patterns")]
     for key in sums:
         np.testing.assert_allclose(a[key], b[key], rtol=1e-9, atol=1e-9, err_msg=key)
     for pattern in {*first.patterns, *second.patterns}:
@@ -89,7 +91,7 @@ def test_any_chunking_and_order_gives_the_same_sums_and_sample(n_items, seed):
         merged = merged + Statistics.of(*chunk, keep=KEEP)
     assert_same(whole, streamed)
     assert_same(whole, merged)
-    again = Statistics.from_arrays(whole.to_arrays(), 3)
+    again = unpack(*pack(whole, HOMES), HOMES)
     assert_same(whole, again)
     np.testing.assert_array_equal(whole.sample.keys, streamed.sample.keys)
 
@@ -172,10 +174,10 @@ def test_a_copy_stays_as_it_was_when_the_original_gets_more():
     views, labels, present = draw(np.random.default_rng(0), 20)
     stats = Statistics.of(views, labels, present, keep=KEEP)
     copies = [stats.copy(), stats + Statistics.of(views, labels, present, keep=KEEP)]
-    before = [copy.to_arrays() for copy in copies]
+    before = [pack(copy, HOMES)[1] for copy in copies]
     stats.update(views, labels, present)
     for copy, arrays in zip(copies, before, strict=True):
-        for key, array in copy.to_arrays().items():
+        for key, array in pack(copy, HOMES)[1].items():
             np.testing.assert_array_equal(array, arrays[key], err_msg=key)
 
 

@@ -4,7 +4,9 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acqh._core.store import pack, unpack
 from acqh.errors import InvalidInputError, LabelError, ViewError
+from acqh.methods.state import HOMES
 from acqh.stats import Statistics
 from acqh.stats.compiled import add_rows_by_set, add_sparse_gram, add_sparse_rows_by_set
 
@@ -29,7 +31,7 @@ def take(part, rows):
 
 
 def assert_same(first, second, rtol=1e-9):
-    a, b = first.compact().to_arrays(), second.compact().to_arrays()
+    a, b = pack(first.compact(), HOMES)[1], pack(second.compact(), HOMES)[1]
     assert a.keys() == b.keys()
     for key in a:
         np.testing.assert_allclose(a[key], b[key], rtol=rtol, atol=1e-9, err_msg=key)
@@ -124,7 +126,7 @@ def test_other_views_widths_or_label_columns_are_refused():
 
 def test_arrays_restore_the_statistics():
     stats = Statistics.of(*draw(np.random.default_rng(0), 20))
-    assert_same(Statistics.from_arrays(stats.to_arrays(), 5), stats, rtol=0)
+    assert_same(unpack(*pack(stats, HOMES), HOMES), stats, rtol=0)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8, np.int64])

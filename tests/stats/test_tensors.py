@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 
+from acqh._core.store import pack
 from acqh.errors import LabelError, ViewError
+from acqh.methods.state import HOMES
 from acqh.stats import Statistics
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -32,7 +34,7 @@ def to_device(views, device):
 
 
 def assert_same_sums(found, expected):
-    ours, theirs = found.compact().to_arrays(), expected.compact().to_arrays()
+    ours, theirs = pack(found.compact(), HOMES)[1], pack(expected.compact(), HOMES)[1]
     assert ours.keys() == theirs.keys()
     for name, array in theirs.items():
         np.testing.assert_allclose(ours[name], array, rtol=1e-12, atol=1e-9, err_msg=name)

@@ -67,12 +67,15 @@ _HOMES = {name: home for name, (home, _) in _SCIKIT.items()} | dict.fromkeys(
 )
 
 
-def pack(value: Any, allowed: Homes, *, fitted: bool = True) -> tuple[Any, dict[str, Array]]:
+def pack(
+    value: Any, allowed: Homes, *, fitted: bool = True, path: str = ""
+) -> tuple[Any, dict[str, Array]]:
     """Return an object as values that JSON holds, and named arrays, for `unpack`.
 
-    `fitted`: with what estimators learnt; otherwise with their parameters alone. A ``Generator``
-    becomes None: what is fitted draws nothing more. Raises InvalidInputError: something in it
-    cannot be stored. Raises NotFittedError: an estimator is not fitted.
+    `fitted`: with what estimators learnt; otherwise with their parameters alone. `path`: begins
+    the names of arrays. A ``Generator`` becomes None: what is fitted draws nothing more. Raises
+    InvalidInputError: something in it cannot be stored. Raises NotFittedError: an estimator is not
+    fitted.
 
     Examples
     --------
@@ -80,7 +83,7 @@ def pack(value: Any, allowed: Homes, *, fitted: bool = True) -> tuple[Any, dict[
     ({'dict': [['a', {'tuple': [1, 2.5]}]]}, {})
     """
     writer = _Writer(allowed)
-    return writer.write(value, "", fitted), writer.arrays
+    return writer.write(value, path, fitted), writer.arrays
 
 
 def unpack(described: Any, arrays: dict[str, Array], allowed: Homes, *, whole: bool = True) -> Any:
@@ -154,6 +157,8 @@ class _Writer:
             case np.random.Generator() | np.random.SeedSequence() | np.random.RandomState():
                 return None
             case np.ndarray():
+                if value.dtype == bool:  # files know no truth values
+                    return {"bools": self._keep(path, value.astype(np.uint8))}
                 return {"array": self._keep(path, value)}
             case list():
                 return self._all(value, path, fitted)
@@ -185,7 +190,7 @@ class _Writer:
         return {name: self.write(it, _join(path, name), fitted) for name, it in values.items()}
 
     def _keep(self, path: str, array: Array) -> str:
-        if array.dtype.kind not in "biuf":
+        if array.dtype.kind not in "iuf":
             raise InvalidInputError(f"{path} cannot be stored: an array of {array.dtype}")
         name = path or "array"
         while name in self.arrays:
@@ -236,6 +241,8 @@ class _Reader:
                 return float(text)
             case {"array": str(name), **rest} if not rest:
                 return self._take(name)
+            case {"bools": str(name), **rest} if not rest:
+                return self._take(name).astype(bool)
             case {"csr": [*names], "shape": [int(n_rows), int(width)], **rest} if not rest:
                 return self._csr([self._take(name) for name in names], (n_rows, width))
             case {"tuple": [*values], **rest} if not rest:
@@ -264,9 +271,9 @@ class _Reader:
         if name not in self.arrays:
             raise InvalidInputError(f"what is stored lacks the array {name!r}")
         array = np.asarray(self.arrays.pop(name))
-        if array.dtype.kind not in "biuf":
+        if array.dtype.kind not in "iuf":
             raise InvalidInputError(f"{name!r} holds no numbers but {array.dtype}")
-        return array
+        return array if array.flags.writeable else array.copy()
 
     def _csr(self, parts: Sequence[Array], shape: tuple[int, int]) -> Any:
         import scipy.sparse as sp
@@ -330,7 +337,7 @@ def check_values(owner: str, values: Mapping[str, Any], expected: Axes) -> None:
         if value is None and name != spec:
             continue
         if not isinstance(axes, tuple):
-            if not _fits(value, axes):
+            if not fits(value, axes):
                 raise InvalidInputError(f"{name!r} of {owner} is {value!r:.80}, not a {axes}")
             continue
         shape = getattr(value, "shape", None)
@@ -345,37 +352,35 @@ def check_values(owner: str, values: Mapping[str, Any], expected: Axes) -> None:
             sizes[axis] = length
 
 
-def _fits(value: Any, hint: Any) -> bool:
+def fits(value: Any, hint: Any) -> bool:
     """Whether a value is what an annotation says; True where it says nothing that is known."""
     kind, parts = get_origin(hint), get_args(hint)
     if kind in (Union, UnionType):
-        return any(_fits(value, part) for part in parts)
+        return any(fits(value, part) for part in parts)
     if kind is Literal:
         return value in parts
     if kind is np.ndarray:
         dtype = get_args(parts[1])[0]
-        known = isinstance(dtype, type) or get_origin(dtype) is not None
-        wanted = get_origin(dtype) or dtype
         return isinstance(value, np.ndarray) and (
-            not known or bool(np.issubdtype(value.dtype, wanted))
+            dtype is Any or bool(np.issubdtype(value.dtype, get_origin(dtype) or dtype))
         )
     if kind is tuple:
         if not isinstance(value, tuple):
             return False
         if parts[-1:] == (Ellipsis,):
-            return all(_fits(each, parts[0]) for each in value)
-        return len(value) == len(parts) and all(map(_fits, value, parts))
+            return all(fits(each, parts[0]) for each in value)
+        return len(value) == len(parts) and all(map(fits, value, parts))
     if isinstance(kind, type) and issubclass(kind, Mapping):
         return isinstance(value, Mapping) and all(
-            _fits(key, parts[0]) and _fits(each, parts[1]) for key, each in value.items()
+            fits(key, parts[0]) and fits(each, parts[1]) for key, each in value.items()
         )
     if isinstance(kind, type) and issubclass(kind, AbstractSet | Sequence):
-        return isinstance(value, kind) and all(_fits(each, parts[0]) for each in value)
+        return isinstance(value, kind) and all(fits(each, parts[0]) for each in value)
     if hint in (int, float):
         return isinstance(value, int | hint) and not isinstance(value, bool)
     if hint is None or hint is type(None):
         return value is None
-    return isinstance(value, hint) if isinstance(hint, type) else True
+    return isinstance(value, hint) if isinstance(hint, type) and hint is not Any else True
 
 
 def _join(path: str, part: object) -> str:

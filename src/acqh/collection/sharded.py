@@ -19,7 +19,7 @@ from acqh.collection.search.answer import Searcher
 from acqh.collection.search.searchable import Searchable
 from acqh.collection.types import CollectionStats
 from acqh.errors import CollectionError, DuplicateIdError
-from acqh.methods.entries import HOMES
+from acqh.methods.state import HOMES
 
 
 class ShardedCollection(Searchable):

@@ -126,11 +126,6 @@ class BaseMethod(BaseEstimator, metaclass=ABCMeta):
         """
         save_method(self, path)
 
-    def _set_fitted(self, fitted: dict[str, Any]) -> None:
-        """Take the fitted attributes that a bundle held."""
-        for name, value in fitted.items():
-            setattr(self, name, value)
-
     def _check_parameters(self) -> None:
         check_parameters(self, self._parameter_constraints)
 

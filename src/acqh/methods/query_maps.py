@@ -2,18 +2,20 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix, as_matrix, check_width, slices, unit_rows
+from acqh._core.store import fits, unpack
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 from acqh.io import Bundle
-from acqh.methods.entries import MEMBER, check_sizes, join, restore_numbers, take, unpack_map
+from acqh.methods.state import HOMES, MEMBER, check_sizes
 
 # Rows that are mapped and summed at a time.
 CHUNK_ROWS = 16_384
-_NUMBERS = ("codebooks_", "intercepts_", "n_features_in_", "projections_", "unit_projections_")
+# In the order of the fields of `QueryMaps`.
+_ATTRIBUTES = ("n_features_in_", "codebooks_", "projections_", "intercepts_", "unit_projections_")
 
 
 def check_name(widths: Mapping[str, int], view: str) -> None:
@@ -91,13 +93,14 @@ class QueryMaps:
 class _StoredMaps(Mapping[str, Any]):
     """Feature maps of a bundle, each made when it is first asked for."""
 
-    def __init__(self, described: Mapping[str, tuple[Any, dict[str, Any]]]) -> None:
+    def __init__(self, described: Mapping[str, Any], arrays: dict[str, Any]) -> None:
         self._described = described
+        self._arrays = arrays
         self._made: dict[str, Any] = {}
 
     def __getitem__(self, view: str) -> Any:
         if view not in self._made:
-            self._made[view] = unpack_map(*self._described[view])
+            self._made[view] = unpack(self._described[view], self._arrays, HOMES, whole=False)
         return self._made[view]
 
     def __iter__(self) -> Iterator[str]:
@@ -121,22 +124,14 @@ def query_maps_of(bundle: Bundle) -> QueryMaps:
         case _:
             raise CorruptBundleError(f"{path} does not describe a method")
     arrays = bundle.arrays(MEMBER)
-    # Bundles of version 0.1 have no projections of unit rows.
-    entries = {"unit_projections_": {"kind": "json", "value": {}}, **attributes}
     try:
-        found = {name: restore_numbers(name, entries[name], arrays) for name in _NUMBERS}
+        found = {name: unpack(attributes[name], arrays, HOMES, whole=False) for name in _ATTRIBUTES}
+        described = dict(attributes["feature_maps_"]["dict"])
+        maps = QueryMaps(*(*found.values(), _StoredMaps(described, arrays)))
+        for attribute, hint in zip(_ATTRIBUTES, get_type_hints(QueryMaps).values(), strict=False):
+            if not fits(found[attribute], hint):
+                raise InvalidInputError(f"{attribute} is not a {hint}")
         check_sizes(found, params["n_codebooks"])
-        described = {
-            view: (description, take(join("feature_maps_", str(position)), arrays))
-            for position, (view, description) in enumerate(attributes["feature_maps_"]["maps"])
-        }
     except (InvalidInputError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise CorruptBundleError(f"{path} holds no readable 'acqh': {error}") from error
-    return QueryMaps(
-        found["n_features_in_"],
-        found["codebooks_"],
-        found["projections_"],
-        found["intercepts_"],
-        found["unit_projections_"],
-        _StoredMaps(described),
-    )
+    return maps

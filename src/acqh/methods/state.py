@@ -3,31 +3,40 @@
 import hashlib
 import json
 import os
+from collections import ChainMap
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh._core.store import pack
+from acqh._core.store import fits, pack, unpack
+from acqh.encoders.named import STORED as _ENCODERS
 from acqh.errors import CorruptBundleError, InvalidInputError
-from acqh.io import Bundle, write_bundle
-from acqh.methods.entries import (
-    HOMES,
-    KIND,
-    MEMBER,
-    STORABLE,
-    check_sizes,
-    join,
-    read_method,
-    restore_numbers,
-    take,
-    unpack_map,
-)
+from acqh.features.named import STORED as _MAPS
+from acqh.io import Bundle, read_bundle, write_bundle
 from acqh.methods.registry import get
 from acqh.methods.registry import list as list_methods
-from acqh.stats import Keep, RowSample, Statistics
 
+KIND = "method"
+MEMBER = "fitted"
+# What files can name beside scikit-learn's classes, and where it is: encoders, those of users
+# included, feature maps, and what methods are made of.
+HOMES: ChainMap[str, Any] = ChainMap(
+    _ENCODERS,
+    _MAPS,
+    dict.fromkeys(
+        ("Keep", "LabelSets", "Moments", "RowSample", "Statistics", "ViewStatistics"), "acqh.stats"
+    ),
+    {
+        "Block": "acqh.methods.acqh.blocks",
+        "LabelEmbedding": "acqh.methods.acqh.similarity",
+        "LabelSpace": "acqh.methods.acqh.label_space",
+        "Predictor": "acqh.methods.acqh.predictions",
+        "Target": "acqh.methods.target",
+        "TargetSpace": "acqh.methods.acqh.space",
+    },
+)
 # Attributes that only a fitted method has, whichever it is.
 _REQUIRED = frozenset({"feature_maps_", "label_names_", "n_features_in_"})
 
@@ -89,16 +98,29 @@ def fingerprint(method: Any) -> str:
 def _stored(method: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return all that is saved of a fitted method: values that JSON can hold, and named arrays."""
     method._check_fitted()
-    params = method.get_params(deep=False)
-    stored_params = {name: _param_to_json(name, value) for name, value in params.items()}
+    params = {
+        name: _packed(name, value, fitted=False)[0]
+        for name, value in method.get_params(deep=False).items()
+    }
     arrays: dict[str, Array] = {}
     attributes = {}
     for name, value in sorted(vars(method).items()):
         if name.endswith("_") and not name.startswith("_"):
-            attributes[name], parts = _describe(name, value)
-            arrays.update({join(name, key): array for key, array in parts.items()})
-    info = {"method": method.info.name, "params": stored_params, "attributes": attributes}
-    return info, arrays
+            attributes[name], own = _packed(name, value)
+            arrays |= own
+    return {"method": method.info.name, "params": params, "attributes": attributes}, arrays
+
+
+def _packed(name: str, value: Any, *, fitted: bool = True) -> tuple[Any, dict[str, Array]]:
+    try:
+        return pack(value, HOMES, fitted=fitted, path=name)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{name} cannot be stored: {error}") from error
+
+
+def read_method(path: str | os.PathLike[str]) -> Bundle:
+    """Read the bundle of a fitted method, every byte of it checked."""
+    return read_bundle(path, kind=KIND, mmap=False, verify=True)
 
 
 def load_method(path: str | os.PathLike[str]) -> Any:
@@ -151,121 +173,45 @@ def method_of(bundle: Bundle) -> Any:
         )
     arrays = bundle.arrays(MEMBER)
     try:
-        method = get(name)(**{key: _param_from_json(value) for key, value in params.items()})
+        read = {key: unpack(value, arrays, HOMES, whole=False) for key, value in params.items()}
+        method = get(name)(**read)
         method._check_parameters()
-        fitted = {key: _restore(key, entry, arrays) for key, entry in attributes.items()}
+        fitted = {
+            key: unpack(value, arrays, HOMES, whole=False) for key, value in attributes.items()
+        }
+        _check_types(type(method), fitted)
         if "codebooks_" in fitted:
             check_sizes(fitted, method.n_codebooks, getattr(method, "_n_norm_codebooks", 0))
-    except (InvalidInputError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, InvalidInputError, KeyError, TypeError, ValueError) as error:
         raise CorruptBundleError(f"{path} holds no readable {name!r}: {error}") from error
     if arrays or not fitted.keys() >= _REQUIRED:
         raise CorruptBundleError(
             f"{path} holds no whole {name!r}: arrays left over {sorted(arrays)}, attributes "
             f"missing {sorted(_REQUIRED - fitted.keys())}"
         )
-    method._set_fitted(fitted)
+    for key, value in fitted.items():
+        setattr(method, key, value)
     return method
 
 
-def _describe(name: str, value: Any) -> tuple[Any, dict[str, Array]]:
-    """Return how an attribute is stored: JSON that names its kind, and its arrays by key."""
-    if isinstance(value, Statistics):
-        entry = {"kind": "statistics", "n_labels": value.n_labels}
-        if value.keep is not None:
-            pairs = value.keep.pairs
-            entry["pairs"] = pairs if pairs == "all" else sorted(map(list, pairs))
-        return entry, value.to_arrays()
-    if hasattr(value, "stored_as"):
-        facts, parts = value.to_state()
-        return {"kind": "object", "class": value.stored_as, "facts": _as_json(name, facts)}, parts
-    if isinstance(value, dict) and any(isinstance(each, RowSample) for each in value.values()):
-        parts = {
-            join(str(position), key): array
-            for position, sample in enumerate(value.values())
-            for key, array in sample.to_arrays().items()
-        }
-        return {"kind": "samples", "keys": [*value]}, parts
-    if isinstance(value, np.ndarray):
-        return {"kind": "array"}, {"": value}
-    if name == "feature_maps_":
-        states = [pack(feature_map, HOMES) for feature_map in value.values()]
-        parts = {
-            join(str(position), key): array
-            for position, (_, arrays) in enumerate(states)
-            for key, array in arrays.items()
-        }
-        described = [[view, state[0]] for view, state in zip(value, states, strict=True)]
-        return {"kind": "maps", "maps": described}, parts
-    if isinstance(value, dict) and any(isinstance(each, np.ndarray) for each in value.values()):
-        return {"kind": "arrays", "keys": [*value]}, value
-    if isinstance(value, tuple):
-        return {"kind": "tuple", "value": _as_json(name, list(value))}, {}
-    return {"kind": "json", "value": _as_json(name, value)}, {}
+def _check_types(kind: type, fitted: Mapping[str, Any]) -> None:
+    """Refuse names that are none of fitted attributes, and values of another type than declared."""
+    hints = get_type_hints(kind)
+    for name, value in fitted.items():
+        if not name.isidentifier() or name.startswith("_") or not name.endswith("_"):
+            raise InvalidInputError(f"{name!r} cannot name a fitted attribute")
+        if not fits(value, hints.get(name, Any)):
+            raise InvalidInputError(f"{name} is {value!r:.80}, not a {hints[name]}")
 
 
-def _restore(name: str, entry: Mapping[str, Any], arrays: dict[str, Array]) -> Any:
-    """Return an attribute from its description; takes its arrays out of `arrays`."""
-    if not name.isidentifier() or name.startswith("_") or not name.endswith("_"):
-        raise CorruptBundleError(f"{name!r} cannot name a fitted attribute")
-    kind = entry["kind"]
-    if kind == "statistics":
-        return _restore_statistics(entry, take(name, arrays))
-    if kind == "object":
-        return STORABLE[entry["class"]].from_state(entry["facts"], take(name, arrays))
-    if kind == "samples":
-        return {
-            key: RowSample.from_arrays(take(join(name, str(position)), arrays))
-            for position, key in enumerate(entry["keys"])
-        }
-    if kind == "maps":
-        return {
-            view: unpack_map(description, take(join(name, str(position)), arrays))
-            for position, (view, description) in enumerate(entry["maps"])
-        }
-    return restore_numbers(name, entry, arrays)
+def check_sizes(fitted: Mapping[str, Any], n_codebooks: int, n_norms: int = 0) -> None:
+    """Refuse codebooks and projections whose sizes contradict one another or the parameters.
 
-
-def _restore_statistics(entry: Mapping[str, Any], arrays: dict[str, Array]) -> Statistics:
-    stats = Statistics.from_arrays(arrays, int(entry["n_labels"]))
-    pairs = entry.get("pairs", "all")
-    if stats.keep is not None and pairs != "all":
-        stats.keep = Keep(frozenset((a, b) for a, b in pairs), stats.keep.sample_size)
-    return stats
-
-
-def _param_to_json(name: str, value: Any) -> Any:
-    """Return a parameter as JSON; feature maps become ``{"feature_map": description}``."""
-    if isinstance(value, np.random.Generator | np.random.SeedSequence):
-        return None
-    if isinstance(value, Mapping):
-        return {"mapping": {str(k): _param_to_json(name, each) for k, each in value.items()}}
-    if hasattr(value, "stored_as"):
-        return {"object": [value.stored_as, value.to_state()[0]]}
-    if hasattr(value, "fit") and hasattr(value, "transform"):
-        return {"feature_map": pack(value, HOMES, fitted=False)[0]}
-    return _as_json(name, value)
-
-
-def _param_from_json(value: Any) -> Any:
-    match value:
-        case {"mapping": dict(entries)}:
-            return {key: _param_from_json(each) for key, each in entries.items()}
-        case {"object": [str(kind), dict(facts)]}:
-            return STORABLE[kind].from_state(facts, {})
-        case {"feature_map": dict(description)}:
-            return unpack_map(description, {})
-    return value
-
-
-def _as_json(name: str, value: Any) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list):
-        return [_as_json(name, each) for each in value]
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: _as_json(name, each) for key, each in value.items()}
-    raise InvalidInputError(
-        f"{name} cannot be stored: a {type(value).__name__} is neither numbers nor text"
-    )
+    Some methods store one more codebook and component, for norms.
+    """
+    books = fitted["codebooks_"]
+    if books.ndim != 3 or len(books) != n_codebooks + n_norms:
+        raise InvalidInputError(f"codebooks of shape {books.shape} for {n_codebooks}")
+    for view, matrix in fitted.get("projections_", {}).items():
+        if matrix.ndim != 2 or matrix.shape[1] != books.shape[2] - n_norms:
+            raise InvalidInputError(f"projections of shape {matrix.shape} for view {view!r}")

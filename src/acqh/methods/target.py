@@ -1,20 +1,17 @@
 """One target: what a setting says of it, without what learning needs."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from acqh._core.arrays import Array, check_positive_int
+from acqh._core.arrays import check_positive_int
 from acqh.errors import InvalidInputError
-from acqh.methods.entries import storable
 
 Kind = Literal["content", "inner", "cosine"]
 AUTO = "auto"
 
 
-@storable("target")
 @dataclass(frozen=True)
 class Target:
     """One part of what a score should be.
@@ -71,23 +68,6 @@ class Target:
             raise InvalidInputError(
                 f"the trust of a target must be a number from 0 to 1, or 'auto', got {self.trust!r}"
             )
-
-    def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return the target as JSON, for `from_state`."""
-        facts: dict[str, Any] = {
-            "weight": float(self.weight),
-            "similarity": self.similarity,
-            "rank": self.rank,
-        }
-        # Left out where it is what it always was, so that files stay as they were.
-        if self.trust != 1:
-            facts["trust"] = AUTO if self.trust == AUTO else float(self.trust)
-        return facts, {}
-
-    @classmethod
-    def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> "Target":  # noqa: ARG003
-        """Return the target of which `to_state` gave the JSON."""
-        return cls(**facts)
 
 
 def _number(given: Any) -> float:

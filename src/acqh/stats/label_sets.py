@@ -1,7 +1,7 @@
 """The distinct label sets seen so far, each with a number."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ class LabelSets:
     array([[1, 0, 0],
            [0, 1, 1]], dtype=uint8)
     """
+
+    _state_axes: ClassVar = {"n_labels": int, "bits": ("n_sets", "n_bytes")}
 
     def __init__(self, n_labels: int) -> None:
         self.n_labels = n_labels
@@ -92,6 +94,15 @@ class LabelSets:
         width = -(-self.n_labels // 8)
         bits = np.frombuffer(b"".join(self._number_of), dtype=np.uint8)
         return bits.reshape(len(self), width)
+
+    @property
+    def bits(self) -> Array:
+        """What `packed` gives."""
+        return self.packed()
+
+    @bits.setter
+    def bits(self, bits: Array) -> None:
+        self._number_of = {row.tobytes(): number for number, row in enumerate(bits)}
 
     @classmethod
     def from_packed(cls, packed: Iterable[Array], n_labels: int) -> "LabelSets":

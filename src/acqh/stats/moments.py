@@ -62,6 +62,10 @@ class Moments:
     uppers: dict[str, Floats]
     products: dict[Pair, Floats]
 
+    def _restored(self) -> None:
+        for name, upper in self.uppers.items():
+            self.uppers[name] = np.asfortranarray(upper)  # as BLAS adds to them
+
     @classmethod
     def of_nothing(cls) -> "Moments":
         """Return the sums over no items."""
@@ -209,43 +213,3 @@ def mirror(upper: Floats) -> Floats:
     gram += gram.T
     np.fill_diagonal(gram, np.diag(upper))
     return gram
-
-
-def moments_to_arrays(patterns: Mapping[tuple[str, ...], Moments]) -> dict[str, Array]:
-    """Return sums by pattern as named arrays, for `moments_from_arrays`."""
-    names = sorted({name for pattern in patterns for name in pattern})
-    arrays: dict[str, Array] = {
-        "patterns": np.array(
-            [[name in pattern for name in names] for pattern in patterns], dtype=np.uint8
-        ).reshape(len(patterns), len(names)),
-        "counts": np.array([found.n_items for found in patterns.values()]),
-    }
-    for number, found in enumerate(patterns.values()):
-        for name in found.sums:
-            arrays[f"{number}/sum/{name}"] = found.sums[name]
-            arrays[f"{number}/gram/{name}"] = found.gram(name)
-        for first, second in found.products:
-            key = f"{number}/{names.index(first)}x{names.index(second)}"
-            arrays[key] = found.products[first, second]
-    return arrays
-
-
-def moments_from_arrays(arrays: Mapping[str, Array]) -> dict[tuple[str, ...], Moments]:
-    """Return the sums of which `moments_to_arrays` gave the arrays."""
-    names = sorted({key.split("/", 2)[2] for key in arrays if "/sum/" in key})
-    patterns: dict[tuple[str, ...], Moments] = {}
-    for number, row in enumerate(arrays["patterns"]):
-        pattern = tuple(name for name, there in zip(names, row, strict=True) if there)
-        start = f"{number}/"
-        products = {}
-        for i, first in enumerate(names):
-            for j, second in enumerate(names):
-                if f"{start}{i}x{j}" in arrays:
-                    products[first, second] = np.array(arrays[f"{start}{i}x{j}"])
-        patterns[pattern] = Moments(
-            float(arrays["counts"][number]),
-            {name: np.array(arrays[f"{start}sum/{name}"]) for name in pattern},
-            {name: np.array(arrays[f"{start}gram/{name}"], order="F") for name in pattern},
-            products,
-        )
-    return patterns

@@ -159,52 +159,6 @@ class RowSample:
             chosen = chosen & self.present[view]
         return self._take(np.flatnonzero(chosen)[:n_rows], self.counts)
 
-    def to_arrays(self) -> dict[str, Array]:
-        """Return the sample as named arrays, for `from_arrays`."""
-        numbers = np.array([self.capacity, self.n_labels, self.bound], dtype=np.uint64)
-        arrays = {
-            "numbers": numbers,
-            "keys": self.keys,
-            "counts": self.counts,
-            "packed": self.packed,
-        }
-        for name, matrix in self.views.items():
-            arrays[f"present/{name}"] = self.present[name]
-            if is_sparse(matrix):
-                shape = np.array(matrix.shape, dtype=np.int64)
-                parts = (matrix.data, matrix.indices, matrix.indptr, shape)
-                for part, array in zip(_CSR_PARTS, parts, strict=True):
-                    arrays[f"{part}/{name}"] = array
-            else:
-                arrays[f"rows/{name}"] = matrix
-        # Files know no truth values.
-        return {
-            key: array.astype(np.uint8) if array.dtype == bool else array
-            for key, array in arrays.items()
-        }
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array]) -> "RowSample":
-        """Return the sample of which `to_arrays` gave the arrays."""
-        names = [key.removeprefix("present/") for key in arrays if key.startswith("present/")]
-        views: dict[str, Matrix] = {}
-        for name in sorted(names):
-            if f"rows/{name}" in arrays:
-                views[name] = np.array(arrays[f"rows/{name}"])
-            else:
-                data, indices, indptr, shape = (arrays[f"{part}/{name}"] for part in _CSR_PARTS)
-                views[name] = sp.csr_array((data, indices, indptr), shape=tuple(shape.tolist()))
-        return cls(
-            int(arrays["numbers"][0]),
-            int(arrays["numbers"][1]),
-            np.array(arrays["keys"]),
-            np.array(arrays["counts"]),
-            views,
-            {name: np.array(arrays[f"present/{name}"], dtype=bool) for name in sorted(names)},
-            np.array(arrays["packed"]),
-            arrays["numbers"][2],
-        )
-
 
 def merge_samples(samples: Sequence[RowSample]) -> RowSample:
     """Return the sample of all that samples of parts are of; rows are copied once.
@@ -249,9 +203,6 @@ def merge_samples(samples: Sequence[RowSample]) -> RowSample:
         gather([part.packed for part in parts]),
         bound,
     )
-
-
-_CSR_PARTS = ("data", "indices", "indptr", "shape")
 
 
 def row_keys(

@@ -1,7 +1,7 @@
 """The sums that ACQH and label regression need of the data, and nothing else of it."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -14,17 +14,11 @@ from acqh.stats.moments import (
     Moments,
     add_patterns,
     cross_product,
-    moments_from_arrays,
-    moments_to_arrays,
     sum_over,
     upper_gram,
 )
 from acqh.stats.sample import EVERY_KEY, RowSample, merge_samples
 from acqh.stats.view_statistics import ViewStatistics
-
-# What begins the names of arrays that are of no view alone.
-_PATTERNS = "//patterns/"
-_SAMPLE = "//sample/"
 
 
 class Statistics:
@@ -68,6 +62,15 @@ class Statistics:
            [0., 1.]])
     """
 
+    _state_axes: ClassVar = {
+        "label_sets": LabelSets,
+        "counts": ("n_sets",),
+        "views": dict[str, ViewStatistics],
+        "keep?": Keep,
+        "patterns": dict[tuple[str, ...], Moments],
+        "sample?": RowSample,
+    }
+
     def __init__(
         self, widths: Mapping[str, int], n_labels: int, keep: Keep | Literal["all"] | None = None
     ) -> None:
@@ -108,6 +111,10 @@ class Statistics:
         start = RowSample(self.keep.sample_size, self.n_labels)
         self._samples = [merge_samples(self._samples or [start])]
         return self._samples[0]
+
+    @sample.setter
+    def sample(self, sample: RowSample | None) -> None:
+        self._samples = [] if sample is None else [sample]
 
     def moments(self, *views: str) -> Moments:
         """Return the sums over all items that have all of the views, to be read; needs `keep`."""
@@ -335,43 +342,4 @@ class Statistics:
             name: ViewStatistics(view.upper, view.sums[rows], view.counts[rows])
             for name, view in self.views.items()
         }
-        return new
-
-    def to_arrays(self) -> dict[str, Array]:
-        """Return the sums as named arrays, for `from_arrays`."""
-        arrays = {"label_sets": self.label_sets.packed(), "counts": self.counts}
-        for name, view in self.views.items():
-            arrays[f"{name}/gram"] = view.gram
-            arrays[f"{name}/sums"] = view.sums
-            arrays[f"{name}/counts"] = view.counts
-        if self.sample is not None:
-            found = moments_to_arrays(self.patterns)
-            arrays |= {f"{_PATTERNS}{key}": array for key, array in found.items()}
-            arrays |= {f"{_SAMPLE}{key}": it for key, it in self.sample.to_arrays().items()}
-        return arrays
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array], n_labels: int) -> "Statistics":
-        """Return the statistics of which `to_arrays` gave the arrays."""
-        new = cls({}, n_labels)
-        new.label_sets = LabelSets.from_packed(arrays["label_sets"], n_labels)
-        new.counts = np.array(arrays["counts"])
-        for key in arrays:
-            name, _, part = key.rpartition("/")
-            if part == "gram" and not key.startswith("//"):
-                new.views[name] = ViewStatistics(
-                    np.array(arrays[key], order="F"),
-                    np.array(arrays[f"{name}/sums"]),
-                    np.array(arrays[f"{name}/counts"]),
-                )
-        kept = {
-            start: {
-                key.removeprefix(start): it for key, it in arrays.items() if key.startswith(start)
-            }
-            for start in (_PATTERNS, _SAMPLE)
-        }
-        if kept[_SAMPLE]:
-            new.patterns = moments_from_arrays(kept[_PATTERNS])
-            new._samples = [RowSample.from_arrays(kept[_SAMPLE])]
-            new.keep = Keep(sample_size=new._samples[0].capacity)
         return new

@@ -28,6 +28,9 @@ class ViewStatistics:
     sums: Floats
     counts: Floats
 
+    def _restored(self) -> None:
+        self.upper = np.asfortranarray(self.upper)  # as BLAS adds to it
+
     @classmethod
     def zeros(cls, n_features: int, n_sets: int) -> "ViewStatistics":
         """Return the sums of no items."""

@@ -11,11 +11,12 @@ import numpy as np
 
 from acqh._core.arrays import is_sparse
 from acqh._core.runtime import check_rng
+from acqh._core.store import unpack
 from acqh.bench.protocol.split import Split, labels_of
 from acqh.data import MultiViewData, list_datasets, load_dataset, read
 from acqh.errors import DatasetNotFoundError
-from acqh.methods.entries import unpack_map
 from acqh.methods.feature_maps import fit_feature_maps
+from acqh.methods.state import HOMES
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +126,9 @@ def prepare(source: BenchData, split: Split) -> MultiViewData:
     """
     if not source.preparation:
         return source.data
-    maps = {view: unpack_map(dict(described), {}) for view, described in source.preparation.items()}
+    maps = {
+        view: unpack(dict(described), {}, HOMES) for view, described in source.preparation.items()
+    }
     train = source.data.subset(split.train)
     fitted = fit_feature_maps(maps, train, rng=check_rng(split.seed))
     return source.data.with_views(

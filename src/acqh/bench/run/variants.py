@@ -15,9 +15,9 @@ from acqh.bench.run.random import RandomCodes
 from acqh.errors import InvalidInputError
 from acqh.features import KernelMap, RBFAnchors, SignedRoot
 from acqh.methods import BaseMethod
-from acqh.methods.entries import HOMES
 from acqh.methods.rivals.additive.base import AdditiveMethod
 from acqh.methods.rivals.networks.base import NetworkMethod
+from acqh.methods.state import HOMES
 
 # The paper's number of codebooks.
 PAPER_CODEBOOKS = 4

@@ -20,7 +20,7 @@ from acqh.collection.types import Item
 from acqh.data import MultiViewData
 from acqh.encoders import make_encoder
 from acqh.errors import CollectionError
-from acqh.methods.entries import HOMES
+from acqh.methods.state import HOMES
 
 IMAGE_BATCH = 64
 CHUNK_ROWS = 4_096

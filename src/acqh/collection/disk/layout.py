@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from acqh._core.store import pack
+from acqh._core.store import pack, unpack
 from acqh.collection.disk.model import Encoders
 from acqh.collection.disk.settings import BuildSettings
 from acqh.collection.store.connections import identity_of
 from acqh.errors import CorruptBundleError, InvalidInputError, ReplacedError
 from acqh.io import read_bundle, write_bundle
-from acqh.methods.entries import HOMES, unpack_map
+from acqh.methods.state import HOMES
 
 KIND = "collection"
 ITEMS, MODEL, INDEX = "items.sqlite", "model", "index"
@@ -123,7 +123,7 @@ def read_facts(folder: Path) -> Facts:
         raise CorruptBundleError(f"{folder} has layout {layout}; this acqh reads {_LAYOUT}")
     try:
         encoders = {
-            view: unpack_map(description, bundle.arrays(view))
+            view: unpack(description, bundle.arrays(view), HOMES)
             for view, description in descriptions.items()
         }
     except InvalidInputError as error:

@@ -13,8 +13,8 @@ from acqh._core.imports import require
 from acqh.encoders.efficientnet import EfficientNetLite0
 from acqh.encoders.minilm import MiniLM
 from acqh.io import Bundle
-from acqh.methods.entries import read_method
 from acqh.methods.query_maps import QueryMaps, query_maps_of
+from acqh.methods.state import read_method
 
 if TYPE_CHECKING:
     from acqh.data import MultiViewData

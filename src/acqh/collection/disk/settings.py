@@ -1,7 +1,7 @@
 """How a collection is built: one set of options for Python, the command line and stored facts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
@@ -78,7 +78,7 @@ class BuildSettings:
             found[name] = found[name] if isinstance(found[name], str) else repr(found[name])
         if found["targets"] is not None:
             found["targets"] = {
-                view: (given if isinstance(given, Target) else Target(given)).to_state()[0]
+                view: asdict(given if isinstance(given, Target) else Target(given))
                 for view, given in found["targets"].items()
             }
         if not isinstance(found["random_state"], int):

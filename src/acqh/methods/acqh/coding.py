@@ -319,16 +319,3 @@ class CodingMethod(BaseMethod):
     def predictors_(self) -> dict[str, Floats]:
         """Coefficients from each view to code vectors, with labels alone."""
         return {view: found.coefficients for view, found in self._predictors().items()}
-
-    def _set_fitted(self, fitted: dict[str, Any]) -> None:
-        # Bundles of version 0.1 hold the parts of the space as attributes of their own.
-        if "space_" not in fitted:
-            fitted = dict(fitted)
-            fitted["space_"] = LabelSpace.from_attributes(self.similarity, fitted)
-            fitted |= {
-                "unit_projections_": {},
-                "queries_": {},
-                "refitted_": (),
-                "query_share_": 0.0,
-            }
-        super()._set_fitted(fitted)

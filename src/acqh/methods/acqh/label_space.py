@@ -1,8 +1,7 @@
 """The space of labels alone: label sets and predictions as code vectors."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -12,12 +11,10 @@ from acqh.methods.acqh.items import Items, MapRows
 from acqh.methods.acqh.predictions import Predictor, fuse, make_predictor
 from acqh.methods.acqh.similarity import LabelEmbedding
 from acqh.methods.acqh.targets import LABELS
-from acqh.methods.entries import storable
 from acqh.methods.target import Target
 from acqh.stats import Regression
 
 
-@storable("label-space")
 @dataclass(frozen=True)
 class LabelSpace:
     """From labels or views of an item to its code vector, where labels are the only target."""
@@ -99,44 +96,3 @@ class LabelSpace:
 
     # Yields what another encoder is to predict of items.
     wanted_of = vectors
-
-    def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return the space as JSON and named arrays, for `from_state`."""
-        facts, arrays = self.embedding.to_state()
-        arrays |= {name: getattr(self, name) for name in _ARRAYS}
-        for number, predictor in enumerate(self.predictors.values()):
-            arrays |= predictor.to_arrays(f"predictors/{number}")
-        return {**facts, "views": [*self.predictors]}, arrays
-
-    @classmethod
-    def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> "LabelSpace":
-        """Return the space of which `to_state` gave the parts."""
-        predictors = {
-            view: Predictor.from_arrays(arrays, f"predictors/{number}")
-            for number, view in enumerate(facts["views"])
-        }
-        embedding = LabelEmbedding.from_state(facts, arrays)
-        return cls(
-            embedding=embedding, predictors=predictors, **{name: arrays[name] for name in _ARRAYS}
-        )
-
-    @classmethod
-    def from_attributes(cls, similarity: Any, fitted: dict[str, Any]) -> "LabelSpace":
-        """Take the space out of the fitted attributes that bundles held before it was one."""
-        coefficients = fitted.pop("predictors_")
-        intercepts = fitted.pop("predictor_intercepts_")
-        precisions = fitted.pop("predictor_precisions_")
-        return cls(
-            LabelEmbedding(similarity, fitted.pop("landmarks_"), fitted.pop("landmark_map_")),
-            fitted.pop("label_sets_"),
-            fitted.pop("label_codes_"),
-            {
-                view: Predictor(coefficients[view], intercepts[view], precisions[view])
-                for view in coefficients
-            },
-            fitted.pop("query_map_"),
-            fitted.pop("target_map_"),
-        )
-
-
-_ARRAYS = ("label_sets", "label_codes", "query_map", "target_map")

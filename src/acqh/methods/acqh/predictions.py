@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints, Matrix
+from acqh._core.arrays import Floats, Ints, Matrix
 from acqh._core.linalg import mean_diagonal, solve_spd
 from acqh.stats import Regression, ViewStatistics
 
@@ -29,22 +29,9 @@ class Predictor:
         """Return the vectors that rows of features predict."""
         return np.asarray(features @ self.coefficients + self.intercept)
 
-    def to_arrays(self, prefix: str) -> dict[str, Array]:
-        """Return the arrays by name, for `from_arrays`."""
-        return {f"{prefix}/{name}": getattr(self, name) for name in _ARRAYS}
-
-    @classmethod
-    def from_arrays(
-        cls, arrays: Mapping[str, Array], prefix: str, ridge: float = 0.0
-    ) -> "Predictor":
-        """Return the predictor of which `to_arrays` gave the arrays."""
-        coefficients, intercept, precision = (arrays[f"{prefix}/{name}"] for name in _ARRAYS)
-        return cls(coefficients, intercept, precision, ridge)
-
 
 # A predictor, and what it predicts: (n_items, n_dimensions).
 Vote: TypeAlias = tuple[Predictor, Floats]
-_ARRAYS = ("coefficients", "intercept", "precision")
 
 
 def make_predictor(regression: Regression, target_map: Floats) -> Predictor:

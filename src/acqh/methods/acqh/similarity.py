@@ -1,8 +1,8 @@
 """Label similarities, and vectors whose inner products are those similarities."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import scipy.linalg
@@ -101,16 +101,6 @@ class LabelEmbedding:
                 wide = block.astype(np.float64)
                 blocks.append(unit_rows(wide) if self.similarity == "cosine" else wide)
         return np.concatenate(blocks)
-
-    def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return the embedding as JSON and named arrays, for `from_state`."""
-        arrays = {"landmarks": self.landmarks, "landmark_map": self.map}
-        return {"similarity": self.similarity}, arrays
-
-    @classmethod
-    def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> "LabelEmbedding":
-        """Return the embedding of which `to_state` gave the parts."""
-        return cls(facts["similarity"], arrays["landmarks"], arrays["landmark_map"])
 
 
 def embed(

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 
@@ -15,12 +14,10 @@ from acqh.methods.acqh.items import Items, MapRows
 from acqh.methods.acqh.predictions import Predictor
 from acqh.methods.acqh.similarity import LabelEmbedding
 from acqh.methods.acqh.targets import LABELS
-from acqh.methods.entries import storable
 from acqh.methods.target import Target
 from acqh.stats import Regression
 
 
-@storable("target-space")
 @dataclass(frozen=True)
 class TargetSpace:
     """From whatever is known of an item to its vector, and from a query to its own."""
@@ -193,42 +190,6 @@ class TargetSpace:
                 return len(block.map)
         return len(next(iter(self.predictors[source].values())).coefficients)
 
-    def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return the space as JSON and named arrays, for `from_state`."""
-        arrays: dict[str, Array] = {"query_map": self.query_map, "target_map": self.target_map}
-        facts: dict[str, Any] = {"is_normalized": self.is_normalized, "blocks": [], "sources": []}
-        for number, (name, block) in enumerate(self.blocks.items()):
-            target = block.target
-            facts["blocks"].append([name, block.source, *target.to_state()[0].values()])
-            for key in _BLOCK_ARRAYS:
-                arrays[f"blocks/{number}/{key}"] = getattr(block, key)
-        for number, (source, found) in enumerate(self.predictors.items()):
-            facts["sources"].append([source, [[name, it.ridge] for name, it in found.items()]])
-            for place, predictor in enumerate(found.values()):
-                arrays |= predictor.to_arrays(f"sources/{number}/{place}")
-        if self.embedding is not None:
-            its_facts, its_arrays = self.embedding.to_state()
-            facts, arrays = facts | its_facts, arrays | its_arrays
-        return facts, arrays
-
-    @classmethod
-    def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> "TargetSpace":
-        """Return the space of which `to_state` gave the parts."""
-        blocks = {}
-        for number, (name, source, *target) in enumerate(facts["blocks"]):
-            parts = {key: arrays[f"blocks/{number}/{key}"] for key in _BLOCK_ARRAYS}
-            blocks[name] = Block(Target(*target), source, **parts)
-        predictors = {
-            source: {
-                name: Predictor.from_arrays(arrays, f"sources/{number}/{place}", ridge)
-                for place, (name, ridge) in enumerate(found)
-            }
-            for number, (source, found) in enumerate(facts["sources"])
-        }
-        embedding = LabelEmbedding.from_state(facts, arrays) if "similarity" in facts else None
-        maps = arrays["query_map"], arrays["target_map"]
-        return cls(blocks, predictors, embedding, *maps, bool(facts["is_normalized"]))
-
     def refitted(
         self, source: str, wanted: Floats, learn: Callable[[Floats], Regression]
     ) -> tuple["TargetSpace", Floats, Floats]:
@@ -269,6 +230,3 @@ class TargetSpace:
     def knows_labels(self) -> bool:
         """Whether labels are a target."""
         return LABELS in self.blocks
-
-
-_BLOCK_ARRAYS = ("map", "offset", "mean", "spread")

@@ -1,0 +1,130 @@
+"""Objects survive JSON and named arrays, and nothing that is not allowed is let in."""
+
+import copy
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acqh._core.arrays import Floats
+from acqh._core.store import pack, unpack
+from acqh.errors import InvalidInputError
+
+
+@dataclass(frozen=True)
+class Inner:
+    name: str
+    numbers: Floats
+    kind: Literal["a", "b"] = "a"
+
+
+@dataclass(frozen=True)
+class Outer:
+    parts: dict[tuple[str, ...], Inner]
+    rest: Any = None
+    share: float = 1.0
+    size: int | None = None
+
+
+HOMES = {"Inner": Inner, "Outer": Outer}
+WHOLE = Outer(
+    {("x", "y"): Inner("one", np.arange(3.0)), (): Inner("none", np.zeros((0, 2)), "b")},
+    rest=[sp.csr_array(np.eye(3)), (1, None, True), frozenset({"q", "r"}), np.array([True, False])],
+    share=float("inf"),
+    size=2**63,
+)
+
+
+def sent(value: Any) -> Any:
+    described, arrays = pack(value, HOMES)
+    return unpack(json.loads(json.dumps(described, allow_nan=False)), arrays, HOMES)
+
+
+def test_everything_that_can_be_stored_comes_back() -> None:
+    again = sent(WHOLE)
+    np.testing.assert_array_equal(again.parts["x", "y"].numbers, np.arange(3.0))
+    assert again.parts[()].kind == "b"
+    np.testing.assert_array_equal(again.rest[0].toarray(), np.eye(3))
+    assert again.rest[1:3] == [(1, None, True), frozenset({"q", "r"})]
+    assert again.rest[3].tolist() == [True, False]
+    assert again.rest[3].dtype == bool
+    assert (again.share, again.size) == (float("inf"), 2**63)
+
+
+def test_names_that_contain_one_another_do_not_meet() -> None:
+    value = {"a": {"b": np.zeros(1)}, "a/b": np.ones(1), ("a", "b"): np.ones(2)}
+    again = sent(value)
+    assert [again["a"]["b"].tolist(), again["a/b"].tolist()] == [[0.0], [1.0]]
+
+
+def test_what_is_read_can_be_written_to() -> None:
+    described, arrays = pack(np.ones(2), {})
+    arrays["array"].flags.writeable = False
+    made = unpack(described, arrays, {})
+    made += 1
+    assert made.tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("value", [object(), max, int, np.array(["a"]), Outer({}, rest=print), 1j])
+def test_what_cannot_be_stored_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidInputError, match="cannot be stored"):
+        pack(value, HOMES)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"name": "one"}, "lacks kind, numbers"),
+        ({"name": "one", "numbers": 1, "kind": "a"}, "'numbers' of Inner is 1"),
+        ({"name": 2, "numbers": {"array": "n"}, "kind": "a"}, "'name' of Inner is 2"),
+        ({"name": "one", "numbers": {"array": "n"}, "kind": "c"}, "'kind' of Inner"),
+        ({"name": "a", "numbers": {"array": "n"}, "kind": "a", "z": 1}, "has the unknown z"),
+        ({"name": "a", "numbers": {"array": "m"}, "kind": "a"}, "lacks the array 'm'"),
+    ],
+)
+def test_fields_are_what_their_annotations_say(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        unpack({"class": "Inner", "fields": fields}, {"n": np.ones(2)}, HOMES)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    if isinstance(value, dict):
+        inner = [places(each, (*path, key)) for key, each in value.items()]
+    elif isinstance(value, list):
+        inner = [places(each, (*path, place)) for place, each in enumerate(value)]
+    else:
+        inner = []
+    return [path, *(each for own in inner for each in own)]
+
+
+NESTED: Any = []
+for _ in range(5_000):
+    NESTED = [NESTED]
+JUNK = st.sampled_from(
+    [None, True, -1, 2**70, 1.5, "", "x", [], {}, {"array": "x"}, {"class": "Outer", "fields": {}}]
+)
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_damaged_descriptions_raise_nothing_else(data: st.DataObject) -> None:
+    described, arrays = pack(WHOLE, HOMES)
+    described = copy.deepcopy(described)
+    path = data.draw(st.sampled_from(places(described)[1:]))
+    where = described
+    for key in path[:-1]:
+        where = where[key]
+    where[path[-1]] = data.draw(JUNK)
+    with suppress(InvalidInputError):
+        unpack(described, arrays, HOMES)
+
+
+def test_a_description_without_end_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="not readable"):
+        unpack(NESTED, {}, {})
