@@ -1,0 +1,1 @@
+"""Items become codes."""
