@@ -118,11 +118,11 @@ def test_a_stored_quantizer_that_makes_no_sense_is_refused(small, tmp_path):
     kept = {"compress": small.report.to_dict(), "quantizer": info}
     wrong = [
         ({**kept, "quantizer": {}}, arrays),
-        ({**kept, "quantizer": {**info, "parameters": {"beam_width": 0}}}, arrays),
+        ({**kept, "quantizer": {**info, "params": {"beam_width": 0}}}, arrays),
         ({**kept, "compress": {}}, arrays),
         (kept, {}),
-        (kept, {**arrays, "forward": np.eye(3)}),
-        ({**kept, "quantizer": {**info, "parameters": {"n_codebooks": 1}}}, arrays),
+        (kept, {**arrays, "_forward": np.eye(3)}),
+        ({**kept, "quantizer": {**info, "params": {"n_codebooks": 1}}}, arrays),
     ]
     for stored, values in wrong:
         small.index.save(tmp_path / "index.acqh", info=stored, arrays=values)

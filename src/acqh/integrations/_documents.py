@@ -318,4 +318,4 @@ class DocumentStore:
 
 def _index_of(quantizer: AdditiveQuantizer) -> CodeIndex:
     _, arrays = quantizer.to_state()  # which refuses one that is not fitted
-    return CodeIndex(arrays["codebooks"])
+    return CodeIndex(arrays["codebooks_"])

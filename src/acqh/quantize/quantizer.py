@@ -14,9 +14,9 @@ from sklearn.utils.validation import validate_data
 
 from acqh._core.arrays import Array, Floats, Ints, as_rows, first_bad_row, take_in
 from acqh._core.runtime import RandomState, check_rng
+from acqh._core.store import pack, unpack
 from acqh._core.validation import Interval, StrOptions, check_parameters
-from acqh.errors import InvalidInputError, NotFittedError
-from acqh.quantize._state import fitted_from_state, fitted_state
+from acqh.errors import CorruptBundleError, InvalidInputError, NotFittedError
 from acqh.quantize.checks import check_codes, check_queries, check_weights
 from acqh.quantize.code_search import SEARCHES, Search, search_codes
 from acqh.quantize.codebooks import decode
@@ -126,6 +126,16 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         "shrinkage": [Interval(Real, 0, 1, closed="both"), None],
         "ridge": [Interval(Real, 0, None, closed="left"), None],
         "n_threads": [Interval(Integral, 1, None, closed="left"), None],
+    }
+
+    _state_axes: ClassVar[dict[str, Any]] = {
+        "n_features_in_": int,
+        "codebooks_": ("n_codebooks", "codebook_size", "n_features"),
+        "history_": ("n_steps",),
+        "_forward?": ("n_features", "rank"),
+        "ridge_": float,
+        "shrinkage_": float,
+        "shrinkage_recalls_": dict[float, float],
     }
 
     n_codebooks: int = 4
@@ -349,10 +359,10 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             ``fit`` has not been called.
         """
         self._check_fitted()
-        return fitted_state(self)
+        return pack(self, {"AdditiveQuantizer": AdditiveQuantizer})
 
     @classmethod
-    def from_state(cls, info: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+    def from_state(cls, info: Any, arrays: Mapping[str, Array]) -> Self:
         """Make a quantizer of what `to_state` gave; it has no `training_codes_`.
 
         Raises
@@ -368,7 +378,24 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         >>> bool((again.encode(rows) == quantizer.encode(rows)).all())
         True
         """
-        return fitted_from_state(cls, info, arrays)
+        try:
+            made = unpack(info, dict(arrays), {"AdditiveQuantizer": cls})
+        except (InvalidInputError, NotFittedError) as error:
+            raise CorruptBundleError(f"what is stored is not a quantizer: {error}") from error
+        if not isinstance(made, cls) or not hasattr(made, "codebooks_"):
+            raise CorruptBundleError("what is stored is not a fitted quantizer")
+        return made
+
+    def _restored(self) -> None:
+        check_parameters(self, self._parameter_constraints)
+        if self.codebooks_.shape[:2] != (self.n_codebooks, self.codebook_size):
+            raise InvalidInputError("codebooks contradict the parameters")
+        floats = [self.codebooks_, self.history_]
+        floats += [] if self._forward is None else [self._forward]
+        if not all(each.dtype.kind == "f" and np.isfinite(each).all() for each in floats):
+            raise InvalidInputError("an array is not of finite numbers")
+        self.n_iter_ = len(self.history_)
+        self.metric_ = None if self._forward is None else self._forward @ self._forward.T
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from acqh._core.runtime import Progress
-from acqh.collection.disk.model import Coder, Described, Encoders
+from acqh.collection.build.describe import CHUNK_ROWS, IMAGE_BATCH, left_in
 from acqh.collection.build.following import follows_file
 from acqh.collection.build.label import label_items
+from acqh.collection.disk.model import Coder, Described, Encoders
 from acqh.collection.sources.check import Skipped, batches, prepared
 from acqh.collection.sources.manifest import Source, data_items, open_source
-from acqh.collection.build.describe import CHUNK_ROWS, IMAGE_BATCH, left_in
 from acqh.collection.store.store import Store
 from acqh.collection.types import AddReport, Item
 from acqh.data import MultiViewData

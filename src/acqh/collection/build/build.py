@@ -10,16 +10,16 @@ import numpy as np
 from acqh import __version__
 from acqh._core.runtime import Progress
 from acqh.collection.build.add import Adder
-from acqh.collection.disk.index import IndexCache
-from acqh.collection.disk.model import Coder, Encoders
-from acqh.collection.disk.layout import INDEX, ITEMS, MODEL, Facts, start_folder, write_facts
-from acqh.collection.build.learn import learn
-from acqh.collection.sources.check import Skipped
-from acqh.collection.disk.settings import BuildSettings, Learnt
-from acqh.collection.sources.manifest import open_source
 from acqh.collection.build.describe import CHUNK_ROWS, check_filled, stage_data, stage_items
-from acqh.collection.store.store import Store
+from acqh.collection.build.learn import learn
+from acqh.collection.disk.index import IndexCache
+from acqh.collection.disk.layout import INDEX, ITEMS, MODEL, Facts, start_folder, write_facts
+from acqh.collection.disk.model import Coder, Encoders
+from acqh.collection.disk.settings import BuildSettings, Learnt
+from acqh.collection.sources.check import Skipped
+from acqh.collection.sources.manifest import open_source
 from acqh.collection.store.schema import create_store
+from acqh.collection.store.store import Store
 from acqh.data import MultiViewData
 from acqh.encoders import image_limit
 from acqh.errors import CollectionError

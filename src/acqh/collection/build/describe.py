@@ -10,11 +10,11 @@ import numpy as np
 from acqh._core.arrays import Ints
 from acqh._core.runtime import Progress
 from acqh._core.store import pack
-from acqh.collection.disk.model import Encoders, describe
-from acqh.collection.sources.check import Skipped, batches, prepared
-from acqh.collection.disk.settings import BuildSettings
-from acqh.collection.sources.manifest import Source, data_items
 from acqh.collection.build.staged import StagedView
+from acqh.collection.disk.model import Encoders, describe
+from acqh.collection.disk.settings import BuildSettings
+from acqh.collection.sources.check import Skipped, batches, prepared
+from acqh.collection.sources.manifest import Source, data_items
 from acqh.collection.store.store import Store
 from acqh.collection.types import Item
 from acqh.data import MultiViewData

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from acqh.collection.sources.folder import ImageFile
-from acqh.collection.store.store import Store
 from acqh.collection.store.schema import (
     find_number,
     followed_by,
@@ -19,6 +18,7 @@ from acqh.collection.store.schema import (
     write_change,
     write_columns,
 )
+from acqh.collection.store.store import Store
 from acqh.collection.types import BYTES, DIGEST, FACTS, FILE, MODIFIED, Item
 
 # Text, labels and columns, as JSON, that people gave.

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 
 from acqh._core.runtime import Progress
-from acqh.collection.disk.model import Coder, Described, Encoders
-from acqh.collection.build.following import ids_of_file, relabel
-from acqh.collection.sources.check import Skipped, batches, check_fields
 from acqh.collection.build.describe import CHUNK_ROWS
+from acqh.collection.build.following import ids_of_file, relabel
+from acqh.collection.disk.model import Coder, Described, Encoders
+from acqh.collection.sources.check import Skipped, batches, check_fields
 from acqh.collection.store.store import Store
 from acqh.collection.types import FACTS, FILE, AddReport, Item
 from acqh.errors import CollectionError, MissingItemError

@@ -10,9 +10,9 @@ from sklearn.preprocessing import Normalizer
 
 from acqh._core.arrays import Bools
 from acqh._core.runtime import Progress
+from acqh.collection.build.describe import CHUNK_ROWS
 from acqh.collection.disk.model import Encoders
 from acqh.collection.disk.settings import BuildSettings, Learnt
-from acqh.collection.build.describe import CHUNK_ROWS
 from acqh.data import MultiViewData
 from acqh.encoders import EfficientNetLite0, GeneralMap, GeneralModel, general_model
 from acqh.features import SignedRoot

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acqh._core.runtime import Progress, say_nothing
-from acqh.collection.sources.folder import ImageFile, Listing, list_images
 from acqh.collection.build.following import (
     FileWriter,
     Followed,
@@ -19,6 +18,7 @@ from acqh.collection.build.following import (
     remove_items,
 )
 from acqh.collection.sources.check import Skipped
+from acqh.collection.sources.folder import ImageFile, Listing, list_images
 from acqh.collection.store.store import Store
 from acqh.collection.types import FILE, Item
 from acqh.encoders import image_limit

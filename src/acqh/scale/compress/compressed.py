@@ -98,7 +98,7 @@ class Compressed:
                 f"{path} holds an index without its quantizer; acqh.load opens it, and only "
                 "compressing again makes one that further vectors can be added to"
             )
-        arrays = {**index.info_arrays, "codebooks": index.codebooks}
+        arrays = {**index.info_arrays, "codebooks_": index.codebooks}
         quantizer = AdditiveQuantizer.from_state(info["quantizer"], arrays)
         return cls(index, quantizer, CompressionReport.from_dict(info["compress"]))
 
@@ -109,5 +109,5 @@ class Compressed:
 def kept_state(quantizer: AdditiveQuantizer) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return what is kept of a quantizer beside the index, which has the codebooks."""
     info, arrays = quantizer.to_state()
-    del arrays["codebooks"]
+    del arrays["codebooks_"]
     return info, arrays
