@@ -7,12 +7,10 @@ import pytest
 
 import acqh
 from acqh.bench import ResultRow, Store
-from acqh.bench.run.cells import merge_cells
-from acqh.bench.run.data import open_data
-from acqh.bench.run.grids import RunGrid, fair_plan, paper_plan
-from acqh.bench.run.machine import machine, versions
+from acqh.bench.run.cells import RunGrid, fair_plan, merge_cells, paper_plan
+from acqh.bench.run.evaluate import open_data
 from acqh.bench.run.variants import make_variant
-from acqh.bench.run.worker import Workbench, WorkerSettings
+from acqh.bench.run.worker import Workbench, WorkerSettings, machine, versions
 from acqh.data import save_npz
 
 # Importing this one registers methods that are for one test's run only.

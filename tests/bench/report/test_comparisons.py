@@ -90,7 +90,7 @@ def test_an_unlabelled_database_has_a_table_for_each_way_to_code_it(written):
         "fair-wiki-unlabelled-hashed", "fair-wiki-unlabelled-unified", "fair-wiki-labelled",
     }  # fmt: skip
     labelled = next(made for made in made if made.name == "fair-wiki-labelled").tables[0]
-    assert labelled.shows_coded_from
+    assert labelled.names == ["method", "coded from"]
     assert {row.coded_from for row in labelled.rows} == {"labels", "searched view"}
 
 

@@ -2,13 +2,18 @@ import numpy as np
 import pytest
 
 import acqh
-from acqh.bench.protocol.draw import make_split
-from acqh.bench.run.data import BenchData, hash_contents, open_data, prepare
-from acqh.bench.run.estimate import Estimator
-from acqh.bench.run.grids import CODE_LENGTHS, RunGrid, fair_plan, paper_plan
-from acqh.bench.run.machine import peak_memory, reset_peak_memory
-from acqh.bench.run.random import RandomCodes
-from acqh.bench.run.variants import build, list_variants, make_maps, make_variant
+from acqh.bench.protocol import make_split
+from acqh.bench.run.cells import (
+    CODE_LENGTHS,
+    RunGrid,
+    build,
+    fair_plan,
+    paper_plan,
+)
+from acqh.bench.run.evaluate import BenchData, hash_contents, open_data, prepare
+from acqh.bench.run.runner import Estimator
+from acqh.bench.run.variants import RandomCodes, list_variants, make_maps, make_variant
+from acqh.bench.run.worker import peak_memory, reset_peak_memory
 from acqh.data import save_npz
 from acqh.errors import DatasetNotFoundError, InvalidInputError
 from acqh.features import KernelMap

@@ -13,12 +13,11 @@ import pytest
 
 import acqh
 from acqh import bench
-from acqh.bench.run.data import open_data
-from acqh.bench.run.grids import RunGrid, fair_plan
-from acqh.bench.run.plugins import load_method_file
+from acqh.bench.run.cells import RunGrid, fair_plan
+from acqh.bench.run.evaluate import open_data
 from acqh.bench.run.runner import pending, run_cells
 from acqh.bench.run.store import Store
-from acqh.bench.run.variants import find_method, make_variant
+from acqh.bench.run.variants import find_method, load_method_file, make_variant
 from acqh.bench.run.worker import Workbench, WorkerSettings
 from acqh.data import save_npz
 from acqh.errors import InvalidInputError
@@ -247,17 +246,6 @@ def waiting_run(tmp_path, data_file, pipes):
             yield process
         finally:
             process.kill()
-
-
-@needs_pipes
-@pytest.mark.parametrize("wait", [said_by, let_go])
-def test_a_run_that_fails_early_is_not_waited_for(pipes, wait):
-    command = [sys.executable, "-c", "raise SystemExit('no such data')"]
-    with (
-        subprocess.Popen(command, stdout=-1, stderr=subprocess.PIPE, text=True) as process,
-        pytest.raises(AssertionError, match="no such data"),
-    ):
-        wait(process, pipes / "begun")
 
 
 @needs_pipes

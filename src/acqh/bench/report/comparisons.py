@@ -2,36 +2,33 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 
 import numpy as np
 
-from acqh.bench.protocol.split import PROTOCOLS
-from acqh.bench.report.differences import differences
-from acqh.bench.report.paper import PaperQuantity, load_paper
+from acqh.bench.protocol import PROTOCOLS
+from acqh.bench.report.published import PaperQuantity, differences, load_paper, paper_figure
 from acqh.bench.report.results import Results, Run, group
 from acqh.bench.report.tables import (
     CODED_FROM,
     QUANTITIES,
-    Entry,
     RowId,
     RunTable,
     Table,
     arrange,
-    change_entries,
     make_table,
 )
-from acqh.bench.report.verdicts import NOTE, add_verdicts
+from acqh.bench.report.verdicts import NOTE, verdicts
 
-PAPER_QUANTITIES: Mapping[str, PaperQuantity] = {
-    "map_all": "map",
-    "map_50": "map",
-    "map_100": "map",
-    "fit_seconds": "fit_seconds",
-    "query_seconds": "query_seconds",
-}
 CUTOFFS = {"map_all": "all", "map_50": "50", "map_100": "100"}
+# By column, what the paper prints of it, and where.
+_IN_PAPER: Mapping[str, tuple[PaperQuantity, str]] = {
+    **dict.fromkeys(CUTOFFS, ("map", "Tables 1 to 3")),
+    "fit_seconds": ("fit_seconds", "Table 4"),
+    "query_seconds": ("query_seconds", "Table 5"),
+}
 
 _RANKING_NOTE = "Bold: best of the column; underlined: second; controls count."
 _PAPER_NOTE = "Second line: the paper's printed figure, and ours minus it."
@@ -44,7 +41,6 @@ class Comparison:
     name: str
     title: str
     description: str
-    dataset: str
     runs: tuple[Run, ...]
     tables: tuple[Table, ...]
 
@@ -80,6 +76,7 @@ def _fair(
         grid = arrange(
             runs, lambda run: run.n_bytes, _byte_name, has_directions=quantity.has_directions
         )
+        is_tested = quantity.column == "map_all"
         table = make_table(
             f"{name}-{quantity.column.replace('_', '-')}",
             f"{title}, {quantity.title}",
@@ -87,13 +84,11 @@ def _fair(
             grid,
             order=_by_quality(grid),
             remarks=lambda cell: _fair_remarks(cell, n_seeds),
-            notes=(_RANKING_NOTE,),
+            verdicts=verdicts(grid, results) if is_tested else {},
+            notes=(_RANKING_NOTE, *([NOTE] if is_tested else [])),
         )
-        if quantity.column == "map_all":
-            table = add_verdicts(table, grid, results)
-            table = replace(table, notes=(*table.notes, NOTE))
         tables.append(table)
-    return Comparison(name, title, description, dataset, tuple(runs), tuple(tables))
+    return Comparison(name, title, description, tuple(runs), tuple(tables))
 
 
 def slug(name: str) -> str:
@@ -133,11 +128,8 @@ def _by_quality(grid: RunTable) -> Callable[[RowId], tuple[int, float, RowId]]:
     """Sort rows by mean average precision over all columns, best first, controls last."""
 
     def order(row: RowId) -> tuple[int, float, RowId]:
-        found = [
-            run.row["map_all"]
-            for number in range(len(grid.columns))
-            for run in grid.cell(row, number)
-        ]
+        cells = [grid.cell(row, number) for number in range(len(grid.columns))]
+        found = [run.row["map_all"] for runs in cells for run in runs]
         return int(grid.kinds[row] == "control"), -float(np.mean(found)), row
 
     return order
@@ -155,41 +147,38 @@ def paper_comparisons(results: Results) -> list[Comparison]:
 def _paper(dataset: str, runs: Sequence[Run]) -> Comparison:
     n_seeds = len({run.seed for run in runs})
     name, title = f"paper-{slug(dataset)}", f"{dataset}: the paper's tables"
-    machine = f"Times were measured here; the paper's on a {load_paper().machine}."
+    machine = f"Times were measured here; the paper's on a {load_paper()['machine']}."
     tables = []
-    for quantity in map(QUANTITIES.__getitem__, PAPER_QUANTITIES):
+    for column, (printed, where) in _IN_PAPER.items():
+        quantity = QUANTITIES[column]
         grid = arrange(
             runs,
             lambda run: run.n_components,
             lambda size: f"K = {size}",
             has_directions=quantity.has_directions,
         )
-        is_time = quantity.column not in CUTOFFS
         table = make_table(
-            f"{name}-{quantity.column.replace('_', '-')}",
-            f"{dataset}, {quantity.title}, as in the paper's {_table_numbers(quantity.column)}",
+            f"{name}-{column.replace('_', '-')}",
+            f"{dataset}, {quantity.title}, as in the paper's {where}",
             quantity,
             grid,
             order=_as_in_paper(grid),
             remarks=lambda cell: [*differences(cell[0], n_seeds), *_fewer_seeds(cell, n_seeds)],
-            notes=(_RANKING_NOTE, _PAPER_NOTE, *([machine] if is_time else [])),
+            paper=partial(_printed, quantity=printed),
+            notes=(_RANKING_NOTE, _PAPER_NOTE, *([] if column in CUTOFFS else [machine])),
         )
-        tables.append(_beside_paper(table, grid, PAPER_QUANTITIES[quantity.column]))
+        tables.append(table)
     description = (
         "The paper's setting: equal length K of query vectors or codes, the database is the "
         "training set. Storage is not equal: ACQH takes four bytes per item at any K, a binary "
         "method K bits."
     )
-    return Comparison(name, title, description, dataset, tuple(runs), tuple(tables))
-
-
-def _table_numbers(column: str) -> str:
-    return {"fit_seconds": "Table 4", "query_seconds": "Table 5"}.get(column, "Tables 1 to 3")
+    return Comparison(name, title, description, tuple(runs), tuple(tables))
 
 
 def _as_in_paper(grid: RunTable) -> Callable[[RowId], tuple[int, int, RowId]]:
     """Sort rows as the paper does: its baselines, other methods, ACQH; then controls."""
-    names = [method for ours in load_paper().methods.values() for method in ours]
+    names = [method for ours in load_paper()["methods"].values() for method in ours]
     kinds = ("baseline", "ours", "control")
 
     def order(row: RowId) -> tuple[int, int, RowId]:
@@ -199,20 +188,10 @@ def _as_in_paper(grid: RunTable) -> Callable[[RowId], tuple[int, int, RowId]]:
     return order
 
 
-def _beside_paper(table: Table, grid: RunTable, quantity: PaperQuantity) -> Table:
-    def tell(row: RowId, number: int, entry: Entry) -> Entry:
-        return replace(entry, paper=paper_figure(grid.cell(row, number)[0], quantity))
-
-    return change_entries(table, tell)
-
-
-def paper_figure(run: Run, quantity: PaperQuantity = "map") -> float | None:
+def _printed(run: Run, quantity: PaperQuantity = "map") -> float | None:
     """Return what the paper prints for a run, None if nothing."""
-    size = run.n_components
-    if size is None:
-        return None
     dataset = run.setting["dataset"]
-    return load_paper().figure(quantity, dataset, run.method, size, run.direction)
+    return paper_figure(quantity, dataset, run.method, run.n_components, run.direction)
 
 
 @dataclass(frozen=True)
@@ -233,11 +212,11 @@ def cutoff_distances(results: Results) -> list[CutoffDistance]:
     One for every data set of the paper that was run, of the method itself and of all methods.
     """
     # Of two methods that may be a row of the paper's, the likelier one counts.
-    first = {ours[0] for ours in load_paper().methods.values()}
+    first = {ours[0] for ours in load_paper()["methods"].values()}
     runs = [
         run
         for run in results.of("paper-map")
-        if run.method in first and run.label == run.method and paper_figure(run) is not None
+        if run.method in first and run.label == run.method and _printed(run) is not None
     ]
     found = []
     for dataset, chosen in group(runs, lambda run: run.setting["dataset"], unique=False).items():
@@ -252,18 +231,11 @@ def cutoff_distances(results: Results) -> list[CutoffDistance]:
 
 def _distances(dataset: str, title: str, runs: Sequence[Run]) -> list[CutoffDistance]:
     cells = group(runs, lambda run: (run.method, run.n_components, run.direction))
-    printed = np.array([paper_figure(cell[0]) for cell in cells.values()], dtype=np.float64)
-    distance = {
-        column: float(
-            np.mean(
-                np.abs(
-                    [np.mean([run.row[column] for run in cell]) for cell in cells.values()]
-                    - printed
-                )
-            )
-        )
-        for column in CUTOFFS
-    }
+    printed = np.array([_printed(cell[0]) for cell in cells.values()], dtype=np.float64)
+    distance = {}
+    for column in CUTOFFS:
+        ours = [np.mean([run.row[column] for run in cell]) for cell in cells.values()]
+        distance[column] = float(np.abs(ours - printed).mean())
     closest = min(distance, key=lambda column: distance[column])
     return [
         CutoffDistance(dataset, title, CUTOFFS[column], value, len(cells), column == closest)

@@ -1,8 +1,6 @@
-"""Drawing figures: as SVG, PNG and PDF files, and as SVG that is part of a page."""
+"""Drawing figures, as SVG, PNG and PDF files."""
 
-import html
 import io
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +10,6 @@ from acqh.methods.registry import list as list_methods
 
 FORMATS = ("svg", "png", "pdf")
 
-# What is drawn in this colour takes the colour of the text when it is part of a page.
 _INK = "#1f2328"
 _OURS = ("#e03131", "#f76707", "#be4bdb", "#e64980")
 _BASELINES = (
@@ -56,8 +53,6 @@ _LEGEND_COLUMNS = 6
 _MAX_MARKERS = 12
 _MAX_TICKS = 8
 _SMALL = 1e-3
-# Height of names at points, in points.
-_NAME_SIZE = 6.5
 
 _Style = dict[str, Any]
 
@@ -86,8 +81,7 @@ def draw(plot: Plot) -> dict[str, bytes]:
 def _figure(plot: Plot) -> Any:
     styles = _styles(plot)
     width, height = _PANEL_INCHES
-    n_lines = 0 if plot.named_points else -(-len(styles) // _LEGEND_COLUMNS)
-    legend_height = 0.2 * n_lines
+    legend_height = 0.2 * -(-len(styles) // _LEGEND_COLUMNS)
     # Not through pyplot, which keeps every figure and may open windows.
     figure = require("matplotlib.figure").Figure(
         figsize=(width * max(len(plot.panels), 2), height + legend_height), layout="constrained"
@@ -96,13 +90,7 @@ def _figure(plot: Plot) -> Any:
     for ax, panel in zip(axes, plot.panels, strict=True):
         _draw_panel(ax, panel, plot, styles)
     axes[0].set_ylabel(plot.y_label)
-    if plot.named_points:
-        # Where names find room is known only when the axes have their places.
-        figure.draw_without_rendering()
-        for ax, panel in zip(axes, plot.panels, strict=True):
-            _name_points(ax, panel.series, styles)
-    else:
-        _draw_legend(figure, styles)
+    _draw_legend(figure, styles)
     return figure
 
 
@@ -124,7 +112,8 @@ def _styles(plot: Plot) -> dict[str, _Style]:
 
 
 def _style(kind: str, number: int) -> _Style:
-    marker = _MARKERS[number % len(_MARKERS)]
+    # One further where colours repeat, so that points can be told apart as well.
+    marker = _MARKERS[(number + number // len(_BASELINES)) % len(_MARKERS)]
     if kind == "ours":
         color = _OURS[number % len(_OURS)]
         return {"color": color, "linewidth": 2.0, "marker": marker, "markersize": 4.5, "zorder": 4}
@@ -147,54 +136,21 @@ def _draw_panel(ax: Any, panel: Panel, plot: Plot, styles: dict[str, _Style]) ->
         ax.set_xscale("log")
     if plot.y_log:
         ax.set_yscale("log")
-    if plot.named_points:
-        ax.margins(x=0.25, y=0.1)
     if plot.y_from_zero:
         ax.set_ylim(0, 1.1 * max(y for series in panel.series for y in series.y))
-    labels = list(styles)
     for series in panel.series:
         style = dict(styles[series.label])
-        name = _series_id(labels.index(series.label))
         if not series.x:
             style.pop("marker")
             style.pop("markersize", None)
-            ax.axhline(series.y[0], gid=name, **style)
+            ax.axhline(series.y[0], **style)
             continue
         if len(series.x) > _MAX_MARKERS:
             style["marker"] = ""
         elif len(series.x) == 1 and not style["marker"]:
             style.update(marker="_", markersize=8)
-        ax.plot(series.x, series.y, gid=name, **style)
+        ax.plot(series.x, series.y, **style)
     _plain_ticks(ax, plot, panel.series)
-
-
-def _name_points(ax: Any, series: Sequence[Series], styles: dict[str, _Style]) -> None:
-    """Write names beside points, moved up or down where they would lie on each other."""
-    ranked = sorted(series, key=lambda point: -point.y[0])
-    places = ax.transData.transform([(point.x[0], point.y[0]) for point in ranked])
-    places = places * 72 / ax.figure.dpi
-    # No name may lie on a marker either.
-    taken = [(x - _NAME_SIZE / 2, y, _NAME_SIZE) for x, y in places]
-    for point, (x, y) in zip(ranked, places, strict=True):
-        width = 0.62 * _NAME_SIZE * len(point.label)
-        shifts = sorted((0.5 * step for step in range(-80, 81)), key=abs)
-        start = x + _NAME_SIZE
-        shift = next((shift for shift in shifts if _is_free(taken, start, y + shift, width)), 0.0)
-        taken.append((start, y + shift, width))
-        ax.annotate(
-            point.label, (point.x[0], point.y[0]), xytext=(_NAME_SIZE, shift),
-            textcoords="offset points", va="center", fontsize=_NAME_SIZE,
-            color=(color := styles[point.label]["color"]),
-            arrowprops={"arrowstyle": "-", "color": color, "lw": 0.4, "shrinkA": 0, "shrinkB": 2},
-            fontweight="bold" if point.kind == "ours" else "normal",
-        )  # fmt: skip
-
-
-def _is_free(taken: Sequence[tuple[float, float, float]], x: float, y: float, width: float) -> bool:
-    return all(
-        abs(y - other_y) >= _NAME_SIZE or x + width < other_x or other_x + other_width < x
-        for other_x, other_y, other_width in taken
-    )
 
 
 def _plain_ticks(ax: Any, plot: Plot, series: Sequence[Series]) -> None:
@@ -205,7 +161,7 @@ def _plain_ticks(ax: Any, plot: Plot, series: Sequence[Series]) -> None:
             axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _short(value)))
             axis.set_minor_formatter(ticker.NullFormatter())
     sizes = sorted({x for line in series for x in line.x})
-    if plot.x_log and 1 < len(sizes) <= _MAX_TICKS and not plot.named_points:
+    if plot.x_log and 1 < len(sizes) <= _MAX_TICKS and any(len(line.x) > 1 for line in series):
         ax.set_xticks(sizes)
         ax.minorticks_off()
 
@@ -224,49 +180,3 @@ def _draw_legend(figure: Any, styles: dict[str, _Style]) -> None:
         handles, names, loc="outside lower center", ncols=min(len(names), _LEGEND_COLUMNS),
         fontsize=7, handlelength=2.4, columnspacing=1.2,
     )  # fmt: skip
-
-
-def _series_id(number: int) -> str:
-    return f"series-{number}"
-
-
-def to_inline_svg(svg: bytes, plot: Plot) -> str:
-    """Return a drawn figure as an element of a page.
-
-    It takes the page's font and text colour, so it can be read on dark and on light; ids are
-    unique among figures, and a line says its name when it is pointed at.
-
-    `svg` is what `draw` gives.
-    """
-    text = svg.decode()
-    text = re.sub(
-        r"<metadata>.*?</metadata>|<!--.*?-->", "", text[text.index("<svg") :], flags=re.S
-    )
-    text = re.sub(r"<style.*?</style>| transform=\"rotate\(-0 [^\"]*\"", "", text, flags=re.S)
-    text = text.replace(_INK, "currentColor")
-    text = re.sub(r"font-family:[^;\"]*;? ?", "", text)
-    text = re.sub(r"<[^>]*>", lambda tag: re.sub(r"-?\d+\.\d{2,}", _rounded, tag[0]), text)
-    for number, label in enumerate(_styles(plot)):
-        name = f'<g id="{_series_id(number)}">'
-        text = text.replace(name, f'<g class="series"><title>{html.escape(label)}</title>')
-    label = html.escape(f"{plot.title}. {plot.caption}")
-    box = re.search(r'viewBox="[^"]*"', text)
-    start = f'<svg role="img" aria-label="{label}" {box[0] if box else ""}>'
-    text = re.sub(r"<svg[^>]*>", lambda _: start, text, count=1)
-    text = re.sub(r"\s*\n\s*", "\n", _unique_ids(text, plot.name)).strip()
-    return re.sub(r"\n([LMQCz\"]) ?", r"\1", text)
-
-
-def _rounded(number: re.Match[str]) -> str:
-    return f"{float(number[0]):.1f}".rstrip("0").rstrip(".")
-
-
-def _unique_ids(text: str, prefix: str) -> str:
-    """Give ids that are referred to a prefix, and drop the others: a page has many figures."""
-    used = set(re.findall(r'(?:href="#|url\(#)([\w.-]+)', text))
-
-    def rename(found: re.Match[str]) -> str:
-        return f' id="{prefix}-{found[1]}"' if found[1] in used else ""
-
-    text = re.sub(r' id="([^"]*)"', rename, text)
-    return re.sub(r'(href="#|url\(#)([\w.-]+)', rf"\g<1>{prefix}-\g<2>", text)

@@ -1,30 +1,43 @@
-"""The page of a report, put together."""
+"""The page of a report: results, and what a reader needs besides them."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+import shlex
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
+from itertools import product
 from string import Template
+from typing import Any
 
 from acqh import __version__
+from acqh.bench.protocol import PROTOCOLS
 from acqh.bench.report.comparisons import Comparison, CutoffDistance
-from acqh.bench.report.field import render_field
-from acqh.bench.report.page_facts import (
-    CITATION,
-    render_failures,
-    render_methods,
-    render_settings,
-)
-from acqh.bench.report.page_tables import (
-    render_figure,
-    render_plain_table,
-    render_table,
-    render_tabs,
-)
-from acqh.bench.report.paper import load_paper
+from acqh.bench.report.drawing import FORMATS
+from acqh.bench.report.formats import plain_html, to_html
 from acqh.bench.report.plots import Plot
-from acqh.bench.report.results import Results
+from acqh.bench.report.published import load_field, load_paper
+from acqh.bench.report.results import Results, group
 from acqh.bench.report.tables import Table
+from acqh.bench.run.store import Record
+from acqh.methods.registry import get
+from acqh.methods.registry import list as list_methods
+
+# What to cite, as BibTeX.
+CITATION = f"""\
+@article{{wang2020acqh,
+  author = {{Wang, Lu and Yang, Jie}},
+  title  = {{Asymmetric Correlation Quantization Hashing for Cross-modal Retrieval}},
+  year   = {{2020}}
+}}
+@software{{acqh,
+  author  = {{{{the acqh authors}}}},
+  title   = {{acqh: cross-modal retrieval from a few bytes per item}},
+  version = {{{__version__}}}
+}}"""
+_FIELD_DATA = {"mirflickr25k": "MIRFlickr25K", "nuswide": "NUS-WIDE", "coco": "MS COCO"}
+_FIELD_BITS = ("16", "32", "64")
 
 
 @dataclass(frozen=True)
@@ -49,24 +62,8 @@ class Report:
         return [plot for plots in self.plots.values() for plot in plots]
 
 
-@dataclass
-class _Sections:
-    """Sections of a page, and the list of them."""
-
-    body: list[str] = field(default_factory=list)
-    contents: list[tuple[int, str, str]] = field(default_factory=list)
-
-    def add(self, name: str, title: str, content: str, level: int = 2) -> None:
-        self.contents.append((level, name, title))
-        heading = f'<h{level} id="{escape(name)}">{escape(title)}</h{level}>'
-        self.body.append(f"{heading}\n{content}")
-
-    def listed(self) -> str:
-        lines: list[str] = []
-        for level, name, title in self.contents:
-            link = f'<a href="#{escape(name)}">{escape(title)}</a>'
-            lines.append(f"<li>{link}</li>" if level == 2 else f"<li><ol><li>{link}</li></ol></li>")
-        return "\n".join(lines)
+# Level of the heading, id, title, and content as HTML.
+Section = tuple[int, str, str, str]
 
 
 def render_page(report: Report, drawn: Mapping[str, bytes], title: str) -> str:
@@ -74,38 +71,60 @@ def render_page(report: Report, drawn: Mapping[str, bytes], title: str) -> str:
 
     `drawn` has the SVG of every figure, by name.
     """
-    sections = _Sections()
-    _add_fair(sections, report, drawn)
-    if any(run.setting["protocol"] == "field" for run in report.results.runs):
-        lead = (
-            "<p>What others have printed under the field's protocol, each cut-off for itself. "
-            "None of it was measured here. Compare only with a table of the same cut-off, and mind "
-            "features and how the epoch was chosen; a dash: not printed.</p>"
-        )
-        sections.add("published", "Published figures", lead + render_field())
-    _add_paper(sections, report, drawn)
-    if report.plots.get(""):
-        figures = [(plot.title, render_figure(plot, drawn[plot.name])) for plot in report.plots[""]]
-        sections.add("studies", "Studies of the method", render_tabs("studies", figures))
-    if report.results.failures:
-        lead = "<p>These cells were run and failed; nothing above includes them.</p>"
-        sections.add("failures", "What failed", lead + render_failures(report.results))
-    if report.results.runs:
-        sections.add("methods", "Methods", render_methods(report.results))
-        sections.add("settings", "Settings", render_settings(report.results))
-    sections.add("cite", "How to cite", f"<pre><code>{escape(CITATION)}</code></pre>")
+    contents, body = [], [_header(report, title)]
+    for level, name, heading, content in _sections(report, drawn):
+        link = f'<li><a href="#{escape(name)}">{escape(heading)}</a></li>'
+        contents.append(link if level == 2 else f"<li><ol>{link}</ol></li>")
+        body.append(f'<h{level} id="{escape(name)}">{escape(heading)}</h{level}>\n{content}')
     return Template(_read("page.html")).substitute(
         title=escape(title),
         version=__version__,
         style=_read("page.css"),
         script=_read("page.js"),
-        contents=sections.listed(),
-        body="\n".join([_header(report, title), *sections.body]),
+        contents="\n".join(contents),
+        body="\n".join(body),
     )
 
 
 def _read(name: str) -> str:
-    return files("acqh.bench.report").joinpath("page_files", name).read_text(encoding="utf-8")
+    return files(__package__).joinpath("page_files", name).read_text(encoding="utf-8")
+
+
+def _sections(report: Report, drawn: Mapping[str, bytes]) -> Iterator[Section]:
+    results = report.results
+    if report.fair:
+        lead = (
+            "<p>Every method gets the same number of bytes per item. Controls say what is trivial: "
+            "<i>label-ridge</i> is a ridge regression to the labels whose database is not "
+            "compressed, <i>random</i> knows nothing.</p>"
+        )
+        yield 2, "fair", "Fair comparison: equal bytes", lead + _winners(report.fair)
+        yield from (_comparison(report, comparison, drawn) for comparison in report.fair)
+    if any(run.setting["protocol"] == "field" for run in results.runs):
+        lead = (
+            "<p>What others have printed under the field's protocol, each cut-off for itself. "
+            "None of it was measured here. Compare only with a table of the same cut-off, and mind "
+            "features and how the epoch was chosen; a dash: not printed.</p>"
+        )
+        yield 2, "published", "Published figures", lead + "\n".join(_field_tables())
+    if report.paper:
+        source = escape(load_paper()["source"])
+        lead = (
+            f"<p>The settings of the paper, beside its printed figures ({source})."
+            " Letters at figures say where data or protocol are not the paper's.</p>"
+        )
+        distances = _distances(report.distances) if report.distances else ""
+        yield 2, "paper", "The paper's tables and figures", lead + distances
+        yield from (_comparison(report, comparison, drawn) for comparison in report.paper)
+    if report.plots.get(""):
+        yield 2, "studies", "Studies of the method", _figures("studies", report.plots[""], drawn)
+    if results.failures:
+        lead = "<p>These cells were run and failed; nothing above includes them.</p>"
+        yield 2, "failures", "What failed", lead + _failures(results)
+    if results.runs:
+        yield 2, "methods", "Methods", _methods(results)
+        yield 2, "settings", "Settings", _settings(results)
+    yield 2, "cite", "How to cite", f"<pre><code>{escape(CITATION)}</code></pre>"
 
 
 def _header(report: Report, title: str) -> str:
@@ -128,34 +147,19 @@ def _header(report: Report, title: str) -> str:
     )
     return (
         f'<header><h1>{escape(title)}</h1><button type="button" class="theme">Light / dark</button>'
-        f'<p class="soft">Made by acqh {__version__}. Click a heading to sort; point at a line to '
-        f'see its name.</p></header>\n<ul class="tiles">{tiles}</ul>{told}'
+        f'<p class="soft">Made by acqh {__version__}. Click a heading to sort.</p>'
+        f'</header>\n<ul class="tiles">{tiles}</ul>{told}'
     )
-
-
-def _add_fair(sections: _Sections, report: Report, drawn: Mapping[str, bytes]) -> None:
-    if not report.fair:
-        return
-    lead = (
-        "<p>Every method gets the same number of bytes per item. Controls say what is trivial: "
-        "<i>label-ridge</i> is a ridge regression to the labels whose database is not compressed, "
-        "<i>random</i> knows nothing.</p>"
-    )
-    sections.add("fair", "Fair comparison: equal bytes", lead + _winners(report.fair))
-    for comparison in report.fair:
-        _add_comparison(sections, report, comparison, drawn)
 
 
 def _winners(comparisons: Sequence[Comparison]) -> str:
     """Return who is first in each column of each fair table."""
     sizes: dict[str, None] = {}
     rows: dict[tuple[str, str], dict[str, str]] = {}
-    ours = set()
+    ours = []
     for comparison in comparisons:
         table = comparison.tables[0]
         for row in table.rows:
-            if row.kind == "ours":
-                ours.add(row.label)
             for column, entry in zip(table.columns, row.entries, strict=True):
                 sizes[column.name] = None
                 if entry is not None and entry.place == 1:
@@ -163,29 +167,16 @@ def _winners(comparisons: Sequence[Comparison]) -> str:
                     figure = f" {entry.summary.mean:.{table.quantity.digits}f}"
                     equal = found.get(column.name, "").removesuffix(figure)
                     found[column.name] = f"{equal} and {row.label}{figure}".removeprefix(" and ")
-    return render_plain_table(
+                    ours += [row.label + figure] if row.kind == "ours" else []
+    return plain_html(
         ("database", "direction", *sizes),
         [(*name, *(found.get(size, "–") for size in sizes)) for name, found in rows.items()],
         caption="First of each column by MAP@all, controls included",
-        stands_out=lambda text: text.rpartition(" ")[0] in ours,
+        stand_out=ours,
     )
-
-
-def _add_paper(sections: _Sections, report: Report, drawn: Mapping[str, bytes]) -> None:
-    if not report.paper:
-        return
-    lead = (
-        f"<p>The settings of the paper, beside its printed figures ({escape(load_paper().source)})."
-        " Letters at figures say where data or protocol are not the paper's.</p>"
-    )
-    sections.add("paper", "The paper's tables and figures", lead + _distances(report.distances))
-    for comparison in report.paper:
-        _add_comparison(sections, report, comparison, drawn)
 
 
 def _distances(distances: Sequence[CutoffDistance]) -> str:
-    if not distances:
-        return ""
     rows: dict[tuple[str, str, int], dict[str, str]] = {}
     for entry in distances:
         row = rows.setdefault((entry.dataset, entry.rows, entry.n_figures), {})
@@ -198,18 +189,199 @@ def _distances(distances: Sequence[CutoffDistance]) -> str:
     )
     names = [*dict.fromkeys(f"@{entry.cutoff}" for entry in distances), "closest"]
     columns = ("data", "rows compared", "figures", *names)
-    return lead + render_plain_table(
+    return lead + plain_html(
         columns, [(*name, *(row[key] for key in names)) for name, row in rows.items()]
     )
 
 
-def _add_comparison(
-    sections: _Sections, report: Report, comparison: Comparison, drawn: Mapping[str, bytes]
-) -> None:
-    tables = [(table.quantity.title, render_table(table)) for table in comparison.tables]
+def _field_tables() -> Iterator[str]:
+    """Yield the published figures: a table per cut-off and data set."""
+    heads = [f"{way} {bits}" for way in ("I→T", "T→I") for bits in _FIELD_BITS]
+    columns = ("method", "venue", "read in", *heads, "labels", "features", "epoch")
+    cutoffs = dict.fromkeys(row["cutoff"] for row in load_field())
+    for cutoff, (data, title) in product(cutoffs, _FIELD_DATA.items()):
+        rows = []
+        for row in load_field():
+            if row["cutoff"] != cutoff or data not in row["figures"]:
+                continue
+            pairs = [row["figures"][data].get(bits) for bits in _FIELD_BITS]
+            figures = [f"{pair[way]:.3f}" if pair else "–" for way in (0, 1) for pair in pairs]
+            name = (row["method"], row["venue"], row["read_in"])
+            learnt = "yes" if row["labels"] else "no"
+            rows.append((*name, *figures, learnt, row["features"], row["epoch"]))
+        if rows:
+            caption = f"{title}, published MAP, cut-off {cutoff}; I→T: image → text"
+            yield plain_html(columns, rows, caption=caption)
+
+
+def _comparison(report: Report, comparison: Comparison, drawn: Mapping[str, bytes]) -> Section:
+    tables = [(table.quantity.title, to_html(table)) for table in comparison.tables]
+    content = f"<p>{escape(comparison.description)}</p>" + _tabs(comparison.name, tables)
     plots = report.plots.get(comparison.name, ())
-    figures = [(plot.title, render_figure(plot, drawn[plot.name])) for plot in plots]
-    content = f"<p>{escape(comparison.description)}</p>" + render_tabs(comparison.name, tables)
-    if figures:
-        content += render_tabs(f"{comparison.name}-figures", figures)
-    sections.add(f"section-{comparison.name}", comparison.title, content, level=3)
+    content += _figures(f"{comparison.name}-figures", plots, drawn) if plots else ""
+    return 3, f"section-{comparison.name}", comparison.title, content
+
+
+def _figures(name: str, plots: Sequence[Plot], drawn: Mapping[str, bytes]) -> str:
+    """Return figures with their captions and the files they can be had as."""
+    tabs = []
+    for plot in plots:
+        key, title, caption = map(escape, (plot.name, plot.title, plot.caption))
+        links = ", ".join(f'<a href="figures/{key}.{kind}">{kind.upper()}</a>' for kind in FORMATS)
+        image = b64encode(drawn[plot.name]).decode()
+        figure = (
+            f'<figure id="{key}"><div class="scroll"><img alt="{title}. {caption}" '
+            f'src="data:image/svg+xml;base64,{image}"></div>\n'
+            f"<figcaption><b>{title}.</b> {caption} "
+            f"<span>Beside this page: {links}</span></figcaption></figure>"
+        )
+        tabs.append((plot.title, figure))
+    return _tabs(name, tabs)
+
+
+def _tabs(name: str, tabs: Iterable[tuple[str, str]]) -> str:
+    """Return panels of which one is shown, chosen by labels above them; on paper all are.
+
+    `name` is unique on the page; a tab is a label, as text, and content, as HTML.
+    """
+    labels, panels = [], []
+    for number, (label, content) in enumerate(tabs):
+        checked = " checked" if number == 0 else ""
+        key = f"{escape(name)}-tab-{number}"
+        labels.append(
+            f'<input type="radio" name="{escape(name)}-tabs" id="{key}"{checked}>'
+            f'<label for="{key}">{escape(label)}</label>'
+        )
+        panels.append(f'<section aria-label="{escape(label)}">{content}</section>')
+    return f'<div class="tabs">{"".join(labels)}\n{"".join(panels)}</div>'
+
+
+def _failures(results: Results) -> str:
+    """Return the cells that failed, with reasons; cells with one reason in one line."""
+    found: dict[tuple[str, ...], list[Record]] = {}
+    for record in results.failures:
+        setting = record["setting"]
+        name = (record["label"], setting["dataset"], setting["protocol"], setting["database"])
+        found.setdefault((*name, str(record.get("reason") or "not said")), []).append(record)
+    return plain_html(
+        ("method", "data", "protocol", "database", "reason", "sizes", "seeds"),
+        [(*name, _sizes(records), _seeds(records)) for name, records in found.items()],
+    )
+
+
+def _sizes(records: Sequence[Record]) -> str:
+    sizes = {
+        f"{record['bytes_asked']} bytes"
+        if record.get("bytes_asked")
+        else f"K = {record.get('n_components_asked')}"
+        for record in records
+    }
+    return ", ".join(sorted(sizes))
+
+
+def _seeds(records: Iterable[Record]) -> str:
+    return ", ".join(map(str, sorted({record["setting"]["seed"] for record in records})))
+
+
+def _settings(results: Results) -> str:
+    """Return data, splits, parameters, versions and machine of all that is in the report."""
+    records = [*{run.record["key"]: run.record for run in results.runs}.values()]
+    tabs = [
+        ("Data", _data(records)),
+        ("Splits", _splits(records)),
+        ("Parameters", _parameters(records)),
+        ("Machine and versions", _machines([*records, *results.failures])),
+    ]
+    command = (results.store.plan() or {}).get("command", [])
+    last = f"<p>Last command: <code>{escape(shlex.join(map(str, command)))}</code></p>"
+    return (last if command else "") + _tabs("settings", tabs)
+
+
+def _data(records: Sequence[Record]) -> str:
+    rows = {}
+    for record in records:
+        setting = record["setting"]
+        row = record["rows"][0]
+        counts = tuple(f"{row[name]:,}" for name in ("n_train", "n_query", "n_database"))
+        if setting.get("n_train") is None:
+            prepared = "; ".join(
+                f"{view}: {_map_name(made)}"
+                for view, made in (setting.get("preparation") or {}).items()
+            )
+            name = (setting["dataset"], setting["protocol"], *counts)
+            digest = str(setting.get("data_sha256", ""))[:16]
+            rows[name] = (*name, prepared or "none", digest)
+    columns = ("data", "protocol", "training", "queries", "database", "preparation", "sha256")
+    said = " ".join(f"{p.name.capitalize()}: {p.description}." for p in PROTOCOLS.values())
+    return f"<p>{said}</p>{plain_html(columns, sorted(rows.values()))}"
+
+
+def _map_name(described: Any) -> str:
+    if not isinstance(described, Mapping) or "class" not in described:
+        return str(described)
+    given = {key: value for key, value in described.get("params", {}).items() if value is not None}
+    return f"{described['class']}({', '.join(f'{key}={value}' for key, value in given.items())})"
+
+
+def _splits(records: Sequence[Record]) -> str:
+    rows = set()
+    for record in records:
+        setting = record["setting"]
+        part = "all" if setting.get("n_train") is None else f"{setting['n_train']:,}"
+        kind = "official" if setting.get("official") else "drawn"
+        name = (setting["dataset"], setting["protocol"], setting["seed"], part, kind)
+        rows.add((*name, str(record["split_hash"])[:32]))
+    columns = ("data", "protocol", "seed", "training items", "split", "sha256 (first half)")
+    return plain_html(columns, sorted(rows))
+
+
+def _parameters(records: Sequence[Record]) -> str:
+    """Return one line per label: what all its cells share, and which values the others take."""
+    found: dict[str, dict[str, list[Any]]] = {}
+    for record in records:
+        values = found.setdefault(record["label"], {})
+        for name, value in record["setting"]["params"].items():
+            seen = values.setdefault(name, [])
+            if value not in seen:
+                seen.append(value)
+    rows = []
+    for label, values in sorted(found.items()):
+        fixed = [f"{name}={json.dumps(seen[0])}" for name, seen in values.items() if len(seen) == 1]
+        varied = [f"{name}: {_listed(seen)}" for name, seen in values.items() if len(seen) > 1]
+        rows.append((label, ", ".join(fixed), "; ".join(varied)))
+    return plain_html(("method", "the same in all cells", "varied"), rows)
+
+
+def _listed(values: Sequence[Any]) -> str:
+    """Return values as JSON, numbers in order and before all else."""
+    numbers = sorted(value for value in values if isinstance(value, int | float))
+    others = [value for value in values if not isinstance(value, int | float)]
+    return ", ".join(json.dumps(value) for value in (*numbers, *others))
+
+
+def _machines(records: Sequence[Record]) -> str:
+    rows: dict[tuple[str, ...], int] = {}
+    for record in records:
+        machine = ", ".join(f"{key}: {value}" for key, value in record["machine"].items())
+        versions = ", ".join(f"{key} {value}" for key, value in record["versions"].items())
+        name = (machine, versions, str(record["setting"].get("n_threads", "not said")))
+        rows[name] = rows.get(name, 0) + 1
+    columns = ("machine", "versions", "threads", "cells")
+    return plain_html(columns, [(*name, count) for name, count in rows.items()])
+
+
+def _methods(results: Results) -> str:
+    """Return what each method is, and what of it is our reconstruction."""
+    known = set(list_methods())
+    rows = []
+    for method, runs in sorted(group(results.runs, lambda run: run.method, unique=False).items()):
+        labels = ", ".join(dict.fromkeys(run.label for run in runs))
+        if method not in known:
+            rows.append((labels, "", "", "", "", ""))
+            continue
+        info = get(method).info
+        learns = " or ".join(["labels"] * info.supervised + ["pairs alone"] * bool(info.label_free))
+        row = (labels, info.title, info.reference, info.code, learns, info.reconstruction or "–")
+        rows.append(row)
+    columns = ("rows", "method", "reference", "code", "learns from", "our reconstruction")
+    return plain_html(columns, rows)

@@ -55,7 +55,6 @@ class Plot:
     x_log: bool = False
     y_log: bool = False
     y_from_zero: bool = False  # whether the axis starts at 0, so that small differences look small
-    named_points: bool = False  # whether names stand at the points instead of in a legend
 
 
 def fair_plots(results: Results, comparison: Comparison) -> list[Plot]:
@@ -79,7 +78,7 @@ def fair_plots(results: Results, comparison: Comparison) -> list[Plot]:
         Plot(
             f"{comparison.name}-time", "Quality against training time",
             f"{of}, {size}.", "seconds to fit", "MAP@all",
-            _panels(at_middle, _time_and_quality), x_log=True, named_points=True,
+            _panels(at_middle, _time_and_quality), x_log=True,
         ),
         *_curve_plots(results, comparison, at_middle, size),
     ]  # fmt: skip

@@ -12,10 +12,10 @@ from acqh.bench.report.comparisons import (
     paper_comparisons,
 )
 from acqh.bench.report.drawing import draw
+from acqh.bench.report.formats import to_csv, to_latex
 from acqh.bench.report.page import Report, render_page
 from acqh.bench.report.plots import fair_plots, paper_plots, study_plots
 from acqh.bench.report.results import Results, load_results
-from acqh.bench.report.table_formats import to_csv, to_latex
 from acqh.io import replace_file
 
 

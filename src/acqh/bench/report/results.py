@@ -23,15 +23,8 @@ _OURS = ("acqh", "acqh-paper")
 _CONTROLS = ("label-ridge", "random")
 _SETTING = ("dataset", "protocol", "database", "method", "params", "feature_maps", "seed")
 _RECORD = (
-    "setting",
-    "label",
-    "experiments",
-    "status",
-    "split_hash",
-    "versions",
-    "machine",
-    "finished",
-)
+    "setting", "label", "experiments", "status", "split_hash", "versions", "machine", "finished",
+)  # fmt: skip
 # What of a setting says which version of something it is.
 _CONTENTS = {"dataset": ("data_sha256", "preparation"), "method": ("code",)}
 _ROW = tuple(field.name for field in fields(ResultRow))

@@ -1,9 +1,10 @@
 """Tables of results: what is in a cell, which is best, what stands under it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from string import ascii_lowercase
+from types import MappingProxyType
 from typing import Any, Literal
 
 from acqh.bench.report.results import Kind, Run, Summary, group, summarise
@@ -108,9 +109,9 @@ class Table:
         return [(name, len(list(columns))) for name, columns in groups]
 
     @property
-    def shows_coded_from(self) -> bool:
-        """Whether rows differ in what their database was coded from."""
-        return len({row.database for row in self.rows}) > 1
+    def names(self) -> list[str]:
+        """Headings of what names a row: the second where databases were coded in several ways."""
+        return ["method", "coded from"][: min(2, len({row.database for row in self.rows}))]
 
 
 @dataclass
@@ -190,13 +191,16 @@ def make_table(
     *,
     order: Callable[[RowId], Any],
     remarks: Callable[[Sequence[Run]], Iterable[str]],
+    paper: Callable[[Run], float | None] = lambda _: None,
+    verdicts: Mapping[tuple[RowId, int], tuple[Verdict, float]] = MappingProxyType({}),
     notes: Sequence[str] = (),
 ) -> Table:
     """Return a table of the means over seeds.
 
     `order`: sort key of rows. `remarks`: gives sentences about a cell; each becomes a letter at the
-    figure, or at the row or a note under the table if it is true of all of it. `notes`: sentences
-    that stand under the table besides those about seeds and definition.
+    figure, or at the row or a note under the table if it is true of all of it. `paper`: gives what
+    the paper prints for a run. `verdicts`: by row and column. `notes`: sentences that stand under
+    the table besides those about seeds and definition.
     """
     told = {cell: list(dict.fromkeys(remarks(runs))) for cell, runs in grid.runs.items()}
     always = _common(told.values())
@@ -219,7 +223,9 @@ def make_table(
                 continue
             marks = mark(text for text in told[row, number] if text not in of_row)
             summary = summarise(run.row[quantity.column] for run in runs)
-            entries.append(Entry(summary, places[number].get(row, 0), marks=marks))
+            verdict, p_value = verdicts.get((row, number), (None, None))
+            place = places[number].get(row, 0)
+            entries.append(Entry(summary, place, paper(runs[0]), verdict, p_value, marks))
         rows.append(TableRow(*row, grid.kinds[row], tuple(entries), row_marks))
     all_notes = (_seeds_note(grid), quantity.note, _counts_note(grid), *notes, *always)
     marks_by_letter = {sign: text for text, sign in letters.items()}
@@ -232,21 +238,6 @@ def _common(lists: Iterable[Sequence[str]]) -> list[str]:
     """Return what is in all lists, in the order of the first."""
     first, *others = list(lists) or [[]]
     return [text for text in first if all(text in other for other in others)]
-
-
-def change_entries(table: Table, change: Callable[[RowId, int, Entry], Entry]) -> Table:
-    """Return the table with every entry replaced, by its row and the number of its column."""
-    rows = tuple(
-        replace(
-            row,
-            entries=tuple(
-                None if entry is None else change((row.label, row.database), number, entry)
-                for number, entry in enumerate(row.entries)
-            ),
-        )
-        for row in table.rows
-    )
-    return replace(table, rows=rows)
 
 
 def letter(number: int) -> str:

@@ -1,14 +1,47 @@
-"""A cell: one method, one setting, one split and one way to code the database."""
+"""Cells, and the grids of them that a run is made of."""
 
 import hashlib
+import inspect
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from acqh.bench.protocol import PROTOCOLS, make_split
+from acqh.bench.run.evaluate import BenchData
+from acqh.bench.run.variants import Variant, find_method, make_maps
+from acqh.errors import InvalidInputError
+from acqh.methods import BaseMethod
 from acqh.methods.registry import DatabaseMode
 
 _KEY_DIGITS = 16
+# What decides a fit.
+_FIT_SETTING = (
+    "dataset", "data_sha256", "preparation", "protocol", "method", "code", "params",
+    "feature_maps", "seed", "n_train", "official", "n_threads",
+)  # fmt: skip
+_PACKAGE = Path(__file__).parents[2]
+# What no figure of a cell comes from; all else counts.
+APART = (
+    "bench/report", "cli", "collection", "deep", "export", "integrations", "scale", "serve",
+)  # fmt: skip
+# Code lengths of the paper, in bits; as storage, 1 to 16 bytes.
+CODE_LENGTHS = (8, 16, 32, 64, 128)
+# The length at which the paper looks at anything but average precision.
+_MIDDLE_LENGTH = 32
+# Shares of the training set at which the time of a fit is measured, besides the whole.
+_TRAIN_SHARES = (0.1, 0.2, 0.4, 0.6, 0.8)
+# What the paper times at several sizes, and the method beside it.
+_TIMED_BY_SIZE = ("acqh", "acqh-paper", "dch", "fdch")
+# Around the paper's values, 1e-2, 1e-4 and 4; its figures show no scale.
+_SENSITIVITY: Mapping[str, tuple[str, tuple[float, ...]]] = {
+    "sensitivity-mu": ("label_ridge", (1e-6, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e2)),
+    "sensitivity-lambda": ("label_weight", (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)),
+    "sensitivity-codebooks": ("n_codebooks", (1, 2, 3, 4, 6, 8)),
+}
+_STUDIED = "acqh-paper"
 
 
 @dataclass(frozen=True)
@@ -19,7 +52,7 @@ class Cell:
     ----------
     dataset, data_sha256 : str
         Name of the data, and checksum of their contents.
-    preparation : mapping of str to dict
+    preparation : dict
         Feature maps, by view, through which the data go before any method sees them.
     protocol : str
         A name of `list_protocols`.
@@ -28,7 +61,7 @@ class Cell:
     method : str
     code : str
         Fingerprint of the method's code; see `fingerprint_code`.
-    params : mapping
+    params : dict
         All constructor arguments, as JSON values.
     feature_maps : str or None
         Name of the feature maps that replace the method's own.
@@ -50,12 +83,12 @@ class Cell:
 
     dataset: str
     data_sha256: str
-    preparation: Mapping[str, Any]
+    preparation: dict[str, Any]
     protocol: str
     database: DatabaseMode
     method: str
     code: str
-    params: Mapping[str, Any]
+    params: dict[str, Any]
     feature_maps: str | None
     seed: int
     n_train: int | None
@@ -73,20 +106,7 @@ class Cell:
 
     @property
     def _fit_setting(self) -> dict[str, Any]:
-        return {
-            "dataset": self.dataset,
-            "data_sha256": self.data_sha256,
-            "preparation": dict(self.preparation),
-            "protocol": self.protocol,
-            "method": self.method,
-            "code": self.code,
-            "params": dict(self.params),
-            "feature_maps": self.feature_maps,
-            "seed": self.seed,
-            "n_train": self.n_train,
-            "official": self.official,
-            "n_threads": self.n_threads,
-        }
+        return {name: getattr(self, name) for name in _FIT_SETTING}
 
     @property
     def key(self) -> str:
@@ -100,14 +120,9 @@ class Cell:
 
     def header(self) -> dict[str, Any]:
         """Return what a record says of the cell before it is run."""
-        return {
-            "key": self.key,
-            "setting": self.setting,
-            "label": self.label,
-            "experiments": list(self.experiments),
-            "n_components_asked": self.n_components_asked,
-            "bytes_asked": self.bytes_asked,
-        }
+        asked = {name: getattr(self, name) for name in ("n_components_asked", "bytes_asked")}
+        said = {"label": self.label, "experiments": list(self.experiments)}
+        return {"key": self.key, "setting": self.setting, **said, **asked}
 
 
 def merge_cells(cells: Iterable[Cell]) -> list[Cell]:
@@ -123,6 +138,14 @@ def merge_cells(cells: Iterable[Cell]) -> list[Cell]:
     return [cell for group in merged.values() for cell in group.values()]
 
 
+def build(cell: Cell) -> BaseMethod:
+    """Return the unfitted method of a cell."""
+    params = dict(cell.params)
+    if cell.feature_maps is not None:
+        params["feature_maps"] = make_maps(cell.feature_maps, cell.seed)
+    return find_method(cell.method)(**params)
+
+
 def _join(first: Cell, second: Cell) -> Cell:
     return replace(
         first,
@@ -135,3 +158,166 @@ def _join(first: Cell, second: Cell) -> Cell:
 def _digest(value: Any) -> str:
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
+
+
+@dataclass(frozen=True)
+class RunGrid:
+    """What all cells of a run have in common."""
+
+    variants: tuple[Variant, ...]
+    lengths: tuple[int, ...]  # code lengths in bits
+    protocols: tuple[str, ...]
+    seeds: tuple[int, ...]
+    n_threads: int
+    official: bool | str = False  # whether to use the source's own split, or its name
+
+
+def fair_plan(sources: Sequence[BenchData], grid: RunGrid) -> list[Cell]:
+    """Return the cells that compare methods at equal bytes per item.
+
+    A labelled database is coded in the way of the method's own paper; an unlabelled one by the
+    searched view and by all views, as far as the method can. Where training has no labels, methods
+    that need them are left out.
+
+    The grid's lengths are multiples of 8. Cells come seed by seed, so that what is stored early is
+    a whole table of fewer runs.
+    """
+    return merge_cells(
+        cell
+        for source in sources
+        for seed in grid.seeds
+        for protocol in grid.protocols
+        for variant in _fitting(source, grid)
+        if PROTOCOLS[protocol].learns_from_labels or variant.cls.info.label_free
+        for cell in _fair_cells(_Maker(source, grid, seed, protocol), variant)
+    )
+
+
+def _fair_cells(make: "_Maker", variant: Variant) -> Iterator[Cell]:
+    modes = variant.cls.info.modes
+    chosen: list[DatabaseMode] = [modes[0]]
+    if not PROTOCOLS[make.protocol].database_is_train:
+        chosen = [mode for mode in ("hashed", "unified") if mode in modes]
+    for length in make.grid.lengths:
+        n_bytes = length // 8
+        sizes = variant.sizes_by_bytes(n_bytes)
+        if sizes is None:
+            continue
+        for database in chosen:
+            # What has no size is one cell, whatever the bytes of the others.
+            asked = n_bytes if sizes else None
+            yield make(variant, sizes, ("fair",), database=database, n_bytes=asked)
+
+
+def paper_plan(sources: Sequence[BenchData], grid: RunGrid) -> list[Cell]:
+    """Return the cells of the paper's tables and figures.
+
+    All code lengths as numbers of bits or components, the database being the training set; the
+    time of a fit by the number of training items; and, of the paper's own method, convergence
+    and sensitivity to its parameters.
+
+    The grid's protocols are not used. Cells come seed by seed.
+    """
+    return merge_cells(
+        cell
+        for source in sources
+        for seed in grid.seeds
+        for variant in _fitting(source, grid)
+        for cell in _paper_cells(_Maker(source, grid, seed, "labelled"), variant)
+    )
+
+
+def _paper_cells(make: "_Maker", variant: Variant) -> Iterator[Cell]:
+    for length in make.grid.lengths:
+        yield make(variant, variant.sizes_by_components(length), ("paper-map",))
+    middle = variant.sizes_by_components(_MIDDLE_LENGTH)
+    if variant.label in _TIMED_BY_SIZE:
+        for n_train in (*make.train_sizes(), None):
+            yield make(variant, middle, ("training-size",), n_train=n_train)
+    if variant.label == _STUDIED:
+        yield make(variant, middle, ("convergence",))
+        for experiment, (parameter, values) in _SENSITIVITY.items():
+            for value in values:
+                yield make(variant, {**middle, parameter: value}, (experiment,))
+
+
+def _fitting(source: BenchData, grid: RunGrid) -> list[Variant]:
+    return [variant for variant in grid.variants if variant.takes(len(source.data.views))]
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes the cells of one data set, seed and protocol."""
+
+    source: BenchData
+    grid: RunGrid
+    seed: int
+    protocol: str
+
+    def __call__(
+        self,
+        variant: Variant,
+        sizes: Mapping[str, Any],
+        experiments: tuple[str, ...],
+        *,
+        database: DatabaseMode | None = None,
+        n_bytes: int | None = None,
+        n_train: int | None = None,
+    ) -> Cell:
+        params = variant.full_params(sizes, self.seed)
+        return Cell(
+            dataset=self.source.data.name,
+            data_sha256=self.source.sha256,
+            preparation=dict(self.source.preparation),
+            protocol=self.protocol,
+            database=database or variant.cls.info.modes[0],
+            method=variant.cls.info.name,
+            code=fingerprint_code(variant.cls),
+            params=params,
+            feature_maps=variant.feature_maps,
+            seed=self.seed,
+            n_train=n_train,
+            official=self.grid.official,
+            n_threads=self.grid.n_threads,
+            label=variant.label,
+            experiments=experiments,
+            n_components_asked=params.get("n_bits", params.get("n_components")),
+            bytes_asked=n_bytes,
+        )
+
+    def train_sizes(self) -> list[int]:
+        split = make_split(
+            self.source.data, self.protocol, seed=self.seed, official=self.grid.official
+        )
+        return [round(share * len(split.train)) for share in _TRAIN_SHARES]
+
+
+@cache
+def fingerprint_code(cls: type) -> str:
+    """Return a text that changes when code changes that the figures of a method may come from.
+
+    Covered are the file of the class and all rooms of the package that cells may use.
+
+    Gives 64 hexadecimal digits. Raises InvalidInputError: the source of the class cannot be found.
+
+    Examples
+    --------
+    >>> from acqh.methods import CVH
+    >>> len(fingerprint_code(CVH))
+    64
+    """
+    try:
+        own = Path(inspect.getsourcefile(cls) or "").read_bytes()
+    except (OSError, TypeError):
+        raise InvalidInputError(f"the source of {cls.__name__} cannot be found") from None
+    return hashlib.sha256(own + digest_rooms(_PACKAGE)).hexdigest()
+
+
+def digest_rooms(package: Path) -> bytes:
+    """Return a digest of every source file of a package that does not stand apart."""
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        name = path.relative_to(package).as_posix()
+        if not name.startswith(tuple(f"{room}/" for room in APART)):
+            digest.update(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return digest.digest()

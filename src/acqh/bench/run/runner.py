@@ -3,7 +3,8 @@
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -13,12 +14,13 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from acqh.bench.run.cells import Cell
-from acqh.bench.run.machine import machine, versions
 from acqh.bench.run.store import Record, Store
-from acqh.bench.run.worker import Outcome, WorkerSettings, failure, work
+from acqh.bench.run.worker import Outcome, WorkerSettings, failure, machine, versions, work
 
 # How long a worker that was told to end may take before it is killed.
 _PATIENCE = 5.0
+# Where nothing like a cell has been run: about a middling method on one core.
+_GUESSED_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -222,3 +224,61 @@ class _Worker:
             self._process.join()
         self._process.close()
         self._process = None
+
+
+class Estimator:
+    """Expects of a cell the mean time of the most alike ones that have been run.
+
+    Alike are cells of the same data, label and length; then of the same data and label; then of
+    the same data; then all. Where nothing has been run, three seconds per cell is a guess.
+
+    Parameters
+    ----------
+    records : iterable of dict
+        Of a Store; failed cells do not count.
+
+    Examples
+    --------
+    >>> Estimator([]).describe(90)
+    '2 min'
+    """
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        self._sums: dict[Any, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        for record in records:
+            self.learn(record)
+
+    def learn(self, record: Record) -> None:
+        """Take another finished cell into account."""
+        if record["status"] != "done":
+            return
+        length = record["n_components_asked"]
+        for kind in _kinds(record["setting"]["dataset"], record["label"], length):
+            known = self._sums[kind]
+            known[0] += record["seconds"]
+            known[1] += 1
+
+    def seconds(self, cells: Iterable[Cell]) -> float:
+        """Return the time that cells will take."""
+        return sum(self._expect(cell) for cell in cells)
+
+    def _expect(self, cell: Cell) -> float:
+        for kind in _kinds(cell.dataset, cell.label, cell.n_components_asked):
+            if kind in self._sums:
+                total, count = self._sums[kind]
+                return total / count
+        return _GUESSED_SECONDS
+
+    @staticmethod
+    def describe(seconds: float) -> str:
+        """Return a time in words, as exact as an estimate is."""
+        if seconds < 60:
+            return f"{seconds:.0f} s"
+        if seconds < 5400:
+            return f"{seconds / 60:.0f} min"
+        return f"{seconds / 3600:.1f} h"
+
+
+def _kinds(dataset: str, label: str, length: int | None) -> tuple[Any, ...]:
+    """Return what a cell is like, the most alike first."""
+    return (dataset, label, length), (dataset, label), (dataset,), ()

@@ -26,19 +26,9 @@ Record = dict[str, Any]
 
 _ROW_COLUMNS = tuple(field.name for field in fields(ResultRow))
 _CELL_COLUMNS = (
-    "label",
-    "n_components_asked",
-    "bytes_asked",
-    "status",
-    "reason",
-    "key",
-    "fit_cpu_seconds",
-    "peak_bytes",
-    "seconds",
-    "split_hash",
-    "feature_maps",
-    "experiments",
-)
+    "label", "n_components_asked", "bytes_asked", "status", "reason", "key", "fit_cpu_seconds",
+    "peak_bytes", "seconds", "split_hash", "feature_maps", "experiments",
+)  # fmt: skip
 
 
 class Store:

@@ -1,20 +1,27 @@
 """The methods of a run: which there are, how large their codes become, how they are built."""
 
+import hashlib
 import math
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from importlib.util import module_from_spec, spec_from_file_location
+from numbers import Integral
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.pipeline import make_pipeline
 
 from acqh import methods
+from acqh._core.arrays import Array, Floats, Matrix, is_sparse
 from acqh._core.store import pack
-from acqh.bench.run.cells import Cell
-from acqh.bench.run.random import RandomCodes
+from acqh._core.validation import Interval
 from acqh.errors import InvalidInputError
 from acqh.features import KernelMap, RBFAnchors, SignedRoot
 from acqh.methods import BaseMethod
+from acqh.methods.base import as_parts
+from acqh.methods.registry import DatabaseMode, MethodInfo
 from acqh.methods.rivals.additive.base import AdditiveMethod
 from acqh.methods.rivals.networks.base import NetworkMethod
 from acqh.methods.state import HOMES
@@ -77,9 +84,8 @@ class Variant:
             given["random_state"] = seed
         params = self.cls(**given).get_params(deep=False)
         if self.feature_maps is not None:
-            params["feature_maps"] = pack(make_maps(self.feature_maps, seed), HOMES, fitted=False)[
-                0
-            ]
+            made = make_maps(self.feature_maps, seed)
+            params["feature_maps"], _ = pack(made, HOMES, fitted=False)
         return {name: _as_json(value, name, self.label) for name, value in sorted(params.items())}
 
     def _known(self) -> dict[str, Any]:
@@ -129,14 +135,6 @@ def list_variants() -> list[Variant]:
     return [make_variant(label) for label in labels]
 
 
-def build(cell: Cell) -> BaseMethod:
-    """Return the unfitted method of a cell."""
-    params = dict(cell.params)
-    if cell.feature_maps is not None:
-        params["feature_maps"] = make_maps(cell.feature_maps, cell.seed)
-    return find_method(cell.method)(**params)
-
-
 def _as_json(value: Any, name: str, label: str) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
@@ -150,3 +148,128 @@ def _as_json(value: Any, name: str, label: str) -> Any:
     raise InvalidInputError(
         f"argument {name} of method {label!r} is {value!r}; only JSON values can be stored"
     )
+
+
+class RandomCodes(BaseMethod):
+    """Bits drawn by the checksum of an item's features: what chance finds.
+
+    The same item always gets the same code, so results do not depend on the order of calls.
+
+    Examples
+    --------
+    >>> control = RandomCodes(16).fit({"image": np.eye(3), "text": np.eye(3)})
+    >>> control.encode({"image": np.eye(3)}).shape
+    (3, 2)
+    """
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        name="random",
+        title="Random codes (control)",
+        reference="",
+        year=0,
+        supervised=False,
+        code="binary",
+        modes=("hashed", "unified"),
+    )
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_bits": [Interval(Integral, 1, None, closed="left")],
+        "random_state": [Interval(Integral, 0, None, closed="left")],
+    }
+
+    def __init__(self, n_bits: int = 32, *, random_state: int = 0) -> None:
+        self.n_bits = n_bits
+        self.random_state = random_state
+
+    def fit(self, views: Any, labels: Any = None) -> Self:
+        """Learn nothing but the widths of the views."""
+        self._check_parameters()
+        first = next(as_parts(views, labels))
+        self.n_features_in_ = {name: view.shape[1] for name, view in first.views.items()}
+        return self
+
+    def project(self, X: Matrix, *, view: str) -> Floats:
+        """Return random signs, (n_items, n_bits) float32."""
+        return self.decode(self._draw([self._check_view(X, view)]))
+
+    def encode(
+        self, views: Any = None, *, labels: Any = None, mode: DatabaseMode | None = None
+    ) -> Array:
+        """Return random bits, uint8 (n_items, ceil(n_bits / 8))."""
+        self._check_mode(views, labels, mode)
+        return self._draw([self._check_view(X, view) for view, X in sorted(views.items())])
+
+    def decode(self, codes: Array) -> Floats:
+        """Return the bits as signs, (n_items, n_bits) float32."""
+        bits = np.unpackbits(codes, axis=1, count=self.n_bits)
+        return bits.astype(np.float32) * 2.0 - 1.0
+
+    @property
+    def bytes_per_item(self) -> int:
+        """An eighth of the bits, rounded up."""
+        return -(-self.n_bits // 8)
+
+    def _draw(self, matrices: list[Matrix]) -> Array:
+        start = f"{self.random_state} {len(matrices)} ".encode()
+        digests = [
+            hashlib.shake_128(start + b"".join(pieces)).digest(self.bytes_per_item)
+            for pieces in zip(*map(_row_bytes, matrices), strict=True)
+        ]
+        return np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, self.bytes_per_item)
+
+
+def _row_bytes(matrix: Matrix) -> Iterable[bytes]:
+    if not is_sparse(matrix):
+        return (row.tobytes() for row in matrix)
+    spans = zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True)
+    return (
+        matrix.indices[start:end].tobytes() + matrix.data[start:end].tobytes()
+        for start, end in spans
+    )
+
+
+def load_method_file(argument: str) -> type[BaseMethod]:
+    """Load a method from ``FILE.py:CLASS``; the file is run.
+
+    `argument`: the class derives from BaseMethod and is entered by `acqh.methods.register`. Raises
+    InvalidInputError: there is no such file or class, the file fails, or the class is no registered
+    method.
+
+    Examples
+    --------
+    >>> load_method_file("mine.py")
+    Traceback (most recent call last):
+        ...
+    acqh.errors.InvalidInputError: a method is given as FILE.py:CLASS, not 'mine.py'
+    """
+    file, _, name = argument.rpartition(":")
+    if not file.endswith(".py") or not name.isidentifier():
+        raise InvalidInputError(f"a method is given as FILE.py:CLASS, not {argument!r}")
+    path = Path(file).expanduser().resolve()
+    if not path.is_file():
+        raise InvalidInputError(f"there is no file {path}")
+    cls = getattr(_import_file(path), name, None)
+    if not (isinstance(cls, type) and issubclass(cls, BaseMethod)):
+        raise InvalidInputError(f"{path} has no class {name} that derives from BaseMethod")
+    if not isinstance(cls.__dict__.get("info"), MethodInfo):
+        raise InvalidInputError(
+            f"class {name} of {path} is not registered; write @acqh.methods.register(...) above it"
+        )
+    return cls
+
+
+def _import_file(path: Path) -> object:
+    # One name a file, so that two files of the same name do not meet.
+    name = f"acqh_plugin_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InvalidInputError(f"{path} cannot be imported")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # the file is somebody else's code
+        del sys.modules[name]
+        raise InvalidInputError(f"{path} cannot be imported: {error!r}") from error
+    return module

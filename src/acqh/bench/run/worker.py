@@ -2,7 +2,9 @@
 
 import math
 import os
+import platform
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -10,21 +12,28 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from acqh import __version__
 from acqh._core.arrays import Array
-from acqh.bench.protocol.draw import make_split
-from acqh.bench.protocol.split import Split, SplitParts
-from acqh.bench.run.cells import Cell
-from acqh.bench.run.data import BenchData, open_data, prepare
-from acqh.bench.run.evaluate import Measured, check_database, measure
-from acqh.bench.run.machine import peak_memory, reset_peak_memory
-from acqh.bench.run.plugins import load_method_file
-from acqh.bench.run.variants import build
+from acqh._core.runtime import count_cores
+from acqh.bench.protocol import Split, SplitParts, make_split
+from acqh.bench.run.cells import Cell, build
+from acqh.bench.run.evaluate import (
+    BenchData,
+    Measured,
+    check_database,
+    measure,
+    open_data,
+    prepare,
+)
+from acqh.bench.run.variants import load_method_file
 from acqh.methods import BaseMethod
 
 # Ranks at which precision is measured: close where curves bend, up to the paper's last.
@@ -32,6 +41,11 @@ _TOP_N = (1, 2, 5, 10, 20, 30, 50, 75, *range(100, 1001, 50))
 _CURVE_POINTS = 200
 # Rows of the fit that only makes code compile and load.
 _WARM_UP_ROWS = 200
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "torch")
+_STATUS = Path("/proc/self/status")
+_CLEAR = Path("/proc/self/clear_refs")
+# Written to the file above, it makes the peak of resident memory start again.
+_RESET_PEAK = "5"
 
 
 @dataclass(frozen=True)
@@ -81,15 +95,6 @@ def _end_with_parent() -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Drawn:
-    """A split, and the prepared data cut by it."""
-
-    key: tuple[Any, ...]
-    split: Split
-    parts: SplitParts
-
-
-@dataclass(frozen=True, eq=False)
 class _Fitted:
     """A fit that several cells may share."""
 
@@ -106,7 +111,7 @@ class Workbench:
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
         self._sources: dict[str, BenchData] = {}
-        self._drawn: _Drawn | None = None
+        self._drawn: tuple[Any, Split, SplitParts] | None = None
         self._fitted: _Fitted | None = None
         self._warm: set[tuple[str, str | None]] = set()
 
@@ -127,14 +132,13 @@ class Workbench:
         return Outcome(facts, curves, rankings)
 
     def _measure(self, cell: Cell) -> tuple[dict[str, Any], dict[str, Array], list[Array]]:
-        drawn = self._draw(cell)
-        fitted = self._fit(cell, drawn)
-        database = check_database(fitted.method, drawn.parts, cell.database)
+        split, parts = self._draw(cell)
+        fitted = self._fit(cell, parts)
         found = measure(
             fitted.method,
-            drawn.split,
-            drawn.parts,
-            database,
+            split,
+            parts,
+            check_database(fitted.method, parts, cell.database),
             fitted.seconds,
             top_n=_TOP_N,
             curve=True,
@@ -145,13 +149,14 @@ class Workbench:
             "objective": _objective(fitted.method),
             "fit_cpu_seconds": fitted.cpu_seconds,
             "peak_bytes": max(fitted.peak_bytes, peak_memory()),
-            "split_hash": drawn.split.sha256,
+            "split_hash": split.sha256,
         }
         return facts, _curves(found), [each.ranking for each in found]
 
-    def _draw(self, cell: Cell) -> _Drawn:
+    def _draw(self, cell: Cell) -> tuple[Split, SplitParts]:
+        """Return the split of a cell, and the prepared data cut by it."""
         key = (cell.dataset, cell.protocol, cell.seed, cell.n_train, cell.official)
-        if self._drawn is None or self._drawn.key != key:
+        if self._drawn is None or self._drawn[0] != key:
             if cell.dataset not in self._sources:
                 argument = self._settings.data[cell.dataset]
                 self._sources[cell.dataset] = open_data(argument, self._settings.data_dir)
@@ -163,19 +168,19 @@ class Workbench:
                 n_train=cell.n_train,
                 official=cell.official,
             )
-            self._drawn = _Drawn(key, split, split.parts(prepare(source, split)))
-        return self._drawn
+            self._drawn = key, split, split.parts(prepare(source, split))
+        return self._drawn[1:]
 
-    def _fit(self, cell: Cell, drawn: _Drawn) -> _Fitted:
+    def _fit(self, cell: Cell, parts: SplitParts) -> _Fitted:
         if self._fitted is not None and self._fitted.key == cell.fit_key:
             reset_peak_memory()
             return self._fitted
         self._fitted = None
-        self._warm_up(cell, drawn.parts)
+        self._warm_up(cell, parts)
         method = build(cell)
         reset_peak_memory()
         started, computed = time.perf_counter(), time.process_time()
-        method.fit(drawn.parts.train.views, drawn.parts.train.labels)
+        method.fit(parts.train.views, parts.train.labels)
         seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - computed
         self._fitted = _Fitted(cell.fit_key, method, seconds, cpu_seconds, peak_memory())
         return self._fitted
@@ -197,16 +202,8 @@ class Workbench:
 
 def failure(reason: str, trace: str | None = None) -> dict[str, Any]:
     """Return what a record says of a cell that failed."""
-    return {
-        "status": "failed",
-        "reason": reason,
-        "traceback": trace,
-        "rows": [],
-        "objective": None,
-        "fit_cpu_seconds": None,
-        "peak_bytes": None,
-        "split_hash": None,
-    }
+    unknown = dict.fromkeys(("objective", "fit_cpu_seconds", "peak_bytes", "split_hash"))
+    return {"status": "failed", "reason": reason, "traceback": trace, "rows": [], **unknown}
 
 
 def _objective(method: BaseMethod) -> list[float | None] | None:
@@ -234,3 +231,58 @@ def _spread(recall: Array) -> Array:
     """Return ranks, from the first to the last, at about equal steps of recall."""
     steps = np.linspace(recall[0], recall[-1], _CURVE_POINTS)
     return np.unique(np.minimum(np.searchsorted(recall, steps), len(recall) - 1))
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what a result depends on.
+
+    Examples
+    --------
+    >>> sorted(versions())[:2]
+    ['acqh', 'numba']
+    """
+    found = {"acqh": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
+def machine() -> dict[str, str | int]:
+    """Return the kind of machine: system, processor, number of cores."""
+    return {
+        "system": f"{platform.system()} {platform.release()}",
+        "processor": _processor(),
+        "n_cores": count_cores(),
+    }
+
+
+def _processor() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def reset_peak_memory() -> None:
+    """Make `peak_memory` count from now on, where the system allows it."""
+    with suppress(OSError):
+        _CLEAR.write_text(_RESET_PEAK)
+
+
+def peak_memory() -> int:
+    """Return the most bytes that this process has had in memory since the last reset.
+
+    Where there is no reset (outside Linux), since its start; 0 where the system does not say.
+    """
+    with suppress(OSError):
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    if sys.platform == "win32":
+        return 0
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from acqh.bench.report.comparisons import fair_comparisons, paper_comparisons
+from acqh.bench.report.formats import escape_latex, to_csv, to_latex
 from acqh.bench.report.results import load_results
-from acqh.bench.report.table_formats import escape_latex, to_csv, to_latex
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh.bench.report.significance import holm, paired_p_values
+from acqh.bench.report.verdicts import holm, paired_p_values
 from acqh.errors import InvalidInputError
 
 
@@ -39,7 +39,7 @@ def test_many_pairs_agree_with_scipys_draws_and_with_the_normal_limit():
 def test_p_values_do_not_depend_on_the_size_of_blocks(monkeypatch):
     differences = np.random.default_rng(3).normal(0.1, 1, (64, 2))
     expected = paired_p_values(differences)
-    monkeypatch.setattr("acqh.bench.report.significance._BLOCK_SIGNS", 64 * 100)
+    monkeypatch.setattr("acqh.bench.report.verdicts._BLOCK_SIGNS", 64 * 100)
     np.testing.assert_array_equal(paired_p_values(differences), expected)
 
 

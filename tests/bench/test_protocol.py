@@ -1,14 +1,12 @@
-import json
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh.bench import Split, make_split, plan, seeds
+from acqh.bench import make_split, plan, seeds
 from acqh.data import MultiViewData, make_like, make_multiview
-from acqh.errors import CorruptBundleError, InvalidInputError, LabelError
+from acqh.errors import InvalidInputError, LabelError
 
 
 def test_five_runs_are_usual():
@@ -208,76 +206,14 @@ def test_data_without_labels_cannot_be_split_or_cut():
         make_split(data).parts(data.without_labels())
 
 
-def test_a_saved_split_is_the_same_when_loaded(tmp_path):
-    data = make_multiview(50, random_state=0)
-    split = make_split(data, "unlabelled", seed=np.int64(4))
-    split.save(tmp_path / "split.json")
-    split.save(tmp_path / "split.json")
-    again = Split.load(tmp_path / "split.json", data)
-    assert again.sha256 == split.sha256
-    assert repr(again) == repr(split)
-    assert again.train.dtype == np.int64
-    assert [file.name for file in tmp_path.iterdir()] == ["split.json"]
-
-
-def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
-    data = make_multiview(50, random_state=0)
-    make_split(data, seed=1).save(tmp_path / "split.json")
-    before = (tmp_path / "split.json").read_bytes()
-
-    def fail(*_):
-        raise OSError("disk full")
-
-    for step in ("write", "sync", "rename"):
-        with monkeypatch.context() as patch:
-            patch.setattr(f"acqh._core.files.{step}", fail)
-            with pytest.raises(OSError, match="disk full"):
-                make_split(data, seed=2).save(tmp_path / "split.json")
-        assert [file.name for file in tmp_path.iterdir()] == ["split.json"]
-        assert (tmp_path / "split.json").read_bytes() == before
-
-
-def test_a_split_is_refused_with_other_data(tmp_path):
+def test_a_split_is_refused_with_other_data():
     data = make_multiview(50, random_state=0)
     split = make_split(data)
-    split.save(tmp_path / "split.json")
     with pytest.raises(InvalidInputError, match=r"of 50 items of 'synthetic', but .* has 51"):
-        Split.load(tmp_path / "split.json", make_multiview(51))
+        split.parts(make_multiview(51))
     shuffled = data.subset(np.arange(50)[::-1])
     with pytest.raises(InvalidInputError, match="another order"):
-        Split.load(tmp_path / "split.json", shuffled)
-    with pytest.raises(InvalidInputError, match="another order"):
         split.parts(shuffled)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"train": [0, 1, 2]}, "sha256"),
-        ({"format": "other"}, "not a split"),
-        ({"version": 2}, "version 2"),
-        ({"query": None}, "damaged"),
-        ({"query": [[1], [2, 3]]}, "damaged"),
-        ({"query": [2**70]}, "damaged"),
-        ({"n_items": "many"}, "damaged"),
-        ({"protocol": "magic"}, "damaged"),
-    ],
-)
-def test_a_changed_file_is_recognised(tmp_path, change, message):
-    data = make_multiview(20, random_state=0)
-    path = tmp_path / "split.json"
-    make_split(data).save(path)
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(CorruptBundleError, match=message):
-        Split.load(path, data)
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b"3"])
-def test_a_file_that_is_no_split_is_recognised(tmp_path, content):
-    path = tmp_path / "split.json"
-    path.write_bytes(content)
-    with pytest.raises(CorruptBundleError, match="not a split"):
-        Split.load(path, make_multiview(20))
 
 
 def test_the_drawn_rows_stay_the_same_between_versions():

@@ -1,14 +1,17 @@
-"""Drawing the rows of one run: which items are learnt from, asked with and searched."""
+"""Which items of a run are learnt from, asked with and searched."""
 
-from typing import Any
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
 
 import numpy as np
 
-from acqh._core.arrays import Bools, Ints, check_positive_int
+from acqh._core.arrays import Array, Bools, Ints, Matrix, check_positive_int
 from acqh._core.runtime import check_rng
-from acqh.bench.protocol.split import Split, find_protocol, hash_ids, labels_of
 from acqh.data import MultiViewData, official_rows, split_rows
-from acqh.errors import InvalidInputError
+from acqh.errors import InvalidInputError, LabelError
 
 # Number of queries and, with an unlabelled database, of training items by data set; elsewhere
 # a fifth of the items and half of the rest.
@@ -21,6 +24,182 @@ _QUERY_SHARE, _TRAIN_SHARE = 0.2, 0.5
 _MAX_QUERY_SHARE = 1 / 3
 # Columns of the item table whose entries must not be torn apart.
 _GROUPS = {"emoji": "family"}
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Which items are learnt from and searched, and what is known of them.
+
+    Attributes
+    ----------
+    name, title, description : str
+    searched : {"train", "rest", "all"}
+        The items searched: those learnt from, labels and all; those that are neither learnt from
+        nor queries; or all that are not queries. Only the first show their labels.
+    learns_from_labels : bool
+        Whether training items have their labels.
+    """
+
+    name: str
+    title: str
+    description: str
+    searched: Literal["train", "rest", "all"]
+    learns_from_labels: bool = True
+
+    @property
+    def database_is_train(self) -> bool:
+        """Whether the items searched are the items learnt from, labels and all."""
+        return self.searched == "train"
+
+
+_PROTOCOLS = (
+    Protocol("labelled", "labelled database", "the database is the training set", "train"),
+    Protocol(
+        "unlabelled",
+        "unlabelled database",
+        "training, query and database items differ; database labels hidden",
+        "rest",
+    ),
+    Protocol(
+        "label-free",
+        "no labels at all",
+        "training, query and database items differ; all labels hidden, also in training",
+        "rest",
+        learns_from_labels=False,
+    ),
+    Protocol(
+        "field",
+        "the field's protocol",
+        "the database is all that is not a query, training items included; its labels hidden",
+        "all",
+    ),
+)
+PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({each.name: each for each in _PROTOCOLS})
+
+
+def list_protocols() -> list[Protocol]:
+    """Return the protocols that `make_split` knows.
+
+    Examples
+    --------
+    >>> [protocol.name for protocol in list_protocols()]
+    ['labelled', 'unlabelled', 'label-free', 'field']
+    """
+    return list(PROTOCOLS.values())
+
+
+def find_protocol(name: str) -> Protocol:
+    """Return a protocol by its name; raise InvalidInputError."""
+    if name not in PROTOCOLS:
+        raise InvalidInputError(f"`protocol` is one of {', '.join(PROTOCOLS)}, not {name!r}")
+    return PROTOCOLS[name]
+
+
+@dataclass(frozen=True)
+class SplitParts:
+    """The data of a split.
+
+    Attributes
+    ----------
+    train, query, database : MultiViewData
+        Training set and database have no labels where the protocol hides them.
+    database_labels : uint8 ndarray or csr_array, (n_database, n_labels)
+        For scoring only.
+    """
+
+    train: MultiViewData
+    query: MultiViewData
+    database: MultiViewData
+    database_labels: Matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The rows of one run.
+
+    Attributes
+    ----------
+    train, query, database : int64 ndarray
+        Row numbers, rising.
+    protocol : str
+    seed : int
+    dataset : str
+        Name of the data.
+    n_items : int
+        Number of rows of the data, also those in no part.
+    ids_sha256 : str
+        Of the ids of the data, so that other data are recognised.
+    """
+
+    train: Ints
+    query: Ints
+    database: Ints
+    protocol: str
+    seed: int
+    dataset: str
+    n_items: int
+    ids_sha256: str
+
+    @property
+    def sha256(self) -> str:
+        """Checksum of the row numbers: equal for equal splits, on every machine."""
+        digest = hashlib.sha256()
+        for name in ("train", "query", "database"):
+            rows = np.ascontiguousarray(getattr(self, name), dtype="<i8")
+            digest.update(f"{name} {len(rows)}\n".encode())
+            digest.update(rows.tobytes())
+        return digest.hexdigest()
+
+    def __repr__(self) -> str:
+        return (
+            f"Split({self.dataset!r}, {self.protocol}, seed {self.seed}: {len(self.train):,} "
+            f"train, {len(self.query):,} query, {len(self.database):,} database)"
+        )
+
+    def check(self, data: MultiViewData) -> None:
+        """Raise InvalidInputError unless the split was made of these items in this order."""
+        if len(data) != self.n_items:
+            raise InvalidInputError(
+                f"the split is of {self.n_items:,} items of {self.dataset!r}, but "
+                f"{data.name!r} has {len(data):,}"
+            )
+        if hash_ids(data.ids) != self.ids_sha256:
+            raise InvalidInputError(
+                f"the split is of {self.dataset!r}, whose ids are not those of {data.name!r}, "
+                "or are in another order; load the data as it was loaded for the split"
+            )
+
+    def parts(self, data: MultiViewData) -> SplitParts:
+        """Cut the data into its parts.
+
+        Parameters
+        ----------
+        data : MultiViewData
+            The data the split was made of.
+
+        Returns
+        -------
+        SplitParts
+
+        Raises
+        ------
+        InvalidInputError
+            The data are others.
+        LabelError
+            The data have no labels.
+        """
+        self.check(data)
+        labels_of(data)
+        protocol = PROTOCOLS[self.protocol]
+        train = data.subset(self.train)
+        if protocol.database_is_train:
+            database, database_labels = train, train.labels
+        else:
+            labelled = data.subset(self.database)
+            database, database_labels = labelled.without_labels(), labelled.labels
+        if not protocol.learns_from_labels:
+            train = train.without_labels()
+        return SplitParts(train, data.subset(self.query), database, database_labels)
 
 
 def seeds(n_runs: int = 5) -> tuple[int, ...]:
@@ -161,3 +340,15 @@ def _draw_train(pool: Ints, n_train: int | None, rng: np.random.Generator) -> In
     if check_positive_int(n_train, "n_train") > len(pool):
         raise InvalidInputError(f"n_train is {n_train}, but {len(pool)} items are not queries")
     return np.sort(rng.permutation(pool)[:n_train])
+
+
+def labels_of(data: MultiViewData) -> Matrix:
+    """Return the labels that answers are scored by; raise LabelError where there are none."""
+    if data.labels is None:
+        raise LabelError(f"{data.name!r} has no labels, so answers cannot be scored")
+    return data.labels
+
+
+def hash_ids(ids: Array) -> str:
+    """Return the sha256 of ids, in their order."""
+    return hashlib.sha256("\n".join(map(str, ids.tolist())).encode()).hexdigest()

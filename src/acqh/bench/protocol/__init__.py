@@ -1,1 +1,0 @@
-"""Which items are learnt from, asked with and searched."""

@@ -1,0 +1,260 @@
+"""Tables as HTML, for the page, as LaTeX, for papers, and as CSV, for programs."""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from typing import NamedTuple
+
+from acqh.bench.report.tables import Column, Entry, Table, TableRow
+
+# Characters that mean something to LaTeX or that its usual fonts lack.
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
+    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "→": r"$\to$", "±": r"$\pm$",
+    "▲": "$^{+}$", "▼": "$^{-}$",
+}  # fmt: skip
+_LATEX_VERDICTS = {"better": "$^{+}$", "worse": "$^{-}$"}
+_LATEX_PLACES = {1: r"\textbf{%s}", 2: r"\underline{%s}"}
+_HTML_VERDICTS = {
+    "better": '<span class="up" title="better than the best baseline, p = {p:.2g}">▲</span>',
+    "worse": '<span class="down" title="worse than the best baseline, p = {p:.2g}">▼</span>',
+}
+_HTML_PLACES = {1: "best", 2: "second"}
+_CSV_COLUMNS = (
+    "table", "quantity", "label", "coded_from", "kind", "group", "column", "mean", "std",
+    "n_seeds", "place", "paper", "difference", "verdict", "p_value", "remarks",
+)  # fmt: skip
+# Entries of plain tables longer than this many characters may be broken into lines.
+_WRAP = 40
+
+
+class _Figure(NamedTuple):
+    """A cell of a table, and what is written of it; without an entry there is no result."""
+
+    column: Column
+    entry: Entry | None
+    is_edge: bool  # whether its column is the first of a group
+    mean: str = ""
+    spread: str = ""  # empty for a single seed
+    printed: str = ""  # the paper's figure; empty where it prints none
+    difference: str = ""  # ours minus it
+
+
+def _rows(table: Table) -> Iterator[tuple[TableRow, list[str], list[_Figure]]]:
+    """Yield every row with its names and its cells, written with the table's digits."""
+    edges = [number == 0 for _, width in table.spans for number in range(width)]
+    digits = table.quantity.digits
+    for row in table.rows:
+        figures = []
+        for column, is_edge, entry in zip(table.columns, edges, row.entries, strict=True):
+            texts: list[str] = []
+            if entry is not None:
+                mean, std, paper = entry.summary.mean, entry.summary.std, entry.paper
+                texts = [f"{mean:.{digits}f}", "" if std is None else f"{std:.{digits}f}"]
+                if paper is not None:
+                    texts += [f"{paper:.{digits}f}", f"{mean - paper:+.{digits}f}"]
+            figures.append(_Figure(column, entry, is_edge, *texts))
+        yield row, [row.label, row.coded_from][: len(table.names)], figures
+
+
+def to_csv(table: Table) -> str:
+    """Return a table as CSV with one line per figure.
+
+    Means and deviations are not rounded.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_CSV_COLUMNS)
+    for row, _, figures in _rows(table):
+        for column, entry, *_ in figures:
+            if entry is None:
+                continue
+            mean, paper = entry.summary.mean, entry.paper
+            writer.writerow(
+                (
+                    table.name, table.quantity.column, row.label, row.coded_from, row.kind,
+                    column.group, column.name, mean, entry.summary.std, entry.summary.n,
+                    entry.place or None, paper, None if paper is None else mean - paper,
+                    entry.verdict, entry.p_value,
+                    " ".join(table.marks[mark] for mark in (*row.marks, *entry.marks)),
+                )
+            )  # fmt: skip
+    return text.getvalue()
+
+
+def escape_latex(text: str) -> str:
+    r"""Return text that LaTeX prints as it is.
+
+    Examples
+    --------
+    >>> print(escape_latex("50 % of a_b"))
+    50 \% of a\_b
+    """
+    return "".join(_LATEX.get(character, character) for character in text)
+
+
+def to_latex(table: Table) -> str:
+    """Return a table as a LaTeX float; it needs the packages booktabs and graphicx.
+
+    The best figure of a column is bold, the second underlined; marks, verdicts and all that
+    must be said of the figures are under it.
+    """
+    n_names = len(table.names)
+    body: list[str] = []
+    was_control = True
+    for row, names, figures in _rows(table):
+        is_control = row.kind == "control"
+        body += ["\\midrule"] if is_control and not was_control else []
+        was_control = is_control
+        first, *others = map(escape_latex, names)
+        cells = [first + _latex_marks(row.marks), *others, *map(_latex_figure, figures)]
+        body.append(f"{' & '.join(cells)} \\\\")
+        if any(figure.printed for figure in figures):
+            printed = [
+                f"{{\\scriptsize {figure.printed} (${figure.difference}$)}}" * bool(figure.printed)
+                for figure in figures
+            ]
+            start = "\\quad{\\scriptsize paper} & " + "& " * (n_names - 1)
+            body.append(f"{start}{' & '.join(printed)} \\\\")
+    marks = [f"$^{{{mark}}}$~{escape_latex(text)}" for mark, text in table.marks.items()]
+    lines = [
+        "% needs \\usepackage{booktabs,graphicx}",
+        "\\begin{table*}[t]",
+        "\\centering",
+        f"\\caption{{{escape_latex(table.title)}.}}",
+        f"\\label{{tab:{table.name}}}",
+        "\\resizebox{\\textwidth}{!}{%",
+        f"\\begin{{tabular}}{{@{{}}{'l' * n_names}{'r' * len(table.columns)}@{{}}}}",
+        "\\toprule",
+        *_latex_headings(table),
+        "\\midrule",
+        *body,
+        "\\bottomrule",
+        "\\end{tabular}}",
+        "\\par\\smallskip\\begin{minipage}{\\textwidth}\\footnotesize",
+        *map(escape_latex, table.notes),
+        *marks,
+        "\\end{minipage}",
+        "\\end{table*}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _latex_headings(table: Table) -> Iterable[str]:
+    names = "&" * len(table.names)
+    if any(name for name, _ in table.spans):
+        titles = [f"\\multicolumn{{{n}}}{{c}}{{{escape_latex(name)}}}" for name, n in table.spans]
+        yield f"{names} {' & '.join(titles)} \\\\"
+        start, rules = 1 + len(names), []
+        for _, width in table.spans:
+            rules.append(f"\\cmidrule(lr){{{start}-{start + width - 1}}}")
+            start += width
+        yield "".join(rules)
+    columns = [escape_latex(column.name) for column in table.columns]
+    yield f"{' & '.join([*table.names, *columns])} \\\\"
+
+
+def _latex_figure(figure: _Figure) -> str:
+    entry = figure.entry
+    if entry is None:
+        return "--"
+    text = _LATEX_PLACES.get(entry.place, "%s") % figure.mean
+    if figure.spread:
+        text += f"\\,{{\\scriptsize$\\pm$\\,{figure.spread}}}"
+    return text + _LATEX_VERDICTS.get(entry.verdict or "", "") + _latex_marks(entry.marks)
+
+
+def _latex_marks(marks: Sequence[str]) -> str:
+    return f"$^{{{','.join(marks)}}}$" if marks else ""
+
+
+def to_html(table: Table) -> str:
+    """Return a table with its notes and what it can be copied or saved as."""
+    notes = [escape(note) for note in table.notes]
+    notes += [f"<sup>{mark}</sup> {escape(text)}" for mark, text in table.marks.items()]
+    name, groups = escape(table.name), ""
+    key = f' id="{name}"'
+    if any(group for group, _ in table.spans):
+        titles = "".join(
+            f'<th class="group edge" colspan="{width}" scope="colgroup">{escape(group)}</th>'
+            for group, width in table.spans
+        )
+        groups = f'<tr><th colspan="{len(table.names)}"></th>{titles}</tr>\n'
+    heads, lines = [], []
+    for row, (label, *others), figures in _rows(table):
+        heads = [(figure.column.name, "edge" * figure.is_edge) for figure in figures]
+        cells = [f'<th scope="row">{escape(label)}{_html_marks(row.marks)}</th>']
+        cells += [f'<td class="text">{escape(other)}</td>' for other in others]
+        cells += map(_html_figure, figures)
+        lines.append(f'<tr class="{row.kind}">{"".join(cells)}</tr>')
+    heads = [*((heading, "text") for heading in table.names), *heads]
+    return (
+        f"{_html_table(heads, lines, table.title, groups, key)}\n"
+        f'<ul class="notes">{"".join(f"<li>{note}</li>" for note in notes)}</ul>\n'
+        f'<div class="tools"><button type="button" data-copy="{name}-tex">Copy as LaTeX</button>'
+        f'<span>Beside this page: <a href="tables/{name}.csv">CSV</a>, '
+        f'<a href="tables/{name}.tex">LaTeX</a></span></div>\n'
+        f'<pre id="{name}-tex" hidden>{escape(to_latex(table))}</pre>'
+    )
+
+
+def _html_figure(figure: _Figure) -> str:
+    entry, edge = figure.entry, "edge" * figure.is_edge
+    if entry is None:
+        return f'<td class="{edge} none">–</td>'
+    text = f'<span class="figure">{figure.mean}</span>'
+    if figure.spread:
+        text += f"<small>±{figure.spread.removeprefix('0')}</small>"
+    text += _HTML_VERDICTS.get(entry.verdict or "", "").format(p=entry.p_value or 0.0)
+    text += _html_marks(entry.marks)
+    if figure.printed:
+        difference = figure.difference.replace("-", "−")
+        text += f'<small class="printed">{figure.printed} ({difference})</small>'
+    kind = " ".join(filter(None, (edge, _HTML_PLACES.get(entry.place))))
+    return f'<td class="{kind}" data-value="{entry.summary.mean:.6g}">{text}</td>'
+
+
+def _html_marks(marks: Sequence[str]) -> str:
+    return f"<sup>{','.join(marks)}</sup>" if marks else ""
+
+
+def plain_html(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    caption: str = "",
+    stand_out: Iterable[str] = (),
+) -> str:
+    """Return a table of text; entries are escaped, long ones wrapped, chosen ones stand out."""
+    chosen, lines = set(stand_out), []
+    for row in rows:
+        cells = [
+            f'<td class="text{" wrap" * (len(text) > _WRAP)}{" out" * (text in chosen)}">'
+            f"{escape(text)}</td>"
+            for text in map(str, row)
+        ]
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    return _html_table([(name, "text") for name in columns], lines, caption)
+
+
+def _html_table(
+    heads: Iterable[tuple[str, str]],
+    rows: Iterable[str],
+    caption: str,
+    groups: str = "",
+    key: str = "",
+) -> str:
+    """Return a table that can be sorted: headings are texts and classes, rows are HTML."""
+    titles = "".join(
+        f'<th class="{kind}" scope="col" data-column="{number}">'
+        f'<button type="button">{escape(name)}</button></th>'
+        for number, (name, kind) in enumerate(heads)
+    )
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    body = "\n".join(rows)
+    return (
+        f'<div class="scroll"><table{key}>{title}\n<thead>{groups}<tr>{titles}</tr></thead>\n'
+        f"<tbody>\n{body}\n</tbody></table></div>"
+    )
