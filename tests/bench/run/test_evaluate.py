@@ -51,7 +51,7 @@ def _search_words(method, codes, queries):
     ("method", "search"),
     [
         (CVH(4), _search_bits),
-        (acqh.ACQH(8, n_codebooks=2, max_iter=2, random_state=0), _search_words),
+        (acqh.ACQH(8, n_codebooks=2, random_state=0), _search_words),
     ],
     ids=["binary", "additive"],
 )
