@@ -41,7 +41,7 @@ from PIL import Image
 
 from acqh import MultiViewData
 from acqh._core.runtime import say_nothing
-from acqh.cli._emoji import cache_folder, emoji_collection
+from acqh.cli.demo import cache_folder, emoji_collection
 from acqh.collection import Collection, Item
 from acqh.collection.build.describe import BuildSettings
 from acqh.collection.build.learn import learn

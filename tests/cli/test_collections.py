@@ -11,7 +11,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from acqh.cli import app
-from acqh.cli._build import build
+from acqh.cli.collections import build
 from acqh.collection import BuildSettings, Collection
 from acqh.errors import CollectionError, DuplicateIdError
 

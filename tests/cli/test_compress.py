@@ -8,11 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 import acqh
-from acqh.cli import _app
+from acqh.cli import app
 
 
 def call(*arguments):
-    return CliRunner().invoke(_app.app, [str(each) for each in arguments])
+    return CliRunner().invoke(app, [str(each) for each in arguments])
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,7 @@ import sys
 import httpx
 import pytest
 
-from acqh.cli import _demo, _emoji
-from acqh.cli._app import app
+from acqh.cli import app, demo
 from acqh.collection import Collection
 
 
@@ -19,8 +18,8 @@ def say_nothing(done, total, what):
 @pytest.fixture
 def few(monkeypatch):
     """Let the set be every 40th emoji: enough to build from."""
-    some = list(_emoji.emoji_items())[::40]
-    monkeypatch.setattr(_emoji, "emoji_items", lambda: iter(some))
+    some = list(demo.emoji_items())[::40]
+    monkeypatch.setattr(demo, "emoji_items", lambda: iter(some))
     return some
 
 
@@ -30,40 +29,40 @@ def generation(path):
 
 
 def test_emoji_are_labelled_with_group_and_subgroup():
-    rose = next(item for item in _emoji.emoji_items() if item.id == "1F339")
+    rose = next(item for item in demo.emoji_items() if item.id == "1F339")
     assert rose.labels == ("Animals & Nature", "plant-flower")
     assert rose.text.startswith("rose, ")
     assert rose.columns["emoji"] == "\N{ROSE}"
 
 
 def test_the_collection_is_built_once_and_again_for_another_version(few, tmp_path, monkeypatch):
-    path = _emoji.emoji_collection(tmp_path / "new" / "folder", say_nothing)
+    path = demo.emoji_collection(tmp_path / "new" / "folder", say_nothing)
     first = generation(path)
-    assert _emoji.emoji_collection(path.parent, say_nothing) == path
+    assert demo.emoji_collection(path.parent, say_nothing) == path
     assert generation(path) == first
-    monkeypatch.setattr(_emoji, "__version__", "0.0.1")
-    _emoji.emoji_collection(path.parent, say_nothing)
+    monkeypatch.setattr(demo, "__version__", "0.0.1")
+    demo.emoji_collection(path.parent, say_nothing)
     assert generation(path) != first
 
 
 def test_a_damaged_collection_is_built_again(few, tmp_path):
     told = []
-    path = _emoji.emoji_collection(tmp_path, lambda *each: told.append(each))
+    path = demo.emoji_collection(tmp_path, lambda *each: told.append(each))
     assert {total for _, total, step in told if step == "describing images"} == {len(few)}
     member = next((path / "model").glob("*.safetensors"))
     member.write_bytes(member.read_bytes()[:-1])
-    with Collection.open(_emoji.emoji_collection(tmp_path, say_nothing)) as collection:
+    with Collection.open(demo.emoji_collection(tmp_path, say_nothing)) as collection:
         assert collection.verify().ok
         assert len(collection) == len(few)
 
 
 def test_the_cache_is_where_the_user_wants_it(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert _emoji.cache_folder() == tmp_path / "acqh"
+    assert demo.cache_folder() == tmp_path / "acqh"
     for nothing in ("", "relative"):
         monkeypatch.setenv("XDG_CACHE_HOME", nothing)
         monkeypatch.setenv("HOME", str(tmp_path / "home"))
-        assert _emoji.cache_folder() == tmp_path / "home" / ".cache" / "acqh"
+        assert demo.cache_folder() == tmp_path / "home" / ".cache" / "acqh"
 
 
 @pytest.mark.parametrize(
@@ -83,10 +82,10 @@ def test_the_page_is_served_where_somebody_can_stop_it(
     served = []
     monkeypatch.setenv("CI", ci)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
-    monkeypatch.setattr(_demo, "emoji_collection", lambda folder, _: folder / "emoji.acqh")
-    monkeypatch.setattr(_demo, "_evaluated", lambda _: (None, [], 0.0))
-    monkeypatch.setattr(_demo, "_print", lambda *_: sys.stdout.write("the table"))
-    monkeypatch.setattr(_demo, "serve_collection", lambda paths, port: served.append((paths, port)))
+    monkeypatch.setattr(demo, "emoji_collection", lambda folder, _: folder / "emoji.acqh")
+    monkeypatch.setattr(demo, "_evaluated", lambda _: (None, [], 0.0))
+    monkeypatch.setattr(demo, "_print", lambda *_: sys.stdout.write("the table"))
+    monkeypatch.setattr(demo, "serve_collection", lambda paths, port: served.append((paths, port)))
     app(["demo", "--cache-dir", str(tmp_path), *arguments], standalone_mode=False)
     said = capsys.readouterr().out
     assert served == [([tmp_path / "emoji.acqh"], 0)] * serves
@@ -96,10 +95,10 @@ def test_the_page_is_served_where_somebody_can_stop_it(
 
 
 def test_the_demo_serves_its_page(few, tmp_path):
-    _emoji.emoji_collection(tmp_path, say_nothing)
+    demo.emoji_collection(tmp_path, say_nothing)
     # The table alone takes most of the time, and has a test of its own.
-    script = "from acqh.cli import _demo, main; _demo._evaluated = lambda seed: (None, [], 0.0); "
-    script += "_demo._print = lambda *_: None; main()"
+    script = "from acqh.cli import demo, main; demo._evaluated = lambda seed: (None, [], 0.0); "
+    script += "demo._print = lambda *_: None; main()"
     command = [sys.executable, "-c", script, "demo", "--serve", "--cache-dir", str(tmp_path)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ)) as done:
         try:

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from acqh import CodeIndex
-from acqh.cli import _export, app
+from acqh.cli import app, features
 from acqh.errors import MilvusError
 
 
@@ -49,6 +49,6 @@ def test_wrong_calls_are_told_apart_from_failures(index, tmp_path):
 
 def test_the_token_comes_from_a_file_or_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("ACQH_MILVUS_TOKEN", "user:from-environment")
-    assert _export._token(None) == "user:from-environment"
+    assert features._token(None) == "user:from-environment"
     (tmp_path / "token").write_text("user:from-file\n")
-    assert _export._token(tmp_path / "token") == "user:from-file"
+    assert features._token(tmp_path / "token") == "user:from-file"

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import acqh
-from acqh.cli import _app
-from acqh.cli._fit import fit
+from acqh.cli import app
+from acqh.cli.features import fit
 from acqh.methods import load_method
 
 
@@ -27,7 +27,7 @@ def place(tmp_path_factory):
 
 
 def call(*arguments):
-    return CliRunner().invoke(_app.app, [str(each) for each in arguments])
+    return CliRunner().invoke(app, [str(each) for each in arguments])
 
 
 def model_of(place):
@@ -61,7 +61,7 @@ def test_targets_are_learnt_out_of_core(place, tmp_path):
 def test_codes_are_those_of_the_library_whatever_the_chunks(place, tmp_path, by_labels):
     data = acqh.MultiViewData.from_files(place / "items.npz")
     labels = {"labels": data.labels} if by_labels else {}
-    expected = model_of(place).encode(data, **labels)
+    expected = model_of(place).encode(data.views, **labels)
     for chunk_size in (64, 1000):
         out = tmp_path / f"{chunk_size}.npy"
         flags = ["--by-labels"] if by_labels else []
@@ -126,12 +126,12 @@ def test_codes_in_parts_go_on_and_become_an_index(place, tmp_path):
         assert (facts["n_items"], facts["n_parts"], facts["bytes_per_item"]) == (300, 3, 2)
     assert "300 items in 2 bytes each, 3 parts" in " ".join(call(*arguments).output.split())
     assert "whole. codes of 300 items in 3 parts" in " ".join(call("verify", out).output.split())
-    np.save(tmp_path / "codes.npy", model.encode(data))
+    np.save(tmp_path / "codes.npy", model.encode(data.views))
     for name in ("codes", "codes.npy"):
         made = call("index", place / "model", tmp_path / name, "--out", tmp_path / f"{name}-index")
         assert made.exit_code == 0, made.output
         index = acqh.load(tmp_path / f"{name}-index")
-        np.testing.assert_array_equal(index.codes, model.encode(data))
+        np.testing.assert_array_equal(index.codes, model.encode(data.views))
         assert index.ids.tolist() == list(range(300))
 
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from acqh.cli._progress import BarReporter, LineReporter, Reporter, make_bar
+from acqh.cli._output import BarReporter, LineReporter, Reporter, make_bar
 
 
 @pytest.mark.parametrize(

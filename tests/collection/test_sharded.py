@@ -6,7 +6,7 @@ from itertools import islice, pairwise
 
 import pytest
 
-from acqh.cli._emoji import emoji_items
+from acqh.cli.demo import emoji_items
 from acqh.collection import Collection, Item, ShardedCollection, open_collections
 from acqh.collection.disk.model import Encoders
 from acqh.encoders import word_vectorizer

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import acqh
-from acqh.cli import _app
+from acqh.cli import app
 from acqh.errors import ClusterError, MissingExtraError
 from acqh.scale import CodeParts, cluster, connect
 
@@ -16,7 +16,7 @@ pytest.importorskip("distributed")
 
 
 def call(*arguments):
-    return CliRunner().invoke(_app.app, [str(each) for each in arguments])
+    return CliRunner().invoke(app, [str(each) for each in arguments])
 
 
 def run(*arguments):

@@ -1,5 +1,86 @@
-"""The command line, one file per command."""
+"""The program `acqh`: its commands, and how errors reach a person."""
 
-from acqh.cli._app import app, main
+import sys
+import traceback
+import warnings
+from typing import Annotated
 
-__all__ = ["app", "main"]
+import typer
+
+from acqh import __version__
+from acqh.cli import collections, demo, features, research, search
+from acqh.cli._options import command
+from acqh.cli._output import voice
+from acqh.errors import AcqhError
+
+app = typer.Typer(
+    help="Find texts for an image and images for a text, from a few bytes per item.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for each in (
+    collections.add,
+    research.bench,
+    collections.build,
+    features.compress,
+    research.datasets,
+    demo.demo,
+    features.encode,
+    features.export,
+    features.fit,
+    features.index,
+    collections.label,
+    collections.remove,
+    research.report,
+    search.search,
+    search.serve,
+    collections.sync,
+    collections.verify,
+):
+    app.command(each.__name__)(command(each))
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"acqh {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Say the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line: 0 if all went well, 1 if it failed, 2 for a wrong call."""
+    warnings.showwarning = voice.warn
+    try:
+        app()
+    except SystemExit as left:
+        # The reader has enough, as `head` does: Typer and Rich then silence what is left to
+        # print and leave with 1, but nothing has failed, unless it was an error that they printed.
+        if isinstance(left.__context__, BrokenPipeError):
+            raise SystemExit(getattr(left.__context__.__context__, "exit_code", 0)) from None
+        raise
+    except (AcqhError, OSError, MemoryError) as error:
+        # A user's mistake, a full disk or too little memory: a traceback would hide the message.
+        if voice.verbose:
+            traceback.print_exc()
+        print(f"acqh: {_sentence(error)}", file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, MemoryError):
+        return (
+            f"there is not enough memory ({error})" if str(error) else "there is not enough memory"
+        )
+    return str(error)

@@ -1,14 +1,21 @@
-"""Results to stdout, as tables or as JSON."""
+"""What commands say: results to stdout, progress, notes and the log to stderr."""
 
+import ast
 import json
-from collections.abc import Iterator, Sequence
+import logging
+import re
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
-from acqh.cli._voice import voice
 from acqh.errors import InvalidInputError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -89,3 +96,202 @@ def print_skipped(skipped: Sequence[tuple[str, str]]) -> None:
 def printable(text: str) -> str:
     """Return a text without what could move the cursor or colour a terminal."""
     return "".join(each if each.isprintable() else " " for each in text)
+
+
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+# Of an argument: a text, a mapping, or anything else up to the next space.
+_VALUE = r"(?P<value>'[^']*'|\"[^\"]*\"|\{[^}]*\}|[^\s,;)]+)"
+
+
+@dataclass
+class Voice:
+    """What was asked for with ``--verbose`` and ``--quiet``, and the options of the command."""
+
+    verbose: bool = False
+    quiet: bool = False
+    # Option, such as ``--image-root``, by the name that it has in Python.
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def start(self, verbose: bool, quiet: bool, options: Mapping[str, str]) -> None:
+        """Speak for a command from now on."""
+        self.verbose, self.quiet, self.options = verbose, quiet, options
+        logging.getLogger("acqh").setLevel(self.level(logging.NOTSET))
+        if verbose:
+            logging.basicConfig(format=_FORMAT)
+
+    def level(self, usual: int) -> int:
+        """Return the least important level that reaches the log, which has a usual one."""
+        return logging.DEBUG if self.verbose else logging.ERROR if self.quiet else usual
+
+    def note(self, text: str) -> None:
+        """Say something on stderr that is neither a result nor an error."""
+        if not self.quiet:
+            print(self.in_options(text), file=sys.stderr)
+
+    def warn(
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,  # noqa: ARG002
+        line: str | None = None,  # noqa: ARG002
+    ) -> None:
+        """Show a warning, in place of `warnings.showwarning`."""
+        where = f" ({filename}, line {lineno}: {category.__name__})" if self.verbose else ""
+        self.note(f"acqh: {message}{where}")
+
+    def in_options(self, text: str) -> str:
+        """Return a text in which advice about arguments of Python names options instead.
+
+        Examples
+        --------
+        >>> options = {"overwrite": "--overwrite", "image_root": "--image-root", "where": "--where"}
+        >>> voice = Voice(options=options)
+        >>> voice.in_options("say image_root='photos', or overwrite=True; `where` takes a column")
+        'say --image-root photos, or --overwrite; --where takes a column'
+        """
+        for name, option in self.options.items():
+            text = re.sub(rf"(?<![\w./'-]){name}={_VALUE}", _Written(option), text)
+            text = text.replace(f"`{name}`", option)
+            if "_" in name:
+                text = re.sub(rf"(?<![\w./'-]){name}(?![\w./'=-])", option, text)
+        return re.sub(r"`(\w+)`", r"\1", text)
+
+
+@dataclass(frozen=True)
+class _Written:
+    """An option with its value, as it is typed."""
+
+    option: str
+
+    def __call__(self, found: re.Match[str]) -> str:
+        value = found["value"]
+        if value == "True":
+            return self.option
+        if value[0] in "'\"":
+            value = value[1:-1]
+        elif value[0] == "{":
+            value = ",".join(f"{name}={each}" for name, each in _read_mapping(value).items())
+        return f"{self.option} {shlex.quote(value)}"
+
+
+def _read_mapping(text: str) -> dict[str, Any]:
+    found = ast.literal_eval(text)
+    return found if isinstance(found, dict) else {}
+
+
+# A process runs one command.
+voice = Voice()
+
+
+_log = logging.getLogger(__name__)
+# Seconds between two lines, where there is no terminal.
+_EVERY = 10.0
+
+
+class Reporter:
+    """Told how far the work is, it says nothing but keeps the steps in the log."""
+
+    def __init__(self) -> None:
+        self.step = self._what = ""
+
+    def __call__(self, done: int, total: int | None, what: str) -> None:  # noqa: ARG002
+        """Take in how much is done, of how much (or None), and what: a step, or ``step: item``."""
+        self.step = what.partition(":")[0]
+        if what != self._what:
+            self._what = what
+            _log.debug("%s", what)
+
+    def say(self, text: str) -> None:
+        """Say something in between."""
+        voice.note(text)
+
+
+class LineReporter(Reporter):
+    """Writes a line every ten seconds, for logs.
+
+    `clock`: seconds since some time.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._said = clock()
+
+    def __call__(self, done: int, total: int | None, what: str) -> None:
+        """Take in how much is done, of how much (or None), and what."""
+        super().__call__(done, total, what)
+        now = self._clock()
+        if now - self._said >= _EVERY:
+            self._said = now
+            of_all = f" of {total:,} ({done / total:.0%})" if total else ""
+            self.say(f"{what}, {done:,}{of_all}" if done or total else what)
+
+
+class BarReporter(Reporter):
+    """Shows a bar with the pace and the time left on a terminal."""
+
+    def __init__(self, bar: Any) -> None:
+        super().__init__()
+        self._bar = bar
+        self._task = bar.add_task("starting", total=None)
+
+    def __call__(self, done: int, total: int | None, what: str) -> None:
+        """Take in how much is done, of how much (or None), and what."""
+        before = self.step
+        super().__call__(done, total, what)
+        if self.step != before:  # which has a pace of its own
+            self._bar.remove_task(self._task)
+            self._task = self._bar.add_task(what, total=total)
+        self._bar.update(self._task, completed=done, total=total, description=what)
+
+    def say(self, text: str) -> None:
+        """Say something in between."""
+        self._bar.console.print(text, highlight=False)
+
+
+@contextmanager
+def reporting() -> Iterator[Reporter]:
+    """Give what is told how far the work is, and shows it on stderr."""
+    if voice.quiet:
+        yield Reporter()
+    elif not sys.stderr.isatty():
+        yield LineReporter()
+    else:
+        with make_bar() as bar:
+            yield BarReporter(bar)
+
+
+def make_bar() -> Any:
+    """Return a progress display on stderr."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+    from rich.text import Text
+
+    class Pace(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            if not task.speed:
+                return Text("")
+            left = (
+                "" if task.time_remaining is None else f", {timedelta(0, task.time_remaining)} left"
+            )
+            return Text(f"{task.speed:,.0f} per second{left}" if task.speed >= 1 else left[2:])
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        Pace(),
+        console=Console(stderr=True),
+        transient=True,
+    )

@@ -1,4 +1,4 @@
-"""``acqh bench``: run methods on data sets, store every cell, resume where a run stopped."""
+"""Commands that compare methods on data sets."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from acqh.cli._options import DataDirOption
-from acqh.cli._output import JsonOption, print_json, print_table
-from acqh.cli._progress import Reporter, reporting
-from acqh.cli._voice import voice
+from acqh.cli._output import JsonOption, Reporter, print_json, print_table, reporting, voice
 from acqh.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from acqh.bench import Plan, RunSummary
+
 
 DataArgument = Annotated[
     list[str] | None,
@@ -199,3 +198,67 @@ def _say(summary: "RunSummary") -> None:
         print(f"interrupted: {summary.n_left:,} cells are left; the same command resumes")
     else:
         print(f"tables and figures: acqh report {summary.out}")
+
+
+def report(
+    directory: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Folder that acqh bench wrote to.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the report; FOLDER/report by default.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a page, CSV and LaTeX tables, and figures of what bench stored."""
+    from acqh.bench import write_report
+
+    with reporting() as show:
+        made = write_report(directory, out, on_step=lambda step: show(0, None, step))
+    if as_json:
+        facts = asdict(made)
+        facts["page"] = str(made.page)
+        for name in ("tables", "figures"):
+            facts[name] = [str(path) for path in facts[name]]
+        print_json(facts)
+        return
+    print(f"{made.page}")
+    print(
+        f"{made.n_cells:,} cells, {made.n_failed:,} failed; {len(made.tables)} files of tables and "
+        f"{len(made.figures)} of figures beside the page"
+    )
+    for entry in made.distances:
+        if entry.is_closest:
+            print(
+                f"{entry.dataset}, {entry.rows}: closest to the paper at cut-off {entry.cutoff} "
+                f"(mean difference {entry.mean_difference:.4f})"
+            )
+
+
+def datasets(
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the named data sets, and say which can be loaded here."""
+    from acqh.data import list_datasets
+
+    known = list_datasets(data_dir)
+    if as_json:
+        print_json([{**asdict(info), "found": info.found} for info in known])
+        return
+    rows = [
+        [
+            info.name,
+            "yes" if info.found else "no",
+            f"{info.n_items:,}",
+            ", ".join(f"{view}: {what}" for view, what in info.views.items()),
+            str(info.n_labels),
+            info.differs or "-",
+        ]
+        for info in known
+    ]
+    columns = ["name", "here", "items", "views", "labels", "differs from the paper's"]
+    print_table("Data sets", columns, rows)
+    for info in known:
+        for missing in info.missing:
+            where = info.looked_in or "no folder: set ACQH_DATA or give --data-dir"
+            print(f"{info.name}: missing {missing}; looked in {where}")

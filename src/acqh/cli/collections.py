@@ -1,0 +1,396 @@
+"""Commands that make collections and change them."""
+
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from acqh.cli._options import (
+    CodebooksOption,
+    CollectionArgument,
+    ComponentsOption,
+    LabelSeparatorOption,
+    MaxPixelsOption,
+    SeedOption,
+    TargetsOption,
+    parse_targets,
+)
+from acqh.cli._output import JsonOption, print_json, print_result, print_skipped, reporting, voice
+
+# Files that bring features instead of images and texts.
+_FEATURE_FILES = (".npz", ".mat")
+
+
+SourceArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="SOURCE",
+        help="A manifest (CSV, TSV, JSON lines or Parquet with the columns image, text, labels "
+        "separated by |, id; others are kept), a folder with manifest.csv, a folder of "
+        "images, or a file of features (.npz, .mat).",
+    ),
+]
+ImageEncoderOption = Annotated[
+    str,
+    typer.Option(
+        help="auto (efficientnet where installed, else hog), efficientnet, hog, clip:PATH."
+    ),
+]
+TextEncoderOption = Annotated[
+    str, typer.Option(help="auto (minilm where installed, else tfidf), minilm, tfidf, clip:PATH.")
+]
+EncoderOption = Annotated[
+    str | None,
+    typer.Option(
+        help="One for images and texts, in place of these two and in one space: clip, siglip, "
+        "or clip:PATH (extra clip)."
+    ),
+]
+ImageRootOption = Annotated[
+    Path | None,
+    typer.Option(help="Folder that paths of images are relative to; by default the manifest's."),
+]
+LikeOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="A collection whose encoders and model to use, instead of learning: both can then "
+        "be searched and served as one."
+    ),
+]
+
+
+def build(
+    source: SourceArgument,
+    out: Annotated[Path, typer.Option(help="Folder to make.")],
+    image_encoder: ImageEncoderOption = "auto",
+    text_encoder: TextEncoderOption = "auto",
+    encoder: EncoderOption = None,
+    n_components: ComponentsOption = 128,
+    n_codebooks: CodebooksOption = 8,
+    targets: TargetsOption = None,
+    auto_labels: Annotated[int | None, typer.Option(hidden=True)] = None,
+    image_root: ImageRootOption = None,
+    label_separator: LabelSeparatorOption = None,
+    max_pixels: MaxPixelsOption = None,
+    like: LikeOption = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail if an item cannot be used.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the collection that is there.")
+    ] = False,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Describe images and texts, learn from labels and content, and index all items."""
+    from acqh.collection import Collection
+
+    of_manifest = {"--image-root": image_root, "--label-separator": label_separator}
+    of_raw = {"--encoder": encoder, "--image-encoder": image_encoder != "auto",
+              "--text-encoder": text_encoder != "auto", "--max-pixels": max_pixels}  # fmt: skip
+    _note_unused(source, of_manifest, of_raw)
+    started = time.perf_counter()
+    with reporting() as progress:
+        collection = Collection.build(
+            _read(source),
+            out,
+            image_encoder=encoder or image_encoder,
+            text_encoder=encoder or text_encoder,
+            n_components=n_components,
+            n_codebooks=n_codebooks,
+            targets=parse_targets(targets),
+            auto_labels=auto_labels,
+            strict=strict,
+            overwrite=overwrite,
+            image_root=image_root,
+            label_separator=label_separator,
+            max_pixels=max_pixels,
+            random_state=seed,
+            like=like,
+            progress=progress,
+        )
+    seconds = time.perf_counter() - started
+    with collection:
+        _print(out, collection.stats(), collection.skipped, seconds, as_json)
+
+
+def _note_unused(source: Path, of_manifest: dict[str, Any], of_raw: dict[str, Any]) -> None:
+    """Name options that were given and have no effect on items of such a source."""
+    from acqh.collection.sources.folder import find_manifest
+
+    if _has_features(source):
+        unused, why = of_manifest | of_raw, "the file brings features"
+    elif source.is_dir() and find_manifest(source) is None:
+        unused, why = of_manifest, "the folder has no manifest"
+    else:
+        return
+    for option in (option for option, given in unused.items() if given):
+        voice.note(f"acqh: {option} has no effect, since {why}")
+
+
+def _has_features(source: Path) -> bool:
+    return source.suffix.lower() in _FEATURE_FILES
+
+
+def _read(source: Path) -> Any:
+    if not _has_features(source):
+        return source
+    from acqh.data import MultiViewData
+
+    return MultiViewData.from_files(source)
+
+
+def _print(
+    out: Path, stats: Any, skipped: Sequence[tuple[str, str]], seconds: float, as_json: bool
+) -> None:
+    print_skipped(skipped)
+    names = ("n_items", "n_labelled", "n_trained", "trained_on", "settings", "size_on_disk")
+    labelled = "none with labels"
+    if stats.n_labels:
+        labelled = f"{stats.n_labelled:,} of them with {stats.n_labels} labels"
+    facts = {"path": str(out), **{name: getattr(stats, name) for name in names}}
+    print_result(
+        {**facts, "seconds": round(seconds, 3), "skipped": skipped},
+        f"{out}: {stats.n_items:,} items, {labelled}; learnt from {stats.n_trained:,} by "
+        f"{stats.trained_on}. {len(skipped)} left out. "
+        f"{stats.code_bytes} bytes per item, {stats.size_on_disk / 1e6:.1f} MB in all, "
+        f"{seconds:.1f} s.",
+        as_json,
+    )
+
+
+def sync(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A folder of images, without a manifest.")
+    ],
+    path: CollectionArgument,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Remove items whose images are gone, even if many.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")
+    ] = False,
+    forget: Annotated[
+        bool,
+        typer.Option(
+            "--forget", help="Forget texts, labels and columns that removed items were given."
+        ),
+    ] = False,
+    max_pixels: MaxPixelsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add new images, read changed ones again, follow moved ones, and remove deleted ones.
+
+    Only images of this folder are compared; a collection can follow several folders.
+    Where there is no collection yet, build it, as acqh build does.
+    """
+    from acqh.collection import Collection, SyncReport, folder_items
+
+    with reporting() as progress:
+        if path.exists():
+            with Collection.open(path) as collection:
+                report = collection.sync(
+                    folder,
+                    delete=delete,
+                    dry_run=dry_run,
+                    forget=forget,
+                    max_pixels=max_pixels,
+                    progress=progress,
+                )
+                n_items = len(collection)
+        elif dry_run:
+            report, n_items = SyncReport(new=tuple(it.id for it in folder_items(folder))), 0
+        else:
+            images = folder_items(folder)
+            with Collection.build(
+                images, path, max_pixels=max_pixels, progress=progress
+            ) as collection:
+                report = SyncReport(new=tuple(collection), unreadable=collection.skipped)
+                n_items = len(collection)
+    print_skipped(report.unreadable)
+    counts = {
+        "new": len(report.new),
+        "changed": len(report.changed),
+        "moved": len(report.moved),
+        "deleted": len(report.deleted),
+        "unchanged": report.n_unchanged,
+        "unreadable": len(report.unreadable),
+    }
+    facts = {"path": str(path), "n_items": n_items, **counts, "skipped": report.unreadable}
+    said = ", ".join(f"{n:,} {name}" for name, n in counts.items())
+    lines = [f"{path}: {n_items:,} items; {'would be: ' if dry_run else ''}{said}"]
+    if dry_run:
+        plan = {name: getattr(report, name) for name in ("new", "changed", "moved", "deleted")}
+        facts["plan"] = plan
+        lines += [f"{name}: {each}" for name, ids in plan.items() for each in ids]
+    print_result(facts, "\n".join(lines), as_json)
+
+
+def add(
+    path: CollectionArgument,
+    manifest: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="MANIFEST", help="A manifest as for acqh build; or give one item below."
+        ),
+    ] = None,
+    image: Annotated[Path | None, typer.Option(help="Image of one item.")] = None,
+    text: Annotated[str, typer.Option(help="Text of one item.")] = "",
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="LABEL", help="A label of it; may be repeated.")
+    ] = None,
+    identifier: Annotated[
+        str | None,
+        typer.Option("--id", help="Its id; by default from its image's path or its content."),
+    ] = None,
+    label_separator: LabelSeparatorOption = None,
+    max_pixels: MaxPixelsOption = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace items that have the same ids.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Add all or nothing; fail if an item cannot be used.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Add the items of a manifest, or one item."""
+    from acqh.collection import Collection, Item, read_items
+
+    if manifest is None and image is None and not text:
+        raise typer.BadParameter("give a manifest, or --image and --text of one item")
+    if manifest is not None and (image or text or label or identifier):
+        raise typer.BadParameter(
+            "--image, --text, --label and --id are of one item, not a manifest"
+        )
+    items: Any = Item(image, text, label or (), identifier, origin="the item")
+    if manifest is not None:
+        items = read_items(manifest, label_separator=label_separator)
+    with Collection.open(path) as collection, reporting() as progress:
+        change = collection.upsert if replace else collection.add
+        report = change(items, strict=strict, max_pixels=max_pixels, progress=progress)
+        n_items = len(collection)
+    print_skipped(report.skipped)
+    print_result(
+        {"ids": report.ids, "skipped": report.skipped, "n_items": n_items},
+        f"{path}: {len(report.ids):,} items added, {n_items:,} in all",
+        as_json,
+    )
+    if manifest is None and report.skipped:
+        raise typer.Exit(1)
+
+
+def label(
+    path: CollectionArgument,
+    table: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TABLE",
+            help="CSV, TSV, JSON lines or Parquet with a column id, file or image, and any of "
+            "text, labels (separated by |) and others, which become columns.",
+        ),
+    ],
+    label_separator: LabelSeparatorOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give items texts, labels and columns; what is empty stays, and no image is read."""
+    from acqh.collection import Collection
+
+    with Collection.open(path) as collection, reporting() as progress:
+        report = collection.label(table, label_separator=label_separator, progress=progress)
+        n_items = len(collection)
+    print_skipped(report.skipped)
+    facts = {"ids": report.ids, "skipped": report.skipped, "n_items": n_items}
+    print_result(facts, f"{path}: {len(report.ids):,} of {n_items:,} items labelled", as_json)
+
+
+def remove(
+    path: CollectionArgument,
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of the items.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Remove items by their ids: all of them, or none if one is unknown."""
+    from acqh.collection import Collection
+
+    with Collection.open(path) as collection:
+        n_removed = collection.remove(ids)
+        n_items = len(collection)
+    facts = {"n_removed": n_removed, "n_items": n_items}
+    print_result(facts, f"{path}: {n_removed:,} items removed, {n_items:,} left", as_json)
+
+
+# What is said of what consists of parts.
+_SEVERAL = {
+    "code-parts": "codes of {:,} items in {:,} parts.",
+    "search-parts": "answers to {:,} queries in {:,} parts.",
+    "code-shards": "index of {:,} items in {:,} shards.",
+}
+
+
+def verify(
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A collection, an index, codes or a model.")
+    ],
+    clean: Annotated[
+        bool, typer.Option("--clean", help="Also remove what killed builds of it left beside it.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check every byte of what acqh has written, and that its parts agree."""
+    if clean:
+        from acqh.collection import remove_leftovers
+
+        n_bytes = remove_leftovers(path)
+        voice.note(f"{path}: {n_bytes:,} bytes of killed builds removed")
+    report, facts = _check(path)
+    if as_json:
+        print_json({**asdict(report), "path": str(report.path)})
+    elif report.problems:
+        for problem in report.problems:
+            print(f"{path}: {problem}")
+    else:
+        print(f"{path}: whole. {facts}")
+    if report.problems:
+        raise typer.Exit(1)
+
+
+def _as_options(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the options of ``acqh build`` that say how a collection was built."""
+    for name, value in settings.items():
+        option = "--seed" if name == "random_state" else f"--{name.replace('_', '-')}"
+        if value is True:
+            yield option
+        elif name == "targets" and value:
+            weights = (f"{view}={target['weight']:g}" for view, target in value.items())
+            yield f"{option} {','.join(weights)}"
+        elif value is not None and value is not False:
+            yield f"{option} {shlex.quote(str(value))}"
+
+
+def _check(path: Path) -> tuple[Any, str]:
+    from acqh._load import verify as check
+    from acqh.io import BundleReport
+
+    report = check(path)
+    if not isinstance(report, BundleReport):
+        notes = "".join(f" {note[0].upper()}{note[1:]}." for note in report.notes)
+        built = " ".join(_as_options(report.settings or {}))
+        return report, (
+            f"collection, {report.n_items:,} items, {report.n_bytes:,} bytes."
+            + (f" Built with {built}." if built else "")
+            + notes
+        )
+    if report.kind in _SEVERAL and report.ok:
+        from acqh import load
+
+        held = load(path)
+        n_parts = len(held.shards) if report.kind == "code-shards" else held.n_parts
+        return report, _SEVERAL[report.kind].format(len(held), n_parts)
+    title = f" '{report.name}'" if report.name else ""
+    return report, (
+        f"{report.kind}{title}, {report.n_members} members, {report.n_bytes:,} bytes, "
+        f"format {report.version}."
+    )

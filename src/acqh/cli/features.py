@@ -1,0 +1,419 @@
+"""Commands that take files of features, vectors and codes."""
+
+import logging
+import os
+import time
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from acqh.cli._options import (
+    ChunkSizeOption,
+    CodebooksOption,
+    ComponentsOption,
+    DaskOption,
+    ModelArgument,
+    SeedOption,
+    TargetsOption,
+    cluster,
+    parse_targets,
+)
+from acqh.cli._output import (
+    JsonOption,
+    claimed,
+    print_json,
+    print_result,
+    print_table,
+    refuse_existing,
+    reporting,
+    voice,
+)
+from acqh.errors import InvalidInputError
+
+DataArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA", help="A file or folder of features (.npz, .npy, Zarr, .mat, Parquet, CSV)."
+    ),
+]
+
+SimilarityOption = Annotated[
+    Literal["shared", "dot", "cosine", "jaccard"],
+    typer.Option(help="How alike items are by their labels."),
+]
+# A model that fits all but exactly is nowhere near its bound in per cent, which then says nothing.
+_TELLING_GAP = 10.0
+
+
+def fit(
+    data: DataArgument,
+    out: Annotated[Path, typer.Option(help="Folder for the model.")],
+    n_components: ComponentsOption = 32,
+    n_codebooks: CodebooksOption = 4,
+    similarity: SimilarityOption = "shared",
+    targets: TargetsOption = None,
+    chunk_size: ChunkSizeOption = 65_536,
+    seed: SeedOption = 0,
+    dask: DaskOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Learn ACQH from a file of features, with labels or without, in one pass, chunk by chunk."""
+    from acqh.methods.acqh import ACQH
+    from acqh.scale import fit as fit_source
+
+    started = time.perf_counter()
+    model = ACQH(
+        n_components,
+        n_codebooks=n_codebooks,
+        similarity=similarity,
+        targets=parse_targets(targets),
+        random_state=seed,
+    )
+    with claimed(out), cluster(dask) as client, reporting() as show:
+        fit_source(model, data, chunk_size=chunk_size, client=client, progress=show)
+        model.save(out)
+    gap = float(model.optimality_gap_)
+    facts = {
+        "n_items": int(model.stats_.n_items),
+        "views": dict(model.n_features_in_),
+        "n_labels": len(model.label_names_),
+        "targets": {name: float(target.weight) for name, target in model.targets_.items()},
+        "bytes_per_item": model.bytes_per_item,
+        "optimality_gap": gap,
+        "seconds": time.perf_counter() - started,
+    }
+    above = f" at most {gap:.2%} above the best possible;" if gap < _TELLING_GAP else ""
+    print_result(
+        facts,
+        f"{out}: learnt from {facts['n_items']:,} items with {facts['n_labels']} labels; views "
+        f"{', '.join(model.n_features_in_)}; {facts['bytes_per_item']} bytes per item;{above} "
+        f"{facts['seconds']:.1f} s.",
+        as_json,
+    )
+
+
+def encode(
+    model: ModelArgument,
+    data: DataArgument,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="File for the codes (.npy), or a folder for parts, where a stopped run goes on."
+        ),
+    ],
+    by_labels: Annotated[
+        bool, typer.Option("--by-labels", help="Code items by their labels, where they have any.")
+    ] = False,
+    chunk_size: ChunkSizeOption = 65_536,
+    dask: DaskOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn items into codes, one row of bytes each, by their views or by their labels."""
+    from acqh.methods import load_method
+    from acqh.scale import encode_parts
+
+    if dask is not None and out.suffix == ".npy":
+        raise typer.BadParameter("workers write parts: give --out a folder, not a .npy file")
+    if out.suffix == ".npy" or out.is_file():
+        refuse_existing(out)
+    started = time.perf_counter()
+    fitted = load_method(model)
+    if out.suffix == ".npy":
+        facts = _encode_whole(fitted, data, out, by_labels, chunk_size)
+        what = f"{facts['n_codes']:,} different codes"
+    else:
+        with cluster(dask) as client, reporting() as show:
+            parts = encode_parts(
+                fitted,
+                data,
+                out,
+                by_labels=by_labels,
+                chunk_size=chunk_size,
+                client=client,
+                progress=show,
+            )
+        facts = {
+            "n_items": len(parts),
+            "bytes_per_item": parts.bytes_per_item,
+            "n_parts": parts.n_parts,
+        }
+        what = f"{parts.n_parts:,} parts"
+    seconds = time.perf_counter() - started
+    print_result(
+        {**facts, "seconds": seconds},
+        f"{out}: {facts['n_items']:,} items in {facts['bytes_per_item']} bytes each, {what}; "
+        f"{seconds:.1f} s.",
+        as_json,
+    )
+
+
+def _encode_whole(
+    model: Any, data: str, out: Path, by_labels: bool, chunk_size: int
+) -> dict[str, int]:
+    """Code all items into one file; return facts about the codes."""
+    import numpy as np
+
+    from acqh.data import list_pieces, read_pieces
+    from acqh.io import replace_file
+    from acqh.scale import encode_chunk
+
+    pieces = list_pieces(data, chunk_size=chunk_size)
+    codes = np.empty((pieces.n_items, model.bytes_per_item), dtype=np.uint8)
+    reader = read_pieces(pieces)
+    with reporting() as show:
+        for piece in pieces:
+            rows = slice(piece.start, piece.stop)
+            codes[rows] = encode_chunk(model, next(reader), by_labels=by_labels)
+            show(piece.stop, pieces.n_items, f"{piece.stop:,} items coded")
+    content = BytesIO()
+    np.save(content, codes, allow_pickle=False)
+    replace_file(out, content.getvalue())
+    return {
+        "n_items": len(codes),
+        "bytes_per_item": int(codes.shape[1]),
+        "n_codes": len(np.unique(codes, axis=0)),
+    }
+
+
+def index(
+    model: ModelArgument,
+    codes: Annotated[
+        list[Path],
+        typer.Argument(metavar="CODES", help="What acqh encode made: .npy files or folders."),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the index.")],
+    shards: Annotated[
+        int | None, typer.Option(min=1, help="Make this many indexes that are searched as one.")
+    ] = None,
+    dask: DaskOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make an index of codes, for acqh search --queries or Python; .npy rows are numbered."""
+    from acqh.methods import load_method
+    from acqh.scale import build_index, build_shards
+
+    if dask is not None and shards is None:
+        raise typer.BadParameter("workers make an index by shards: give --shards, one or more")
+    started = time.perf_counter()
+    fitted = load_method(model)
+    if not hasattr(fitted, "codebooks_"):
+        raise InvalidInputError(f"{model} has no codebooks: only additive codes can be indexed")
+    made: Any
+    with claimed(out), cluster(dask) as client, reporting() as show:
+        if shards is None:
+            made = build_index(fitted.codebooks_, lambda: _read_codes(fitted, codes), progress=show)
+            made.save(out)
+        else:
+            parts = _one_folder(fitted, codes)
+            made = build_shards(
+                fitted.codebooks_, parts, out, n_shards=shards, client=client, progress=show
+            )
+    facts = {
+        "n_items": len(made),
+        "bytes_per_item": made.bytes_per_item,
+        "seconds": time.perf_counter() - started,
+    }
+    print_result(
+        facts,
+        f"{out}: {facts['n_items']:,} items in {facts['bytes_per_item']:.2f} bytes each without "
+        f"ids; {facts['seconds']:.1f} s.",
+        as_json,
+    )
+
+
+def _one_folder(model: Any, paths: list[Path]) -> Any:
+    if len(paths) > 1 or paths[0].is_file():
+        raise typer.BadParameter("--shards are made of one folder of codes, not of .npy files")
+    return _open_parts(model, paths[0])
+
+
+def _open_parts(model: Any, path: Path) -> Any:
+    from acqh.methods import fingerprint
+    from acqh.scale import CodeParts
+
+    parts = CodeParts(path)
+    if parts.model != fingerprint(model):
+        raise InvalidInputError(f"{path} holds codes of another model")
+    return parts
+
+
+def _read_codes(model: Any, paths: list[Path]) -> Iterator[tuple[Any, Any]]:
+    """Yield codes and ids; no ids for a file without any."""
+    from acqh.scale import CodeFiles
+
+    for path in paths:
+        if path.is_file():
+            yield from CodeFiles(path)
+        else:
+            yield from _open_parts(model, path)
+
+
+def compress(
+    items: Annotated[
+        str,
+        typer.Argument(
+            metavar="ITEMS",
+            help="A file or folder of vectors (.npy, .npz, Parquet, Arrow, .fvecs, .bvecs, .fbin, "
+            ".u8bin, .i8bin, a Faiss index).",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the index.")],
+    queries: Annotated[
+        str | None, typer.Option(help="A file of vectors like those that items are searched for.")
+    ] = None,
+    n_bytes: Annotated[int, typer.Option("--bytes", min=1, max=16, help="Bytes per item.")] = 8,
+    view: Annotated[
+        str | None, typer.Option(help="Array or column of ITEMS, where there are several.")
+    ] = None,
+    query_view: Annotated[
+        str | None, typer.Option(help="Array or column of the queries, where there are several.")
+    ] = None,
+    train: Annotated[int, typer.Option(min=1, help="Items to learn from, at most.")] = 65_536,
+    chunk_size: ChunkSizeOption = 16_384,
+    seed: SeedOption = 0,
+    dask: DaskOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compress vectors to a few bytes each, so that expected queries still find them.
+
+    Learns from a sample, under the metric of the queries where that finds more, codes all items a
+    chunk at a time, and says how many of the best items queries held out still find.
+    """
+    from acqh.scale import compress as compress_items
+
+    with claimed(out), cluster(dask) as client, reporting() as show:
+        small = compress_items(
+            items,
+            queries,
+            n_bytes,
+            view=view,
+            query_view=query_view,
+            n_train=train,
+            chunk_size=chunk_size,
+            random_state=seed,
+            client=client,
+            progress=show,
+        )
+        small.save(out)
+    if small.report.advice:
+        voice.note(f"acqh: {small.report.advice}")
+    if as_json:
+        print_json(small.report.to_dict())
+    else:
+        _print_compressed(small.report, out)
+
+
+def _print_compressed(report: Any, out: Path) -> None:
+    rows = [
+        ["items", f"{report.n_items:,}"],
+        ["components", f"{report.n_components:,}"],
+        ["bytes per item, code", f"{report.bytes_per_item}"],
+        ["bytes per item, index without ids", f"{report.index_bytes_per_item:.2f}"],
+        ["bytes in all, codebooks and ids included", f"{report.n_bytes:,}"],
+        ["times smaller than float32", f"{report.compression:.3g}"],
+        *([f"recall@{k}", f"{value:.3f}"] for k, value in report.recall.items()),
+        ["relative error", f"{report.error:.3f}"],
+        ["queries given", f"{report.n_queries:,}"],
+        ["queries held out", f"{report.n_held_out:,}"],
+        ["shrinkage to the plain metric", f"{report.shrinkage:g}"],
+        *([f"seconds, {step}", f"{value:.1f}"] for step, value in report.seconds.items()),
+    ]
+    asked = "queries held out" if report.n_queries else "items, each left out of its own answer"
+    search = f"acqh search {out} --queries FILE --out FILE"
+    caption = f"recall of {asked}, against exact search; search with: {search}"
+    print_table(str(out), ["", "value"], rows, caption=caption)
+
+
+_TOKEN = "ACQH_MILVUS_TOKEN"  # noqa: S105
+
+
+TokenFileOption = Annotated[
+    Path | None,
+    typer.Option(help=f"File with the token of the server; or set {_TOKEN}. For milvus."),
+]
+
+
+def export(
+    source: Annotated[
+        Path, typer.Argument(metavar="INDEX", help="An index or a collection that acqh made.")
+    ],
+    to: Annotated[Literal["milvus", "faiss", "parquet"], typer.Option(help="What to write.")],
+    out: Annotated[Path | None, typer.Option(help="File to write, for faiss and parquet.")] = None,
+    uri: Annotated[
+        str | None, typer.Option(help="Server, or NAME.db for Milvus Lite; for milvus.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Collection to make; for milvus.")] = None,
+    token_file: TokenFileOption = None,
+    index_type: Annotated[
+        Literal["FLAT", "AUTOINDEX"], typer.Option(help="FLAT is exact; for milvus.")
+    ] = "FLAT",
+    codes: Annotated[
+        bool, typer.Option("--codes", help="Write codes, not vectors; for faiss and parquet.")
+    ] = False,
+    metadata: Annotated[
+        bool,
+        typer.Option(
+            "--metadata/--no-metadata", help="Export texts, labels and columns of a collection too."
+        ),
+    ] = True,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace what already exists.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Export an index or a collection as vectors whose inner product is the score.
+
+    The texts, labels and columns of a collection are exported with them.
+    """
+    started = time.perf_counter()
+    with reporting() as progress:
+        common: dict[str, Any] = {
+            "metadata": metadata,
+            "overwrite": overwrite,
+            "progress": progress,
+        }
+        if to == "milvus":
+            if uri is None or name is None or out is not None or codes:
+                raise typer.BadParameter("milvus takes --uri and --name, no --out and no --codes")
+            report = _to_milvus(source, uri, name, token_file, index_type=index_type, **common)
+            where = f"{uri}, {name}"
+        else:
+            if out is None or uri is not None or name is not None or token_file is not None:
+                raise typer.BadParameter(f"{to} takes --out, and nothing that is for milvus")
+            report = _to_file(source, out, to, codes=codes, **common)
+            where = ", ".join(str(file) for file in report.files)
+    _print_exported(report, where, time.perf_counter() - started, as_json)
+
+
+def _to_milvus(source: Path, uri: str, name: str, token_file: Path | None, **options: Any) -> Any:
+    from acqh.export import export_milvus
+
+    # It logs tracebacks of errors, which reach people as messages.
+    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
+    return export_milvus(source, uri, name, token=_token(token_file), **options)
+
+
+def _token(file: Path | None) -> str | None:
+    if file is not None:
+        return file.read_text().strip()
+    return os.environ.get(_TOKEN)
+
+
+def _to_file(source: Path, out: Path, to: str, **options: Any) -> Any:
+    from acqh.export import export_faiss, export_parquet
+
+    return (export_faiss if to == "faiss" else export_parquet)(source, out, **options)
+
+
+def _print_exported(report: Any, where: str, seconds: float, as_json: bool) -> None:
+    facts = {
+        "n_items": report.n_items,
+        "files": [str(file) for file in report.files],
+        "n_bytes": report.n_bytes,
+        "seconds": round(seconds, 3),
+    }
+    size = f", {report.n_bytes / 1e6:.1f} MB" if report.files else ""
+    print_result(facts, f"{where}: {report.n_items:,} items{size}; {seconds:.1f} s.", as_json)

@@ -1,0 +1,333 @@
+"""Commands that answer: from a collection, or from indexes for a file of queries."""
+
+import csv
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from acqh._core.files import written_whole
+from acqh.cli._options import DaskOption, MaxPixelsOption, cluster
+from acqh.cli._output import (
+    JsonOption,
+    print_json,
+    print_result,
+    print_table,
+    printable,
+    refuse_existing,
+    reporting,
+    voice,
+)
+
+if TYPE_CHECKING:
+    from acqh.serve import Settings
+
+
+_TEXT_WIDTH = 60
+# What --json says of a hit.
+_FIELDS = ("id", "text", "labels", "columns", "has_thumbnail", "code", "score", "why")
+
+
+PathsArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="COLLECTION|INDEX...",
+        help="A folder that acqh build has made, or several made with --like, as one; with "
+        "--queries what acqh index has made, or several of one model.",
+    ),
+]
+WhereOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CONDITION",
+        help="label=NAME or COLUMN=VALUE; may be repeated, and all must hold.",
+    ),
+]
+ModeOption = Annotated[
+    Literal["auto", "words", "meaning"],
+    typer.Option(help="By words in captions, names or labels, by meaning, or by both."),
+]
+QueriesOption = Annotated[
+    str | None, typer.Option(help="A file or folder of features to search indexes for.")
+]
+ModelOption = Annotated[
+    Path | None,
+    typer.Option(help="With --queries: the model that made the codes; none for acqh compress's."),
+]
+ViewOption = Annotated[str | None, typer.Option(help="With --queries: their view to search by.")]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="With --queries: a folder for parts, where a stopped run goes on; or a .csv or "
+        ".parquet file."
+    ),
+]
+ChunkSizeOption = Annotated[
+    int, typer.Option(min=1, help="With --queries: how many in memory at a time.")
+]
+
+
+def search(
+    paths: PathsArgument,
+    text: Annotated[str | None, typer.Option(help="Words to search for.")] = None,
+    image: Annotated[Path | None, typer.Option(help="An image to search for.")] = None,
+    item: Annotated[str | None, typer.Option(help="Id of an item: find others like it.")] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="How many hits.")] = 10,
+    where: WhereOption = None,
+    text_weight: Annotated[float, typer.Option(min=0, help="How much the text counts.")] = 1.0,
+    image_weight: Annotated[float, typer.Option(min=0, help="How much the image counts.")] = 1.0,
+    max_pixels: MaxPixelsOption = None,
+    mode: ModeOption = "auto",
+    queries: QueriesOption = None,
+    model: ModelOption = None,
+    view: ViewOption = None,
+    out: OutOption = None,
+    chunk_size: ChunkSizeOption = 8_192,
+    dask: DaskOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Search a collection, or several as one; with text and image, by both together.
+
+    With --queries, search indexes for all items of a file, and write what is found.
+    """
+    if queries is not None:
+        if text is not None or image is not None or item is not None or where:
+            raise typer.BadParameter("--queries goes without --text, --image, --item and --where")
+        if out is None or (model is not None and view is None):
+            raise typer.BadParameter("--queries needs --out, and with --model also --view")
+        search_all(paths, model, queries, out, view, k, chunk_size, dask, as_json)
+        return
+    if model is not None or view is not None or out is not None or dask is not None:
+        raise typer.BadParameter("--model, --view, --out and --dask go with --queries")
+    if text is None and image is None and item is None:
+        raise typer.BadParameter("give --text, --image or --item; or --queries")
+    from acqh.collection import open_collections
+
+    given = {"text": (text, text_weight), "image": (image, image_weight)}
+    weights = {name: weight for name, (value, weight) in given.items() if value is not None}
+    with open_collections(paths) as collection:
+        answer = collection.search(
+            text=text,
+            image=image,
+            item=item,
+            weights=weights,
+            k=k,
+            where=where,
+            mode=mode,
+            max_pixels=max_pixels,
+        )
+    if as_json:
+        print_json(_as_json(answer))
+    else:
+        _print(answer)
+
+
+def _as_json(answer: Any) -> dict[str, Any]:
+    hits = [
+        {**{name: getattr(hit, name) for name in _FIELDS}, "code": list(hit.code)}
+        for hit in answer.hits
+    ]
+    times = {name: round(value, 3) for name, value in answer.milliseconds.items()}
+    return {
+        "hits": hits,
+        "n_items": answer.n_items,
+        "n_candidates": answer.n_candidates,
+        "n_seen": answer.n_seen,
+        "milliseconds": times,
+    }
+
+
+def _print(answer: Any) -> None:
+    if not answer.hits:
+        print(f"nothing found among {answer.n_items:,} items")
+        return
+    from rich.markup import escape
+
+    table = {
+        "rank": [str(rank) for rank, _ in enumerate(answer.hits, start=1)],
+        "score": [f"{hit.score:.3f}" for hit in answer.hits],
+        "id": [hit.id for hit in answer.hits],
+        # Of a folder's image the id is where it was first seen.
+        "file": [_moved_to(hit) for hit in answer.hits],
+        "why": [", ".join(hit.why) for hit in answer.hits],
+        "labels": [", ".join(hit.labels) for hit in answer.hits],
+        "text": [printable(hit.text)[:_TEXT_WIDTH] for hit in answer.hits],
+    }
+    table = {name: cells for name, cells in table.items() if any(cells)}
+    rows = [[escape(printable(cell)) for cell in row] for row in zip(*table.values(), strict=True)]
+    times = answer.milliseconds
+    caption = (
+        f"{answer.n_items:,} items, {answer.n_seen:,} codes looked at; "
+        f"{times['encode']:.1f} ms to describe the query, "
+        f"{times['search']:.2f} ms to search, {times['items']:.1f} ms to read what was found"
+    )
+    print_table("Hits", [*table], rows, caption=caption)
+
+
+def _moved_to(hit: Any) -> str:
+    """Return the file of a hit where its id is another."""
+    file = hit.columns.get("file")
+    return file if isinstance(file, str) and file != hit.id else ""
+
+
+_COLUMNS = ("query", "rank", "id", "score")
+
+
+def search_all(
+    indexes: list[Path],
+    model: Path | None,
+    queries: str,
+    out: Path,
+    view: str | None,
+    k: int,
+    chunk_size: int,
+    dask: str | None,
+    as_json: bool,
+) -> None:
+    """Search for all queries of a file; write a folder of parts, or one table of hits."""
+    from acqh.methods import load_method
+    from acqh.scale import search_parts
+
+    to_table = out.suffix in (".csv", ".parquet")
+    if to_table or out.is_file():
+        refuse_existing(out)
+    started = time.perf_counter()
+    fitted = None if model is None else load_method(model)
+    index = indexes[0] if len(indexes) == 1 else indexes
+    with TemporaryDirectory(prefix=f".{out.name}.", dir=out.absolute().parent) as scratch:
+        folder = Path(scratch) / "answers" if to_table else out
+        with cluster(dask) as client, reporting() as show:
+            parts = search_parts(
+                fitted,
+                index,
+                queries,
+                folder,
+                view=view,
+                k=k,
+                chunk_size=chunk_size,
+                client=client,
+                progress=show,
+            )
+        if to_table:
+            with written_whole(out) as table:
+                (_write_csv if out.suffix == ".csv" else _write_parquet)(parts, table)
+    facts = {"n_queries": len(parts), "k": k, "seconds": time.perf_counter() - started}
+    sentence = f"{out}: the best {k} for each of {len(parts):,} queries; {facts['seconds']:.1f} s."
+    print_result(facts, sentence, as_json)
+
+
+def _write_csv(parts: Any, path: Path) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(_COLUMNS)
+        for part in parts:
+            writer.writerows(zip(*_columns(part), strict=True))
+
+
+def _write_parquet(parts: Any, path: Path) -> None:
+    from acqh._core.imports import require
+
+    arrow, parquet = require("pyarrow"), require("pyarrow.parquet")
+    schema: Any = None
+    writer: Any = None
+    for part in parts:
+        table = arrow.table(dict(zip(_COLUMNS, _columns(part), strict=True)), schema=schema)
+        if writer is None:
+            schema = table.schema
+            writer = parquet.ParquetWriter(path, schema)
+        writer.write_table(table)
+    writer.close()
+
+
+def _columns(part: Any) -> Iterator[list[Any]]:
+    """Yield the columns of a table that has a row for each hit."""
+    import numpy as np
+
+    found = np.arange(part.ids.shape[1]) < part.counts[:, None]
+    query, rank = np.nonzero(found)
+    yield part.query_ids[query].tolist()
+    yield (rank + 1).tolist()
+    yield part.ids[found].tolist()
+    # The fewest digits that give the float32 back.
+    yield [float(str(score)) for score in part.scores[found]]
+
+
+def serve(
+    collections: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="COLLECTION...",
+            help="A collection that acqh build made; or several made with --like, as one.",
+        ),
+    ],
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on; any but loopback needs a token.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port to listen on; by default 8000.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="File with the token that readers must send.")
+    ] = None,
+    write_token_file: Annotated[
+        Path | None, typer.Option(help="File with the token that adds and removes items.")
+    ] = None,
+    image_root: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            file_okay=False,
+            help="Folder of the image files, to link to them as they were.",
+        ),
+    ] = None,
+    root_path: Annotated[
+        str | None, typer.Option(help="What a proxy puts before every path, such as /photos.")
+    ] = None,
+) -> None:
+    """Serve a collection and its search page, to this machine and read-only unless told otherwise.
+
+    Every setting may also be given in the environment, such as ACQH_MAX_K=100.
+    """
+    from acqh.serve import run
+
+    first, *others = collections
+    settings = _settings(
+        collection=first,
+        shards=others or None,
+        host=host,
+        port=port,
+        token_file=token_file,
+        write_token_file=write_token_file,
+        image_root=image_root,
+        root_path=root_path,
+    )
+    names = ", ".join(map(str, collections))
+    logging.basicConfig(
+        format="%(asctime)s %(levelname)s %(message)s", level=voice.level(logging.INFO)
+    )
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    run(settings, lambda address: print(f"serving {names} at {address}", file=sys.stderr))
+
+
+def _settings(**given: Any) -> "Settings":
+    """Return the settings given, the others from the environment; refuse what is wrong in it."""
+    from pydantic import ValidationError
+
+    from acqh.serve import Settings
+
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        name = ".".join(str(part) for part in wrong["loc"])
+        variable = f"ACQH_{name.upper()}"
+        said = variable if given.get(name) is None else voice.options.get(name, variable)
+        # The one setting with a pattern is the path that a proxy puts before all others.
+        is_path = wrong["type"] == "string_pattern_mismatch"
+        why = "give a path such as /photos" if is_path else wrong["msg"]
+        raise typer.BadParameter(f"{said}: {why}, got {wrong['input']!r}") from None
