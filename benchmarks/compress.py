@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.imports import require
+from acqh._core.runtime import limit_threads
 from acqh.quantize import AdditiveQuantizer
 from acqh.scale.vectors import read_queries
 
@@ -42,7 +43,6 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, nargs="+", default=[4, 8])
     parser.add_argument("--items", type=int, default=5_000, help="of each set, at most")
     parser.add_argument("--words", type=int, default=256, choices=[16, 256])
-    parser.add_argument("--sweeps", type=int, default=10, help="of AdditiveQuantizer, at most")
     parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
     parser.add_argument("--pair", nargs=3, action="append", default=[])
     parser.add_argument("--no-synthetic", action="store_true")
@@ -50,7 +50,12 @@ def main() -> None:
     require("faiss").omp_set_num_threads(1)
     # So that loading compiled code, once per process, is not part of any time.
     warm = np.random.default_rng(0).normal(size=(200, 8)).astype(np.float32)
-    AdditiveQuantizer(2, 16, n_threads=1, random_state=0).fit(warm, queries=warm).encode(warm)
+    AdditiveQuantizer(2, 16, random_state=0).fit(warm, queries=warm).encode(warm)
+    with limit_threads(1):
+        compare(arguments)
+
+
+def compare(arguments: argparse.Namespace) -> None:
     sets = [] if arguments.no_synthetic else [("synthetic", *make_gap(arguments.items + 1_000))]
     sets += [(name, load(items), load(queries)) for name, items, queries in arguments.pair]
     for name, items, queries in sets:
@@ -58,8 +63,7 @@ def main() -> None:
         for n_bytes in arguments.bytes:
             rows = []
             for method in arguments.methods:
-                settings = {"n_words": arguments.words, "n_sweeps": arguments.sweeps}
-                rows.append({"method": method, **measure(split, method, n_bytes, **settings)})
+                rows.append({"method": method, **measure(split, method, n_bytes, arguments.words)})
                 lsq = next((row for row in rows if row["method"] == "lsq"), None)
                 if lsq is not None and "error" in rows[-1]:
                     if lsq["error"] > 0:  # else learnt by heart
@@ -117,13 +121,13 @@ def best_of(scores: np.ndarray, k: int = 10) -> np.ndarray:
     return np.argpartition(-scores, k - 1, axis=1)[:, :k]
 
 
-def measure(split: Split, method: str, n_bytes: int, n_words: int, n_sweeps: int) -> dict[str, Any]:
+def measure(split: Split, method: str, n_bytes: int, n_words: int) -> dict[str, Any]:
     begin = time.process_time()
     if method == "rabitq":
         return measure_rabitq(split, begin)
     n_codebooks = n_bytes * (1 if n_words == 256 else 2)
     if method in ("new", "plain", "told"):
-        decoded, again = train_ours(split, method, n_codebooks, n_words, n_sweeps)
+        decoded, again = train_ours(split, method, n_codebooks, n_words)
     else:
         decoded, again = train_faiss(split.base, method, n_codebooks, n_words.bit_length() - 1)
     seconds = time.process_time() - begin
@@ -153,15 +157,9 @@ def measure_rabitq(split: Split, begin: float) -> dict[str, Any]:
 Trained = tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]
 
 
-def train_ours(split: Split, method: str, n_codebooks: int, n_words: int, n_sweeps: int) -> Trained:
-    quantizer = AdditiveQuantizer(
-        n_codebooks,
-        n_words,
-        max_iter=n_sweeps,
-        ridge=None if method == "new" else 0.0,
-        n_threads=1,
-        random_state=0,
-    )
+def train_ours(split: Split, method: str, n_codebooks: int, n_words: int) -> Trained:
+    ridge = None if method == "new" else 0.0
+    quantizer = AdditiveQuantizer(n_codebooks, n_words, ridge=ridge, random_state=0)
     quantizer.fit(split.base, queries=split.learn if method == "told" else None)
     codes = quantizer.encode(split.base, start=quantizer.training_codes_)
     return quantizer.decode(codes), lambda rows: quantizer.decode(quantizer.encode(rows))

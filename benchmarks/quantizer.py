@@ -23,17 +23,17 @@ from typing import Any
 import numpy as np
 
 import acqh
+import acqh.quantize.grow as grow
 from acqh.errors import AcqhError
 from acqh.quantize import (
-    _grow,
     decode,
     fit_codebooks,
     grow_codebooks,
     improve_codebooks,
     quantization_errors,
     refill_unused_words,
-    residual_kmeans,
     search_codes,
+    weighted_kmeans,
 )
 
 N_WORDS = 256
@@ -73,8 +73,12 @@ def label_sets() -> Iterator[Record]:
 
 def _errors(targets: np.ndarray, weights: np.ndarray, m: int, seed: int) -> list[float]:
     rng = np.random.default_rng(seed)
-    codebooks, codes = residual_kmeans(targets, weights, m, N_WORDS, rng)
-    first = weights @ quantization_errors(targets, codes, codebooks)
+    codebooks, left = np.empty((m, N_WORDS, targets.shape[1])), targets.copy()
+    codes = np.empty((len(targets), m), dtype=np.uint8)
+    for s in range(m):
+        codebooks[s], codes[:, s] = weighted_kmeans(left, weights, N_WORDS, rng)
+        left -= codebooks[s][codes[:, s]]
+    first = weights @ np.square(left).sum(axis=1)
     for _ in range(N_SWEEPS):
         codebooks, codes = refill_unused_words(targets, weights, codes, codebooks)
         codebooks = improve_codebooks(targets, weights, codes, codebooks)
@@ -118,23 +122,23 @@ def grown(items: np.ndarray, others: np.ndarray, n_codebooks: int) -> Record:
 
 def beams(n_items: int) -> Iterator[Record]:
     items, others = clustered(n_items)
-    usual = _grow._N_BEAMS
+    usual = grow._N_BEAMS
     for n_beams in (1, usual):
-        _grow._N_BEAMS = n_beams
+        grow._N_BEAMS = n_beams
         yield {"case": "beams", "n_beams": n_beams, **grown(items, others, 8)}
-    _grow._N_BEAMS = usual
+    grow._N_BEAMS = usual
 
 
 def worse_codes(n_items: int) -> Iterator[Record]:
     items, others = clustered(n_items // 2)
-    usual = _grow._sweeps
+    usual = grow._sweeps
     for n_codebooks in (8, 16):
         for keep in (False, True, None):
             if keep is not None:
-                _grow._sweeps = partial(always, usual, always_keep=keep)
+                grow._sweeps = partial(always, usual, always_keep=keep)
             record = grown(items, others, n_codebooks)
             yield {"case": "worse codes", "keeps": "later" if keep is None else keep, **record}
-            _grow._sweeps = usual
+            grow._sweeps = usual
 
 
 def always(sweeps: Any, *arguments: Any, always_keep: bool, **settings: Any) -> Any:

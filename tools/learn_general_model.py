@@ -77,7 +77,7 @@ def main() -> None:
     arrays |= components(model, images, texts)
     vectors = GeneralModel(arrays, model.sums, ridge).item_vectors(images)
     for size in SIZES:
-        quantizer = AdditiveQuantizer(size, search="beam", beam_width=8, max_iter=6, random_state=0)
+        quantizer = AdditiveQuantizer(size, beam_width=8, random_state=0)
         arrays[f"codebooks_{size}"] = quantizer.fit(vectors).codebooks_
     arrays |= {
         "image_variance": np.diag(model.sums.images),

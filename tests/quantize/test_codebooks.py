@@ -7,10 +7,8 @@ from acqh.quantize import (
     decode,
     improve_codebooks,
     least_squares_codebooks,
-    lookup_tables,
     quantization_errors,
     refill_unused_words,
-    table_scores,
 )
 
 shapes = given(
@@ -47,16 +45,6 @@ def test_decoding_is_the_sum_of_chosen_words(seed, n_items, n_codebooks, n_words
     _, _, codes, codebooks = make_problem(seed, n_items, n_codebooks, n_words, n_components)
     expected = indicator(codes, n_words) @ codebooks.reshape(-1, n_components)
     np.testing.assert_allclose(decode(codes, codebooks), expected, atol=1e-12)
-
-
-@settings(max_examples=50)
-@shapes
-def test_table_scores_are_inner_products(seed, n_items, n_codebooks, n_words, n_components):
-    queries, _, codes, codebooks = make_problem(seed, n_items, n_codebooks, n_words, n_components)
-    tables = lookup_tables(queries, codebooks)
-    assert tables.shape == (n_items, n_codebooks, n_words)
-    expected = queries @ decode(codes, codebooks).T
-    np.testing.assert_allclose(table_scores(tables, codes), expected, atol=1e-10)
 
 
 @settings(max_examples=80)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh.quantize import decode, residual_kmeans, weighted_kmeans
+from acqh.quantize import weighted_kmeans
 
 
 def weighted_error(points, weights, words, codes):
@@ -86,19 +86,6 @@ def test_the_same_generator_state_gives_the_same_words():
     second = weighted_kmeans(points, weights, 8, np.random.default_rng(5))
     np.testing.assert_array_equal(first[0], second[0])
     np.testing.assert_array_equal(first[1], second[1])
-
-
-@pytest.mark.parametrize("n_codebooks", [1, 2, 5])
-def test_each_codebook_lowers_the_error_of_the_ones_before(n_codebooks):
-    points, weights = make_clusters(n_items=200)
-    codebooks, codes = residual_kmeans(points, weights, n_codebooks, 4, np.random.default_rng(0))
-    assert codebooks.shape == (n_codebooks, 4, 2)
-    assert codes.shape == (200, n_codebooks)
-    errors = [
-        weights @ np.square(points - decode(codes[:, :s], codebooks[:s])).sum(axis=1)
-        for s in range(1, n_codebooks + 1)
-    ]
-    assert np.all(np.diff(errors) < 0)
 
 
 def test_quick_clusters_are_as_good_and_do_not_depend_on_where_points_lie():

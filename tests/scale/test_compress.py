@@ -99,7 +99,7 @@ def test_what_is_saved_takes_further_items_later(small, tmp_path):
     more = make_items(50, seed=2)
     codes = small.quantizer.encode(more)
     np.testing.assert_array_equal(again.quantizer.encode(more), codes)
-    assert again.quantizer.shrinkage_recalls_ == small.quantizer.shrinkage_recalls_
+    assert again.quantizer.shrinkage_ == small.quantizer.shrinkage_
     again.add(more)
     np.testing.assert_array_equal(again.codes, np.concatenate([small.codes, codes]))
     again.save(path)

@@ -1,16 +1,14 @@
-"""Additive codebooks: train, encode, decode, lookup tables."""
+"""Additive codebooks: train, encode, decode."""
 
 from acqh.quantize.code_search import search_codes
 from acqh.quantize.codebooks import (
     decode,
     improve_codebooks,
     least_squares_codebooks,
-    lookup_tables,
     quantization_errors,
-    table_scores,
 )
 from acqh.quantize.grow import grow_codebooks
-from acqh.quantize.kmeans import residual_kmeans, weighted_kmeans
+from acqh.quantize.kmeans import weighted_kmeans
 from acqh.quantize.quantizer import AdditiveQuantizer
 from acqh.quantize.train import QuantizerFit, fit_codebooks, refill_unused_words
 
@@ -22,11 +20,8 @@ __all__ = [
     "grow_codebooks",
     "improve_codebooks",
     "least_squares_codebooks",
-    "lookup_tables",
     "quantization_errors",
     "refill_unused_words",
-    "residual_kmeans",
     "search_codes",
-    "table_scores",
     "weighted_kmeans",
 ]

@@ -1,9 +1,13 @@
-"""What codes stand for: decoding, errors, lookup tables, and codebooks for given codes."""
+"""What codes stand for: decoding, errors, checks, and codebooks for given codes."""
+
+from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Floats, Ints
+from acqh._core.arrays import Floats, Ints, as_rows
+from acqh._core.device import is_tensor
 from acqh._core.linalg import solve_spd
+from acqh.errors import InvalidInputError
 from acqh.quantize.compiled import normal_product, sum_rows
 
 # How firmly least squares holds words where they are, relative to the weight of the items that
@@ -62,52 +66,26 @@ def quantization_errors(targets: Floats, codes: Ints, codebooks: Floats) -> Floa
     return np.asarray(np.einsum("ik,ik->i", residuals, residuals))
 
 
-def lookup_tables(queries: Floats, codebooks: Floats) -> Floats:
-    """Return the inner product of every query with every word.
+def check_codes(codes: Any, codebooks: Floats, n_items: int | None = None) -> Any:
+    """Return codes as uint8, a tensor as it is, or raise InvalidInputError.
 
-    Parameters
-    ----------
-    queries : (n_queries, n_components)
-    codebooks : (n_codebooks, codebook_size, n_components)
-
-    Returns
-    -------
-    (n_queries, n_codebooks, codebook_size)
-
-    Examples
-    --------
-    >>> lookup_tables(np.array([[2.0]]), np.array([[[0.0], [3.0]]]))
-    array([[[0., 6.]]])
+    `n_items`: how many there must be.
     """
-    n_codebooks, n_words, n_components = codebooks.shape
-    words = codebooks.reshape(n_codebooks * n_words, n_components)
-    return np.asarray(queries @ words.T).reshape(len(queries), n_codebooks, n_words)
-
-
-def table_scores(tables: Floats, codes: Ints) -> Floats:
-    """Return the score of every query and item: one table entry for each codebook, added up.
-
-    The inner product of a query with what an item's code stands for, by look-ups only; the
-    reference for every faster search.
-
-    Parameters
-    ----------
-    tables : (n_queries, n_codebooks, codebook_size)
-    codes : (n_items, n_codebooks)
-
-    Returns
-    -------
-    (n_queries, n_items)
-
-    Examples
-    --------
-    >>> table_scores(np.array([[[0.0, 6.0], [1.0, 2.0]]]), np.array([[1, 0], [0, 1]]))
-    array([[7., 2.]])
-    """
-    scores = tables[:, 0, codes[:, 0]]
-    for s in range(1, tables.shape[1]):
-        scores += tables[:, s, codes[:, s]]
-    return scores
+    if not is_tensor(codes):
+        codes = as_rows(codes, "codes", InvalidInputError)
+    n_codebooks, n_words, _ = codebooks.shape
+    rows = codes.shape[:1] if n_items is None else (n_items,)
+    kind = str(codes.dtype).removeprefix("torch.")
+    if codes.shape != (*rows, n_codebooks) or not kind.startswith(("int", "uint")):
+        raise InvalidInputError(
+            f"codes must be whole numbers of shape {(*rows, n_codebooks)}, "
+            f"got {kind} of shape {tuple(codes.shape)}"
+        )
+    if len(codes) and not 0 <= codes.min() <= codes.max() < n_words:
+        raise InvalidInputError(
+            f"codes must lie from 0 to {n_words - 1}, got {int(codes.min())} to {int(codes.max())}"
+        )
+    return codes if is_tensor(codes) else np.asarray(codes, dtype=np.uint8)
 
 
 def least_squares_codebooks(

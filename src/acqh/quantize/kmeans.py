@@ -1,4 +1,4 @@
-"""The start: weighted k-means, and k-means of what is left, codebook after codebook."""
+"""k-means of weighted points, few or many."""
 
 from collections.abc import Callable
 from functools import partial
@@ -146,54 +146,6 @@ def _widths(n_components: int) -> list[int]:
     while widths[-1] >= 2 * _FEWEST:
         widths.append(widths[-1] // 2)
     return widths[::-1]
-
-
-def residual_kmeans(
-    targets: Floats,
-    weights: Floats,
-    n_codebooks: int,
-    codebook_size: int,
-    rng: np.random.Generator,
-    *,
-    max_iter: int = MAX_LLOYD,
-) -> tuple[Floats, Ints]:
-    """Learn codebooks one after the other, each by k-means of what the ones before leave over.
-
-    Parameters
-    ----------
-    targets : (n_items, n_components)
-    weights : (n_items,)
-        Not negative, some positive.
-    n_codebooks, codebook_size : int
-    rng : Generator
-    max_iter : int, default 5
-        Lloyd's steps for each codebook.
-
-    Returns
-    -------
-    codebooks : (n_codebooks, codebook_size, n_components) float64
-    codes : (n_items, n_codebooks) uint8
-        The greedy codes.
-
-    Examples
-    --------
-    >>> targets = np.array([[0.0], [1.0], [8.0], [9.0]])
-    >>> codebooks, codes = residual_kmeans(targets, np.ones(4), 2, 2, np.random.default_rng(0))
-    >>> codebooks[0][codes[:, 0]] + codebooks[1][codes[:, 1]]
-    array([[0.],
-           [1.],
-           [8.],
-           [9.]])
-    """
-    residuals = np.array(targets, dtype=np.float64)
-    codebooks = np.empty((n_codebooks, codebook_size, residuals.shape[1]))
-    codes = np.empty((len(residuals), n_codebooks), dtype=np.uint8)
-    for s in range(n_codebooks):
-        codebooks[s], codes[:, s] = weighted_kmeans(
-            residuals, weights, codebook_size, rng, max_iter=max_iter
-        )
-        residuals -= codebooks[s][codes[:, s]]
-    return codebooks, codes
 
 
 def _seed(points: Floats, weights: Floats, n_words: int, rng: np.random.Generator) -> Floats:

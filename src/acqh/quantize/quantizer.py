@@ -1,9 +1,7 @@
 """The quantizer as a scikit-learn transformer."""
 
-from collections.abc import Callable, Mapping
-from copy import deepcopy
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -15,11 +13,10 @@ from sklearn.utils.validation import validate_data
 from acqh._core.arrays import Array, Floats, Ints, as_rows, first_bad_row, take_in
 from acqh._core.runtime import RandomState, check_rng
 from acqh._core.store import pack, unpack
-from acqh._core.validation import Interval, StrOptions, check_parameters
+from acqh._core.validation import Interval, check_parameters
 from acqh.errors import CorruptBundleError, InvalidInputError, NotFittedError
-from acqh.quantize.checks import check_codes, check_queries, check_weights
-from acqh.quantize.code_search import SEARCHES, Search, search_codes
-from acqh.quantize.codebooks import decode
+from acqh.quantize.code_search import search_codes
+from acqh.quantize.codebooks import check_codes, decode
 from acqh.quantize.grow import grow_codebooks
 from acqh.quantize.query_metric import Root, choose_shrinkage, metric_root, second_moment
 from acqh.quantize.train import QuantizerFit, fit_codebooks
@@ -27,11 +24,6 @@ from acqh.quantize.train import QuantizerFit, fit_codebooks
 # Up to this many distinct rows for each word, sweeps after every codebook code them better; see the
 # guide. More are learnt from along beams, which codes others than those trained on better as well.
 _FEW_ROWS_PER_WORD = 4
-# Of this many rows, points and sweeps the quantizers are made that choose the metric: they have to
-# be alike, not good.
-_CHOICE_ROWS = 8192
-_CHOICE_POINTS_PER_WORD = 48
-_CHOICE_SWEEPS = 1
 # Where none is given; codes of more codebooks need a search twice as wide.
 _BEAM_WIDTH, _FEW_CODEBOOKS = 8, 4
 
@@ -57,25 +49,13 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         From 1 to 16: the bytes of a code.
     codebook_size : int, default 256
         From 2 to 256 words.
-    search : {"greedy", "beam", "icm", "beam+icm"}, default "beam+icm"
-        How codes are searched, in training and in `encode`; see `search_codes`.
     beam_width : int, optional
         Wider is slower and better; None is 8 for up to four codebooks and 16 for more.
-    max_iter : int, default 10
-        Sweeps over all codebooks at most.
-    tol : float, default 1e-3
-        Stop when a sweep lowers the error by no more than this share of it.
-    shrinkage : float, optional
-        From 0 to 1: how far the metric of the queries given to `fit` is drawn towards the plain
-        one. None chooses it by the recall of queries held out, and takes the plain metric, 1,
-        unless another is better beyond noise.
     ridge : float, optional
         Items by which sweeps hold every word to where it was put first. 0 codes the rows fitted
         best, and is right where they are all there is to be coded; more codes others better where
         rows are few. None, the default, chooses by the error of rows held out where there are few,
         in two to three times the time.
-    n_threads : int, optional
-        Threads of the code search; None takes every core. The result does not depend on it.
     random_state : int, Generator or None
         Draws the seeds of k-means.
 
@@ -98,9 +78,8 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Under which codes are searched; None is the plain one.
     ridge_ : float
     shrinkage_ : float
-        That of the metric; 1 without queries.
-    shrinkage_recalls_ : dict of float to float
-        Recall@10 of the queries held out, by each shrinkage that was tried.
+        From 0 to 1: how far the metric of the queries is drawn towards the plain one, which is 1,
+        also without queries. Chosen by queries held out.
 
     Examples
     --------
@@ -119,13 +98,8 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_codebooks": [Interval(Integral, 1, 16, closed="both")],
         "codebook_size": [Interval(Integral, 2, 256, closed="both")],
-        "search": [StrOptions(set(SEARCHES))],
         "beam_width": [Interval(Integral, 1, None, closed="left"), None],
-        "max_iter": [Interval(Integral, 0, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "shrinkage": [Interval(Real, 0, 1, closed="both"), None],
         "ridge": [Interval(Real, 0, None, closed="left"), None],
-        "n_threads": [Interval(Integral, 1, None, closed="left"), None],
     }
 
     _state_axes: ClassVar[dict[str, Any]] = {
@@ -135,19 +109,13 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         "_forward?": ("n_features", "rank"),
         "ridge_": float,
         "shrinkage_": float,
-        "shrinkage_recalls_": dict[float, float],
     }
 
     n_codebooks: int = 4
     codebook_size: int = 256
     _: KW_ONLY
-    search: Search = "beam+icm"
     beam_width: int | None = None
-    max_iter: int = 10
-    tol: float = 1e-3
-    shrinkage: float | None = None
     ridge: float | None = None
-    n_threads: int | None = None
     random_state: RandomState = None
     codebooks_: Floats = field(init=False)
     training_codes_: Ints = field(init=False)
@@ -158,7 +126,6 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     _forward: Floats | None = field(init=False)  # root of the metric
     ridge_: float = field(init=False)
     shrinkage_: float = field(init=False)
-    shrinkage_recalls_: dict[float, float] = field(init=False)
 
     def fit(
         self,
@@ -177,8 +144,8 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         sample_weight : (n_items,), optional
             Not negative, some positive; ones if not given.
         queries : (n_queries, n_components), optional
-            What items will be searched for. A few hundred are plenty to choose the metric; of
-            fewer than four none can be held out, and the plain one is taken.
+            What items will be searched for. A few hundred are plenty to choose the metric; of a
+            single one none can be held out, and the plain one is taken.
 
         Returns
         -------
@@ -192,18 +159,19 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """
         check_parameters(self, self._parameter_constraints)
         X = self._check_rows(X, reset=True)
-        weights = check_weights(sample_weight, len(X))
-        queries = None if queries is None else check_queries(queries, X.shape[1])
+        weights = _check_weights(sample_weight, len(X))
+        queries = None if queries is None else _check_queries(queries, X.shape[1])
         rng = check_rng(self.random_state)
         # Adding zero makes one zero of the two there are.
         used = weights > 0
         rows, places = np.unique(X[used] + 0.0, axis=0, return_inverse=True)
         weights = np.bincount(places, weights[used]).astype(np.float64)
-        # A copy, so that where the plain metric is chosen, the quantizer is the plain one.
-        shrinkage, recalls = self._choose(rows, weights, queries, deepcopy(rng))
-        root = None
-        if queries is not None and shrinkage < 1:
-            root = metric_root(second_moment(queries), shrinkage)
+        root, shrinkage = None, 1.0
+        if queries is not None:
+            n_bits = self.n_codebooks * np.log2(self.codebook_size)
+            shrinkage = choose_shrinkage(rows, weights, queries, n_bits)
+            if shrinkage < 1:
+                root = metric_root(second_moment(queries), shrinkage)
         fitted, codebooks = self._train(rows, weights, root, rng)
         self.codebooks_ = codebooks.astype(X.dtype)
         self.history_ = fitted.history
@@ -212,7 +180,6 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self._forward = None if root is None else root.forward
         self.ridge_ = fitted.ridge
         self.shrinkage_ = shrinkage
-        self.shrinkage_recalls_ = recalls
         codes = np.empty((len(X), self.n_codebooks), dtype=np.uint8)
         codes[used] = fitted.codes[places]
         if not used.all():
@@ -220,56 +187,19 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.training_codes_ = codes
         return self
 
-    def _choose(
-        self, rows: Floats, weights: Floats, queries: Floats | None, rng: np.random.Generator
-    ) -> tuple[float, dict[float, float]]:
-        """Return how far to draw the metric towards the plain one, and the recalls that say so."""
-        if queries is None:
-            return 1.0, {}
-        if self.shrinkage is not None:
-            return float(self.shrinkage), {}
-        chosen = np.arange(len(rows))
-        if len(rows) > _CHOICE_ROWS:
-            chosen = np.sort(rng.choice(len(rows), _CHOICE_ROWS, replace=False))
-        sample, seed = rows[chosen], rng.integers(2**63)
-
-        def code(root: Root) -> Floats:
-            # The same seed for all, so that they differ in the metric alone.
-            again = np.random.default_rng(seed)
-            fitted, words = self._train(sample, weights[chosen], root, again, quick=True)
-            return decode(fitted.codes, words)
-
-        shrinkage, recalls = choose_shrinkage(sample, queries, code, rng)
-        return shrinkage, dict(recalls)
-
     def _train(
-        self,
-        rows: Floats,
-        weights: Floats,
-        root: Root | None,
-        rng: np.random.Generator,
-        *,
-        quick: bool = False,
+        self, rows: Floats, weights: Floats, root: Root | None, rng: np.random.Generator
     ) -> tuple[QuantizerFit, Floats]:
         """Return what training gives under a metric, and the codebooks as items have them."""
-        train: Callable[..., QuantizerFit] = partial(grow_codebooks, ridge=self.ridge)
+        targets = rows if root is None else rows @ root.forward
+        how: dict[str, Any] = {"beam_width": self._beam_width, "rng": rng}
         few = 1 if self.ridge is None else 0 if self.ridge else _FEW_ROWS_PER_WORD
         if len(rows) <= few * self.codebook_size:  # a word each, or learnt by heart as asked for
-            train = fit_codebooks
-        elif quick:
-            train = partial(grow_codebooks, points_per_word=_CHOICE_POINTS_PER_WORD)
-        fitted = train(
-            rows if root is None else rows @ root.forward,
-            weights,
-            self.n_codebooks,
-            self.codebook_size,
-            search=self.search,
-            beam_width=self._beam_width,
-            max_iter=min(self.max_iter, _CHOICE_SWEEPS) if quick else self.max_iter,
-            tol=self.tol,
-            rng=rng,
-            n_threads=self.n_threads,
-        )
+            fitted = fit_codebooks(targets, weights, self.n_codebooks, self.codebook_size, **how)
+        else:
+            fitted = grow_codebooks(
+                targets, weights, self.n_codebooks, self.codebook_size, ridge=self.ridge, **how
+            )
         if root is None:
             return fitted, fitted.codebooks
         return fitted, root.words(fitted.codebooks, np.average(rows, axis=0, weights=weights))
@@ -312,10 +242,8 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         codes = search_codes(
             X,
             codebooks,
-            search=self.search,
             beam_width=self._beam_width,
             start=None if start is None else check_codes(start, self.codebooks_, len(X)),
-            n_threads=self.n_threads,
         )
         return codes if give_back is None else give_back(codes)
 
@@ -423,3 +351,38 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if row is not None:
             raise InvalidInputError(f"X has a NaN or infinite value in row {row}; remove it")
         return np.asarray(X)
+
+
+def _check_queries(queries: Any, n_components: int) -> Floats:
+    """Return queries as float64, or raise InvalidInputError."""
+    checked: Floats = as_rows(queries, "queries", InvalidInputError)
+    if checked.dtype.kind not in "buif" or checked.ndim != 2 or len(checked) == 0:
+        raise InvalidInputError(
+            f"queries must be a matrix of numbers with some rows, got {checked.dtype} of shape "
+            f"{checked.shape}"
+        )
+    if checked.shape[1] != n_components:
+        raise InvalidInputError(
+            f"queries have {checked.shape[1]} components, items {n_components}; both must come "
+            "from one space"
+        )
+    row = first_bad_row(checked)
+    if row is not None:
+        raise InvalidInputError(f"queries have a NaN or infinite value in row {row}; remove it")
+    return checked.astype(np.float64)
+
+
+def _check_weights(weights: Any, n_items: int) -> Floats:
+    """Return weights as float64, ones if there are none, or raise InvalidInputError."""
+    if weights is None:
+        return np.ones(n_items)
+    checked: Floats = as_rows(weights, "sample_weight", InvalidInputError).astype(np.float64)
+    if checked.shape != (n_items,):
+        raise InvalidInputError(
+            f"sample_weight has shape {checked.shape}; give one weight for each of {n_items} rows"
+        )
+    if not np.isfinite(checked).all() or checked.min() < 0:
+        raise InvalidInputError("sample_weight has a negative, NaN or infinite value")
+    if not checked.any():
+        raise InvalidInputError("sample_weight is zero for every row; some must be positive")
+    return checked

@@ -1,6 +1,5 @@
 """The metric that queries ask for: what of an error they see, and how far to trust them."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,13 +8,10 @@ from acqh._core.arrays import Floats
 
 # Weights of the plain metric that are tried, the plain one first.
 SHRINKAGES = (1.0, 0.6, 0.3, 0.1)
+# The plain metric is kept unless another lowers the error by more than this share.
+_NOISE = 0.01
 # Directions that queries see less of than this, relative to what they see most, are left out.
 _UNSEEN = 1e-9
-# Of the queries, one in this many is held out to choose the weight, and not more than this many.
-_HELD_OUT_PART = 4
-MAX_HELD_OUT = 500
-# Neighbours that the choice looks at.
-_N_NEIGHBOURS = 10
 
 
 @dataclass(frozen=True)
@@ -54,63 +50,78 @@ def metric_root(moment: Floats, shrinkage: float) -> Root:
 
     `moment`: (n_components, n_components); of the trace of the identity. `shrinkage`: from 0 to 1.
     """
-    metric = (1 - shrinkage) * moment + shrinkage * np.eye(len(moment))
+    return _root(_blend(moment, shrinkage))
+
+
+def _blend(moment: Floats, shrinkage: float) -> Floats:
+    return (1 - shrinkage) * moment + shrinkage * np.eye(len(moment))
+
+
+def _root(metric: Floats) -> Root:
     values, vectors = np.linalg.eigh(metric)
     seen = values > _UNSEEN * values[-1]
     roots, vectors = np.sqrt(values[seen]), vectors[:, seen]
     return Root(vectors * roots, (vectors / roots).T)
 
 
-def recall_of(queries: Floats, items: Floats, decoded: Floats, k: int) -> Floats:
-    """Return, for each query, the share of its `k` best items that are among the `k` best decoded.
+def choose_shrinkage(items: Floats, weights: Floats, queries: Floats, n_bits: float) -> float:
+    """Choose the weight of the plain metric by queries held out, without training a quantizer.
 
-    `queries`: (n_queries, n_components). `items`, `decoded`: (n_items, n_components). `k`: at most
-    n_items are looked at.
+    Half of the queries make the metric and the others judge it, and the other way round, by the
+    error of scores that codes must at least make.
+
+    `items`: (n_items, n_components). `weights`: (n_items,). `queries`: (n_queries, n_components);
+    of a single one none can be held out, and the plain metric, 1, is taken. `n_bits`: of a code.
     """
-    k = min(k, len(items))
-    true, found = queries @ items.T, queries @ decoded.T
-    # A tie with the last of the best counts: equal items are equally good.
-    border = np.partition(true, -k, axis=1)[:, -k, np.newaxis]
-    best = np.argsort(-found, axis=1, kind="stable")[:, :k]
-    share: Floats = (np.take_along_axis(true, best, axis=1) >= border).mean(axis=1)
-    return share
-
-
-def choose_shrinkage(
-    items: Floats, queries: Floats, code: Callable[[Root], Floats], rng: np.random.Generator
-) -> tuple[float, Mapping[float, float]]:
-    """Choose the weight of the plain metric by the recall of queries held out.
-
-    Parameters
-    ----------
-    items : (n_items, n_components)
-        A sample.
-    queries : (n_queries, n_components)
-    code : callable
-        From the root of a metric to what the sample's codes stand for under it.
-    rng : Generator
-        Draws which queries are held out.
-
-    Returns
-    -------
-    shrinkage : float
-        That of the highest recall; but 1, the plain metric, unless another is better by more than
-        the standard error of the difference.
-    recalls : mapping of float to float
-        Recall@10 by weight.
-    """
-    order = rng.permutation(len(queries))
-    n_held_out = min(len(queries) // _HELD_OUT_PART, MAX_HELD_OUT)
-    if n_held_out == 0:
-        return 1.0, {}
-    held_out, rest = queries[order[:n_held_out]], queries[order[n_held_out:]]
-    moment = second_moment(rest)
-    shares = {
-        weight: recall_of(held_out, items, code(metric_root(moment, weight)), _N_NEIGHBOURS)
+    halves = queries[::2], queries[1::2]
+    if len(halves[1]) == 0:
+        return 1.0
+    centred = items - np.average(items, axis=0, weights=weights)
+    moment = (centred.T * weights) @ centred / weights.sum()
+    first, second = (second_moment(half) for half in halves)
+    errors = [
+        sum(
+            expected_error(_blend(own, weight), other, moment, n_bits)
+            for own, other in ((first, second), (second, first))
+        )
         for weight in SHRINKAGES
-    }
-    recalls = {weight: float(share.mean()) for weight, share in shares.items()}
-    best = max(recalls, key=lambda weight: recalls[weight])
-    difference = shares[best] - shares[1.0]
-    noise = float(difference.std() / np.sqrt(n_held_out))
-    return (best if difference.mean() > noise else 1.0), recalls
+    ]
+    errors[0] *= 1 - _NOISE
+    return SHRINKAGES[int(np.argmin(errors))]
+
+
+def expected_error(metric: Floats, judge: Floats, moment: Floats, n_bits: float) -> float:
+    """Return the error that codes made in one metric have in another, at best.
+
+    The points are taken as normal; bits go to the principal components in the metric so that what
+    is left is the same for all of them, or their whole spread (reverse water-filling).
+
+    `metric`: (n_components, n_components); in which codes are made. `judge`: the same; in which
+    they are judged. `moment`: the same; second moment of the points. `n_bits`: of a code.
+
+    Examples
+    --------
+    >>> flat, skewed = np.eye(2), np.diag([1.0, 0.1])
+    >>> good = expected_error(skewed, skewed, moment=np.eye(2), n_bits=2)
+    >>> good < expected_error(flat, skewed, moment=np.eye(2), n_bits=2)
+    True
+    """
+    root = _root(metric)
+    values, vectors = np.linalg.eigh(root.forward.T @ moment @ root.forward)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    spread = values > _UNSEEN * max(values[0], np.finfo(float).tiny)
+    values, back = values[spread], vectors[:, spread].T @ root.back
+    # What the metric does not see at all is lost whole.
+    lost = float(np.sum(judge * (moment - (back.T * values) @ back)))
+    seen = np.einsum("ij,ij->i", back @ judge, back)
+    return float(seen @ _water_fill(values, n_bits)) + max(lost, 0.0)
+
+
+def _water_fill(variances: Floats, n_bits: float) -> Floats:
+    """Return the least squared errors of normal components, falling, given bits for all."""
+    for n_used in range(len(variances), 0, -1):
+        used = variances[:n_used]
+        level = np.exp(np.mean(np.log(used)) - 2.0 * np.log(2.0) * n_bits / n_used)
+        if level <= used[-1]:
+            return np.concatenate([np.full(n_used, level), variances[n_used:]])
+    return variances

@@ -20,7 +20,7 @@ from acqh.methods.registry import DatabaseMode
 from acqh.methods.target import Target
 from acqh.methods.tensors import TensorData, has_tensors, read_tensors
 from acqh.quantize import decode, search_codes
-from acqh.quantize.checks import check_codes
+from acqh.quantize.codebooks import check_codes
 
 
 class CodingMethod(BaseMethod):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from acqh._core.arrays import Floats, slices
-from acqh.methods.acqh.spectral import Components
+from acqh.quantize.query_metric import expected_error
 
 # Shares of the real queries in the metric that are tried; the rest are those of training rows.
 _SHARES = (0.0, 0.25, 0.5, 0.75, 0.9)
@@ -71,42 +71,3 @@ def blend_metric(
         ]
         share = _SHARES[int(np.argmin(errors))]
     return (1 - share) * usual + share * second_moment(queries, weights), share
-
-
-def expected_error(metric: Floats, judge: Floats, moment: Floats, n_bits: int) -> float:
-    """Return the error that codes made in one metric have in another, at best.
-
-    The points are taken as normal; bits go to the principal components in the metric so that what
-    is left is the same for all of them, or their whole spread (reverse water-filling).
-
-    `metric`: (n_dimensions, n_dimensions); in which codes are made. `judge`: (n_dimensions,
-    n_dimensions); in which they are judged. `moment`: (n_dimensions, n_dimensions); second moment
-    of the points.
-
-    Examples
-    --------
-    >>> flat, skewed = np.eye(2), np.diag([1.0, 0.1])
-    >>> good = expected_error(skewed, skewed, moment=np.eye(2), n_bits=2)
-    >>> good < expected_error(flat, skewed, moment=np.eye(2), n_bits=2)
-    True
-    """
-    values, vectors, _, inverse_root = Components.of_moment(moment, metric)
-    if len(values) == 0:
-        return 0.0
-    left = _water_fill(values, n_bits)
-    back = inverse_root @ vectors
-    seen = back.T @ judge @ back
-    # What the metric does not see at all is lost whole.
-    kept = (back * values) @ back.T
-    lost = float(np.sum(judge * (moment - kept)))
-    return float(np.sum(np.diag(seen) * left)) + max(lost, 0.0)
-
-
-def _water_fill(variances: Floats, n_bits: int) -> Floats:
-    """Return the least squared errors of normal components, given bits for all of them."""
-    for n_used in range(len(variances), 0, -1):
-        used = variances[:n_used]
-        level = np.exp(np.mean(np.log(used)) - 2.0 * np.log(2.0) * n_bits / n_used)
-        if level <= used[-1]:
-            return np.concatenate([np.full(n_used, level), variances[n_used:]])
-    return variances

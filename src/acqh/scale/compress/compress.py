@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, check_positive_int
-from acqh._core.runtime import Progress, RandomState, check_rng
+from acqh._core.runtime import Progress, RandomState, check_rng, default_threads, limit_threads
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex, SearchResult
 from acqh.index.items.checks import check_bytes_per_item
@@ -115,10 +115,10 @@ def compress(
         split = _split_queries(sample, chosen, queries, query_view, rng)
     # Where all items are learnt from, no others are to be coded as well as these.
     ridge = 0.0 if len(sample) == source.n_items else None
-    quantizer = AdditiveQuantizer(n_bytes, ridge=ridge, n_threads=n_threads, random_state=rng)
-    with _timed(seconds, "fit"):
+    quantizer = AdditiveQuantizer(n_bytes, ridge=ridge, random_state=rng)
+    with _timed(seconds, "fit"), limit_threads(n_threads or default_threads()):
         quantizer.fit(sample, queries=split.fitted)
-    index, best, error = _code(source, quantizer, split.held_out, seconds, progress)
+    index, best, error = _code(source, quantizer, split.held_out, n_threads, seconds, progress)
     with _timed(seconds, "evaluate"):
         found = index.search(split.held_out, best.ids.shape[1], n_threads=n_threads)
         true_ids, found_ids = index.ids[best.ids], found.ids
@@ -202,6 +202,7 @@ def _code(
     source: VectorSource,
     quantizer: AdditiveQuantizer,
     queries: Floats,
+    n_threads: int | None,
     seconds: dict[str, float],
     progress: Progress | None,
 ) -> tuple[CodeIndex, SearchResult, float]:
@@ -210,7 +211,7 @@ def _code(
     # All items were learnt from, or else their codes are not known yet.
     learnt = quantizer.training_codes_
     coder = _VectorCoder(
-        quantizer, queries, starts, learnt if len(learnt) == source.n_items else None
+        quantizer, queries, starts, learnt if len(learnt) == source.n_items else None, n_threads
     )
     codes, ids, error = [], [], 0.0
     best: SearchResult | None = None
@@ -237,12 +238,14 @@ class _VectorCoder:
     queries: Floats
     starts: list[int]
     learnt: Ints | None
+    n_threads: int | None
 
     def __call__(self, rows: Rows, number: int) -> _Coded:
         start = None
         if self.learnt is not None:
             start = self.learnt[self.starts[number] : self.starts[number + 1]]
-        codes = self.quantizer.encode(rows.vectors, start=start)
+        with limit_threads(self.n_threads or default_threads()):
+            codes = self.quantizer.encode(rows.vectors, start=start)
         errors = np.square(rows.vectors - self.quantizer.decode(codes), dtype=np.float64)
         best = exact_best(self.queries, rows.vectors, self.starts[number], _N_BEST)
         return _Coded(codes, rows.ids, best, float(errors.sum()))
