@@ -56,7 +56,7 @@ check: $(VENV)/.dev  ## formatter, linter, strict types, doctests, layer rules, 
 	$(BIN)/sphinx-build --fail-on-warning --quiet docs docs/_build/html
 
 bench: $(VENV)/.bench  ## every benchmark but the billion items, one JSON line each
-	@failed=; for script in $(filter-out %/billion.py,$(wildcard benchmarks/*.py)); do $(BIN)/python $$script || failed="$$failed $$script"; done; \
+	@failed=; for script in $(subst /,.,$(basename $(filter-out %/billion.py,$(wildcard benchmarks/*/*.py)))); do $(BIN)/python -m $$script || failed="$$failed $$script"; done; \
 	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
 soak: $(VENV)/.dev  ## kills, rebuilds, hostile clients and mutations for about ten minutes, one line of counts

@@ -6,7 +6,8 @@ COCO has a ``manifest.csv`` with the columns image and text. Captions become mea
 vectors (the weights inside the package ``wordllama``, 256 components), centred, of unit length.
 Images become EfficientNet-Lite0 features, mapped to the captions' space by ridge regression that is
 learnt from the first half of the rows. OUT has ``items`` (images) and ``queries`` (captions), which
-``benchmarks/compress.py`` reads. The photographs of MS COCO are for research: keep OUT to yourself.
+``benchmarks/quality/compress.py`` reads. The photographs of MS COCO are for research: keep OUT to
+yourself.
 """
 
 import argparse

@@ -14,8 +14,8 @@ from acqh.quantize.kmeans import sampled_kmeans
 from acqh.quantize.train import QuantizerFit, refill_unused_words
 
 # Codes of each item that a new codebook learns from. With the best alone, words fit the items
-# trained on and others less; `benchmarks/quantizer.py` says by how much. The more codes, the better
-# are others coded, and the less those trained on, which is why the most are for others alone.
+# trained on and others less; `benchmarks/studies/quantizer.py` says by how much. The more codes,
+# the better are others coded, and the less those trained on: the most are for others alone.
 _N_BEAMS = 8
 _MOST_BEAMS = 32
 # Points for each word of a new codebook; a quarter of them leaves errors a tenth higher.

@@ -1,10 +1,10 @@
 """What fine-tuning the image encoder gains over frozen features, on items never seen.
 
-``python benchmarks/deep.py FOLDER --device cuda``: a folder with ``manifest.csv`` (columns image,
-text and labels, these separated by ``|``) and images. EfficientNet-Lite0 (root, unit length)
+``python -m benchmarks.quality.deep FOLDER --device cuda``: a folder with ``manifest.csv`` (columns
+image, text and labels, these separated by ``|``) and images. EfficientNet-Lite0 (root, unit length)
 and TF-IDF of the texts; queries, database and training items are disjoint, and the database is
-coded without labels by the one view that is searched, or by both. The learning rate, and whether
-to fine-tune at all, is chosen on a fifth of the training items. One JSON line per split.
+coded without labels by the one view that is searched, or by both. The learning rate, and whether to
+fine-tune at all, is chosen on a fifth of the training items. One JSON line per split.
 """
 
 import argparse

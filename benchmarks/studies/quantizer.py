@@ -28,6 +28,7 @@ from acqh.errors import AcqhError
 from acqh.quantize import (
     decode,
     fit_codebooks,
+    grow,
     grow_codebooks,
     improve_codebooks,
     quantization_errors,

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from content_photographs import MIXED, graded, image_features, photographs
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
@@ -31,6 +30,7 @@ from acqh.encoders import word_vectorizer
 from acqh.features import KernelMap, SignedRoot
 from acqh.methods.state import HOMES
 from acqh.metrics import mean_average_precision, relevance
+from benchmarks.quality.photographs import MIXED, graded, image_features, photographs
 
 DIRECTIONS = ("image_to_text", "text_to_image")
 COSTS = {"labels": None, "labels and content": MIXED}
@@ -46,7 +46,7 @@ def main() -> None:
     arguments = parser.parse_args()
     for name in arguments.only or ROWS:
         for record in ROWS[name](arguments):
-            print(json.dumps({"benchmark": "content_quality", "row": name, **record}), flush=True)
+            print(json.dumps({"benchmark": "content", "row": name, **record}), flush=True)
 
 
 class Emoji:

@@ -25,10 +25,18 @@ from typing import Any
 import faiss
 import numpy as np
 from numba import njit
-from search import MILLION, N_CENTRES, N_CODEBOOKS, N_QUERIES, Record, Vectors, best_times
 
 from acqh import CodeIndex
 from acqh.scale import CodeFiles, build_index
+from benchmarks.speed.search import (
+    MILLION,
+    N_CENTRES,
+    N_CODEBOOKS,
+    N_QUERIES,
+    Record,
+    Vectors,
+    best_times,
+)
 
 SIZES = [MILLION, 10 * MILLION, 100 * MILLION, 1000 * MILLION]
 PART = 10 * MILLION

@@ -2,7 +2,7 @@
 
 Writes two files into a folder: ``targets-found.png``, the first hits of a few words, and
 ``targets-weights.svg``, how words and images are found by the weight of labels. The words of the
-curve are those of ``content_quality.py``; one JSON line per weight.
+curve are those of ``quality/content.py``; one JSON line per weight.
 """
 
 import argparse
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from content_quality import Emoji
 
 import acqh
+from benchmarks.quality.content import Emoji
 
 QUERIES = ("horse", "germany", "thumbs up", "birthday")
 WEIGHTS = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)

@@ -1,14 +1,15 @@
 """Kernel maps against linear and RBF-anchor maps: retrieval, seconds, memory and model size.
 
-``python benchmarks/kernel_maps.py`` prints one JSON line a setting; needs the data files (set
-ACQH_DATA). MIRFlickr25K with deep features: 10,000 training pairs, 2,000 queries, 3,677 database
-items outside the training set and without labels, coded in 4 bytes by the one view searched, or by
-both; and Wiki, a labelled database, with its official split or (``--data wiki-random``) the mean of
-five random ones as published figures are of. MAP over the whole ranking, image and text queries.
-Bandwidths, kernels, their weights and ridges are chosen on training rows alone. Every setting runs
-in a process of its own; seconds are those of ``fit``, with as many threads as BLAS is given, and
-those of all its threads together (``fit_cpu_seconds``), which other work on the machine stretches
-less. Queries are timed one by one and in a batch of 512, in milliseconds of all threads.
+``python -m benchmarks.quality.kernel_maps`` prints one JSON line a setting; needs the data files
+(set ACQH_DATA). MIRFlickr25K with deep features: 10,000 training pairs, 2,000 queries, 3,677
+database items outside the training set and without labels, coded in 4 bytes by the one view
+searched, or by both; and Wiki, a labelled database, with its official split or (``--data
+wiki-random``) the mean of five random ones as published figures are of. MAP over the whole ranking,
+image and text queries. Bandwidths, kernels, their weights and ridges are chosen on training rows
+alone. Every setting runs in a process of its own; seconds are those of ``fit``, with as many
+threads as BLAS is given, and those of all its threads together (``fit_cpu_seconds``), which other
+work on the machine stretches less. Queries are timed one by one and in a batch of 512, in
+milliseconds of all threads.
 """
 
 import argparse
@@ -191,7 +192,15 @@ def main() -> None:
         return
     for data in [arguments.data] if arguments.data else DATA:
         for maps in [arguments.maps] if arguments.maps else MAPS:
-            command = [sys.executable, __file__, "--data", data, "--maps", maps]
+            command = [
+                sys.executable,
+                "-m",
+                "benchmarks.quality.kernel_maps",
+                "--data",
+                data,
+                "--maps",
+                maps,
+            ]
             command += ["--n-train", str(arguments.n_train), "--seed", str(arguments.seed)]
             command += ["--data-dir", arguments.data_dir] if arguments.data_dir else []
             subprocess.run(command, check=True)

@@ -32,7 +32,7 @@ import acqh
 from acqh._core.runtime import limit_threads
 from acqh.encoders import EfficientNetLite0, make_encoder
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
+SHARED = Path(__file__).resolve().parents[3] / "shared"
 COCO = Path(os.environ.get("ACQH_COCO", SHARED / "coco"))
 PHOTOS = Path(os.environ.get("ACQH_PHOTOS", SHARED / "photos"))
 N_TRAIN, N_VALIDATION = 4_000, 1_000

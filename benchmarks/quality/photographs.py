@@ -1,4 +1,4 @@
-"""Photographs of which all, few or none have labels: the row of ``content_quality.py``."""
+"""Photographs of which all, few or none have labels: the row of ``content.py``."""
 
 import argparse
 import csv

@@ -1,13 +1,14 @@
 """Recall of the true ten, milliseconds and bytes: acqh beside Faiss, hnswlib, usearch and RaBitQ.
 
-One JSON line a point. Items are the clustered vectors of ``search.py`` (32 components), queries of
-the same kind; recall is the share of the ten vectors of highest inner product that are found. Times
-are milliseconds of processor time per query in a batch of 100, the best of ``--rounds``, in which
-all points of all curves take turns, so that what else the machine does meets all alike. Bytes are
-those an item takes in memory, Faiss's with its 8 bytes for an id; what lies on disk for ranking
-again is given beside them. Every quantizer learns from the same 20,000 vectors, acqh's being
-`AdditiveQuantizer`; "the same codes" are Faiss's inverted lists over the codes that acqh searches.
-All search on one thread. ``--only FastScan`` leaves other rivals out, ``--plot`` draws the curves.
+One JSON line a point. Items are the clustered vectors of ``speed/search.py`` (32 components),
+queries of the same kind; recall is the share of the ten vectors of highest inner product that are
+found. Times are milliseconds of processor time per query in a batch of 100, the best of
+``--rounds``, in which all points of all curves take turns, so that what else the machine does meets
+all alike. Bytes are those an item takes in memory, Faiss's with its 8 bytes for an id; what lies on
+disk for ranking again is given beside them. Every quantizer learns from the same 20,000 vectors,
+acqh's being `AdditiveQuantizer`; "the same codes" are Faiss's inverted lists over the codes that
+acqh searches. All search on one thread. ``--only FastScan`` leaves other rivals out, ``--plot``
+draws the curves.
 
 The last lines, of case "ahead", say for each rival whether acqh reaches the same recall in less
 time with no more bytes in memory; times between two points of a curve are interpolated. Beside an
@@ -28,10 +29,10 @@ import faiss
 import hnswlib
 import numpy as np
 import usearch.index
-from search import N_COMPONENTS, N_QUERIES, Vectors, build, recall, true_best
 
 from acqh.index import CodeIndex, VectorFile
 from acqh.quantize import AdditiveQuantizer
+from benchmarks.speed.search import N_COMPONENTS, N_QUERIES, Vectors, build, recall, true_best
 
 K = 10
 # Recalls at which times are compared.

@@ -28,7 +28,7 @@ def main() -> None:
     arguments = parser.parse_args()
     for records in (wiki, mirflickr, ridges):
         for record in records(arguments.data_dir):
-            print(json.dumps({"benchmark": "acqh_quality", **record}), flush=True)
+            print(json.dumps({"benchmark": "acqh", **record}), flush=True)
 
 
 def labelled(

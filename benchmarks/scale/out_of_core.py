@@ -161,7 +161,15 @@ def measure(case: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def run(arguments: argparse.Namespace, child: str) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--child", child, "--scratch", str(arguments.scratch)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.scale.out_of_core",
+        "--child",
+        child,
+        "--scratch",
+        str(arguments.scratch),
+    ]
     command += ["--rows", str(arguments.rows), "--disk-rows", str(arguments.disk_rows)]
     environment = {**os.environ, "NUMBA_NUM_THREADS": "1"}
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, env=environment)

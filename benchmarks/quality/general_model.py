@@ -25,7 +25,7 @@ from acqh.encoders.general.model import PairSums
 from acqh.methods import general_statistics
 from acqh.quantize import decode, search_codes
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
+SHARED = Path(__file__).resolve().parents[3] / "shared"
 COCO = Path(os.environ.get("ACQH_COCO", SHARED / "coco"))
 PHOTOS = Path(os.environ.get("ACQH_PHOTOS", SHARED / "photos"))
 

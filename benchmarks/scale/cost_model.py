@@ -2,8 +2,8 @@
 
 A model of few constants, each measured here on one core and small data: seconds per item for the
 sums, for codes, for an index; milliseconds per query; bytes per item on disk, in memory and on the
-network. ``--check`` takes the JSON lines that ``billion.py``, ``out_of_core.py`` and
-``dask_scaling.py`` printed and says how far off the model is on longer runs;
+network. ``--check`` takes the JSON lines that ``scale/billion.py``, ``scale/out_of_core.py`` and
+``scale/dask_scaling.py`` printed and says how far off the model is on longer runs;
 ``--plot`` draws it.
 
 The work of the sums grows with the squares of the views' widths and that of coding with the widths,
@@ -25,11 +25,11 @@ from typing import Any
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
 
 import numpy as np
-from billion import Codes, write_codes
 
 import acqh
 from acqh.scale import build_index, encode_chunk
 from acqh.stats import Statistics
+from benchmarks.scale.billion import Codes, write_codes
 
 N_COMPONENTS, N_CODEBOOKS, N_LABELS = 32, 4, 24
 N_ITEMS = 16_384

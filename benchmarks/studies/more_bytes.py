@@ -1,10 +1,11 @@
 """Does an item of more bytes rank better? Codes of 1 to 8 bytes against vectors without codes.
 
-``python benchmarks/more_bytes.py`` prints one JSON line a data set, seed and direction; needs the
-data files (set ACQH_DATA). Database items are not trained on, have no labels and are coded by the
-one view that is searched. ``exact``: vectors before they are coded. ``posterior_mean``: the mean of
-the label vectors, each weighted by how probable it is given the predicted vector (normal around the
-mean prediction of each label set). ``nearest``: the most probable label vector alone.
+``python -m benchmarks.studies.more_bytes`` prints one JSON line a data set, seed and direction;
+needs the data files (set ACQH_DATA). Database items are not trained on, have no labels and are
+coded by the one view that is searched. ``exact``: vectors before they are coded.
+``posterior_mean``: the mean of the label vectors, each weighted by how probable it is given the
+predicted vector (normal around the mean prediction of each label set). ``nearest``: the most
+probable label vector alone.
 """
 
 import argparse

@@ -48,7 +48,7 @@ from acqh.collection.build.learn import learn
 from acqh.collection.disk.model import Encoders
 from acqh.encoders import EfficientNetLite0, MiniLM, word_vectorizer
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
+SHARED = Path(__file__).resolve().parents[3] / "shared"
 PHOTOS = Path(os.environ.get("ACQH_PHOTOS", SHARED / "photos"))
 COCO = Path(os.environ.get("ACQH_COCO", SHARED / "coco"))
 CACHE = Path(os.environ.get("ACQH_ASK_CACHE", cache_folder() / "ask"))

@@ -1,8 +1,8 @@
 """Data with more features, or more labels, than items: seconds and memory of a whole fit.
 
-``python benchmarks/wide.py`` prints one JSON line per case. Each runs in a process of its own,
-whose peak is compared with that of the interpreter with its imports; the peer is scikit-learn's
-ridge regression from the same features to the same labels.
+``python -m benchmarks.speed.wide`` prints one JSON line per case. Each runs in a process of its
+own, whose peak is compared with that of the interpreter with its imports; the peer is
+scikit-learn's ridge regression from the same features to the same labels.
 """
 
 import argparse
@@ -75,7 +75,7 @@ def main():
         print(json.dumps(measure(arguments.case)))
         return
     for name in CASES:
-        subprocess.run([sys.executable, __file__, "--case", name], check=True)
+        subprocess.run([sys.executable, "-m", "benchmarks.speed.wide", "--case", name], check=True)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """What a GPU gains: sums, kernel maps and code search on a device against the same on the CPU.
 
-Run where torch finds a CUDA device: ``python benchmarks/gpu.py``; ``--cases kernel`` runs some of
-the cases alone. One JSON line per case. Times are medians of several runs between synchronisations,
-without the copy of the data to the device; ``pays`` has arrays that are copied there and back, and
-says from how many items on that is quicker. ``faiss`` needs Faiss: its encoders get our codebooks,
-on the CPU and, where Faiss has been built for CUDA, on the device.
+Run where torch finds a CUDA device: ``python -m benchmarks.speed.gpu``; ``--cases kernel`` runs
+some of the cases alone. One JSON line per case. Times are medians of several runs between
+synchronisations, without the copy of the data to the device; ``pays`` has arrays that are copied
+there and back, and says from how many items on that is quicker. ``faiss`` needs Faiss: its encoders
+get our codebooks, on the CPU and, where Faiss has been built for CUDA, on the device.
 """
 
 import argparse

@@ -3,7 +3,8 @@
 One JSON line per effect and direction, each with its control from the same run: the same model,
 measured in another way.
 
-    python benchmarks/published_figures.py --data-dir DIR [--data wiki|mirflickr25k:features=deep]
+    python -m benchmarks.studies.published_figures --data-dir DIR
+        [--data wiki|mirflickr25k:features=deep]
 """
 
 import argparse
