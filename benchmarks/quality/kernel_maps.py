@@ -31,17 +31,17 @@ from acqh.metrics import mean_average_precision, relevance
 
 GOALS = {"one": (0.785, 0.805), "both": (0.865, 0.805), "wiki": (0.43, 0.80)}
 RANDOM_SPLITS = 5
-MAPS = ("linear", "rbf 500", "rbf 2000", "kernel 2000", "kernel 2000 kmeans", "kernel")
+MAPS = ("linear", "rbf 500", "rbf 2000", "kernel 2000", "kernel")
 
 
 def make_maps(name: str, seed: int) -> Any:
-    kind, n_anchors, anchors = (*name.split(), "", "")[:3]
+    kind, _, n_anchors = name.partition(" ")
     if kind == "linear":
         return None
     if kind == "rbf":
         anchors = RBFAnchors(int(n_anchors), variant="rbf_scaled", random_state=seed)
         return make_pipeline(SignedRoot(), anchors)
-    few = {"n_anchors": int(n_anchors), "anchors": anchors or "leverage"} if n_anchors else {}
+    few = {"n_anchors": int(n_anchors)} if n_anchors else {}
     return KernelMap(random_state=seed, **few)
 
 

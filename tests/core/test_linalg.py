@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import LinAlgError
 
-from acqh._core.linalg import Tridiagonal, inverse_factor, principal_directions, solve_spd, whiten
+from acqh._core.linalg import Tridiagonal, principal_directions, solve_spd, whiten
 
 
 @settings(max_examples=50, derandomize=True)
@@ -19,20 +19,6 @@ def test_solve_spd_is_the_least_norm_least_squares_solution(n, rank, seed):
     found = solve_spd(gram, right)
     np.testing.assert_allclose(gram @ found, right, atol=1e-6 * np.abs(right).max())
     assert np.linalg.norm(found) <= np.linalg.norm(expected) * (1 + 1e-3) + 1e-9
-
-
-@pytest.mark.parametrize("n", [1, 2, 65, 200])
-def test_the_inverse_of_a_factor_makes_the_identity(n):
-    rows = np.random.default_rng(n).normal(size=(2 * n, n))
-    gram = rows.T @ rows
-    found = inverse_factor(gram)
-    np.testing.assert_array_equal(found, np.tril(found))
-    np.testing.assert_allclose(found @ gram @ found.T, np.eye(n), atol=1e-10)
-
-
-def test_a_matrix_that_is_not_definite_has_no_factor():
-    with pytest.raises(LinAlgError):
-        inverse_factor(np.diag([1.0, -1.0]))
 
 
 def test_solve_spd_of_a_zero_matrix_is_zero():

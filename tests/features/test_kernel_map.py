@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from acqh._core.store import pack, unpack
 from acqh.errors import InvalidInputError
 from acqh.features import KernelMap, make_feature_map
-from acqh.features.kernel import arithmetic as arithmetics
 from acqh.features.kernel import choice as choosing
-from acqh.features.kernel import nystrom as nystrom
+from acqh.features.kernel import map as mapping
 from acqh.features.kernel import solve as solving
 from acqh.features.kernel.kernels import (
     KERNELS,
@@ -89,18 +88,6 @@ def test_predictions_are_those_of_kernel_ridge_regression(name: str, is_sparse: 
         )
 
 
-def test_several_kernels_add_up_with_their_weights() -> None:
-    X, new, Y = counts(20, 0), counts(5, 1), smooth(counts(20, 0))
-    fitted = KernelMap(("rbf", "tfidf"), bandwidth=1.0, ridge=RIDGE, weights=(1.0, 3.0))
-    fitted.fit_to(X, Y)
-
-    def both(left: np.ndarray) -> np.ndarray:
-        return 0.25 * gaussian("rbf", left, X, X) + 0.75 * gaussian("tfidf", left, X, X)
-
-    dual = np.linalg.solve(both(X) + RIDGE * np.eye(20), Y - Y.mean(axis=0))
-    np.testing.assert_allclose(fitted.transform(new), both(new) @ dual + Y.mean(axis=0), atol=1e-5)
-
-
 @pytest.mark.parametrize("is_single", [False, True])
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch, is_single: bool) -> None:
     X = np.random.default_rng(0).normal(size=(40, 3))
@@ -129,6 +116,48 @@ def test_inner_products_of_features_are_kernels() -> None:
     np.testing.assert_allclose(predicted, gaussian("rbf", new, X, X) @ dual, atol=1e-6)
 
 
+def test_anchors_are_no_more_than_normal_equations_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    every = KernelMap("rbf", random_state=0)
+    every.fit_to(X, smooth(X))
+    np.testing.assert_array_equal(every.anchors_, X)
+    monkeypatch.setattr(mapping, "SMALL", 20)
+    for n_anchors, expected in ((None, 100), (100, 100), (10, 10), (60, 20)):
+        fitted = KernelMap("rbf", n_anchors=n_anchors, ridge=RIDGE, random_state=0)
+        fitted.fit_to(X, smooth(X))
+        assert fitted.anchors_.shape[0] == expected
+    monkeypatch.setattr(KernelMap, "max_memory", 4 * 99**2)
+    every.fit_to(X, smooth(X))
+    assert every.anchors_.shape[0] == 20
+
+
+@pytest.mark.parametrize("max_memory", [1, 1 << 30])
+def test_some_anchors_are_solved_for_as_directly(
+    monkeypatch: pytest.MonkeyPatch, max_memory: int
+) -> None:
+    """Kernels kept or not, a block at a time."""
+    monkeypatch.setattr(solving, "BLOCK", 16)
+    monkeypatch.setattr(solving, "_HOST_VALUES", 40 * 70)
+    monkeypatch.setattr(KernelMap, "max_memory", max_memory)
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    Y = smooth(X) + np.random.default_rng(1).normal(0, 0.3, (300, 2))
+    fitted = KernelMap("rbf", bandwidth=1.0, ridge=RIDGE, n_anchors=70, random_state=0)
+    left_out = fitted.fit_to(X, Y)
+
+    def kernel(left: np.ndarray) -> np.ndarray:
+        apart = np.square(left[:, None] - fitted.anchors_[None]).sum(axis=2)
+        return np.exp(-apart / fitted.widths_[0])
+
+    across, centred = kernel(X), Y - Y.mean(axis=0)
+    values, vectors = np.linalg.eigh(kernel(fitted.anchors_))
+    root = np.sqrt(RIDGE * np.maximum(values, 0.0))[:, None] * vectors.T
+    stacked = np.concatenate([np.eye(300), np.zeros((70, 300))])
+    hat = across @ np.linalg.lstsq(np.concatenate([across, root]), stacked, rcond=None)[0]
+    np.testing.assert_allclose(fitted.transform(X), hat @ centred + Y.mean(axis=0), atol=3e-4)
+    expected = Y - (centred - hat @ centred) / (1.0 - np.diag(hat))[:, None]
+    np.testing.assert_allclose(left_out, expected, atol=1e-5)
+
+
 @settings(max_examples=10, derandomize=True)
 @given(seed=st.integers(0, 50), n_anchors=st.integers(5, 30))
 def test_fewer_anchors_solve_the_normal_equations(seed: int, n_anchors: int) -> None:
@@ -151,16 +180,6 @@ def test_fewer_anchors_solve_the_normal_equations(seed: int, n_anchors: int) -> 
     assert np.sum((left_out - Y) ** 2) > np.sum((expected - Y) ** 2)
 
 
-def test_anchors_follow_from_the_memory_allowed() -> None:
-    X = np.random.default_rng(0).normal(size=(100, 3))
-    few = KernelMap("rbf", max_memory=8 * 50 * 50, random_state=0)
-    few.fit_to(X, smooth(X))
-    assert 1 <= few.anchors_.shape[0] < 50
-    every = KernelMap("rbf", max_memory=8 * 100 * 100)
-    every.fit_to(X, smooth(X))
-    np.testing.assert_allclose(every.anchors_, X, rtol=1e-3)
-
-
 def test_rows_that_others_do_not_resemble_become_anchors() -> None:
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(0, 0.01, (190, 2)), rng.normal(0, 30.0, (10, 2))])
@@ -168,34 +187,6 @@ def test_rows_that_others_do_not_resemble_become_anchors() -> None:
     fitted.fit_to(X, smooth(np.hstack([X, X])))
     far = np.linalg.norm(np.asarray(fitted.anchors_, dtype=float), axis=1) > 1
     assert np.count_nonzero(far) >= 9
-
-
-@pytest.mark.parametrize("is_sparse", [False, True])
-def test_anchors_by_kmeans_are_rows_near_all_others(is_sparse: bool) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.poisson(3 * rng.random((20, 6))[rng.integers(20, size=400)]).astype(np.float64)
-    X += np.arange(400)[:, None] % 2 * 0.25  # no two rows that half precision confuses
-    near = {}
-    for way in ("leverage", "kmeans"):
-        fitted = KernelMap("rbf", bandwidth=0.5, ridge=RIDGE, n_anchors=40, anchors=way)
-        left_out = fitted.set_params(random_state=0).fit_to(
-            sp.csr_array(X) if is_sparse else X, smooth(X)
-        )
-        kept: Any = fitted.anchors_
-        kept = kept.toarray() if is_sparse else kept.astype(np.float64)
-        far = np.square(X[:, None] - kept[None]).sum(axis=2)
-        assert np.all(far.min(axis=0) < 1e-6)
-        assert len(np.unique(np.argmin(far, axis=0))) == len(np.unique(kept, axis=0))
-        near[way] = far.min(axis=1).mean()
-        assert np.mean((left_out - smooth(X)) ** 2) < np.var(smooth(X))
-    assert near["kmeans"] < near["leverage"]
-
-
-def test_as_many_anchors_as_asked_for_where_rows_repeat() -> None:
-    X = np.repeat(np.eye(4), 30, axis=0)
-    fitted = KernelMap("cosine", ridge=RIDGE, n_anchors=20, anchors="kmeans", random_state=0)
-    assert np.all(np.isfinite(fitted.fit_to(X, X)))
-    assert fitted.anchors_.shape == (20, 4)
 
 
 def test_a_bandwidth_is_chosen_that_predicts() -> None:
@@ -229,26 +220,6 @@ def test_the_same_seed_gives_the_same_map() -> None:
     found = [it.fit_to(X, smooth(X)) for it in maps]
     np.testing.assert_array_equal(*found)
     np.testing.assert_array_equal(maps[0].transform(X), maps[1].transform(X))
-
-
-@pytest.mark.parametrize(("shift", "kind"), [(0.0, np.float16), (500.0, np.float64)])
-def test_anchors_are_halved_where_it_costs_nothing(shift: float, kind: Any) -> None:
-    X = np.random.default_rng(0).normal(size=(50, 3)) + shift
-    fitted = KernelMap("rbf", bandwidth=1.0, ridge=RIDGE)
-    fitted.fit_to(X, smooth(X - shift))
-    assert fitted.anchors_.dtype == kind
-    kernel = gaussian("rbf", X, X, X)
-    Y = smooth(X - shift)
-    dual = np.linalg.solve(kernel + RIDGE * np.eye(50), Y - Y.mean(axis=0))
-    np.testing.assert_allclose(fitted.transform(X), kernel @ dual + Y.mean(axis=0), atol=2e-3)
-
-
-def test_numbers_beyond_half_precision_stay_as_they_are() -> None:
-    X = np.random.default_rng(0).normal(size=(30, 3)) * 1e5
-    fitted = KernelMap("rbf", bandwidth=1.0, ridge=RIDGE)
-    fitted.fit_to(X, smooth(X / 1e5))
-    assert fitted.anchors_.dtype == np.float64
-    assert np.all(np.isfinite(fitted.transform(X)))
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])
@@ -309,10 +280,6 @@ def test_rows_that_are_all_zero_have_features() -> None:
         ({"ridge": -1.0}, "ridge must be a positive number"),
         ({"ridge": float("nan")}, "ridge must be a positive number"),
         ({"n_anchors": 0}, "n_anchors must be"),
-        ({"anchors": "random"}, "anchors must be 'leverage' or 'kmeans', got 'random'"),
-        ({"max_memory": 0}, "max_memory must be"),
-        ({"kernels": ("rbf", "cosine"), "weights": (1.0,)}, "weights must be 2 numbers"),
-        ({"kernels": "rbf", "weights": (0.0,)}, "weights must be 1 numbers"),
         ({"kernels": "tfidf"}, "'tfidf' compares counts, but there are numbers below zero"),
     ],
 )
@@ -354,83 +321,6 @@ def test_the_ridge_has_the_least_error_of_rows_left_out() -> None:
     for start in (0.002, 0.03, 0.5):
         ridge = solving.refine_ridge(kernel, centred, start)
         assert error(ridge) <= min(error(start), error(2 * ridge), error(ridge / 2))
-
-
-@pytest.mark.parametrize("is_single", [False, True])
-@pytest.mark.parametrize("max_memory", [1, 1 << 30])
-def test_anchors_beyond_memory_are_solved_for_as_directly(
-    monkeypatch: pytest.MonkeyPatch, is_single: bool, max_memory: int
-) -> None:
-    """By normal equations, or above their limit by conjugate gradients, kernels kept or not."""
-    monkeypatch.setattr(solving, "BLOCK", 16)
-    if is_single:
-        monkeypatch.setattr(solving, "SMALL", 10)
-    monkeypatch.setattr(arithmetics.Arithmetic, "block_values", 40 * 70)
-    X = np.random.default_rng(0).normal(size=(300, 3))
-    Y = smooth(X) + np.random.default_rng(1).normal(0, 0.3, (300, 2))
-    fitted = KernelMap(
-        "rbf", bandwidth=1.0, ridge=RIDGE, n_anchors=70, max_memory=max_memory, random_state=0
-    )
-    left_out = fitted.fit_to(X, Y)
-    anchors = fitted.anchors_.astype(np.float64)
-
-    def kernel(left: np.ndarray) -> np.ndarray:
-        return np.exp(-np.square(left[:, None] - anchors[None]).sum(axis=2) / fitted.widths_[0])
-
-    across, centred = kernel(X), Y - Y.mean(axis=0)
-    values, vectors = np.linalg.eigh(kernel(anchors))
-    root = np.sqrt(RIDGE * np.maximum(values, 0.0))[:, None] * vectors.T
-    stacked = np.concatenate([np.eye(300), np.zeros((70, 300))])
-    hat = across @ np.linalg.lstsq(np.concatenate([across, root]), stacked, rcond=None)[0]
-    # What single precision cannot tell from nothing is taken out; memory for double is enough.
-    atol = 5e-3 if is_single and max_memory == 1 else 3e-4
-    np.testing.assert_allclose(fitted.transform(X), hat @ centred + Y.mean(axis=0), atol=atol)
-    expected = Y - (centred - hat @ centred) / (1.0 - np.diag(hat))[:, None]
-    np.testing.assert_allclose(left_out, expected, atol=10 * atol)
-    if is_single:  # leverages by some of the anchors, scaled to a sum that random signs estimate
-        monkeypatch.setattr(nystrom, "_SOME", 40)
-        roughly = fitted.fit_to(X, Y)
-        errors = [np.sum((it - Y) ** 2) for it in (roughly, expected)]
-        np.testing.assert_allclose(*errors, rtol=0.1)
-
-
-@given(
-    seed=st.integers(0, 10**6),
-    width=st.sampled_from([0.25, 0.5, 1.0]),
-    ridge=st.sampled_from([0.03, 0.3, 3.0]),
-    is_wide=st.booleans(),
-)
-@settings(max_examples=15)
-def test_conjugate_gradients_end_where_the_exact_solution_is(
-    seed: int, width: float, ridge: float, is_wide: bool
-) -> None:
-    """Predictions are within a ten-thousandth of the targets' spread, and each step gains."""
-    rng = np.random.default_rng(seed)
-    X, n_anchors = rng.normal(size=(200, 6)), 60
-    Y = smooth(X) + rng.normal(0, 0.3, (200, 2))
-    kernel = np.exp(-np.square(X[:, None] - X[None, :n_anchors]).sum(axis=2) / (6.0 * width))
-    inner = kernel[:n_anchors]
-    gram = kernel.T @ kernel + ridge * inner
-    exact = kernel @ np.linalg.solve(gram, kernel.T @ Y)
-    objectives = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(solving, "BLOCK", 16)
-        patch.setattr(solving, "SMALL", 10)
-        for steps in (1, 2, 4, 8, 200):
-            patch.setattr(nystrom, "_MAX_ITERATIONS", steps)
-            found = nystrom.solve_some(
-                lambda i, j: inner[i, j],
-                lambda i, j: kernel[i, j],
-                n_anchors,
-                Y,
-                ridge,
-                1 << 30 if is_wide else 1,
-                rng,
-                arithmetics.HOST,
-            )[0]
-            objectives.append(np.sum(found * (gram @ found - 2 * kernel.T @ Y)))
-    assert np.abs(kernel @ found - exact).max() < 1e-4 * Y.std()
-    assert np.all(np.diff(objectives) <= 1e-9 * np.abs(objectives[-1]))
 
 
 def test_narrow_histograms_are_tried_with_intersections() -> None:

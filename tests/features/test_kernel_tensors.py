@@ -22,17 +22,15 @@ DEVICES = [
         marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here"),
     ),
 ]
-# Kernels, anchors and memory: all rows, some of them, as many as fit; one at a time.
+# Kernels and anchors: all rows, some of them; one kernel at a time.
 SETTINGS: dict[str, dict[str, Any]] = {
     "all rows": {},
     "some rows": {"n_anchors": 50},
-    "what fits": {"max_memory": 8 * 100 * 100},
     "all kernels": {"kernels": KERNELS},
     "nothing chosen": {
         "kernels": ("rbf", "hellinger"),
         "bandwidth": 0.7,
         "ridge": 0.3,
-        "weights": (1.0, 2.0),
     },
 }
 
@@ -88,7 +86,7 @@ def test_blocks_of_tensors_change_nothing(
     monkeypatch.setattr(solving, "SMALL", 10)
     cut = KernelMap(**params, n_anchors=n_anchors)
     np.testing.assert_allclose(cut.fit_to(rows, Y).cpu(), whole.cpu(), atol=1e-3)
-    few = KernelMap(**params, n_anchors=n_anchors, max_memory=1 << 20)
+    few = KernelMap(**params, n_anchors=n_anchors)
     few.fit_to(rows, Y)
     few.max_memory = 8 * 10 * (2 * 160 + 3 * 8)
     np.testing.assert_allclose(few.transform(rows).cpu(), cut.transform(rows).cpu(), atol=1e-3)

@@ -77,36 +77,6 @@ def _least_norm_solver(gram: Floats) -> Callable[[Floats], Floats]:
     return solve
 
 
-def inverse_factor(gram: Floats) -> Floats:
-    """Return the inverse of the lower Cholesky factor, for products in place of solves.
-
-    By NumPy alone, whose threads would wait for those of SciPy between products of blocks.
-
-    `gram`: (n, n); symmetric, positive definite; small, such as a block of a larger matrix. Gives
-    (n, n) float64; lower triangular. Raises LinAlgError: the matrix is not positive definite.
-
-    Examples
-    --------
-    >>> inverse_factor(np.diag([4.0, 1.0]))
-    array([[0.5, 0. ],
-           [0. , 1. ]])
-    """
-    return _inverse_lower(np.linalg.cholesky(np.asarray(gram, dtype=np.float64)))
-
-
-def _inverse_lower(factor: Floats) -> Floats:
-    """Invert a lower triangular matrix by halves."""
-    n = len(factor)
-    if n <= 64:
-        return np.tril(np.linalg.solve(factor, np.eye(n)))
-    half = n // 2
-    inverse = np.zeros_like(factor)
-    inverse[:half, :half] = _inverse_lower(factor[:half, :half])
-    inverse[half:, half:] = _inverse_lower(factor[half:, half:])
-    inverse[half:, :half] = -(inverse[half:, half:] @ factor[half:, :half] @ inverse[:half, :half])
-    return inverse
-
-
 def whiten(gram: Floats, ridge: float = 0.0, *, floor: float = 0.0) -> Floats:
     """Return the directions in which a symmetric matrix is the identity.
 

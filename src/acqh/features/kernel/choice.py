@@ -1,25 +1,30 @@
 """Bandwidths, weights of kernels and the ridge, by the error on training rows held out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from acqh._core.arrays import Floats
+from acqh._core.arrays import Floats, Matrix
 from acqh._core.device import Tensor, is_tensor, row_blocks
 from acqh._core.linalg import Tridiagonal
-from acqh.features.kernel.arithmetic import Numbers, arithmetic_of
 from acqh.features.kernel.kernels import (
     KERNELS,
+    Numbers,
     bend_products,
+    beside,
     kernel_block,
     mean_squared_distance,
+    on_host,
+    prepare,
     products,
+    rows_at,
     self_products,
+    widen,
 )
-from acqh.features.kernel.solve import DualSystem, descend
+from acqh.features.kernel.solve import descend, solve_many
 
 # Rows that kernels are tried on, and as many that they are judged by.
 TRIAL_ROWS = 1000
@@ -33,9 +38,6 @@ _MAX_STEPS = 5
 _SHARES = (0.25, 0.5, 0.75)
 # One kernel more has to lower the error by this share of it, or of what is explained.
 _LEAST_GAIN = 1e-3
-# Rows of a block where many small systems are factored at once.
-_SMALL_BLOCK = 256
-
 # Shares of kernels, each a name and a width.
 Mixture: TypeAlias = Mapping[tuple[str, float], float]
 
@@ -65,6 +67,24 @@ class Choice:
                     total += block
         return total
 
+    def sides(self, X: Matrix, idf: Floats, *, by_column: bool = False) -> dict[str, Any]:
+        """Prepare rows for the kernels that are used."""
+        used = [name for name, weight in zip(KERNELS, self.weights, strict=True) if weight]
+        return {name: prepare(name, X, idf, by_column=by_column) for name in used}
+
+    def between(
+        self, left: Mapping[str, Any], right: Mapping[str, Any]
+    ) -> Callable[[slice, slice], Numbers]:
+        """Return what gives the kernel of two slices of prepared rows."""
+
+        def block(rows: slice, columns: slice) -> Numbers:
+            return self.block(
+                {name: side[rows] for name, side in left.items()},
+                {name: side[columns] for name, side in right.items()},
+            )
+
+        return block
+
 
 @dataclass
 class _Trial:
@@ -87,11 +107,10 @@ class _Trial:
             found = products(here, here), products(here, held)
             self._products[name] = (*found, self_products(here), self_products(held))
         inner, outer, own, their = self._products[name]
-        arithmetic = arithmetic_of(self.targets)
-        inner, outer = (arithmetic.copy(it, None) for it in (inner, outer))
+        # What is bent is bent in place.
         return (
-            arithmetic.widen(bend_products(inner, own, own, width)),
-            arithmetic.widen(bend_products(outer, own, their, width)),
+            widen(bend_products(1.0 * inner, own, own, width)),
+            widen(bend_products(1.0 * outer, own, their, width)),
         )
 
 
@@ -150,7 +169,7 @@ class _TensorTrial(_Trial):
             found += self._errors(
                 mixtures[first : last + 1], own // n_ridges - first, ridges, mean, left
             )
-        errors = np.concatenate([arithmetic_of(left).on_host(it) for it in found])
+        errors = np.concatenate([on_host(it) for it in found])
         errors = np.where(np.isnan(errors), np.inf, errors)
         for mixture, own in zip(mixtures, errors.reshape(len(mixtures), n_ridges), strict=True):
             self._known[frozenset(mixture.items())] = own
@@ -159,30 +178,26 @@ class _TensorTrial(_Trial):
         self, mixtures: Sequence[Mixture], places: Any, ridges: Floats, mean: Tensor, left: Tensor
     ) -> list[Tensor]:
         """Return the errors of mixtures, each with its ridge, as a share of the mean's."""
-        arithmetic, n_rows = arithmetic_of(left), len(self.targets)
-        shape = (len(mixtures), n_rows, n_rows)
-        inner, outer = arithmetic.zeros(shape), arithmetic.zeros((*shape[:2], len(left)))
+        n_rows = len(self.targets)
+        inner = left.new_zeros((len(mixtures), n_rows, n_rows))
+        outer = left.new_zeros((len(mixtures), n_rows, len(left)))
         for place, mixture in enumerate(mixtures):
             for (name, width), share in mixture.items():
                 for total, found in zip((inner, outer), self.blocks(name, width), strict=True):
                     total[place].add_(found, alpha=share)
-        system = DualSystem(
-            arithmetic.rows(inner, places),
-            arithmetic.here(ridges[:, np.newaxis, np.newaxis]),
-            arithmetic,
-            _SMALL_BLOCK,
+        solution, failed = solve_many(
+            rows_at(inner, places),
+            beside(ridges[:, np.newaxis, np.newaxis], left),
+            self.targets - mean,
         )
-        system.factor()
-        right = (self.targets - mean).expand(len(ridges), *self.targets.shape)
-        solution = system.solve_once(right)
         total = (left**2).sum().clip(np.finfo(float).tiny)
         errors = []
         for place in range(len(mixtures)):
             own = np.flatnonzero(places == place)
-            predicted = outer[place].T @ arithmetic.rows(solution, own)
+            predicted = outer[place].T @ rows_at(solution, own)
             found = ((predicted - left) ** 2).sum((1, 2)) / total
             # A ridge so small that rows which repeat others are in the way has no error.
-            errors.append(found.masked_fill(arithmetic.rows(system.failed, own), np.inf))
+            errors.append(found.masked_fill(rows_at(failed, own), np.inf))
         return errors
 
     def errors(self, weights: Mixture) -> Floats:
@@ -215,7 +230,6 @@ def choose(
     targets: Any,
     *,
     bandwidth: float | None,
-    weights: Floats | None,
     ridge: float | None,
     is_small: bool = False,
     max_memory: int = 1 << 30,
@@ -224,7 +238,7 @@ def choose(
 
     `sides`: some rows in random order, prepared for each kernel that may be used. `targets`:
     (n_rows, n_targets), array or tensor; None: nothing is chosen but widths, the mean squared
-    distances. `bandwidth`: widths over these. `weights`: (n_kernels,). `is_small`: whether there is
+    distances, with equal weights. `bandwidth`: widths over these. `is_small`: whether there is
     time to hold out one half after the other. `max_memory`: bytes for kernels that are tried at
     once, of tensors.
     """
@@ -234,7 +248,7 @@ def choose(
     if targets is None or n_rows < 4:
         factor = 1.0 if bandwidth is None else bandwidth
         parts = {(name, factor * means[name] if name in _ROUND else np.inf): 1.0 for name in names}
-        return _as_choice(parts, weights, ridge or _PLAIN_RIDGE, float("nan"))
+        return _as_choice(parts, ridge or _PLAIN_RIDGE, float("nan"))
     half = min(n_rows // 2, TRIAL_ROWS)
     first, second = slice(half), slice(half, 2 * half)
     parts_of = [
@@ -252,10 +266,6 @@ def choose(
     else:
         trial = _Trials([_HostTrial(*it) for it in parts_of])
     found = {name: _best_width(trial, name, means[name], bandwidth) for name in names}
-    if weights is not None:
-        parts = {(name, found[name][1]): weights[KERNELS.index(name)] for name in names}
-        error, strength = trial.error(parts)
-        return _as_choice(parts, None, strength, error)
     return _mix(trial, found)
 
 
@@ -303,15 +313,12 @@ def _mix(trial: _Trials, found: Mapping[str, tuple[float, float, float]]) -> Cho
         least, strength, mixed = min(tried, key=lambda it: it[0])
         if error - least > _LEAST_GAIN * min(error, 1.0 - error):
             error, ridge, parts = least, strength, mixed
-    return _as_choice(parts, None, ridge, error)
+    return _as_choice(parts, ridge, error)
 
 
-def _as_choice(
-    parts: Mapping[tuple[str, float], float], weights: Floats | None, ridge: float, error: float
-) -> Choice:
-    found, widths = np.zeros(len(KERNELS)), np.full(len(KERNELS), np.inf)
+def _as_choice(parts: Mixture, ridge: float, error: float) -> Choice:
+    weights, widths = np.zeros(len(KERNELS)), np.full(len(KERNELS), np.inf)
     for (name, width), share in parts.items():
-        found[KERNELS.index(name)] = share
+        weights[KERNELS.index(name)] = share
         widths[KERNELS.index(name)] = width
-    found = found if weights is None else np.where(found > 0, weights, 0.0)
-    return Choice(found / found.sum(), widths, float(ridge), error)
+    return Choice(weights / weights.sum(), widths, float(ridge), error)

@@ -2,19 +2,22 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.extmath import row_norms
 
-from acqh._core.arrays import Floats, Matrix, is_sparse, slices, unit_rows
-from acqh._core.device import Tensor, is_tensor
+from acqh._core.arrays import Array, Floats, Ints, Matrix, is_sparse, slices, unit_rows
+from acqh._core.device import Tensor, is_tensor, to_tensor
 from acqh._core.device import unit_rows as unit_tensor_rows
 from acqh._core.imports import require
 from acqh.errors import InvalidInputError
 from acqh.features.kernel.compiled import add_intersections
 from acqh.features.simple import SignedRoot
+
+# An array, or a tensor on any device.
+Numbers: TypeAlias = Any
 
 # In the order in which weights and widths of a fitted map are kept.
 KERNELS = ("rbf", "hellinger", "cosine", "tfidf", "intersection")
@@ -226,3 +229,23 @@ def mean_squared_distance(side: Any) -> float:
     """Return the mean squared distance of all pairs of rows, one where there is none."""
     mean = 2.0 * float(self_products(side).mean() - products(side, side).mean())
     return mean if mean > 0 else 1.0
+
+
+def on_host(values: Numbers) -> Any:
+    """Return numbers as an array."""
+    return values.cpu().numpy() if is_tensor(values) else values
+
+
+def beside(values: Array, like: Numbers) -> Numbers:
+    """Bring an array to where others lie."""
+    return to_tensor(values, like.device) if is_tensor(like) else values
+
+
+def widen(values: Numbers) -> Numbers:
+    """Return numbers in double precision, without a copy where they are."""
+    return values.double() if is_tensor(values) else values.astype(np.float64, copy=False)
+
+
+def rows_at(values: Numbers, chosen: Ints) -> Numbers:
+    """Return some rows."""
+    return values[beside(chosen, values)]

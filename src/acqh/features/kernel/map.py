@@ -7,36 +7,31 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 
-from acqh._core.arrays import (
-    Floats,
-    Ints,
-    Matrix,
-    check_positive,
-    check_positive_int,
-    is_sparse,
-)
+from acqh._core.arrays import Floats, Ints, Matrix, check_positive, check_positive_int, is_sparse
 from acqh._core.device import check_rows, is_tensor
 from acqh._core.device import row_blocks as device_blocks
-from acqh._core.linalg import fix_signs
+from acqh._core.linalg import fix_signs, whiten, whitening
 from acqh._core.runtime import RandomState, check_rng
 from acqh.errors import InvalidInputError
 from acqh.features.base import FeatureMap, row_blocks
-from acqh.features.kernel.anchors import central_rows, leverage_rows
-from acqh.features.kernel.arithmetic import Numbers, arithmetic_of
 from acqh.features.kernel.choice import TRIAL_ROWS, Choice, choose
-from acqh.features.kernel.kernels import KERNELS, default_kernels, inverse_frequencies, prepare
-from acqh.features.kernel.nystrom import solve_some
-from acqh.features.kernel.rows import (
-    between,
-    check_targets,
-    halved,
-    prepare_sides,
-    widened,
+from acqh.features.kernel.kernels import (
+    KERNELS,
+    Numbers,
+    beside,
+    default_kernels,
+    inverse_frequencies,
+    on_host,
+    prepare,
+    rows_at,
+    widen,
 )
-from acqh.features.kernel.solve import SMALL, DualSystem, leave_one_out, refine_ridge
+from acqh.features.kernel.solve import SMALL, leverage_rows, refine_ridge, solve_all, solve_some
 
 # Anchors of a map that knows no targets: what follows squares their number.
 _PLAIN_ANCHORS = 2048
+# Bytes that a kernel matrix may take: that of 16,384 rows.
+_MAX_MEMORY = 1 << 30
 # The name of what is made ready for arrays, beside those of devices.
 _HOST = "arrays"
 
@@ -63,32 +58,23 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         numbers that are none below zero; cosine, tfidf and intersection on sparse counts; rbf and
         cosine on other sparse rows.
     n_anchors : int, optional
-        By default all rows that `max_memory` allows (`fit`: 2,048). Fewer than there are rows are
-        solved for by normal equations, above 4,096 by conjugate gradients.
-    anchors : {"leverage", "kmeans"}
-        How fewer anchors than rows are chosen: drawn by leverage, so that rows like none of the
-        others are among them, or the rows nearest to the centres of k-means, which takes longer.
-        Not the centres themselves: a mean of counts is dense, and like no row. Neither looks at
-        targets, so that rows left out are predicted with the anchors as they are. Tensors are
-        clustered on the host.
+        By default all rows, up to 16,384, and 4,096 of more (`fit`: 2,048). Fewer anchors than rows
+        are drawn by leverage, so that rows like none of the others are among them, without a look
+        at targets: rows left out are predicted with the anchors as they are. 4,096 at most.
     bandwidth : float, optional
         Width over the mean squared distance of training rows, for all kernels, which become
         Gaussians of their distance then. By default chosen for each kernel, an infinite one (the
         inner product itself) included; `fit` takes 1 for rbf and hellinger.
     ridge : float, optional
         Positive; the noise of targets where a row's kernel with itself is one. By default chosen.
-    weights : sequence of float, optional
-        One per kernel named; by default chosen, `fit` takes equal ones.
-    max_memory : int
-        Bytes that kernel matrices may take, on a device too.
     random_state : int, Generator or None
         Draws the rows that choices are made on, and anchors.
 
     Attributes
     ----------
     anchors_ : (n_anchors, n_features)
-        Dense or CSR, as the rows were; of `fit_to` in half precision where that changes no kernel
-        by 0.001, of `fit`, which divides by small eigenvalues, in double precision.
+        Dense or CSR, as the rows were; of `fit`, which divides by small eigenvalues, in double
+        precision.
     coefficients_ : (n_anchors, n_out)
         float32 of `fit_to`, float64 of `fit`.
     offset_ : (n_out,)
@@ -127,26 +113,23 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     kernels: Literal["auto"] | str | Sequence[str] = "auto"
     _: KW_ONLY
     n_anchors: int | None = None
-    anchors: Literal["leverage", "kmeans"] = "leverage"
     bandwidth: float | None = None
     ridge: float | None = None
-    weights: Sequence[float] | None = None
-    max_memory: int = 1 << 30
     random_state: RandomState = None
     # Anchors as queries need them, for arrays and for devices.
     _ready: dict[str, tuple[Any, ...]] = field(init=False)
+    # Bytes that a kernel matrix may take: no parameter, but methods allow less on a device.
+    max_memory = _MAX_MEMORY
 
     def _learn(self, X: Matrix) -> None:
         """Learn coordinates in which inner products are kernels."""
-        names = self._names(X)
-        rng, arithmetic = check_rng(self.random_state), arithmetic_of(X)
-        idf = arithmetic.here(inverse_frequencies(X))
+        names, rng = self._names(X), check_rng(self.random_state)
+        idf = beside(inverse_frequencies(X), X)
         choice = self._choose(X, None, names, idf, rng)
         n_anchors = min(self.n_anchors or _PLAIN_ANCHORS, X.shape[0])
-        rows = self._anchor_rows(X, choice, idf, n_anchors, rng)
-        anchors = arithmetic.widen(arithmetic.rows(X, rows))
-        sides = prepare_sides(anchors, choice, idf)
-        coefficients = fix_signs(arithmetic.whiten(choice.block(sides, sides)))
+        anchors = widen(rows_at(X, self._anchor_rows(X, choice, idf, n_anchors, rng)))
+        sides = choice.sides(anchors, idf)
+        coefficients = fix_signs(_whiten(choice.block(sides, sides)))
         if not coefficients.shape[1]:  # rows without any kernel still get one column
             coefficients = np.zeros((n_anchors, 1))
         self._keep(anchors, coefficients, np.zeros(coefficients.shape[1]), choice, idf)
@@ -164,8 +147,8 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         -------
         (n_items, n_targets)
             What each row is predicted as when it is left out: what a method above can learn from
-            as it would from rows never seen. Exact where all rows are anchors; otherwise
-            generalised, with the mean leverage for that of every row. A tensor where `X` is one.
+            as it would from rows never seen. Exact; where not all rows are anchors, with the
+            anchors as they are. A tensor where `X` is one.
 
         Raises
         ------
@@ -175,47 +158,47 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         """
         self._check_params()
         X = self._check_fit(X)
-        names, arithmetic = self._names(X), arithmetic_of(X)
-        targets = check_targets(targets, X.shape[0], arithmetic)
+        names, n_rows = self._names(X), X.shape[0]
+        targets = _check_targets(targets, X)
         rng = check_rng(self.random_state)
-        idf = arithmetic.here(inverse_frequencies(X))
+        idf = beside(inverse_frequencies(X), X)
         choice = self._choose(X, targets, names, idf, rng)
         offset = targets.mean(0)
         if self.ridge is None:
             choice = self._refined(X, targets - offset, choice, idf, rng)
-        n_rows = X.shape[0]
-        n_anchors = min(self.n_anchors or self._room(n_rows), n_rows)
+        n_anchors = self._count_anchors(n_rows)
         rows = self._anchor_rows(X, choice, idf, n_anchors, rng)
-        anchors = halved(arithmetic.rows(X, rows), choice, idf)
-        others = prepare_sides(widened(anchors), choice, idf)
-        inner = between(choice, others, others)
-        if n_anchors < n_rows:  # normal equations need all digits
-            exact = prepare_sides(arithmetic.widen(anchors), choice, idf)
-            inner = between(choice, exact, exact)
+        anchors = rows_at(X, rows)
+        others = choice.sides(anchors, idf)
         if n_anchors == n_rows:
-            system = DualSystem.of(inner, n_rows, choice.ridge, arithmetic)
-            coefficients = system.solve(targets - offset)
-            left_out = leave_one_out(targets, coefficients, system.take_inverse_diagonal())
+            inner = choice.between(others, others)
+            coefficients, left_out = solve_all(inner, targets, offset, choice.ridge)
         else:
-            across = between(choice, prepare_sides(X, choice, idf), others)
-            wanted = n_anchors, targets - offset, choice.ridge
-            found = solve_some(inner, across, *wanted, self.max_memory, rng, arithmetic)
-            coefficients, left_out = found[0], found[1] + offset
-        coefficients = arithmetic.on_host(coefficients).astype(np.float32)
-        self._keep(anchors, coefficients, arithmetic.on_host(offset), choice, idf)
-        return arithmetic.result(left_out, X)
+            exact = choice.sides(widen(anchors), idf)  # normal equations need all digits
+            inner, across = choice.block(exact, exact), choice.between(choice.sides(X, idf), others)
+            coefficients, left_out = solve_some(
+                inner,
+                lambda part: across(part, slice(0, n_anchors)),
+                targets,
+                offset,
+                choice.ridge,
+                self.max_memory,
+            )
+        coefficients = on_host(coefficients).astype(np.float32)
+        self._keep(anchors, coefficients, on_host(offset), choice, idf)
+        return _like(left_out, X)
 
     def _map(self, X: Matrix) -> Numbers:
         """Return kernels with the anchors, times the coefficients."""
-        arithmetic, choice = arithmetic_of(X), self._choice
+        choice = self._choice
         anchors, dtype, coefficients, offset, idf = self._prepared(X)
-        found = arithmetic.empty((X.shape[0], len(offset)), True)
+        found = widen(beside(np.empty((X.shape[0], len(offset))), X))
         for block in self._blocks(X):
             # To widen all anchors for a few rows would take longer than their kernels.
             rows = X[block] if is_tensor(X) else X[block].astype(dtype, copy=False)
-            kernel = choice.block(prepare_sides(rows, choice, idf), anchors)
+            kernel = choice.block(choice.sides(rows, idf), anchors)
             found[block] = kernel @ coefficients + offset
-        return arithmetic.result(found, X)
+        return _like(found, X)
 
     def _blocks(self, X: Matrix) -> Iterator[slice]:
         n_anchors, (n_rows, width) = len(self.coefficients_), X.shape
@@ -228,14 +211,13 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         """Return what rows like these need; made once, as that takes longer than a query."""
         key = str(X.device) if is_tensor(X) else _HOST
         if key not in self._ready:
-            arithmetic, anchors = arithmetic_of(X), self.anchors_
-            learnt: list[Any] = [self.coefficients_, self.offset_, self.idf_]
+            anchors: Any = self.anchors_
             if is_tensor(X):
-                dense = anchors.toarray() if is_sparse(anchors) else anchors
-                anchors = arithmetic.here(dense)
-                learnt = [arithmetic.widen(arithmetic.here(it)) for it in learnt]
-            anchors = widened(anchors)
-            sides = prepare_sides(anchors, self._choice, learnt[-1], by_column=True)
+                anchors = beside(anchors.toarray() if is_sparse(anchors) else anchors, X)
+            learnt = [self.coefficients_, self.offset_, self.idf_]
+            if is_tensor(X):
+                learnt = [widen(beside(each, X)) for each in learnt]
+            sides = self._choice.sides(anchors, learnt[-1], by_column=True)
             self._ready[key] = (sides, anchors.dtype, *learnt)
         return self._ready[key]
 
@@ -257,10 +239,9 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     def _keep(
         self, anchors: Any, coefficients: Floats, offset: Floats, choice: Choice, idf: Any
     ) -> None:
-        arithmetic = arithmetic_of(anchors)
         self.weights_, self.widths_ = choice.weights, choice.widths
         self.ridge_, self.error_ = choice.ridge, choice.error
-        self.anchors_, self.idf_ = arithmetic.on_host(anchors), arithmetic.on_host(idf)
+        self.anchors_, self.idf_ = on_host(anchors), on_host(idf)
         self.coefficients_, self.offset_ = coefficients, offset
         self._ready = {}
 
@@ -281,11 +262,8 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     def _check_params(self) -> None:
         for name in ("bandwidth", "ridge"):
             check_positive(getattr(self, name), name)
-        if self.anchors not in ("leverage", "kmeans"):
-            raise InvalidInputError(f"anchors must be 'leverage' or 'kmeans', got {self.anchors!r}")
-        for name in ("n_anchors", "max_memory"):
-            if getattr(self, name) is not None:
-                check_positive_int(getattr(self, name), name)
+        if self.n_anchors is not None:
+            check_positive_int(self.n_anchors, "n_anchors")
 
     def _names(self, X: Matrix) -> tuple[str, ...]:
         if isinstance(self.kernels, str):
@@ -298,13 +276,6 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
                 f"kernels must be 'auto' or different ones of {', '.join(KERNELS)}, "
                 f"got {self.kernels!r}"
             )
-        if self.weights is not None:
-            values = np.asarray(self.weights, dtype=np.float64)
-            if values.shape != (len(names),) or not (np.all(values >= 0) and values.sum() > 0):
-                raise InvalidInputError(
-                    f"weights must be {len(names)} numbers of at least zero, one per kernel and "
-                    f"not all zero, got {self.weights!r}"
-                )
         return names
 
     def _choose(
@@ -316,18 +287,11 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         rng: np.random.Generator,
     ) -> Choice:
         rows = rng.permutation(X.shape[0])[: 2 * TRIAL_ROWS]
-        weights = None
-        if self.weights is not None or targets is None:
-            weights = np.zeros(len(KERNELS))
-            given = np.ones(len(names)) if self.weights is None else self.weights
-            weights[[KERNELS.index(name) for name in names]] = given
-        arithmetic = arithmetic_of(X)
-        some = arithmetic.rows(X, rows)
+        some = rows_at(X, rows)
         return choose(
             {name: prepare(name, some, idf) for name in names},
-            None if targets is None else arithmetic.rows(targets, rows),
+            None if targets is None else rows_at(targets, rows),
             bandwidth=self.bandwidth,
-            weights=weights,
             ridge=self.ridge,
             is_small=X.shape[0] <= SMALL,
             max_memory=self.max_memory,
@@ -337,19 +301,17 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         self, X: Matrix, targets: Floats, choice: Choice, idf: Floats, rng: np.random.Generator
     ) -> Choice:
         """Return a choice with a ridge for as many rows as can be left out one by one quickly."""
-        rows, arithmetic = np.sort(rng.permutation(X.shape[0])[:SMALL]), arithmetic_of(X)
-        sides = prepare_sides(arithmetic.rows(X, rows), choice, idf)
+        rows = np.sort(rng.permutation(X.shape[0])[:SMALL])
+        sides = choice.sides(rows_at(X, rows), idf)
         kernel = choice.block(sides, sides)
-        ridge = refine_ridge(kernel, arithmetic.rows(targets, rows), choice.ridge)
-        return replace(choice, ridge=ridge)
+        return replace(choice, ridge=refine_ridge(kernel, rows_at(targets, rows), choice.ridge))
 
-    def _room(self, n_rows: int) -> int:
-        """Return how many anchors `max_memory` allows: all, or with all kernels in memory."""
+    def _count_anchors(self, n_rows: int) -> int:
+        """Return how many anchors there are: all rows, or as many as normal equations can take."""
         itemsize = 8 if n_rows <= SMALL else 4
-        if itemsize * n_rows**2 <= self.max_memory:
-            return n_rows
-        half = n_rows / 2.0
-        return max(int(np.sqrt(half**2 + self.max_memory / 8) - half), 1)
+        is_room = itemsize * n_rows**2 <= self.max_memory
+        wanted = n_rows if self.n_anchors is None and is_room else self.n_anchors or SMALL
+        return n_rows if wanted >= n_rows and is_room else min(wanted, n_rows, SMALL)
 
     def _anchor_rows(
         self, X: Matrix, choice: Choice, idf: Floats, n_anchors: int, rng: np.random.Generator
@@ -357,17 +319,47 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         if n_anchors == X.shape[0]:
             return np.arange(n_anchors)
 
-        arithmetic = arithmetic_of(X)
-        if self.anchors == "kmeans":
-            rows = arithmetic.on_host(X)
-            return central_rows(rows, choice, arithmetic.on_host(idf), n_anchors, rng)
-
         def block(*sides: Ints) -> Any:
-            found = (prepare_sides(arithmetic.rows(X, it), choice, idf) for it in sides)
-            return choice.block(*found)
+            return choice.block(*(choice.sides(rows_at(X, rows), idf) for rows in sides))
 
-        return leverage_rows(block, X.shape[0], n_anchors, rng, arithmetic)
+        return leverage_rows(block, X.shape[0], n_anchors, rng)
 
     @property
     def _n_features_out(self) -> int:
         return int(self.coefficients_.shape[1])
+
+
+def _whiten(gram: Numbers) -> Floats:
+    """Return what `linalg.whiten` does, as an array; of a tensor where it lies."""
+    if not is_tensor(gram):
+        return whiten(gram)
+    from torch.linalg import eigh
+
+    return whitening(*map(on_host, eigh(gram.double())))
+
+
+def _like(values: Numbers, rows: Numbers) -> Numbers:
+    """Return what was found for rows, in their precision; of halves in single."""
+    if not is_tensor(rows):
+        return values.astype(rows.dtype, copy=False)
+    is_single = rows.dtype.is_floating_point and rows.itemsize < 8
+    return values.float() if is_single else values
+
+
+def _check_targets(targets: Any, X: Numbers) -> Numbers:
+    """Return targets in double precision, where the rows lie.
+
+    Raises InvalidInputError: they do not fit the rows, or are not finite.
+    """
+    if not is_tensor(targets):
+        targets = np.asarray(targets, dtype=np.float64)
+    found = targets.to(X.device) if is_tensor(targets) else beside(targets, X)
+    found = widen(found)
+    if found.ndim != 2 or found.shape[0] != X.shape[0] or not found.shape[1]:
+        raise InvalidInputError(
+            f"targets must be a matrix of {X.shape[0]} rows, one per row of X, got shape "
+            f"{tuple(found.shape)}"
+        )
+    if not bool(abs(found).max() < np.inf):
+        raise InvalidInputError("targets have a NaN or infinite value; leave such rows out")
+    return found

@@ -1,215 +1,277 @@
-"""Kernel ridge regression by blocks: Cholesky in place, exact leave-one-out, refined solutions.
+"""Kernel ridge regression, exact: by all rows as anchors, or by some of them.
 
-The kernel matrix is stored once: its lower blocks become the factor, its upper blocks stay. Heavy
-steps are products of blocks, of arrays or of tensors; what differs is in `_kernel_arithmetic`.
+Arrays are factored by LAPACK, tensors by torch; what differs is in `Dual` and its twin.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from scipy.linalg import lapack
 
-from acqh._core.arrays import slices
+from acqh._core.arrays import Array, Floats, Ints, slices
+from acqh._core.device import Tensor, is_tensor
+from acqh._core.imports import require
 from acqh.errors import InvalidInputError
-from acqh.features.kernel.arithmetic import HOST, Arithmetic, Numbers, arithmetic_of
+from acqh.features.base import row_blocks
+from acqh.features.kernel.kernels import Numbers, on_host, widen
 
-# Rows of a block; its triangles are factored in float64.
-BLOCK = 1024
-# With this many rows or fewer, everything is computed in float64.
+# With this many rows or fewer, everything is computed in float64; anchors are no more than this
+# where they are not all rows.
 SMALL = 4096
+# Rows of a block that is widened to float64, or inverted, at a time.
+BLOCK = 1024
 _REFINEMENTS = 2
 # Ridges are tried by this factor, no more than this many times in either direction.
 _RIDGE_STEP = 2.0
 _MAX_STEPS = 6
+# Added to the diagonal of normal equations, as a share of its mean: what rounding leaves, or more
+# where that is not enough.
+_JITTERS = (1e-12, 1e-10, 1e-8)
+# Numbers in a block of kernels on the host, and on a device, which wants larger ones.
+_HOST_VALUES, _DEVICE_VALUES = 1 << 22, 1 << 25
+# Rows of a block where many small systems are factored at once.
+_SMALL_BLOCK = 256
 
-Kernel = Callable[[slice, slice], Numbers]
+# From two slices of rows to their kernel.
+Kernel: TypeAlias = Callable[[slice, slice], Numbers]
 
 
-@dataclass
-class DualSystem:
-    """The matrix ``K + ridge I`` of all rows, factored in the place of its lower blocks.
+class Dual:
+    """The matrix ``A = K + ridge I`` of all rows, and its Cholesky factor L.
 
-    Of tensors there may be many at once: what follows has axes before the two that are named.
+    L lies below the diagonal of the matrix, K stays above it: nothing is held twice. `TensorDual`
+    is the twin for tensors.
+
+    `kernel`: gives blocks of rows onwards. `ridge`: positive. Raises InvalidInputError: the ridge
+    is too small for the precision of the kernel.
     """
 
-    matrix: Numbers  # below its diagonal blocks the Cholesky factor, above them the kernel
-    ridge: Any  # of many, a tensor of shape (n_systems, 1, 1)
-    arithmetic: Arithmetic = HOST
-    block: int | None = None  # rows of a block
-    kernels: list[Numbers] = field(default_factory=list)  # diagonal blocks of the kernel
-    # Inverses of the diagonal blocks of the factor.
-    inverses: list[Numbers] = field(default_factory=list)
-    failed: Any = False  # whether the matrix is not positive definite; of many, a tensor
-
-    @classmethod
-    def of(
-        cls,
-        kernel: Kernel,
-        n_rows: int,
-        ridge: float,
-        arithmetic: Arithmetic = HOST,
-        is_wide: bool | None = None,
-    ) -> "DualSystem":
-        """Compute a kernel and factor it.
-
-        `kernel`: from two slices of rows to their block. `ridge`: positive. `arithmetic`: of what
-        the kernel gives. `is_wide`: whether in double precision; by default up to 4,096 rows.
-        Raises InvalidInputError: the ridge is too small for the precision of the kernel.
-        """
-        is_wide = n_rows <= SMALL if is_wide is None else is_wide
-        system = cls(arithmetic.empty((n_rows, n_rows), is_wide), ridge, arithmetic)
-        for rows in system.blocks:
-            onwards, below = slice(rows.start, n_rows), slice(rows.stop, n_rows)
-            block = kernel(rows, onwards)
-            system.matrix[rows, onwards] = block
-            system.matrix[below, rows] = block[:, rows.stop - rows.start :].T
-        system.factor()
-        if bool(system.failed):
-            raise InvalidInputError(
-                f"the kernel matrix with ridge {ridge:g} is not positive definite; raise ridge"
-            )
-        return system
-
-    @property
-    def n_rows(self) -> int:
-        """Rows of the matrix."""
-        return int(self.matrix.shape[-1])
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether the matrix is in double precision."""
-        return bool(self.matrix.itemsize == 8)
-
-    @property
-    def blocks(self) -> list[slice]:
-        """Slices of rows."""
-        return [*slices(self.n_rows, self.block or BLOCK)]
-
-    def factor(self) -> None:
-        """Factor column by column of blocks, each corrected by those to its left."""
-        matrix, arithmetic = self.matrix, self.arithmetic
-        for rows in self.blocks:
-            done, below = slice(0, rows.start), slice(rows.stop, None)
-            own = matrix[..., rows, done]
-            kernel = arithmetic.copy(matrix[..., rows, rows], None)
-            self.kernels.append(kernel)
-            size = rows.stop - rows.start
-            block = arithmetic.copy(kernel, True) + self.ridge * arithmetic.eye(size)
-            inverse, failed = arithmetic.inverse_factor(block - own @ own.mT)
-            self.failed = self.failed | failed
-            if failed is True:
-                return
-            inverse = arithmetic.like(inverse, matrix)
-            self.inverses.append(inverse)
-            panel = matrix[..., below, rows] - matrix[..., below, done] @ own.mT
-            matrix[..., below, rows] = panel @ inverse.mT
+    def __init__(self, kernel: Kernel, n_rows: int, ridge: float) -> None:
+        self.matrix: Array = np.empty((n_rows, n_rows), _precision(n_rows), order="F")
+        for rows in slices(n_rows, BLOCK):
+            block = kernel(rows, slice(rows.start, n_rows))
+            self.matrix[rows, rows.start :] = block
+            self.matrix[rows.start :, rows] = block.T
+        self.matrix.flat[:: n_rows + 1] += ridge
+        self.diagonal = self.matrix.diagonal().astype(np.float64)
+        potrf, self._potrs, self._trtri, self._trtrs = lapack.get_lapack_funcs(
+            ("potrf", "potrs", "trtri", "trtrs"), (self.matrix,)
+        )
+        _, failed = potrf(self.matrix, lower=1, clean=0, overwrite_a=1)
+        if failed:
+            raise _too_small(ridge)
 
     def solve(self, right: Numbers) -> Numbers:
-        """Return ``(K + ridge I)^-1 right`` in float64, (n_rows, k)."""
+        """Return ``A^-1 right`` in float64, (n_rows, k), refined."""
         solution = self.solve_once(right)
         for _ in range(_REFINEMENTS):
-            left = right - self.multiply(solution) - self.ridge * solution
-            solution += self.solve_once(left)
+            solution += self.solve_once(right - self.multiply(solution))
         return solution
 
-    def solve_once(self, right: Numbers) -> Numbers:
+    def solve_once(self, right: Floats) -> Floats:
         """Return the solution in the precision of the factor, (n_rows, k) in float64."""
-        return self.solve_back(self.solve_down(right))
+        found, _ = self._potrs(self.matrix, right.astype(self.matrix.dtype), lower=1)
+        return np.asarray(found, dtype=np.float64)
 
-    def solve_down(self, right: Numbers) -> Numbers:
-        """Return ``L^-1 right`` for the factor L, in its precision."""
-        work = self.arithmetic.like(self.arithmetic.copy(right, None), self.matrix)
-        for rows, inverse in zip(self.blocks, self.inverses, strict=True):
-            done = slice(0, rows.start)
-            known = self.matrix[..., rows, done] @ work[..., done, :]
-            work[..., rows, :] = inverse @ (work[..., rows, :] - known)
-        return work
+    def solve_down(self, right: Floats) -> Floats:
+        """Return ``L^-1 right``."""
+        found, _ = self._trtrs(self.matrix, right.astype(self.matrix.dtype), lower=1)
+        return np.asarray(found)
 
-    def solve_back(self, right: Numbers) -> Numbers:
-        """Return ``L^-T right`` in float64."""
-        work = self.arithmetic.like(self.arithmetic.copy(right, None), self.matrix)
-        for rows, inverse in zip(self.blocks[::-1], self.inverses[::-1], strict=True):
-            below = slice(rows.stop, None)
-            known = self.matrix[..., below, rows].mT @ work[..., below, :]
-            work[..., rows, :] = inverse.mT @ (work[..., rows, :] - known)
-        return self.arithmetic.widen(work)
-
-    def turned(self) -> Kernel:
-        """Return what gives blocks of ``L^T L`` for the factor L, as `of` asks for them."""
-        matrix, arithmetic = self.matrix, self.arithmetic
-        starts = {rows.start: place for place, rows in enumerate(self.blocks)}
-        diagonal = [arithmetic.inverse(it) for it in self.inverses]
-
-        def block(rows: slice, onwards: slice) -> Numbers:
-            size = rows.stop - rows.start
-            found = arithmetic.empty((size, onwards.stop - rows.start), self.is_wide)
-            for columns in self.blocks[starts[rows.start] :]:
-                below = slice(columns.stop, None)
-                own = diagonal[starts[columns.start]]
-                left = own if columns == rows else matrix[columns, rows]
-                here = slice(columns.start - rows.start, columns.stop - rows.start)
-                found[:, here] = left.T @ own + matrix[below, rows].T @ matrix[below, columns]
-            return found
-
-        return block
-
-    def multiply(self, right: Numbers) -> Numbers:
-        """Return ``K right``, (n_rows, k), in float64."""
-        widen = self.arithmetic.widen
-        found = self.arithmetic.zeros((self.n_rows, right.shape[1]))
-        for rows, kernel in zip(self.blocks, self.kernels, strict=True):
-            above = slice(rows.stop, None)
-            upper = widen(self.matrix[rows, above])
-            found[rows] += widen(kernel) @ right[rows] + upper @ right[above]
-            found[above] += upper.T @ right[rows]
+    def multiply(self, right: Floats) -> Floats:
+        """Return ``A right``, (n_rows, k), in float64."""
+        found = self.diagonal[:, np.newaxis] * right
+        for rows in slices(len(right), BLOCK):
+            upper = np.triu(self.matrix[rows, rows.start :].astype(np.float64), 1)
+            found[rows] += upper @ right[rows.start :]
+            found[rows.start :] += upper.T @ right[rows]
         return found
 
-    def kernel(self, step: int = 1) -> Numbers:
-        """Return the kernel of all rows, or of one in `step`, with each other, in float64."""
-        found = self.arithmetic.zeros(((self.n_rows - 1) // step + 1,) * 2)
-        for rows, kernel in zip(self.blocks, self.kernels, strict=True):
-            first = -(-rows.start // step)
-            stop = -(-rows.stop // step)
-            skip = first * step - rows.start
-            found[first:stop, first:stop] = kernel[skip::step, skip::step]
-            upper = self.matrix[rows, rows.stop :][skip::step, stop * step - rows.stop :: step]
-            found[first:stop, stop:] = upper
-            found[stop:, first:stop] = upper.T
-        return found
-
-    def take_inverse_diagonal(self) -> Numbers:
-        """Return the diagonal of ``(K + ridge I)^-1``, (n_rows,); the factor is used up.
-
-        The factor is inverted in place, row by row of blocks; the diagonal is the squared length
-        of the columns of its inverse.
-        """
-        matrix, blocks, inverses = self.matrix, self.blocks, self.inverses
-        widen = self.arithmetic.widen
-        total = self.arithmetic.zeros((self.n_rows,))
-        for place, rows in enumerate(blocks):
-            inverse = inverses[place]
-            total[rows] += (widen(inverse) ** 2).sum(0)
-            found = []
-            for column, its in zip(blocks[:place], inverses[:place], strict=True):
-                product = matrix[rows, column] @ its
-                between = slice(column.stop, rows.start)
-                product += matrix[rows, between] @ matrix[between, column]
-                found.append(-(inverse @ product))
-            for column, block in zip(blocks[:place], found, strict=True):
-                matrix[rows, column] = block
-                total[column] += (widen(block) ** 2).sum(0)
-        self.inverses = []
-        return total
+    def take_inverse_diagonal(self) -> Floats:
+        """Return the diagonal of ``A^-1``, (n_rows,): squared columns of ``L^-1``, in its place."""
+        self._trtri(self.matrix, lower=1, overwrite_c=1)
+        return np.concatenate(
+            [
+                np.square(np.tril(self.matrix[rows.start :, rows].astype(np.float64))).sum(axis=0)
+                for rows in slices(len(self.matrix), BLOCK)
+            ]
+        )
 
 
-def leave_one_out(targets: Numbers, solution: Numbers, inverse_diagonal: Numbers) -> Numbers:
-    """Return what every row is predicted as when it is left out of the regression.
+class TensorDual(Dual):
+    """The twin of `Dual` for tensors, which holds the matrix and its factor on their device."""
 
-    `targets`: (n_rows, k). `solution`: (n_rows, k); ``(K + ridge I)^-1 targets``.
-    `inverse_diagonal`: (n_rows,); of the same inverse.
+    def __init__(self, kernel: Kernel, n_rows: int, ridge: float, device: Any) -> None:
+        torch = self._torch = require("torch")
+        dtype = getattr(torch, _precision(n_rows).__name__)
+        self.matrix: Tensor = torch.empty((n_rows, n_rows), dtype=dtype, device=device)
+        for rows in slices(n_rows, BLOCK):
+            block = kernel(rows, slice(rows.start, n_rows))
+            self.matrix[rows, rows.start :] = block
+            self.matrix[rows.start :, rows] = block.T
+        self.matrix.diagonal().add_(ridge)
+        self.factor, failed = torch.linalg.cholesky_ex(self.matrix)
+        if bool(failed):
+            raise _too_small(ridge)
+
+    def solve_once(self, right: Tensor) -> Tensor:
+        """Return the solution in the precision of the factor, (n_rows, k) in float64."""
+        return self._torch.cholesky_solve(right.to(self.factor.dtype), self.factor).double()
+
+    def solve_down(self, right: Tensor) -> Tensor:
+        """Return ``L^-1 right``."""
+        right = right.to(self.factor.dtype)
+        return self._torch.linalg.solve_triangular(self.factor, right, upper=False)
+
+    def multiply(self, right: Tensor) -> Tensor:
+        """Return ``A right``, (n_rows, k), in float64."""
+        blocks = slices(len(right), BLOCK)
+        return self._torch.cat([self.matrix[rows].double() @ right for rows in blocks])
+
+    def take_inverse_diagonal(self) -> Tensor:
+        """Return the diagonal of ``A^-1``, (n_rows,), some columns of ``L^-1`` at a time."""
+        found = []
+        for rows in slices(len(self.factor), BLOCK):
+            # What lies above is zero: L^-1 is lower triangular.
+            below = self.factor[rows.start :, rows.start :]
+            columns = self._torch.eye(
+                len(below), rows.stop - rows.start, dtype=below.dtype, device=below.device
+            )
+            part = self._torch.linalg.solve_triangular(below, columns, upper=False)
+            found.append(part.double().square_().sum(0))
+        return self._torch.cat(found)
+
+
+def make_dual(kernel: Kernel, n_rows: int, ridge: float, like: Numbers) -> Dual:
+    """Return the system of arrays, or of tensors on the device of this one."""
+    if is_tensor(like):
+        return TensorDual(kernel, n_rows, ridge, like.device)
+    return Dual(kernel, n_rows, ridge)
+
+
+def _precision(n_rows: int) -> Any:
+    return np.float64 if n_rows <= SMALL else np.float32
+
+
+def _too_small(ridge: float) -> InvalidInputError:
+    return InvalidInputError(
+        f"the kernel matrix with ridge {ridge:g} is not positive definite; raise ridge"
+    )
+
+
+def solve_all(
+    inner: Kernel, targets: Numbers, offset: Numbers, ridge: float
+) -> tuple[Numbers, Numbers]:
+    """Regress with every row as an anchor.
+
+    `targets`: (n_rows, n_targets). `offset`: (n_targets,); taken from them first. Gives the
+    coefficients, (n_rows, n_targets), and what every row is predicted as when it is left out of the
+    regression, from the diagonal of the inverse: the same shape.
     """
-    return targets - solution / inverse_diagonal[:, None]
+    system = make_dual(inner, len(targets), ridge, targets)
+    solution = system.solve(targets - offset)
+    return solution, targets - solution / system.take_inverse_diagonal()[:, None]
+
+
+def solve_some(
+    inner: Numbers,
+    across: Callable[[slice], Numbers],
+    targets: Numbers,
+    offset: Numbers,
+    ridge: float,
+    max_memory: int,
+) -> tuple[Numbers, Numbers]:
+    """Regress on kernels with anchors that are some of the rows, by the normal equations.
+
+    Minimises ``||Y - K_nm A||^2 + ridge tr(A^T K_mm A)``.
+
+    `inner`: (n_anchors, n_anchors). `across`: from a slice of rows to their kernel with the
+    anchors. `max_memory`: bytes; kernels that take no more are computed once. Gives what
+    `solve_all` gives, rows left out with the anchors as they are.
+    """
+    n_rows, n_anchors = len(targets), len(inner)
+    room = _DEVICE_VALUES if is_tensor(targets) else _HOST_VALUES
+    blocks = [*row_blocks(n_rows, n_anchors, room)]
+    kept = {}
+    gram, start = ridge * widen(inner), 0.0
+    for rows in blocks:
+        block = widen(across(rows))
+        gram += block.T @ block
+        start = start + block.T @ (targets[rows] - offset)
+        if 8 * n_rows * n_anchors <= max_memory:
+            kept[rows.start] = block
+    normal = _normal(gram)
+    solution = normal.solve(start)
+    left_out = 0.0 * targets
+    for rows in blocks:
+        block = kept[rows.start] if rows.start in kept else widen(across(rows))
+        # How much every row's own target counts for its prediction.
+        leverages = (normal.solve_down(block.T) ** 2).sum(0)
+        left = (targets[rows] - offset - block @ solution) / (1.0 - leverages).clip(1.0 / n_rows)[
+            :, None
+        ]
+        left_out[rows] = targets[rows] - left
+    return solution, left_out
+
+
+def _normal(gram: Numbers) -> Dual:
+    """Factor normal equations, with as much on their diagonal as rounding needs."""
+    mean = float(gram.diagonal().mean())
+    for jitter in _JITTERS:
+        try:
+            return make_dual(lambda i, j: gram[i, j], len(gram), jitter * mean, gram)
+        except InvalidInputError:
+            if jitter == _JITTERS[-1]:
+                raise
+    raise AssertionError  # the loop returns or raises
+
+
+def leverage_rows(
+    block: Callable[[Ints, Ints], Numbers], n_rows: int, n_chosen: int, rng: np.random.Generator
+) -> Ints:
+    """Draw rows by their ridge leverage, what other rows do not say of them.
+
+    `block`: from two arrays of row numbers to their kernel. Gives (n_chosen,), rising.
+
+    Notes
+    -----
+    Leverages are those over a uniform sample, with a ridge of one: about 1 for a row far from
+    all others, next to 0 for one among many like it.
+    """
+    sample = np.sort(rng.choice(n_rows, min(n_rows, 1000), replace=False))
+    inner = widen(block(sample, sample))
+    system = make_dual(lambda i, j: inner[i, j], len(sample), 1.0, inner)
+    found = []
+    room = _DEVICE_VALUES if is_tensor(inner) else _HOST_VALUES
+    for part in row_blocks(n_rows, len(sample), room):
+        across = widen(block(np.arange(part.start, part.stop), sample)).T
+        found.append(on_host(1.0 - (across * system.solve_once(across)).sum(0)))
+    scores = np.maximum(np.concatenate(found), 1e-6)
+    return np.sort(rng.choice(n_rows, n_chosen, replace=False, p=scores / scores.sum()))
+
+
+def solve_many(matrices: Tensor, ridges: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Solve many systems of tensors at once, by blocks that a GPU multiplies.
+
+    `matrices`: (n_systems, n, n); used up. `ridges`: (n_systems, 1, 1). `right`: (n, k). Gives the
+    solutions, (n_systems, n, k), and which systems are not positive definite.
+    """
+    torch, n = require("torch"), matrices.shape[-1]
+    matrices.diagonal(dim1=1, dim2=2).add_(ridges[:, :, 0])
+    failed = torch.zeros(len(matrices), dtype=torch.bool, device=matrices.device)
+    for rows in slices(n, _SMALL_BLOCK):
+        done, below = slice(0, rows.start), slice(rows.stop, n)
+        own = matrices[:, rows, done]
+        factor, info = torch.linalg.cholesky_ex(matrices[:, rows, rows] - own @ own.mT)
+        failed |= info > 0
+        panel = matrices[:, below, rows] - matrices[:, below, done] @ own.mT
+        matrices[:, rows, rows] = factor
+        matrices[:, below, rows] = torch.linalg.solve_triangular(
+            factor.mT, panel, upper=True, left=False
+        )
+    solution = torch.cholesky_solve(right.expand(len(matrices), *right.shape), matrices)
+    return solution, failed
 
 
 def refine_ridge(kernel: Numbers, targets: Numbers, ridge: float) -> float:
@@ -222,14 +284,10 @@ def refine_ridge(kernel: Numbers, targets: Numbers, ridge: float) -> float:
 
     def error(strength: float) -> float:
         try:
-            system = DualSystem.of(
-                lambda i, j: kernel[i, j], len(kernel), strength, arithmetic_of(kernel)
-            )
+            _, left_out = solve_all(lambda i, j: kernel[i, j], targets, 0.0, strength)
         except InvalidInputError:  # too small for rows that repeat others
             return np.inf
-        solution = system.solve(targets)
-        left = solution / system.take_inverse_diagonal()[:, None]
-        return float((left**2).sum())
+        return float(((targets - left_out) ** 2).sum())
 
     return descend(error, ridge, (_RIDGE_STEP, 1.0 / _RIDGE_STEP), _MAX_STEPS)
 
