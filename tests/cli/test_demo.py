@@ -85,10 +85,10 @@ def test_the_page_is_served_where_somebody_can_stop_it(
     monkeypatch.setattr(demo, "emoji_collection", lambda folder, _: folder / "emoji.acqh")
     monkeypatch.setattr(demo, "_evaluated", lambda _: (None, [], 0.0))
     monkeypatch.setattr(demo, "_print", lambda *_: sys.stdout.write("the table"))
-    monkeypatch.setattr(demo, "serve_collection", lambda paths, port: served.append((paths, port)))
+    monkeypatch.setattr(demo, "serve_collection", lambda path, port: served.append((path, port)))
     app(["demo", "--cache-dir", str(tmp_path), *arguments], standalone_mode=False)
     said = capsys.readouterr().out
-    assert served == [([tmp_path / "emoji.acqh"], 0)] * serves
+    assert served == [(tmp_path / "emoji.acqh", 0)] * serves
     if "--json" not in arguments:
         assert said.startswith("the table")
         assert (f"acqh serve {tmp_path}" in said) is not serves

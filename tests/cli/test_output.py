@@ -1,24 +1,6 @@
 """What commands show while they work."""
 
-from types import SimpleNamespace
-
-import pytest
-
 from acqh.cli._output import BarReporter, LineReporter, Reporter, make_bar
-
-
-@pytest.mark.parametrize(
-    ("speed", "left", "text"),
-    [
-        (1234.5, 61, "1,234 per second, 0:01:01 left"),
-        (1234.5, None, "1,234 per second"),
-        (0.5, 61, "0:01:01 left"),
-        (None, None, ""),
-    ],
-)
-def test_progress_says_how_fast_it_is_and_how_long_it_takes(speed, left, text):
-    column = make_bar().columns[-1]
-    assert str(column.render(SimpleNamespace(speed=speed, time_remaining=left))) == text
 
 
 def test_without_a_terminal_a_line_comes_every_ten_seconds(capsys):

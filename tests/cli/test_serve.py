@@ -53,16 +53,6 @@ def test_it_says_where_it_is_answers_reloads_and_stops(things):
     assert process.returncode in (0, 130)
 
 
-def test_several_collections_are_served_as_one_or_refused(serve, things, monkeypatch, tmp_path):
-    status, said = serve(things, things)
-    assert status == 1
-    assert "both have an item" in said
-    asked = []
-    monkeypatch.setattr("acqh.serve.run", lambda settings, _: asked.append(settings.paths))
-    serve(things, tmp_path / "more.acqh", tmp_path / "most.acqh")
-    assert asked == [[things, tmp_path / "more.acqh", tmp_path / "most.acqh"]]
-
-
 def test_another_host_needs_a_token_and_the_message_says_how(serve, things):
     status, said = serve(things, "--host", "0.0.0.0")  # noqa: S104
     assert status == 1

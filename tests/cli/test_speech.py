@@ -1,4 +1,4 @@
-"""What commands say to a person: plain sentences that name options, as much as was asked for."""
+"""What commands say to a person: plain sentences, as much as was asked for."""
 
 import json
 import os
@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 import acqh
 from acqh.cli import app
-from acqh.cli._output import Voice
 
 
 def run(*arguments, code=0):
@@ -48,13 +47,10 @@ def folder(tmp_path_factory):
         [("rose", "flower"), ("tulip", "flower"), ("car", "vehicle"), ("bus", "vehicle")] * 3
     )]  # fmt: skip
     (path / "manifest.csv").write_text("\n".join(["text,labels,year", *lines, ",flower,2000"]))
-    told = run("build", path, "--out", path / "c.acqh", "--text-encoder", "tfidf",
-               "--auto-labels", "3")[1].splitlines()  # fmt: skip
+    told = run("build", path, "--out", path / "c.acqh", "--text-encoder", "tfidf")[1].splitlines()
     # Where it takes ten seconds, there are lines of progress between.
-    warned, *rest = [line for line in told if line.startswith(("acqh: ", "left out"))]
-    assert warned.startswith("acqh: --auto-labels has no effect and will go")
-    assert warned.endswith("choose what counts with --targets image=0.5,text=0.5")
-    assert rest == ["left out manifest.csv, line 14: it has neither image nor text"]
+    told = [line for line in told if line.startswith(("acqh: ", "left out"))]
+    assert told == ["left out manifest.csv, line 14: it has neither image nor text"]
     return path
 
 
@@ -88,14 +84,14 @@ def test_a_path_without_a_collection_or_an_index_is_told_in_a_sentence(tmp_path,
         assert call(*arguments) == (1, "", f"acqh: {sentence}\n")
 
 
-def test_advice_names_options(folder, call):
+def test_advice_names_arguments(folder, call):
     search = ("search", folder / "c.acqh", "--text", "rose")
     assert call(*search, "--where", "yeer=2001") == (
         1, "", "acqh: no item has a column 'yeer'; there are: label, year\n",
     )  # fmt: skip
     path = folder / "c.acqh"
     assert call("build", folder, "--out", path) == (
-        1, "", f"acqh: {path} already exists; give another path, or --overwrite\n",
+        1, "", f"acqh: {path} already exists; give another path, or overwrite=True\n",
     )  # fmt: skip
 
 
@@ -113,16 +109,16 @@ def test_a_build_says_what_is_missing_before_it_describes_anything(tmp_path, cal
         ("file,labels\n0.png,a\n", (), ("manifest.csv, line 2: a manifest needs a column image or "
          "text, but its columns are file, labels")),
         ("image\nx/0.png\nx/1.png\n", (), ("none of the 2 images that manifest.csv names is in "
-         f"{tmp_path}; say where they are with --image-root")),
+         f"{tmp_path}; say where they are with image_root")),
         ("image\n0.png\n", ("--image-root", tmp_path / "x"), ("the folder of images "
          f"{tmp_path / 'x'} does not exist")),
-        ("image\n0.png\n", ("--targets", "labels=1"), ("--targets has a weight for labels, but no "
+        ("image\n0.png\n", ("--targets", "labels=1"), ("`targets` has a weight for labels, but no "
          "item has any; leave it out, or give the manifest a column labels")),
-        ("image\n0.png\n", ("--targets", "words=1"), ("--targets are weights of labels, image and "
+        ("image\n0.png\n", ("--targets", "words=1"), ("`targets` are weights of labels, image and "
          "text, but one is 'words'")),
         ('image,labels\n0.png,"sea, sky"\n', (), ("manifest.csv, line 2: the labels 'sea, sky' "
-         "have a comma or semicolon but no '|', which separates labels; say --label-separator , "
-         "if these are several, --label-separator '|' if one")),
+         "have a comma or semicolon but no '|', which separates labels; say label_separator=',' "
+         "if these are several, label_separator='|' if one")),
     ):  # fmt: skip
         manifest.write_text(content)
         assert call(*build, *options) == (1, "", f"acqh: {sentence}\n")
@@ -146,27 +142,27 @@ def features(tmp_path_factory):
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        ("compress data.npz --out x", 1, "have the views image, text; name one with --view"),
+        ("compress data.npz --out x", 1, "have the views image, text; name one with `view`"),
         ("compress data.npz --view image --queries data.npz --out x", 1,
-         "the queries have the views image, text; name one with --query-view"),
+         "the queries have the views image, text; name one with `query_view`"),
         ("compress data.npz --out x --seed -1", 2, "Invalid value for '--seed'"),
         ("fit data.npz --out x --similarity likeness", 2, "Invalid value for '--similarity'"),
         ("fit label.npz --out x", 1, "rename it: to 'labels' if it holds the labels"),
         ("fit items.csv --out x", 1, "acqh build makes a collection of such a manifest"),
-        ("bench data.npz --out x --methods cvh --bits 0", 2, "--bits must be a whole number"),
-        ("bench data.npz --out x --methods cvh --protocol x", 2, "--protocol is one of labelled"),
-        ("bench data.npz --out x --methods cvh --official", 2, "instead, without --official"),
-        ("bench wiki --out x --methods cvh --data-dir .", 1, "folder with --data-dir or ACQH_DATA"),
+        ("bench data.npz --out x --methods cvh --bits 0", 2, "`bits` must be a whole number"),
+        ("bench data.npz --out x --methods cvh --protocol x", 2, "`protocol` is one of labelled"),
+        ("bench data.npz --out x --methods cvh --official", 2, "instead, without `official`"),
+        ("bench wiki --out x --methods cvh --data-dir .", 1, "folder with `data_dir` or ACQH_DATA"),
         ("export model --to faiss --out x", 1, "only an index of codes (CodeIndex) or"),
         ("search model --queries data.npz --view image --out x", 1,
          "model is a model, not an index of codes"),
         ("search c --text rose --out hits.csv", 2, "--out and --dask go with --queries"),
-        ("build {}/../manifest.csv --out x --label-separator=", 1, "--label-separator is empty"),
+        ("build {}/../manifest.csv --out x --label-separator=", 1, "`label_separator` is empty"),
         ("serve {} --root-path x", 2, "--root-path: give a path such as /photos, got 'x'"),
         ("serve {} --image-root none", 2, "Invalid value for '--image-root'"),
     ],
 )  # fmt: skip
-def test_a_wrong_call_is_told_in_the_words_of_the_command_line(
+def test_a_wrong_call_is_told_in_a_sentence(
     arguments, code, sentence, features, folder, call, monkeypatch
 ):
     monkeypatch.chdir(features)
@@ -174,9 +170,7 @@ def test_a_wrong_call_is_told_in_the_words_of_the_command_line(
     given, shown, told = call(*arguments.replace("{}", str(folder / "c.acqh")).split())
     assert (given, shown) == (code, "")
     assert sentence in told
-    assert not re.search(
-        r"\b[a-z]+_[a-z]+\b|Errno|Traceback", told.partition("\n")[0].replace("read_manifest", "")
-    )
+    assert not re.search(r"Errno|Traceback", told)
 
 
 def test_too_little_memory_is_told_in_a_sentence(call, features, monkeypatch):
@@ -220,14 +214,14 @@ def test_headings_in_capitals_separators_and_large_images_can_be_told(tmp_path, 
              "--text-encoder", "tfidf", "--max-pixels")  # fmt: skip
     code, _, told = call(*build, "399")
     assert code == 1
-    assert "more than the 399 allowed; make it smaller or raise --max-pixels" in told
+    assert "more than the 399 allowed; make it smaller or raise max_pixels" in told
     assert call(*build, "400")[0] == 0
     with acqh.load(out) as built:
         assert built.labels() == {"dark": 1, "sky": 2}
         assert sorted(built) == ["a", "b"]
         assert built.item("a").columns == {"image": "0.png"}
     search = ("search", out, "--image", tmp_path / "0.png", "--max-pixels")
-    assert "raise --max-pixels" in call(*search, "399")[2]
+    assert "raise max_pixels" in call(*search, "399")[2]
     code, shown, _ = call(*search, "400", "--json")
     assert json.loads(shown)["hits"][0]["id"] == "a"
 
@@ -279,22 +273,3 @@ def test_a_reader_that_has_enough_leaves_the_exit_status_alone(folder, arguments
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr or b"") == (expected, b"")
-
-
-@pytest.mark.parametrize(
-    ("said", "shown"),
-    [
-        ("raise max_pixels", "raise --max-pixels"),
-        ("say label_separator=',' if so", "say --label-separator , if so"),
-        ("images are with image_root", "images are with image_root"),
-        ("search with mode='meaning' until then", "search with --mode meaning until then"),
-        ("again with like='a b.acqh'", "again with acqh build --like 'a b.acqh'"),
-        ("dry_run=True is meant", "--dry-run is meant"),
-        ("`mode` must be one of these, `x` not", "--mode must be one of these, x not"),
-        ("a/max_pixels and 'max_pixels'", "a/max_pixels and 'max_pixels'"),
-    ],
-)  # fmt: skip
-def test_arguments_of_python_are_told_as_options_where_there_are_such(said, shown):
-    names = ("max_pixels", "label_separator", "mode", "dry_run")
-    options = {name: f"--{name.replace('_', '-')}" for name in names}
-    assert Voice(options={"like": "acqh build --like", **options}).in_options(said) == shown

@@ -19,26 +19,29 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for each in (
-    collections.add,
-    research.bench,
-    collections.build,
-    features.compress,
-    research.datasets,
-    demo.demo,
-    features.encode,
-    features.export,
-    features.fit,
-    features.index,
-    collections.label,
-    collections.remove,
-    research.report,
-    search.search,
-    search.serve,
-    collections.sync,
-    collections.verify,
-):
-    app.command(each.__name__)(command(each))
+_PANELS = {
+    "Collections": (
+        collections.build,
+        collections.add,
+        collections.label,
+        collections.sync,
+        collections.remove,
+        search.search,
+        search.serve,
+        collections.verify,
+    ),
+    "Features, vectors and codes": (
+        features.fit,
+        features.encode,
+        features.index,
+        features.compress,
+        features.export,
+    ),
+    "Research": (research.bench, research.report, research.datasets, demo.demo),
+}
+for panel, functions in _PANELS.items():
+    for function in functions:
+        app.command(function.__name__, rich_help_panel=panel)(command(function))
 
 
 def _print_version(wanted: bool) -> None:

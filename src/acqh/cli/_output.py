@@ -1,120 +1,40 @@
-"""What commands say: results to stdout, progress, notes and the log to stderr."""
+"""What commands say: results to stdout; progress, notes and the log to stderr."""
 
-import ast
 import json
 import logging
-import re
-import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TextIO
-
-import typer
+from typing import Any, TextIO
 
 from acqh.errors import InvalidInputError
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-_MAX_SKIPPED_LINES = 20
-
-
-def refuse_existing(path: Path) -> None:
-    """Raise InvalidInputError where something is at the path of an ``--out`` already."""
-    if path.exists():
-        raise InvalidInputError(f"{path} exists; remove it, or choose another --out")
-
-
-@contextmanager
-def claimed(path: Path) -> Iterator[None]:
-    """Make the folder of an ``--out`` before the work, so that of two commands one is refused.
-
-    It is removed again where the work fails. Raises InvalidInputError where something is there.
-    """
-    try:
-        path.mkdir()
-    except FileExistsError:
-        refuse_existing(path)
-        raise
-    try:
-        yield
-    except BaseException:
-        with suppress(OSError):
-            path.rmdir()
-        raise
-
-
-def print_json(value: Any) -> None:
-    """Print a value as JSON."""
-    print(json.dumps(value, indent=2))
-
-
-def print_result(facts: dict[str, Any], sentence: str, as_json: bool) -> None:
-    """Print what a command has done: as JSON, or as a sentence."""
-    if as_json:
-        print_json(facts)
-    else:
-        print(sentence)
-
-
-def print_table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str = ""
-) -> None:
-    """Print a table; columns after the first whose cells are all numbers are set to the right."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(
-        title=title,
-        caption=caption or None,
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-    )
-    for position, column in enumerate(columns):
-        digits = [row[position].replace(",", "").replace(".", "", 1) for row in rows]
-        is_number = bool(position) and all(cell.isdigit() for cell in digits)
-        table.add_column(column, justify="right" if is_number else "left")
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
-
-
-def print_skipped(skipped: Sequence[tuple[str, str]]) -> None:
-    """Say on stderr which items were left out, and why; the first of them."""
-    for what, why in skipped[:_MAX_SKIPPED_LINES]:
-        voice.note(f"left out {printable(what)}: {printable(why)}")
-    if len(skipped) > _MAX_SKIPPED_LINES:
-        voice.note(f"... and {len(skipped) - _MAX_SKIPPED_LINES} more")
-
-
-def printable(text: str) -> str:
-    """Return a text without what could move the cursor or colour a terminal."""
-    return "".join(each if each.isprintable() else " " for each in text)
-
-
+_log = logging.getLogger(__name__)
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-# Of an argument: a text, a mapping, or anything else up to the next space.
-_VALUE = r"(?P<value>'[^']*'|\"[^\"]*\"|\{[^}]*\}|[^\s,;)]+)"
+_MAX_SKIPPED_LINES = 20
+# Seconds between two lines of progress, where there is no terminal.
+_EVERY = 10.0
 
 
 @dataclass
 class Voice:
-    """What was asked for with ``--verbose`` and ``--quiet``, and the options of the command."""
+    """How much is said: what was asked for with ``--verbose`` and ``--quiet``."""
 
     verbose: bool = False
     quiet: bool = False
-    # Option, such as ``--image-root``, by the name that it has in Python.
-    options: Mapping[str, str] = field(default_factory=dict)
+    started: float = 0.0
 
-    def start(self, verbose: bool, quiet: bool, options: Mapping[str, str]) -> None:
+    @property
+    def seconds(self) -> float:
+        """How long the command has been at work."""
+        return time.perf_counter() - self.started
+
+    def start(self, verbose: bool, quiet: bool) -> None:
         """Speak for a command from now on."""
-        self.verbose, self.quiet, self.options = verbose, quiet, options
+        self.verbose, self.quiet, self.started = verbose, quiet, time.perf_counter()
         logging.getLogger("acqh").setLevel(self.level(logging.NOTSET))
         if verbose:
             logging.basicConfig(format=_FORMAT)
@@ -126,7 +46,7 @@ class Voice:
     def note(self, text: str) -> None:
         """Say something on stderr that is neither a result nor an error."""
         if not self.quiet:
-            print(self.in_options(text), file=sys.stderr)
+            print(text, file=sys.stderr)
 
     def warn(
         self,
@@ -141,53 +61,9 @@ class Voice:
         where = f" ({filename}, line {lineno}: {category.__name__})" if self.verbose else ""
         self.note(f"acqh: {message}{where}")
 
-    def in_options(self, text: str) -> str:
-        """Return a text in which advice about arguments of Python names options instead.
-
-        Examples
-        --------
-        >>> options = {"overwrite": "--overwrite", "image_root": "--image-root", "where": "--where"}
-        >>> voice = Voice(options=options)
-        >>> voice.in_options("say image_root='photos', or overwrite=True; `where` takes a column")
-        'say --image-root photos, or --overwrite; --where takes a column'
-        """
-        for name, option in self.options.items():
-            text = re.sub(rf"(?<![\w./'-]){name}={_VALUE}", _Written(option), text)
-            text = text.replace(f"`{name}`", option)
-            if "_" in name:
-                text = re.sub(rf"(?<![\w./'-]){name}(?![\w./'=-])", option, text)
-        return re.sub(r"`(\w+)`", r"\1", text)
-
-
-@dataclass(frozen=True)
-class _Written:
-    """An option with its value, as it is typed."""
-
-    option: str
-
-    def __call__(self, found: re.Match[str]) -> str:
-        value = found["value"]
-        if value == "True":
-            return self.option
-        if value[0] in "'\"":
-            value = value[1:-1]
-        elif value[0] == "{":
-            value = ",".join(f"{name}={each}" for name, each in _read_mapping(value).items())
-        return f"{self.option} {shlex.quote(value)}"
-
-
-def _read_mapping(text: str) -> dict[str, Any]:
-    found = ast.literal_eval(text)
-    return found if isinstance(found, dict) else {}
-
 
 # A process runs one command.
 voice = Voice()
-
-
-_log = logging.getLogger(__name__)
-# Seconds between two lines, where there is no terminal.
-_EVERY = 10.0
 
 
 class Reporter:
@@ -230,7 +106,7 @@ class LineReporter(Reporter):
 
 
 class BarReporter(Reporter):
-    """Shows a bar with the pace and the time left on a terminal."""
+    """Shows a bar with the time left on a terminal."""
 
     def __init__(self, bar: Any) -> None:
         super().__init__()
@@ -265,33 +141,88 @@ def reporting() -> Iterator[Reporter]:
 
 def make_bar() -> Any:
     """Return a progress display on stderr."""
+    from rich import progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-    from rich.text import Text
 
-    class Pace(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            if not task.speed:
-                return Text("")
-            left = (
-                "" if task.time_remaining is None else f", {timedelta(0, task.time_remaining)} left"
-            )
-            return Text(f"{task.speed:,.0f} per second{left}" if task.speed >= 1 else left[2:])
-
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        Pace(),
+    return progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,
     )
+
+
+def refuse_existing(path: Path) -> None:
+    """Raise InvalidInputError where something is at the path of an ``--out`` already."""
+    if path.exists():
+        raise InvalidInputError(f"{path} exists; remove it, or choose another --out")
+
+
+@contextmanager
+def claimed(path: Path) -> Iterator[None]:
+    """Make the folder of an ``--out`` before the work, so that of two commands one is refused.
+
+    It is removed again where the work fails. Raises InvalidInputError where something is there.
+    """
+    try:
+        path.mkdir()
+    except FileExistsError:
+        refuse_existing(path)
+        raise
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            path.rmdir()
+        raise
+
+
+def print_result(facts: Any, sentence: str, as_json: bool) -> None:
+    """Print what a command has done: as JSON, or as a sentence."""
+    print(json.dumps(facts, indent=2) if as_json else sentence)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON."""
+    print_result(value, "", as_json=True)
+
+
+def print_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str = ""
+) -> None:
+    """Print a table; columns after the first whose cells are all numbers are set to the right."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(
+        title=title,
+        caption=caption or None,
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    for position, column in enumerate(columns):
+        digits = [row[position].replace(",", "").replace(".", "", 1) for row in rows]
+        is_number = bool(position) and all(cell.isdigit() for cell in digits)
+        table.add_column(column, justify="right" if is_number else "left")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def print_skipped(skipped: Sequence[tuple[str, str]]) -> None:
+    """Say on stderr which items were left out, and why; the first of them."""
+    for what, why in skipped[:_MAX_SKIPPED_LINES]:
+        voice.note(f"left out {printable(what)}: {printable(why)}")
+    if len(skipped) > _MAX_SKIPPED_LINES:
+        voice.note(f"... and {len(skipped) - _MAX_SKIPPED_LINES} more")
+
+
+def printable(text: str) -> str:
+    """Return a text without what could move the cursor or colour a terminal."""
+    return "".join(each if each.isprintable() else " " for each in text)

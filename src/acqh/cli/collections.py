@@ -1,33 +1,39 @@
 """Commands that make collections and change them."""
 
 import shlex
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, BadParameter, Exit, Option
 
 from acqh.cli._options import (
     CodebooksOption,
     CollectionArgument,
     ComponentsOption,
+    JsonOption,
     LabelSeparatorOption,
     MaxPixelsOption,
     SeedOption,
     TargetsOption,
+    flag,
     parse_targets,
 )
-from acqh.cli._output import JsonOption, print_json, print_result, print_skipped, reporting, voice
+from acqh.cli._output import print_json, print_result, print_skipped, reporting, voice
 
 # Files that bring features instead of images and texts.
 _FEATURE_FILES = (".npz", ".mat")
-
+# What is said of what consists of parts.
+_SEVERAL = {
+    "code-parts": "codes of {:,} items in {:,} parts.",
+    "search-parts": "answers to {:,} queries in {:,} parts.",
+    "code-shards": "index of {:,} items in {:,} shards.",
+}
 
 SourceArgument = Annotated[
     Path,
-    typer.Argument(
+    Argument(
         metavar="SOURCE",
         help="A manifest (CSV, TSV, JSON lines or Parquet with the columns image, text, labels "
         "separated by |, id; others are kept), a folder with manifest.csv, a folder of "
@@ -36,53 +42,38 @@ SourceArgument = Annotated[
 ]
 ImageEncoderOption = Annotated[
     str,
-    typer.Option(
-        help="auto (efficientnet where installed, else hog), efficientnet, hog, clip:PATH."
-    ),
+    Option(help="auto (efficientnet where installed, else hog), efficientnet, hog, clip:PATH."),
 ]
 TextEncoderOption = Annotated[
-    str, typer.Option(help="auto (minilm where installed, else tfidf), minilm, tfidf, clip:PATH.")
+    str, Option(help="auto (minilm where installed, else tfidf), minilm, tfidf, clip:PATH.")
 ]
 EncoderOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help="One for images and texts, in place of these two and in one space: clip, siglip, "
         "or clip:PATH (extra clip)."
     ),
 ]
 ImageRootOption = Annotated[
     Path | None,
-    typer.Option(help="Folder that paths of images are relative to; by default the manifest's."),
-]
-LikeOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="A collection whose encoders and model to use, instead of learning: both can then "
-        "be searched and served as one."
-    ),
+    Option(help="Folder that paths of images are relative to; by default the manifest's."),
 ]
 
 
 def build(
     source: SourceArgument,
-    out: Annotated[Path, typer.Option(help="Folder to make.")],
+    out: Annotated[Path, Option(help="Folder to make.")],
     image_encoder: ImageEncoderOption = "auto",
     text_encoder: TextEncoderOption = "auto",
     encoder: EncoderOption = None,
     n_components: ComponentsOption = 128,
     n_codebooks: CodebooksOption = 8,
     targets: TargetsOption = None,
-    auto_labels: Annotated[int | None, typer.Option(hidden=True)] = None,
     image_root: ImageRootOption = None,
     label_separator: LabelSeparatorOption = None,
     max_pixels: MaxPixelsOption = None,
-    like: LikeOption = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Fail if an item cannot be used.")
-    ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the collection that is there.")
-    ] = False,
+    strict: Annotated[bool, flag("strict", "Fail if an item cannot be used.")] = False,
+    overwrite: Annotated[bool, flag("overwrite", "Replace the collection that is there.")] = False,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -93,7 +84,6 @@ def build(
     of_raw = {"--encoder": encoder, "--image-encoder": image_encoder != "auto",
               "--text-encoder": text_encoder != "auto", "--max-pixels": max_pixels}  # fmt: skip
     _note_unused(source, of_manifest, of_raw)
-    started = time.perf_counter()
     with reporting() as progress:
         collection = Collection.build(
             _read(source),
@@ -103,19 +93,16 @@ def build(
             n_components=n_components,
             n_codebooks=n_codebooks,
             targets=parse_targets(targets),
-            auto_labels=auto_labels,
             strict=strict,
             overwrite=overwrite,
             image_root=image_root,
             label_separator=label_separator,
             max_pixels=max_pixels,
             random_state=seed,
-            like=like,
             progress=progress,
         )
-    seconds = time.perf_counter() - started
     with collection:
-        _print(out, collection.stats(), collection.skipped, seconds, as_json)
+        _print_built(out, collection.stats(), collection.skipped, voice.seconds, as_json)
 
 
 def _note_unused(source: Path, of_manifest: dict[str, Any], of_raw: dict[str, Any]) -> None:
@@ -144,7 +131,7 @@ def _read(source: Path) -> Any:
     return MultiViewData.from_files(source)
 
 
-def _print(
+def _print_built(
     out: Path, stats: Any, skipped: Sequence[tuple[str, str]], seconds: float, as_json: bool
 ) -> None:
     print_skipped(skipped)
@@ -163,97 +150,25 @@ def _print(
     )
 
 
-def sync(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="A folder of images, without a manifest.")
-    ],
-    path: CollectionArgument,
-    delete: Annotated[
-        bool, typer.Option("--delete", help="Remove items whose images are gone, even if many.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")
-    ] = False,
-    forget: Annotated[
-        bool,
-        typer.Option(
-            "--forget", help="Forget texts, labels and columns that removed items were given."
-        ),
-    ] = False,
-    max_pixels: MaxPixelsOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Add new images, read changed ones again, follow moved ones, and remove deleted ones.
-
-    Only images of this folder are compared; a collection can follow several folders.
-    Where there is no collection yet, build it, as acqh build does.
-    """
-    from acqh.collection import Collection, SyncReport, folder_items
-
-    with reporting() as progress:
-        if path.exists():
-            with Collection.open(path) as collection:
-                report = collection.sync(
-                    folder,
-                    delete=delete,
-                    dry_run=dry_run,
-                    forget=forget,
-                    max_pixels=max_pixels,
-                    progress=progress,
-                )
-                n_items = len(collection)
-        elif dry_run:
-            report, n_items = SyncReport(new=tuple(it.id for it in folder_items(folder))), 0
-        else:
-            images = folder_items(folder)
-            with Collection.build(
-                images, path, max_pixels=max_pixels, progress=progress
-            ) as collection:
-                report = SyncReport(new=tuple(collection), unreadable=collection.skipped)
-                n_items = len(collection)
-    print_skipped(report.unreadable)
-    counts = {
-        "new": len(report.new),
-        "changed": len(report.changed),
-        "moved": len(report.moved),
-        "deleted": len(report.deleted),
-        "unchanged": report.n_unchanged,
-        "unreadable": len(report.unreadable),
-    }
-    facts = {"path": str(path), "n_items": n_items, **counts, "skipped": report.unreadable}
-    said = ", ".join(f"{n:,} {name}" for name, n in counts.items())
-    lines = [f"{path}: {n_items:,} items; {'would be: ' if dry_run else ''}{said}"]
-    if dry_run:
-        plan = {name: getattr(report, name) for name in ("new", "changed", "moved", "deleted")}
-        facts["plan"] = plan
-        lines += [f"{name}: {each}" for name, ids in plan.items() for each in ids]
-    print_result(facts, "\n".join(lines), as_json)
-
-
 def add(
     path: CollectionArgument,
     manifest: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="MANIFEST", help="A manifest as for acqh build; or give one item below."
-        ),
+        Argument(metavar="MANIFEST", help="A manifest as for acqh build; or give one item below."),
     ] = None,
-    image: Annotated[Path | None, typer.Option(help="Image of one item.")] = None,
-    text: Annotated[str, typer.Option(help="Text of one item.")] = "",
+    image: Annotated[Path | None, Option(help="Image of one item.")] = None,
+    text: Annotated[str, Option(help="Text of one item.")] = "",
     label: Annotated[
-        list[str] | None, typer.Option(metavar="LABEL", help="A label of it; may be repeated.")
+        list[str] | None, Option(metavar="LABEL", help="A label of it; may be repeated.")
     ] = None,
     identifier: Annotated[
-        str | None,
-        typer.Option("--id", help="Its id; by default from its image's path or its content."),
+        str | None, Option("--id", help="Its id; by default from its image's path or its content.")
     ] = None,
     label_separator: LabelSeparatorOption = None,
     max_pixels: MaxPixelsOption = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace items that have the same ids.")
-    ] = False,
+    replace: Annotated[bool, flag("replace", "Replace items that have the same ids.")] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Add all or nothing; fail if an item cannot be used.")
+        bool, flag("strict", "Add all or nothing; fail if an item cannot be used.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -261,33 +176,25 @@ def add(
     from acqh.collection import Collection, Item, read_items
 
     if manifest is None and image is None and not text:
-        raise typer.BadParameter("give a manifest, or --image and --text of one item")
+        raise BadParameter("give a manifest, or --image and --text of one item")
     if manifest is not None and (image or text or label or identifier):
-        raise typer.BadParameter(
-            "--image, --text, --label and --id are of one item, not a manifest"
-        )
+        raise BadParameter("--image, --text, --label and --id are of one item, not a manifest")
     items: Any = Item(image, text, label or (), identifier, origin="the item")
     if manifest is not None:
         items = read_items(manifest, label_separator=label_separator)
     with Collection.open(path) as collection, reporting() as progress:
         change = collection.upsert if replace else collection.add
         report = change(items, strict=strict, max_pixels=max_pixels, progress=progress)
-        n_items = len(collection)
-    print_skipped(report.skipped)
-    print_result(
-        {"ids": report.ids, "skipped": report.skipped, "n_items": n_items},
-        f"{path}: {len(report.ids):,} items added, {n_items:,} in all",
-        as_json,
-    )
+        _print_changed(path, report, len(collection), "{:,} items added, {:,} in all", as_json)
     if manifest is None and report.skipped:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def label(
     path: CollectionArgument,
     table: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             metavar="TABLE",
             help="CSV, TSV, JSON lines or Parquet with a column id, file or image, and any of "
             "text, labels (separated by |) and others, which become columns.",
@@ -301,15 +208,18 @@ def label(
 
     with Collection.open(path) as collection, reporting() as progress:
         report = collection.label(table, label_separator=label_separator, progress=progress)
-        n_items = len(collection)
+        _print_changed(path, report, len(collection), "{:,} of {:,} items labelled", as_json)
+
+
+def _print_changed(path: Path, report: Any, n_items: int, said: str, as_json: bool) -> None:
     print_skipped(report.skipped)
     facts = {"ids": report.ids, "skipped": report.skipped, "n_items": n_items}
-    print_result(facts, f"{path}: {len(report.ids):,} of {n_items:,} items labelled", as_json)
+    print_result(facts, f"{path}: {said.format(len(report.ids), n_items)}", as_json)
 
 
 def remove(
     path: CollectionArgument,
-    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of the items.")],
+    ids: Annotated[list[str], Argument(metavar="ID...", help="Ids of the items.")],
     as_json: JsonOption = False,
 ) -> None:
     """Remove items by their ids: all of them, or none if one is unknown."""
@@ -322,20 +232,63 @@ def remove(
     print_result(facts, f"{path}: {n_removed:,} items removed, {n_items:,} left", as_json)
 
 
-# What is said of what consists of parts.
-_SEVERAL = {
-    "code-parts": "codes of {:,} items in {:,} parts.",
-    "search-parts": "answers to {:,} queries in {:,} parts.",
-    "code-shards": "index of {:,} items in {:,} shards.",
-}
+def sync(
+    folder: Annotated[
+        Path, Argument(metavar="FOLDER", help="A folder of images, without a manifest.")
+    ],
+    path: CollectionArgument,
+    delete: Annotated[
+        bool, flag("delete", "Remove items whose images are gone, even if many.")
+    ] = False,
+    dry_run: Annotated[
+        bool, flag("dry-run", "Say what would be done, and change nothing.")
+    ] = False,
+    forget: Annotated[
+        bool, flag("forget", "Forget texts, labels and columns that removed items were given.")
+    ] = False,
+    max_pixels: MaxPixelsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add new images, read changed ones again, follow moved ones, and remove deleted ones.
+
+    Only images of this folder are compared; a collection can follow several folders.
+    Where there is no collection yet, build it, as acqh build does.
+    """
+    from acqh.collection import Collection, SyncReport, folder_items
+
+    n_items = 0
+    with reporting() as progress:
+        given: dict[str, Any] = {"max_pixels": max_pixels, "progress": progress}
+        if path.exists():
+            with Collection.open(path) as collection:
+                changes: dict[str, Any] = {"delete": delete, "dry_run": dry_run, "forget": forget}
+                report = collection.sync(folder, **changes, **given)
+                n_items = len(collection)
+        elif dry_run:
+            report = SyncReport(new=tuple(item.id for item in folder_items(folder)))
+        else:
+            with Collection.build(folder_items(folder), path, **given) as collection:
+                report = SyncReport(new=tuple(collection), unreadable=collection.skipped)
+                n_items = len(collection)
+    print_skipped(report.unreadable)
+    plan = {name: getattr(report, name) for name in ("new", "changed", "moved", "deleted")}
+    counts = {name: len(ids) for name, ids in plan.items()}
+    counts |= {"unchanged": report.n_unchanged, "unreadable": len(report.unreadable)}
+    facts = {"path": str(path), "n_items": n_items, **counts, "skipped": report.unreadable}
+    said = ", ".join(f"{n:,} {name}" for name, n in counts.items())
+    said = f"{path}: {n_items:,} items; {'would be: ' if dry_run else ''}{said}"
+    if dry_run:
+        facts["plan"] = plan
+        said = "\n".join([said, *(f"{name}: {it}" for name, ids in plan.items() for it in ids)])
+    print_result(facts, said, as_json)
 
 
 def verify(
     path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="A collection, an index, codes or a model.")
+        Path, Argument(metavar="PATH", help="A collection, an index, codes or a model.")
     ],
     clean: Annotated[
-        bool, typer.Option("--clean", help="Also remove what killed builds of it left beside it.")
+        bool, flag("clean", "Also remove what killed builds of it left beside it.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -348,26 +301,11 @@ def verify(
     report, facts = _check(path)
     if as_json:
         print_json({**asdict(report), "path": str(report.path)})
-    elif report.problems:
-        for problem in report.problems:
-            print(f"{path}: {problem}")
     else:
-        print(f"{path}: whole. {facts}")
+        for said in report.problems or (f"whole. {facts}",):
+            print(f"{path}: {said}")
     if report.problems:
-        raise typer.Exit(1)
-
-
-def _as_options(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the options of ``acqh build`` that say how a collection was built."""
-    for name, value in settings.items():
-        option = "--seed" if name == "random_state" else f"--{name.replace('_', '-')}"
-        if value is True:
-            yield option
-        elif name == "targets" and value:
-            weights = (f"{view}={target['weight']:g}" for view, target in value.items())
-            yield f"{option} {','.join(weights)}"
-        elif value is not None and value is not False:
-            yield f"{option} {shlex.quote(str(value))}"
+        raise Exit(1)
 
 
 def _check(path: Path) -> tuple[Any, str]:
@@ -394,3 +332,16 @@ def _check(path: Path) -> tuple[Any, str]:
         f"{report.kind}{title}, {report.n_members} members, {report.n_bytes:,} bytes, "
         f"format {report.version}."
     )
+
+
+def _as_options(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the options of ``acqh build`` that say how a collection was built."""
+    for name, value in settings.items():
+        option = "--seed" if name == "random_state" else f"--{name.replace('_', '-')}"
+        if value is True:
+            yield option
+        elif name == "targets" and value:
+            weights = (f"{view}={target['weight']:g}" for view, target in value.items())
+            yield f"{option} {','.join(weights)}"
+        elif value is not None and value is not False:
+            yield f"{option} {shlex.quote(str(value))}"

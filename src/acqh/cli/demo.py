@@ -10,11 +10,12 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from acqh import __version__
 from acqh._core.runtime import Progress
-from acqh.cli._output import JsonOption, Reporter, print_json, print_table, reporting
+from acqh.cli._options import JsonOption
+from acqh.cli._output import Reporter, print_json, print_table, reporting
 from acqh.cli.search import serve as serve_collection
 from acqh.errors import AcqhError
 
@@ -22,20 +23,20 @@ from acqh.errors import AcqhError
 def demo(
     serve: Annotated[
         bool | None,
-        typer.Option(
+        Option(
             "--serve/--no-serve",
             help="Serve the search page afterwards, until Ctrl-C. By default on a terminal, but "
             "not where CI is set or JSON is printed.",
         ),
     ] = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port of the page; 0 takes a free one.")
+        int, Option(min=0, max=65535, help="Port of the page; 0 takes a free one.")
     ] = 0,
     cache_dir: Annotated[
         Path | None,
-        typer.Option(help="Folder to keep the collection in; by default the user's cache."),
+        Option(help="Folder to keep the collection in; by default the user's cache."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 0,
+    seed: Annotated[int, Option(min=0, help="Seed of the split.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Build, evaluate and serve the embedded emoji set: a table, then a search page."""
@@ -49,7 +50,7 @@ def demo(
     if serve is None:
         serve = sys.stdout.isatty() and not os.environ.get("CI") and not as_json
     if serve:
-        serve_collection([collection], port=port)
+        serve_collection(collection, port=port)
     elif not as_json:
         # By the name it was called by: in a virtual environment it may not be on the PATH.
         program = sys.argv[0] if Path(sys.argv[0]).stem == "acqh" else "acqh"

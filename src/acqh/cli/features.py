@@ -2,27 +2,27 @@
 
 import logging
 import os
-import time
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
+from typer import Argument, BadParameter, Option
 
 from acqh.cli._options import (
     ChunkSizeOption,
     CodebooksOption,
     ComponentsOption,
     DaskOption,
+    JsonOption,
     ModelArgument,
     SeedOption,
     TargetsOption,
-    cluster,
+    flag,
     parse_targets,
+    working,
 )
 from acqh.cli._output import (
-    JsonOption,
     claimed,
     print_json,
     print_result,
@@ -33,24 +33,23 @@ from acqh.cli._output import (
 )
 from acqh.errors import InvalidInputError
 
+_TOKEN = "ACQH_MILVUS_TOKEN"  # noqa: S105
 DataArgument = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="DATA", help="A file or folder of features (.npz, .npy, Zarr, .mat, Parquet, CSV)."
     ),
 ]
 
 SimilarityOption = Annotated[
     Literal["shared", "dot", "cosine", "jaccard"],
-    typer.Option(help="How alike items are by their labels."),
+    Option(help="How alike items are by their labels."),
 ]
-# A model that fits all but exactly is nowhere near its bound in per cent, which then says nothing.
-_TELLING_GAP = 10.0
 
 
 def fit(
     data: DataArgument,
-    out: Annotated[Path, typer.Option(help="Folder for the model.")],
+    out: Annotated[Path, Option(help="Folder for the model.")],
     n_components: ComponentsOption = 32,
     n_codebooks: CodebooksOption = 4,
     similarity: SimilarityOption = "shared",
@@ -64,16 +63,10 @@ def fit(
     from acqh.methods.acqh import ACQH
     from acqh.scale import fit as fit_source
 
-    started = time.perf_counter()
-    model = ACQH(
-        n_components,
-        n_codebooks=n_codebooks,
-        similarity=similarity,
-        targets=parse_targets(targets),
-        random_state=seed,
-    )
-    with claimed(out), cluster(dask) as client, reporting() as show:
-        fit_source(model, data, chunk_size=chunk_size, client=client, progress=show)
+    wanted: dict[str, Any] = {"similarity": similarity, "targets": parse_targets(targets)}
+    model = ACQH(n_components, n_codebooks=n_codebooks, random_state=seed, **wanted)
+    with claimed(out), working(dask) as given:
+        fit_source(model, data, chunk_size=chunk_size, **given)
         model.save(out)
     gap = float(model.optimality_gap_)
     facts = {
@@ -83,14 +76,13 @@ def fit(
         "targets": {name: float(target.weight) for name, target in model.targets_.items()},
         "bytes_per_item": model.bytes_per_item,
         "optimality_gap": gap,
-        "seconds": time.perf_counter() - started,
+        "seconds": voice.seconds,
     }
-    above = f" at most {gap:.2%} above the best possible;" if gap < _TELLING_GAP else ""
     print_result(
         facts,
         f"{out}: learnt from {facts['n_items']:,} items with {facts['n_labels']} labels; views "
-        f"{', '.join(model.n_features_in_)}; {facts['bytes_per_item']} bytes per item;{above} "
-        f"{facts['seconds']:.1f} s.",
+        f"{', '.join(model.n_features_in_)}; {facts['bytes_per_item']} bytes per item; at most "
+        f"{gap:.2%} above the best possible; {facts['seconds']:.1f} s.",
         as_json,
     )
 
@@ -100,12 +92,12 @@ def encode(
     data: DataArgument,
     out: Annotated[
         Path,
-        typer.Option(
+        Option(
             help="File for the codes (.npy), or a folder for parts, where a stopped run goes on."
         ),
     ],
     by_labels: Annotated[
-        bool, typer.Option("--by-labels", help="Code items by their labels, where they have any.")
+        bool, flag("by-labels", "Code items by their labels, where they have any.")
     ] = False,
     chunk_size: ChunkSizeOption = 65_536,
     dask: DaskOption = None,
@@ -116,38 +108,23 @@ def encode(
     from acqh.scale import encode_parts
 
     if dask is not None and out.suffix == ".npy":
-        raise typer.BadParameter("workers write parts: give --out a folder, not a .npy file")
+        raise BadParameter("workers write parts: give --out a folder, not a .npy file")
     if out.suffix == ".npy" or out.is_file():
         refuse_existing(out)
-    started = time.perf_counter()
     fitted = load_method(model)
     if out.suffix == ".npy":
         facts = _encode_whole(fitted, data, out, by_labels, chunk_size)
         what = f"{facts['n_codes']:,} different codes"
     else:
-        with cluster(dask) as client, reporting() as show:
-            parts = encode_parts(
-                fitted,
-                data,
-                out,
-                by_labels=by_labels,
-                chunk_size=chunk_size,
-                client=client,
-                progress=show,
-            )
-        facts = {
-            "n_items": len(parts),
-            "bytes_per_item": parts.bytes_per_item,
-            "n_parts": parts.n_parts,
-        }
+        with working(dask) as given:
+            options: dict[str, Any] = {"by_labels": by_labels, "chunk_size": chunk_size}
+            parts = encode_parts(fitted, data, out, **options, **given)
+        facts = {"n_items": len(parts), "bytes_per_item": parts.bytes_per_item}
+        facts["n_parts"] = parts.n_parts
         what = f"{parts.n_parts:,} parts"
-    seconds = time.perf_counter() - started
-    print_result(
-        {**facts, "seconds": seconds},
-        f"{out}: {facts['n_items']:,} items in {facts['bytes_per_item']} bytes each, {what}; "
-        f"{seconds:.1f} s.",
-        as_json,
-    )
+    seconds = voice.seconds
+    said = f"{facts['n_items']:,} items in {facts['bytes_per_item']} bytes each, {what}"
+    print_result({**facts, "seconds": seconds}, f"{out}: {said}; {seconds:.1f} s.", as_json)
 
 
 def _encode_whole(
@@ -182,11 +159,11 @@ def index(
     model: ModelArgument,
     codes: Annotated[
         list[Path],
-        typer.Argument(metavar="CODES", help="What acqh encode made: .npy files or folders."),
+        Argument(metavar="CODES", help="What acqh encode made: .npy files or folders."),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the index.")],
+    out: Annotated[Path, Option(help="Folder for the index.")],
     shards: Annotated[
-        int | None, typer.Option(min=1, help="Make this many indexes that are searched as one.")
+        int | None, Option(min=1, help="Make this many indexes that are searched as one.")
     ] = None,
     dask: DaskOption = None,
     as_json: JsonOption = False,
@@ -196,38 +173,24 @@ def index(
     from acqh.scale import build_index, build_shards
 
     if dask is not None and shards is None:
-        raise typer.BadParameter("workers make an index by shards: give --shards, one or more")
-    started = time.perf_counter()
+        raise BadParameter("workers make an index by shards: give --shards, one or more")
     fitted = load_method(model)
     if not hasattr(fitted, "codebooks_"):
         raise InvalidInputError(f"{model} has no codebooks: only additive codes can be indexed")
     made: Any
-    with claimed(out), cluster(dask) as client, reporting() as show:
+    with claimed(out), working(dask) as given:
         if shards is None:
-            made = build_index(fitted.codebooks_, lambda: _read_codes(fitted, codes), progress=show)
+            source = lambda: _read_codes(fitted, codes)  # noqa: E731
+            made = build_index(fitted.codebooks_, source, progress=given["progress"])
             made.save(out)
+        elif len(codes) > 1 or codes[0].is_file():
+            raise BadParameter("--shards are made of one folder of codes, not of .npy files")
         else:
-            parts = _one_folder(fitted, codes)
-            made = build_shards(
-                fitted.codebooks_, parts, out, n_shards=shards, client=client, progress=show
-            )
-    facts = {
-        "n_items": len(made),
-        "bytes_per_item": made.bytes_per_item,
-        "seconds": time.perf_counter() - started,
-    }
-    print_result(
-        facts,
-        f"{out}: {facts['n_items']:,} items in {facts['bytes_per_item']:.2f} bytes each without "
-        f"ids; {facts['seconds']:.1f} s.",
-        as_json,
-    )
-
-
-def _one_folder(model: Any, paths: list[Path]) -> Any:
-    if len(paths) > 1 or paths[0].is_file():
-        raise typer.BadParameter("--shards are made of one folder of codes, not of .npy files")
-    return _open_parts(model, paths[0])
+            parts = _open_parts(fitted, codes[0])
+            made = build_shards(fitted.codebooks_, parts, out, n_shards=shards, **given)
+    facts = {"n_items": len(made), "bytes_per_item": made.bytes_per_item, "seconds": voice.seconds}
+    said = f"{len(made):,} items in {made.bytes_per_item:.2f} bytes each without ids"
+    print_result(facts, f"{out}: {said}; {facts['seconds']:.1f} s.", as_json)
 
 
 def _open_parts(model: Any, path: Path) -> Any:
@@ -254,24 +217,24 @@ def _read_codes(model: Any, paths: list[Path]) -> Iterator[tuple[Any, Any]]:
 def compress(
     items: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="ITEMS",
             help="A file or folder of vectors (.npy, .npz, Parquet, Arrow, .fvecs, .bvecs, .fbin, "
             ".u8bin, .i8bin, a Faiss index).",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the index.")],
+    out: Annotated[Path, Option(help="Folder for the index.")],
     queries: Annotated[
-        str | None, typer.Option(help="A file of vectors like those that items are searched for.")
+        str | None, Option(help="A file of vectors like those that items are searched for.")
     ] = None,
-    n_bytes: Annotated[int, typer.Option("--bytes", min=1, max=16, help="Bytes per item.")] = 8,
+    n_bytes: Annotated[int, Option("--bytes", min=1, max=16, help="Bytes per item.")] = 8,
     view: Annotated[
-        str | None, typer.Option(help="Array or column of ITEMS, where there are several.")
+        str | None, Option(help="Array or column of ITEMS, where there are several.")
     ] = None,
     query_view: Annotated[
-        str | None, typer.Option(help="Array or column of the queries, where there are several.")
+        str | None, Option(help="Array or column of the queries, where there are several.")
     ] = None,
-    train: Annotated[int, typer.Option(min=1, help="Items to learn from, at most.")] = 65_536,
+    train: Annotated[int, Option(min=1, help="Items to learn from, at most.")] = 65_536,
     chunk_size: ChunkSizeOption = 16_384,
     seed: SeedOption = 0,
     dask: DaskOption = None,
@@ -284,18 +247,10 @@ def compress(
     """
     from acqh.scale import compress as compress_items
 
-    with claimed(out), cluster(dask) as client, reporting() as show:
+    read: dict[str, Any] = {"view": view, "query_view": query_view, "chunk_size": chunk_size}
+    with claimed(out), working(dask) as given:
         small = compress_items(
-            items,
-            queries,
-            n_bytes,
-            view=view,
-            query_view=query_view,
-            n_train=train,
-            chunk_size=chunk_size,
-            random_state=seed,
-            client=client,
-            progress=show,
+            items, queries, n_bytes, n_train=train, random_state=seed, **read, **given
         )
         small.save(out)
     if small.report.advice:
@@ -327,65 +282,64 @@ def _print_compressed(report: Any, out: Path) -> None:
     print_table(str(out), ["", "value"], rows, caption=caption)
 
 
-_TOKEN = "ACQH_MILVUS_TOKEN"  # noqa: S105
-
-
 TokenFileOption = Annotated[
     Path | None,
-    typer.Option(help=f"File with the token of the server; or set {_TOKEN}. For milvus."),
+    Option(help=f"File with the token of the server; or set {_TOKEN}. For milvus."),
 ]
 
 
 def export(
     source: Annotated[
-        Path, typer.Argument(metavar="INDEX", help="An index or a collection that acqh made.")
+        Path, Argument(metavar="INDEX", help="An index or a collection that acqh made.")
     ],
-    to: Annotated[Literal["milvus", "faiss", "parquet"], typer.Option(help="What to write.")],
-    out: Annotated[Path | None, typer.Option(help="File to write, for faiss and parquet.")] = None,
+    to: Annotated[Literal["milvus", "faiss", "parquet"], Option(help="What to write.")],
+    out: Annotated[Path | None, Option(help="File to write, for faiss and parquet.")] = None,
     uri: Annotated[
-        str | None, typer.Option(help="Server, or NAME.db for Milvus Lite; for milvus.")
+        str | None, Option(help="Server, or NAME.db for Milvus Lite; for milvus.")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Collection to make; for milvus.")] = None,
+    name: Annotated[str | None, Option(help="Collection to make; for milvus.")] = None,
     token_file: TokenFileOption = None,
     index_type: Annotated[
-        Literal["FLAT", "AUTOINDEX"], typer.Option(help="FLAT is exact; for milvus.")
+        Literal["FLAT", "AUTOINDEX"], Option(help="FLAT is exact; for milvus.")
     ] = "FLAT",
     codes: Annotated[
-        bool, typer.Option("--codes", help="Write codes, not vectors; for faiss and parquet.")
+        bool, flag("codes", "Write codes, not vectors; for faiss and parquet.")
     ] = False,
     metadata: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--metadata/--no-metadata", help="Export texts, labels and columns of a collection too."
         ),
     ] = True,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace what already exists.")
-    ] = False,
+    overwrite: Annotated[bool, flag("overwrite", "Replace what already exists.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Export an index or a collection as vectors whose inner product is the score.
 
     The texts, labels and columns of a collection are exported with them.
     """
-    started = time.perf_counter()
     with reporting() as progress:
-        common: dict[str, Any] = {
-            "metadata": metadata,
-            "overwrite": overwrite,
-            "progress": progress,
-        }
+        common: dict[str, Any] = {"metadata": metadata, "overwrite": overwrite}
+        common["progress"] = progress
         if to == "milvus":
             if uri is None or name is None or out is not None or codes:
-                raise typer.BadParameter("milvus takes --uri and --name, no --out and no --codes")
+                raise BadParameter("milvus takes --uri and --name, no --out and no --codes")
             report = _to_milvus(source, uri, name, token_file, index_type=index_type, **common)
             where = f"{uri}, {name}"
         else:
             if out is None or uri is not None or name is not None or token_file is not None:
-                raise typer.BadParameter(f"{to} takes --out, and nothing that is for milvus")
+                raise BadParameter(f"{to} takes --out, and nothing that is for milvus")
             report = _to_file(source, out, to, codes=codes, **common)
             where = ", ".join(str(file) for file in report.files)
-    _print_exported(report, where, time.perf_counter() - started, as_json)
+    facts = {
+        "n_items": report.n_items,
+        "files": [str(file) for file in report.files],
+        "n_bytes": report.n_bytes,
+        "seconds": round(voice.seconds, 3),
+    }
+    size = f", {report.n_bytes / 1e6:.1f} MB" if report.files else ""
+    said = f"{where}: {report.n_items:,} items{size}; {facts['seconds']:.1f} s."
+    print_result(facts, said, as_json)
 
 
 def _to_milvus(source: Path, uri: str, name: str, token_file: Path | None, **options: Any) -> Any:
@@ -406,14 +360,3 @@ def _to_file(source: Path, out: Path, to: str, **options: Any) -> Any:
     from acqh.export import export_faiss, export_parquet
 
     return (export_faiss if to == "faiss" else export_parquet)(source, out, **options)
-
-
-def _print_exported(report: Any, where: str, seconds: float, as_json: bool) -> None:
-    facts = {
-        "n_items": report.n_items,
-        "files": [str(file) for file in report.files],
-        "n_bytes": report.n_bytes,
-        "seconds": round(seconds, 3),
-    }
-    size = f", {report.n_bytes / 1e6:.1f} MB" if report.files else ""
-    print_result(facts, f"{where}: {report.n_items:,} items{size}; {seconds:.1f} s.", as_json)

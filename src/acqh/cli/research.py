@@ -5,10 +5,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, BadParameter, Exit, Option
 
-from acqh.cli._options import DataDirOption
-from acqh.cli._output import JsonOption, Reporter, print_json, print_table, reporting, voice
+from acqh.cli._options import DataDirOption, JsonOption, flag
+from acqh.cli._output import Reporter, print_json, print_table, reporting
 from acqh.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -17,47 +17,41 @@ if TYPE_CHECKING:
 
 DataArgument = Annotated[
     list[str] | None,
-    typer.Argument(
+    Argument(
         metavar="DATA...",
         help="Names of data sets, or files; by default every data set found (with --paper, of "
         "the paper's).",
     ),
 ]
-OutOption = Annotated[
-    Path, typer.Option("--out", help="Folder for the results; an earlier run in it is resumed.")
-]
+OutOption = Annotated[Path, flag("out", "Folder for the results; an earlier run in it is resumed.")]
 MethodsOption = Annotated[
     str,
-    typer.Option(
+    Option(
         help="Methods, separated by commas; 'NAME rbf' is one with RBF features, 'NAME kernel' "
         "one with kernel maps. 'all' is all that need no network, and the controls."
     ),
 ]
 MethodFilesOption = Annotated[
     list[str] | None,
-    typer.Option("--method", metavar="FILE.py:CLASS", help="Add a method of your own."),
+    Option("--method", metavar="FILE.py:CLASS", help="Add a method of your own."),
 ]
 BitsOption = Annotated[
-    str, typer.Option(help="Code lengths in bits; without --paper, eight times the bytes per item.")
+    str, Option(help="Code lengths in bits; without --paper, eight times the bytes per item.")
 ]
 ProtocolOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help="labelled, unlabelled, label-free or field, or several, separated by commas; by "
         "default labelled and unlabelled, with --paper labelled."
     ),
 ]
-PaperOption = Annotated[
-    bool, typer.Option("--paper", help="Run the settings of the paper's tables and figures.")
-]
-OfficialOption = Annotated[
-    bool, typer.Option("--official", help="Use the data's own split, not random ones.")
-]
+PaperOption = Annotated[bool, flag("paper", "Run the settings of the paper's tables and figures.")]
+OfficialOption = Annotated[bool, flag("official", "Use the data's own split, not random ones.")]
 SplitOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="The data's own split of this name.")
+    str | None, Option(metavar="NAME", help="The data's own split of this name.")
 ]
 ThreadsOption = Annotated[
-    int | None, typer.Option(min=1, help="Threads of a method; by default one per core.")
+    int | None, Option(min=1, help="Threads of a method; by default one per core.")
 ]
 
 
@@ -69,16 +63,16 @@ def bench(
     method_files: MethodFilesOption = None,
     bits: BitsOption = "8,16,32,64,128",
     protocol: ProtocolOption = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of random splits.")] = 5,
+    seeds: Annotated[int, Option(min=1, help="Number of random splits.")] = 5,
     official: OfficialOption = False,
     split: SplitOption = None,
     threads: ThreadsOption = None,
     data_dir: DataDirOption = None,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Run cells again that have failed.")
+        bool, flag("retry-failed", "Run cells again that have failed.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only list the cells, and say how long they take.")
+        bool, flag("dry-run", "Only list the cells, and say how long they take.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -99,7 +93,7 @@ def bench(
             data_dir=data_dir,
         )
     except InvalidInputError as error:
-        raise typer.BadParameter(voice.in_options(str(error))) from None
+        raise BadParameter(str(error)) from None
     if dry_run:
         _print_plan(planned, retry_failed, as_json)
         return
@@ -110,7 +104,7 @@ def bench(
     else:
         _say(summary)
     if summary.n_left:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _listed(text: str) -> list[str]:
@@ -121,9 +115,7 @@ def _numbers(bits: str) -> list[int]:
     try:
         return [int(part) for part in bits.split(",")]
     except ValueError:
-        raise typer.BadParameter(
-            f"--bits takes whole numbers such as 8,16,32, not {bits!r}"
-        ) from None
+        raise BadParameter(f"--bits takes whole numbers such as 8,16,32, not {bits!r}") from None
 
 
 def _print_plan(planned: "Plan", retry_failed: bool, as_json: bool) -> None:
@@ -201,11 +193,9 @@ def _say(summary: "RunSummary") -> None:
 
 
 def report(
-    directory: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Folder that acqh bench wrote to.")
-    ],
+    directory: Annotated[Path, Argument(metavar="FOLDER", help="Folder that acqh bench wrote to.")],
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the report; FOLDER/report by default.")
+        Path | None, Option(help="Folder for the report; FOLDER/report by default.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

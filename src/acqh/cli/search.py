@@ -3,24 +3,21 @@
 import csv
 import logging
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, BadParameter, Option
 
 from acqh._core.files import written_whole
-from acqh.cli._options import DaskOption, MaxPixelsOption, cluster
+from acqh.cli._options import CollectionArgument, DaskOption, JsonOption, MaxPixelsOption, working
 from acqh.cli._output import (
-    JsonOption,
     print_json,
     print_result,
     print_table,
     printable,
     refuse_existing,
-    reporting,
     voice,
 )
 
@@ -35,52 +32,52 @@ _FIELDS = ("id", "text", "labels", "columns", "has_thumbnail", "code", "score", 
 
 PathsArgument = Annotated[
     list[Path],
-    typer.Argument(
+    Argument(
         metavar="COLLECTION|INDEX...",
-        help="A folder that acqh build has made, or several made with --like, as one; with "
-        "--queries what acqh index has made, or several of one model.",
+        help="A folder that acqh build has made; with --queries what acqh index has made, or "
+        "several of one model.",
     ),
 ]
 WhereOption = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         metavar="CONDITION",
         help="label=NAME or COLUMN=VALUE; may be repeated, and all must hold.",
     ),
 ]
 ModeOption = Annotated[
     Literal["auto", "words", "meaning"],
-    typer.Option(help="By words in captions, names or labels, by meaning, or by both."),
+    Option(help="By words in captions, names or labels, by meaning, or by both."),
 ]
 QueriesOption = Annotated[
-    str | None, typer.Option(help="A file or folder of features to search indexes for.")
+    str | None, Option(help="A file or folder of features to search indexes for.")
 ]
 ModelOption = Annotated[
     Path | None,
-    typer.Option(help="With --queries: the model that made the codes; none for acqh compress's."),
+    Option(help="With --queries: the model that made the codes; none for acqh compress's."),
 ]
-ViewOption = Annotated[str | None, typer.Option(help="With --queries: their view to search by.")]
+ViewOption = Annotated[str | None, Option(help="With --queries: their view to search by.")]
 OutOption = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         help="With --queries: a folder for parts, where a stopped run goes on; or a .csv or "
         ".parquet file."
     ),
 ]
 ChunkSizeOption = Annotated[
-    int, typer.Option(min=1, help="With --queries: how many in memory at a time.")
+    int, Option(min=1, help="With --queries: how many in memory at a time.")
 ]
 
 
 def search(
     paths: PathsArgument,
-    text: Annotated[str | None, typer.Option(help="Words to search for.")] = None,
-    image: Annotated[Path | None, typer.Option(help="An image to search for.")] = None,
-    item: Annotated[str | None, typer.Option(help="Id of an item: find others like it.")] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="How many hits.")] = 10,
+    text: Annotated[str | None, Option(help="Words to search for.")] = None,
+    image: Annotated[Path | None, Option(help="An image to search for.")] = None,
+    item: Annotated[str | None, Option(help="Id of an item: find others like it.")] = None,
+    k: Annotated[int, Option("-k", min=1, help="How many hits.")] = 10,
     where: WhereOption = None,
-    text_weight: Annotated[float, typer.Option(min=0, help="How much the text counts.")] = 1.0,
-    image_weight: Annotated[float, typer.Option(min=0, help="How much the image counts.")] = 1.0,
+    text_weight: Annotated[float, Option(min=0, help="How much the text counts.")] = 1.0,
+    image_weight: Annotated[float, Option(min=0, help="How much the image counts.")] = 1.0,
     max_pixels: MaxPixelsOption = None,
     mode: ModeOption = "auto",
     queries: QueriesOption = None,
@@ -91,26 +88,28 @@ def search(
     dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Search a collection, or several as one; with text and image, by both together.
+    """Search a collection; with text and image, by both together.
 
     With --queries, search indexes for all items of a file, and write what is found.
     """
     if queries is not None:
         if text is not None or image is not None or item is not None or where:
-            raise typer.BadParameter("--queries goes without --text, --image, --item and --where")
+            raise BadParameter("--queries goes without --text, --image, --item and --where")
         if out is None or (model is not None and view is None):
-            raise typer.BadParameter("--queries needs --out, and with --model also --view")
+            raise BadParameter("--queries needs --out, and with --model also --view")
         search_all(paths, model, queries, out, view, k, chunk_size, dask, as_json)
         return
     if model is not None or view is not None or out is not None or dask is not None:
-        raise typer.BadParameter("--model, --view, --out and --dask go with --queries")
+        raise BadParameter("--model, --view, --out and --dask go with --queries")
     if text is None and image is None and item is None:
-        raise typer.BadParameter("give --text, --image or --item; or --queries")
-    from acqh.collection import open_collections
+        raise BadParameter("give --text, --image or --item; or --queries")
+    if len(paths) > 1:
+        raise BadParameter("give one collection; several paths go with --queries")
+    from acqh.collection import Collection
 
     given = {"text": (text, text_weight), "image": (image, image_weight)}
     weights = {name: weight for name, (value, weight) in given.items() if value is not None}
-    with open_collections(paths) as collection:
+    with Collection.open(paths[0]) as collection:
         answer = collection.search(
             text=text,
             image=image,
@@ -196,27 +195,17 @@ def search_all(
     to_table = out.suffix in (".csv", ".parquet")
     if to_table or out.is_file():
         refuse_existing(out)
-    started = time.perf_counter()
     fitted = None if model is None else load_method(model)
     index = indexes[0] if len(indexes) == 1 else indexes
     with TemporaryDirectory(prefix=f".{out.name}.", dir=out.absolute().parent) as scratch:
         folder = Path(scratch) / "answers" if to_table else out
-        with cluster(dask) as client, reporting() as show:
-            parts = search_parts(
-                fitted,
-                index,
-                queries,
-                folder,
-                view=view,
-                k=k,
-                chunk_size=chunk_size,
-                client=client,
-                progress=show,
-            )
+        with working(dask) as given:
+            asked: dict[str, Any] = {"view": view, "k": k, "chunk_size": chunk_size}
+            parts = search_parts(fitted, index, queries, folder, **asked, **given)
         if to_table:
             with written_whole(out) as table:
                 (_write_csv if out.suffix == ".csv" else _write_parquet)(parts, table)
-    facts = {"n_queries": len(parts), "k": k, "seconds": time.perf_counter() - started}
+    facts = {"n_queries": len(parts), "k": k, "seconds": voice.seconds}
     sentence = f"{out}: the best {k} for each of {len(parts):,} queries; {facts['seconds']:.1f} s."
     print_result(facts, sentence, as_json)
 
@@ -258,35 +247,29 @@ def _columns(part: Any) -> Iterator[list[Any]]:
 
 
 def serve(
-    collections: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="COLLECTION...",
-            help="A collection that acqh build made; or several made with --like, as one.",
-        ),
-    ],
+    collection: CollectionArgument,
     host: Annotated[
-        str | None, typer.Option(help="Address to listen on; any but loopback needs a token.")
+        str | None, Option(help="Address to listen on; any but loopback needs a token.")
     ] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port to listen on; by default 8000.")
+        int | None, Option(min=0, max=65535, help="Port to listen on; by default 8000.")
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="File with the token that readers must send.")
+        Path | None, Option(help="File with the token that readers must send.")
     ] = None,
     write_token_file: Annotated[
-        Path | None, typer.Option(help="File with the token that adds and removes items.")
+        Path | None, Option(help="File with the token that adds and removes items.")
     ] = None,
     image_root: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             exists=True,
             file_okay=False,
             help="Folder of the image files, to link to them as they were.",
         ),
     ] = None,
     root_path: Annotated[
-        str | None, typer.Option(help="What a proxy puts before every path, such as /photos.")
+        str | None, Option(help="What a proxy puts before every path, such as /photos.")
     ] = None,
 ) -> None:
     """Serve a collection and its search page, to this machine and read-only unless told otherwise.
@@ -295,10 +278,8 @@ def serve(
     """
     from acqh.serve import run
 
-    first, *others = collections
     settings = _settings(
-        collection=first,
-        shards=others or None,
+        collection=collection,
         host=host,
         port=port,
         token_file=token_file,
@@ -306,12 +287,11 @@ def serve(
         image_root=image_root,
         root_path=root_path,
     )
-    names = ", ".join(map(str, collections))
     logging.basicConfig(
         format="%(asctime)s %(levelname)s %(message)s", level=voice.level(logging.INFO)
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    run(settings, lambda address: print(f"serving {names} at {address}", file=sys.stderr))
+    run(settings, lambda address: print(f"serving {collection} at {address}", file=sys.stderr))
 
 
 def _settings(**given: Any) -> "Settings":
@@ -326,8 +306,8 @@ def _settings(**given: Any) -> "Settings":
         wrong = error.errors(include_url=False)[0]
         name = ".".join(str(part) for part in wrong["loc"])
         variable = f"ACQH_{name.upper()}"
-        said = variable if given.get(name) is None else voice.options.get(name, variable)
+        said = variable if given.get(name) is None else f"--{name.replace('_', '-')}"
         # The one setting with a pattern is the path that a proxy puts before all others.
         is_path = wrong["type"] == "string_pattern_mismatch"
         why = "give a path such as /photos" if is_path else wrong["msg"]
-        raise typer.BadParameter(f"{said}: {why}, got {wrong['input']!r}") from None
+        raise BadParameter(f"{said}: {why}, got {wrong['input']!r}") from None

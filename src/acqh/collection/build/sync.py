@@ -185,8 +185,8 @@ class _Plan:
         raise CollectionError(
             f"{what} are gone{'' if same else ', and none of the others is as it was'}: "
             f"{names}{', ...' if len(gone) > _N_NAMED else ''}; see whether it is the right folder "
-            "and all of it is mounted, or say that this is meant with delete=True (what people "
-            "gave to the items is kept); nothing was changed"
+            "and all of it is mounted, or say that this is meant with delete=True (--delete; what "
+            "people gave to the items is kept); nothing was changed"
         )
 
     @property
