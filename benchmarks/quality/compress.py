@@ -32,7 +32,7 @@ import numpy as np
 from acqh._core.imports import require
 from acqh._core.runtime import limit_threads
 from acqh.quantize import AdditiveQuantizer
-from acqh.scale.vectors import read_queries
+from acqh.scale.sources import read_queries
 
 MAX_QUERIES = 1_000
 METHODS = ("pq", "opq", "rq16", "lsq", "rabitq", "new", "plain", "told")

@@ -27,7 +27,7 @@ import numpy as np
 from numba import njit
 
 from acqh import CodeIndex
-from acqh.scale import CodeFiles, build_index
+from acqh.scale import build_index
 from benchmarks.speed.search import (
     MILLION,
     N_CENTRES,
@@ -40,6 +40,7 @@ from benchmarks.speed.search import (
 
 SIZES = [MILLION, 10 * MILLION, 100 * MILLION, 1000 * MILLION]
 PART = 10 * MILLION
+BLOCK = 1 << 18
 # Larger indexes are not given to Faiss: it keeps a copy of all codes.
 MAX_FAISS = 10 * MILLION
 N_CHECKED = 4
@@ -124,11 +125,14 @@ class Codes:
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, None]]:
         left = self.n
-        for block, _ in CodeFiles(*self.paths[: -(-self.n // PART)]):
-            yield block[:left], None
-            left -= len(block)
-            if left <= 0:
-                return
+        for path in self.paths[: -(-self.n // PART)]:
+            for start in range(0, PART, BLOCK):
+                # Mapped again each time, so that what was read before does not stay in memory.
+                block = np.load(path, mmap_mode="r")[start : start + BLOCK]
+                yield block[:left], None
+                left -= len(block)
+                if left <= 0:
+                    return
 
 
 class Labelled(Codes):

@@ -29,7 +29,7 @@ import acqh
 from acqh._core.runtime import limit_threads
 from acqh._core.store import pack
 from acqh.methods.state import HOMES
-from acqh.scale import build_shards, encode_parts, fit, search_parts
+from acqh.scale import build_shards, encode_parts, fit, search_table
 
 GOAL = 0.8
 WIDTHS = {"image": 512, "text": 256}
@@ -162,13 +162,13 @@ def run(folder: Path, n_items: int, n_queries: int, n_rounds: int) -> Iterator[R
         build_shards(model.codebooks_, parts["local"], folder / "index", n_shards=2)
 
         def search(client: Any, name: str) -> Any:
-            out = folder / f"hits-{name}"
-            return search_parts(
-                model, folder / "index", queries, out, view="text", k=K, client=client
-            )
+            out = folder / f"hits-{name}.csv"
+            out.unlink(missing_ok=True)
+            search_table(model, folder / "index", queries, out, view="text", k=K, client=client)
+            return out.read_bytes()
 
         best, hits = best_times(clients, search, n_rounds)
-        yield report("search", n_queries, best, same_arrays(hits))
+        yield report("search", n_queries, best, len(set(hits.values())) == 1)
 
 
 def main() -> None:

@@ -28,7 +28,6 @@ from acqh.errors import AcqhError
 from acqh.quantize import (
     decode,
     fit_codebooks,
-    grow,
     grow_codebooks,
     improve_codebooks,
     quantization_errors,

@@ -21,7 +21,6 @@ _KINDS = (
     "documents",
     "hamming-index",
     "method",
-    "search-parts",
     "vectors",
 )
 
@@ -42,13 +41,13 @@ def _open(kind: str, path: Path, *, verify: bool = False) -> Any:
 
             return VectorFile(path)
         case "code-shards":
-            from acqh.scale import ShardedIndex
+            from acqh.scale import open_shards
 
-            return ShardedIndex.load(path, verify=verify)
-        case "code-parts" | "search-parts":
-            from acqh.scale import CodeParts, SearchParts
+            return open_shards(path, verify=verify)
+        case "code-parts":
+            from acqh.scale import CodeParts
 
-            return (CodeParts if kind == "code-parts" else SearchParts)(path, verify=verify)
+            return CodeParts(path, verify=verify)
         case "documents":
             from acqh.integrations import DocumentStore
 
@@ -72,7 +71,7 @@ def load(path: Path) -> Any:
 
     Returns
     -------
-    CodeIndex, ShardedIndex, HammingIndex, CodeParts, SearchParts, VectorFile, Collection,
+    CodeIndex, HammingIndex, CodeParts, VectorFile, Collection,
     DocumentStore (of `acqh.integrations`), or a fitted method
         Anything, to a type checker; `CodeIndex.load`, `Collection.open` and the like are typed.
 

@@ -156,8 +156,8 @@ def shards(place, tmp_path_factory):
     for name, rows in {"first": slice(0, 200), "second": slice(200, 300)}.items():
         shard = data.subset(rows)
         paths.append(folder / name)
-        acqh.CodeIndex(model.codebooks_).add(model.encode(shard), shard.ids).save(paths[-1])
-    whole = acqh.CodeIndex(model.codebooks_).add(model.encode(data), data.ids)
+        acqh.CodeIndex(model.codebooks_).add(model.encode(shard.views), shard.ids).save(paths[-1])
+    whole = acqh.CodeIndex(model.codebooks_).add(model.encode(data.views), data.ids)
     return paths, whole
 
 
@@ -171,13 +171,10 @@ def test_indexes_are_searched_for_all_queries_of_a_file(place, shards, tmp_path)
     paths, whole = shards
     data = acqh.MultiViewData.from_files(place / "items.npz")
     found = whole.search(model_of(place).project(data.views["text"], view="text"), k=4)
-    for name in ("parts", "parts", "hits.csv", "hits.parquet"):
+    for name in ("hits.csv", "hits.parquet"):
         result = bulk(place, *paths, out=tmp_path / name, **{"chunk-size": 90})
         assert result.exit_code == 0, result.output
         assert "the best 4 for each of 300 queries" in " ".join(result.output.split())
-    assert "answers to 300 queries in 4 parts" in call("verify", tmp_path / "parts").output
-    parts = acqh.load(tmp_path / "parts")
-    np.testing.assert_array_equal(parts.to_arrays().ids, found.ids)
     lines = (tmp_path / "hits.csv").read_text().splitlines()
     assert lines[0] == "query,rank,id,score"
     rows = [line.split(",") for line in lines[1:]]
@@ -187,7 +184,7 @@ def test_indexes_are_searched_for_all_queries_of_a_file(place, shards, tmp_path)
     parquet = pytest.importorskip("pyarrow.parquet")
     table = parquet.read_table(tmp_path / "hits.parquet")
     assert table.column("id").to_pylist() == found.ids.ravel().tolist()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["hits.csv", "hits.parquet", "parts"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hits.csv", "hits.parquet"]
 
 
 def test_a_search_for_queries_says_what_is_missing_or_wrong(place, shards, tmp_path):
@@ -195,8 +192,8 @@ def test_a_search_for_queries_says_what_is_missing_or_wrong(place, shards, tmp_p
     missing = call("search", paths[0], "--queries", place / "items.npz")
     assert missing.exit_code == 2
     assert bulk(place, paths[0], out=tmp_path / "a", text="dog").exit_code == 2
-    unknown = bulk(place, paths[0], out=tmp_path / "b", view="audio")
+    unknown = bulk(place, paths[0], out=tmp_path / "b.csv", view="audio")
     assert "views image, text, not 'audio'" in str(unknown.exception)
-    assert not (tmp_path / "b").exists()
+    assert not (tmp_path / "b.csv").exists()
     (tmp_path / "c.csv").write_text("mine")
     assert "exists" in str(bulk(place, paths[0], out=tmp_path / "c.csv").exception)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from acqh import CodeIndex
 from acqh.errors import InvalidInputError
-from acqh.scale import ShardedIndex
+from acqh.scale import open_shards
 
 
 def all_scores(index, queries):
@@ -229,7 +229,7 @@ def test_shards_together_certify_as_one_index_does(case, stop, k):
         CodeIndex(index.codebooks).add(index.codes[where == number], index.ids[where == number])
         for number in range(3)
     ]
-    together = ShardedIndex(shards)
+    together = open_shards(shards)
     order = np.concatenate([np.flatnonzero(where == number) for number in range(3)])
     scores = all_scores(index, queries)[:, order]
     ids = index.ids[order].tolist()

@@ -12,7 +12,7 @@ import torch
 from acqh import CodeIndex, compress
 from acqh.errors import InvalidInputError
 from acqh.quantize import AdditiveQuantizer
-from acqh.scale import ShardedIndex
+from acqh.scale import open_shards
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def items():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 def test_tensors_of_torch_give_tensors(items, dtype, shards):
     index, queries = items
-    searched = ShardedIndex([index]) if shards else index
+    searched = open_shards([index]) if shards else index
     tensor = torch.tensor(queries).to(dtype).requires_grad_()
     found = searched.search(tensor, 4)
     expected = index.search(tensor.detach().float().numpy(), 4)
@@ -126,7 +126,7 @@ def test_filters_ids_and_full_vectors_may_be_of_any_kind(items, kind):
 @pytest.mark.parametrize("column", [pd.Series, pl.Series, pa.array])
 def test_columns_of_booleans_are_masks(items, column, shards):
     index, queries = items
-    searched = ShardedIndex([index]) if shards else index
+    searched = open_shards([index]) if shards else index
     mask = np.arange(400) % 3 == 0
     found = searched.search(queries, 5, filter=column(mask))
     np.testing.assert_array_equal(found.ids, index.search(queries, 5, filter=mask).ids)

@@ -18,7 +18,7 @@ _DYING = """
 import os, signal, sys
 from acqh._core import files as _files
 from acqh.methods import load_method
-from acqh.scale import encode_parts, search_parts
+from acqh.scale import encode_parts
 
 rename, renamed = _files.rename, []
 def counted(source, target):

@@ -12,12 +12,11 @@ from acqh.errors import (
     CorruptBundleError,
     InvalidInputError,
     LabelError,
-    ViewError,
 )
 from acqh.methods.state import HOMES
-from acqh.scale import DaskViews, fit
+from acqh.scale import fit
 
-da = pytest.importorskip("dask.array")
+pytest.importorskip("distributed")
 
 
 def new_model(**settings):
@@ -98,42 +97,6 @@ def test_a_piece_that_cannot_be_read_stops_the_job_with_its_name(client, items_f
     assert any("the broken piece" in line for line in said)
 
 
-def test_dask_arrays_cut_otherwise_are_aligned(client, items):
-    source = DaskViews(
-        {
-            "image": da.from_array(items.views["image"], chunks=(70, 5)),
-            "text": da.from_array(items.views["text"], chunks=((30, 0, 199, 1), -1)),
-        },
-        labels=da.from_array(items.labels, chunks=(230, 1)),
-        label_names=items.label_names,
-    )
-    model = fit(new_model(), source, client=client)
-    assert_same_sums(model.stats_, new_model().fit(items).stats_)
-    assert model.label_names_ == items.label_names
-
-
-def test_views_of_different_lengths_are_refused(client, items):
-    views = {
-        "image": da.from_array(items.views["image"]),
-        "text": da.from_array(items.views["text"][1:]),
-    }
-    with pytest.raises(ViewError, match="view 'text' has 229 rows, not 230"):
-        fit(new_model(), DaskViews(views), client=client)
-
-
-@pytest.mark.parametrize(
-    ("array", "message"),
-    [
-        (lambda rows: rows, "must be a Dask array, not ndarray"),
-        (lambda rows: da.from_array(rows)[da.from_array(rows)[:, 0] > 0], "compute_chunk_sizes"),
-    ],
-)
-def test_arrays_that_cannot_be_cut_are_named(client, items, array, message):
-    views = {"image": array(items.views["image"])}
-    with pytest.raises(InvalidInputError, match=f"view 'image'.*{message}"):
-        fit(new_model(), DaskViews(views), client=client)
-
-
 def test_views_in_files_cut_otherwise_are_paired(client, items, tmp_path):
     arrays = {**items.views, "labels": items.labels}
     for size, (name, array) in zip((80, 200, 230), arrays.items(), strict=True):
@@ -142,21 +105,6 @@ def test_views_in_files_cut_otherwise_are_paired(client, items, tmp_path):
             np.save(tmp_path / "items" / name / f"{number}.npy", array[start : start + size])
     model = fit(new_model(), tmp_path / "items", chunk_size=90, client=client)
     assert_same_sums(model.stats_, new_model().fit(items).stats_)
-
-
-def test_a_bag_may_have_empty_partitions_and_several_elements(client, items):
-    from dask import bag
-
-    parts = list(items.chunks(60))
-    source = bag.from_delayed(_constants([[], parts[:2], [], parts[2:3], parts[3:]]))
-    model = fit(new_model(), source, client=client)
-    assert_same_sums(model.stats_, new_model().fit(items).stats_)
-
-
-def _constants(lists):
-    from dask import delayed
-
-    return [delayed(each, traverse=False, pure=False) for each in lists]
 
 
 def test_pieces_without_a_labelled_item_add_nothing(client, items, tmp_path):
@@ -225,14 +173,8 @@ def test_a_piece_that_kills_every_worker_is_named(client, items_file, kill_reade
         fit(new_model(), pieces, client=client)
 
 
-def test_items_are_counted_as_they_are_read(client, items, items_file):
-    from dask import bag
-
+def test_items_are_counted_as_they_are_read(client, items_file):
     calls = []
     fit(new_model(), items_file, chunk_size=100, client=client, progress=lambda *c: calls.append(c))
     assert len(calls) == 3
     assert calls[-1] == (230, 230, "230 items read")
-    calls.clear()
-    source = bag.from_delayed(_constants([[part] for part in items.chunks(115)]))
-    fit(new_model(), source, client=client, progress=lambda *c: calls.append(c))
-    assert calls == [(1, 2, "1 partitions read"), (2, 2, "2 partitions read")]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from acqh import CodeIndex
 from acqh.errors import DuplicateIdError, InvalidInputError
-from acqh.scale import ShardedIndex
+from acqh.scale import open_shards
 
 _CODEBOOKS = np.array([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [0.5, 0.5]]])
 
@@ -64,14 +64,14 @@ def test_ranking_again_gives_what_one_index_of_everything_gives(case, by_id, mor
     vectors = np.round(rng.standard_normal((len(whole), whole.codebooks.shape[2])))
     full = Reader(whole.ids, vectors) if by_id else vectors
     settings_ = {"rerank": full, "rerank_k": None if more is None else k + more}
-    result = ShardedIndex(shards).search(queries, k, filter=allowed, n_threads=1, **settings_)
+    result = open_shards(shards).search(queries, k, filter=allowed, n_threads=1, **settings_)
     assert_same(result, whole.search(queries, k, filter=allowed, n_threads=1, **settings_))
     assert not result.exact.any()
 
 
 def test_places_are_those_in_the_order_of_ids():
     one, other = (CodeIndex(_CODEBOOKS).add([[0, 0], [1, 1]], ids) for ids in ([4, 9], [1, 7]))
-    index = ShardedIndex([one, other])
+    index = open_shards([one, other])
     assert index.places(index.ids).tolist() == [0, 1, 2, 3]
     assert index.places([7, 5, 4]).tolist() == [3, -1, 0]
 
@@ -80,7 +80,7 @@ def test_places_are_those_in_the_order_of_ids():
 @given(cases())
 def test_the_answer_is_that_of_one_index_of_everything(case):
     whole, shards, queries, k, allowed = case
-    index = ShardedIndex(shards)
+    index = open_shards(shards)
     assert len(index) == len(whole)
     np.testing.assert_array_equal(index.ids, whole.ids)
     assert_same(
@@ -91,18 +91,18 @@ def test_the_answer_is_that_of_one_index_of_everything(case):
 
 def test_equal_scores_are_in_the_order_of_shards():
     shards = [CodeIndex(_CODEBOOKS).add([[0, 0]] * 2, ids=ids) for ids in ([9, 1], [4, 0])]
-    assert ShardedIndex(shards).search([[1, 1]], 3).ids.tolist() == [[9, 1, 4]]
-    assert ShardedIndex(shards[::-1]).search([[1, 1]], 3).ids.tolist() == [[4, 0, 9]]
+    assert open_shards(shards).search([[1, 1]], 3).ids.tolist() == [[9, 1, 4]]
+    assert open_shards(shards[::-1]).search([[1, 1]], 3).ids.tolist() == [[4, 0, 9]]
 
 
 def test_saved_indexes_are_opened_as_one(tmp_path):
     for name, ids in {"a": ["x", "y"], "b": ["z"]}.items():
         CodeIndex(_CODEBOOKS).add([[0, 1]] * len(ids), ids).save(tmp_path / name)
-    index = ShardedIndex([tmp_path / "a", str(tmp_path / "b")])
+    index = open_shards([tmp_path / "a", str(tmp_path / "b")])
     assert index.ids.tolist() == ["x", "y", "z"]
     assert "z" in index
     assert "w" not in index
-    assert repr(index) == "<ShardedIndex: 3 items in 2 shards>"
+    assert repr(index) == "<CodeIndex: 3 items, 2 codebooks of 2 words, 2 components>"
     found = index.search([[1, 0]], 5, filter=iter(["z", "x", "w"]))
     assert found.ids.tolist() == [["x", "z", None, None, None]]
 
@@ -111,19 +111,33 @@ def test_saved_indexes_are_opened_as_one(tmp_path):
 def test_an_id_in_two_shards_is_refused_unless_told_otherwise(ids):
     shards = [CodeIndex(_CODEBOOKS).add([[0, 0]] * len(each), each) for each in ids]
     with pytest.raises(DuplicateIdError, match=r"^id (5|1|'c') is in more than one shard"):
-        ShardedIndex(shards)
-    assert len(ShardedIndex(shards, check_ids=False)) == 4
+        open_shards(shards)
+    assert len(CodeIndex.of_shards(shards, check_ids=False)) == 4
 
 
 def test_shards_that_do_not_go_together_are_refused():
     numbers = CodeIndex(_CODEBOOKS).add([[0, 0]])
     with pytest.raises(InvalidInputError, match="other codebooks"):
-        ShardedIndex([numbers, CodeIndex(_CODEBOOKS + 1)])
+        open_shards([numbers, CodeIndex(_CODEBOOKS + 1)])
     with pytest.raises(InvalidInputError, match="numbers in one shard and texts"):
-        ShardedIndex([numbers, CodeIndex(_CODEBOOKS).add([[0, 0]], ["a"])])
-    for nothing in ([], "path", numbers):
-        with pytest.raises(InvalidInputError, match="list of indexes"):
-            ShardedIndex(nothing)
+        open_shards([numbers, CodeIndex(_CODEBOOKS).add([[0, 0]], ["a"])])
+    for nothing in ([], numbers):
+        with pytest.raises(InvalidInputError, match=r"list of indexes|at least one index"):
+            open_shards(nothing)
+
+
+def test_more_items_than_rows_can_be_numbered_are_refused(monkeypatch):
+    monkeypatch.setattr("acqh.index.items.snapshot.MAX_ROWS", 1)
+    shards = [CodeIndex(_CODEBOOKS).add([[0, 0]], [number]) for number in range(2)]
+    with pytest.raises(InvalidInputError, match="search them apart"):
+        open_shards(shards)
+
+
+def test_what_is_changed_changes_no_shard():
+    shards = [CodeIndex(_CODEBOOKS).add([[0, 0]], [number]) for number in range(2)]
+    index = open_shards(shards)
+    assert index.remove([0]).add([[1, 1]]).ids.tolist() == [1, 2]
+    assert [shard.ids.tolist() for shard in shards] == [[0], [1]]
 
 
 @pytest.mark.parametrize(
@@ -132,4 +146,4 @@ def test_shards_that_do_not_go_together_are_refused():
 def test_a_filter_that_does_not_fit_is_refused(wrong):
     shards = [CodeIndex(_CODEBOOKS).add([[0, 0]], [number]) for number in range(2)]
     with pytest.raises(InvalidInputError):
-        ShardedIndex(shards).search([[1, 0]], 1, filter=wrong)
+        open_shards(shards).search([[1, 0]], 1, filter=wrong)

@@ -7,7 +7,7 @@ import acqh
 from acqh._load import verify
 from acqh.data import MultiViewData
 from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
-from acqh.scale import CodeParts, ShardedIndex, build_index, build_shards, encode_parts
+from acqh.scale import CodeParts, build_index, build_shards, encode_parts, open_shards
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,8 @@ def test_shards_find_what_one_index_finds(request, items, model, parts, tmp_path
     client = None if where == "here" else request.getfixturevalue("client")
     build_shards(model.codebooks_, parts, tmp_path / "index", n_shards=n_shards, client=client)
     shards = acqh.load(tmp_path / "index")
-    assert [len(shard) for shard in shards.shards] == np.diff(
+    opened = [acqh.load(path) for path in sorted((tmp_path / "index").glob("shard-*"))]
+    assert [len(shard) for shard in opened] == np.diff(
         [230 * number // n_shards for number in range(n_shards + 1)]
     ).tolist()
     # Rounded queries: many scores are equal, so the order of ties shows.
@@ -70,7 +71,7 @@ def test_an_id_in_two_parts_is_refused(request, items, model, tmp_path, where):
     with pytest.raises(DuplicateIdError, match="229"):
         build_shards(model.codebooks_, parts, tmp_path / "index", n_shards=2, client=client)
     with pytest.raises(InvalidInputError, match="were not finished"):
-        ShardedIndex.load(tmp_path / "index")
+        open_shards(tmp_path / "index")
 
 
 def test_more_shards_than_items_are_refused(model, parts, tmp_path):
@@ -81,7 +82,7 @@ def test_more_shards_than_items_are_refused(model, parts, tmp_path):
 def test_shards_made_again_take_the_place_of_those_before(model, parts, tmp_path):
     for n_shards in (3, 2, 2):
         build_shards(model.codebooks_, parts, tmp_path / "index", n_shards=n_shards)
-    assert len(ShardedIndex.load(tmp_path / "index").shards) == 2
+    assert len(open_shards(tmp_path / "index")) == 230
 
 
 def test_a_missing_or_foreign_shard_is_noticed(model, parts, tmp_path):
@@ -89,7 +90,7 @@ def test_a_missing_or_foreign_shard_is_noticed(model, parts, tmp_path):
     assert verify(tmp_path / "index").ok
     acqh.CodeIndex(model.codebooks_).save(tmp_path / "index" / "shard-00001")
     with pytest.raises(CorruptBundleError, match="have 115 items, not 230"):
-        ShardedIndex.load(tmp_path / "index")
+        open_shards(tmp_path / "index")
     (tmp_path / "index" / "shard-00001").rename(tmp_path / "elsewhere")
     with pytest.raises(CorruptBundleError, match="shard-00001"):
         acqh.load(tmp_path / "index")

@@ -67,10 +67,3 @@ def take(marker):
     except FileExistsError:
         return False
     return True
-
-
-def address():
-    """Return the address of the worker that runs this."""
-    from distributed import get_worker
-
-    return get_worker().address

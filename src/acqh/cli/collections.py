@@ -27,7 +27,6 @@ _FEATURE_FILES = (".npz", ".mat")
 # What is said of what consists of parts.
 _SEVERAL = {
     "code-parts": "codes of {:,} items in {:,} parts.",
-    "search-parts": "answers to {:,} queries in {:,} parts.",
     "code-shards": "index of {:,} items in {:,} shards.",
 }
 
@@ -325,7 +324,7 @@ def _check(path: Path) -> tuple[Any, str]:
         from acqh import load
 
         held = load(path)
-        n_parts = len(held.shards) if report.kind == "code-shards" else held.n_parts
+        n_parts = len(list(path.glob("shard-*"))) or held.n_parts
         return report, _SEVERAL[report.kind].format(len(held), n_parts)
     title = f" '{report.name}'" if report.name else ""
     return report, (

@@ -205,11 +205,14 @@ def _open_parts(model: Any, path: Path) -> Any:
 
 def _read_codes(model: Any, paths: list[Path]) -> Iterator[tuple[Any, Any]]:
     """Yield codes and ids; no ids for a file without any."""
-    from acqh.scale import CodeFiles
+    import numpy as np
 
     for path in paths:
         if path.is_file():
-            yield from CodeFiles(path)
+            try:
+                yield np.load(path, mmap_mode="r", allow_pickle=False), None
+            except (ValueError, EOFError) as error:
+                raise InvalidInputError(f"{path} is not a .npy file of codes: {error}") from error
         else:
             yield from _open_parts(model, path)
 

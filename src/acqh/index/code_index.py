@@ -350,6 +350,40 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
         codebooks, codes = from_faiss(index)
         return cls(codebooks).add(codes, ids)
 
+    @classmethod
+    def of_shards(cls, shards: Sequence["CodeIndex"], *, check_ids: bool = True) -> Self:
+        """Make one index of several, which share its memory: items are in the order of the shards.
+
+        Parameters
+        ----------
+        shards : sequence of CodeIndex
+            At least one, of the same codebooks; what becomes of them later is not seen.
+        check_ids : bool, default True
+            Refuse an id that two shards have, for which every id is read. Without the check an id
+            may be found twice.
+
+        Raises
+        ------
+        InvalidInputError
+            No shard, other codebooks than the first shard's, numbers in one and texts in another,
+            or more than 4.29 billion items in all.
+        DuplicateIdError
+            Two shards have the same id.
+        """
+        if not shards:
+            raise InvalidInputError("there are no shards; give at least one index")
+        index = cls(shards[0].codebooks)
+        for number, shard in enumerate(shards):
+            if not np.array_equal(shard.codebooks, index.codebooks):
+                raise InvalidInputError(
+                    f"shard {number} has other codebooks than shard 0, so their scores cannot be "
+                    "compared; all shards must be made with one model"
+                )
+        index._snapshot = Snapshot.chain([shard._snapshot for shard in shards])
+        if check_ids:
+            index._snapshot.check_ids()
+        return index
+
     def _check_codes(self, codes: Any) -> Array:
         m, n, _ = self._codebooks.shape
         return as_codes(codes, m, n)

@@ -30,7 +30,6 @@ _IN_WORDS = {
     "hamming-index": "an index of binary codes",
     "index": "an index",
     "method": "a model",
-    "search-parts": "a folder of search results",
     "vectors": "a folder of vectors",
 }
 _FIELDS = {"format", "version", "kind", "name", "info", "members", _CHECKSUM}

@@ -1,6 +1,6 @@
 """Coding a source chunk by chunk, so that a killed run goes on where it stopped."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -13,12 +13,9 @@ from acqh._core.runtime import Progress
 from acqh.data import MultiViewData
 from acqh.errors import LabelError
 from acqh.methods import fingerprint
-from acqh.scale.chunks import counter
-from acqh.scale.make_parts import make_parts, make_parts_on, reporter
-from acqh.scale.part_folder import PartFolder
-from acqh.scale.parts import CodePart, CodeParts, CodePlan
-from acqh.scale.sources import Source, cut_on, cut_source
-from acqh.scale.workers import slim
+from acqh.scale.parts import CodePart, CodeParts, PartFolder, Place, Plan
+from acqh.scale.sources import Source, cut_source, tell
+from acqh.scale.workers import Task, slim, workers_of
 
 
 def encode_parts(
@@ -87,11 +84,8 @@ def encode_parts(
     ...     encode_parts(model, data, folder + "/codes", chunk_size=20)
     <CodeParts: 50 items in 3 parts, 2 bytes per item>
     """
-    if client is None:
-        cut = cut_source(source, chunk_size)
-    else:
-        cut, chunks = cut_on(client, source, chunk_size)
-    plan = CodePlan(
+    workers, cut = workers_of(client), cut_source(source, chunk_size, client)
+    plan = Plan(
         model=fingerprint(model),
         by_labels=by_labels,
         bytes_per_item=model.bytes_per_item,
@@ -99,17 +93,38 @@ def encode_parts(
         source=cut.fingerprint,
     )
     folder = PartFolder(Path(out).absolute(), plan)
-    if client is None:
-        report = reporter(progress, cut.n_items, "items coded")
-        make_parts(folder, cut.chunks, partial(_code_part, model, by_labels), report)
-    else:
-        done = counter(chunks, progress, "coded")
-        make_parts_on(client, folder, chunks, partial(_code_part, slim(model), by_labels), done)
+    folder.begin()
+    n_items, n_parts, n_done = 0, 0, 0
+
+    def missing() -> Iterator[Task]:
+        nonlocal n_items, n_parts, n_done
+        for piece, place, is_there in folder.places(cut.pieces):
+            n_items, n_parts = n_items + place.n_rows, n_parts + 1
+            n_done += place.n_rows if is_there else 0
+            if not is_there:
+                yield piece, place
+            # Not to be kept while the next one is read.
+            del piece
+
+    tasks: Iterable[Task] = missing()
+    if isinstance(cut.pieces, Sequence):  # what there is can be told before the work begins
+        tasks = list(tasks)
+    if n_done:
+        tell(progress, n_done, cut.n_items, "items coded")
+    work = partial(_code_part, model if client is None else slim(model), by_labels, folder)
+    for n_rows in workers.run(work, tasks):
+        n_done += n_rows
+        tell(progress, n_done, cut.n_items, "items coded")
+    folder.finish(n_items, n_parts)
     return CodeParts(folder.path)
 
 
-def _code_part(model: Any, by_labels: bool, items: MultiViewData) -> CodePart:
-    return CodePart(encode_chunk(model, items, by_labels=by_labels), items.ids)
+def _code_part(
+    model: Any, by_labels: bool, folder: PartFolder, items: MultiViewData, place: Place
+) -> int:
+    codes = encode_chunk(model, items, by_labels=by_labels)
+    folder.write_part(place, CodePart(codes, items.ids))
+    return place.n_rows
 
 
 def encode_chunk(model: Any, items: MultiViewData, *, by_labels: bool = False) -> Array:

@@ -1,17 +1,27 @@
-"""Codes in a folder, part by part."""
+"""Codes in a folder, part by part: each part a bundle, and the folder one too.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+The folder's own manifest says what the parts are made with and, once all are made, how many there
+are. A part's manifest says which one it is. So a part that is there is whole and known, and what a
+killed writer left is not a part.
+"""
+
+import socket
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, fields, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self, get_type_hints
 
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh.errors import CorruptBundleError
-from acqh.scale.part_folder import Parts, Plan
-from acqh.scale.part_ids import pack_ids, unpack_ids
+from acqh.errors import ClusterError, CorruptBundleError, InvalidInputError
+from acqh.index.items.ids import read_ids, table_from_arrays, table_of
+from acqh.io import Bundle, read_bundle, write_bundle
+from acqh.scale.sources import Held
+
+_KIND, _PART_KIND, _MEMBER = "code-parts", "code-part", "part"
 
 
 class CodePart(NamedTuple):
@@ -27,33 +37,173 @@ class CodePart(NamedTuple):
     ids: Array
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a part stands among all items."""
+
+    number: int
+    first_row: int
+    n_rows: int
+
+
 @dataclass(frozen=True, kw_only=True)
-class CodePlan(Plan[CodePart]):
-    """What codes are made with: a model, and by labels or not."""
+class Plan:
+    """What the parts of a folder are made with, and how many there are once all are made."""
 
-    kind = "code-parts"
-    part_kind = "code-part"
-    content = "codes"
-
+    model: str
     by_labels: bool
     bytes_per_item: int
+    chunk_size: int | None
+    source: str | None = None
+    n_items: int | None = None
+    n_parts: int | None = None
 
-    def pack(self, part: CodePart) -> tuple[dict[str, Array], dict[str, Any]]:
-        arrays, first_id = pack_ids(part.ids)
-        return {**arrays, "codes": part.codes}, first_id
 
-    def unpack(
-        self, arrays: dict[str, Array], info: Mapping[str, Any], n_rows: int, path: Path
-    ) -> CodePart:
-        codes = arrays.get("codes", np.empty(0))
-        if codes.dtype != np.uint8 or codes.shape != (n_rows, self.bytes_per_item):
-            raise CorruptBundleError(
-                f"{path} does not hold {n_rows} codes of {self.bytes_per_item} bytes"
+@dataclass(frozen=True)
+class PartFolder:
+    """Where parts are, and what they are made with."""
+
+    path: Path
+    plan: Plan
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Open a folder.
+
+        Raises FileNotFoundError: there is none. Raises CorruptBundleError: it is damaged. Raises
+        InvalidInputError: the folder is a bundle of something else.
+        """
+        info, types = read_bundle(path, kind=_KIND).info, get_type_hints(Plan)
+        if info.keys() != types.keys() or not all(
+            isinstance(info[name], kind) for name, kind in types.items()
+        ):
+            raise CorruptBundleError(f"{path} does not describe parts of codes")
+        return cls(path, Plan(**info))
+
+    def begin(self) -> None:
+        """Write the plan, or find that the folder has the same already.
+
+        Raises InvalidInputError: the folder has another: its parts were made otherwise.
+        """
+        try:
+            there = self.read(self.path).plan
+        except FileNotFoundError:
+            write_bundle(self.path, kind=_KIND, info=asdict(self.plan), arrays={})
+            return
+        for field in fields(self.plan):
+            old, new = getattr(there, field.name), getattr(self.plan, field.name)
+            if old == new or field.name in ("n_items", "n_parts"):
+                continue
+            if field.name == "model":
+                raise InvalidInputError(
+                    f"{self.path} holds codes of another model ({old[:12]}, this one is "
+                    f"{new[:12]}); go on with that model, or choose another folder"
+                )
+            if field.name != "source":
+                raise InvalidInputError(
+                    f"{self.path} was begun with {field.name}={old}, not {new}; go on with "
+                    f"{field.name}={old}, or choose another folder"
+                )
+            # Of chunks that were given one after the other nothing is known beforehand.
+            if old is not None and new is not None:
+                raise InvalidInputError(
+                    f"{self.path} was begun with another source: names, sizes, numbers of rows or "
+                    "times of modification of its files differ; choose another folder"
+                )
+
+    def finish(self, n_items: int, n_parts: int) -> None:
+        """Note that all parts are there.
+
+        Raises InvalidInputError: there are no items, or parts of others.
+        """
+        if n_items == 0:
+            raise InvalidInputError("there are no items: the source is empty")
+        if self.part_path(n_parts).exists():
+            raise InvalidInputError(
+                f"{self.path} has parts after the {n_items} items of the source; they are of "
+                "another source: choose another folder"
             )
-        return CodePart(codes, unpack_ids(arrays, info, n_rows, path))
+        plan = replace(self.plan, n_items=n_items, n_parts=n_parts)
+        write_bundle(self.path, kind=_KIND, info=asdict(plan), arrays={})
+
+    def part_path(self, number: int) -> Path:
+        """Return the folder of the part of this number."""
+        return self.path / f"part-{number:08d}"
+
+    def places(self, pieces: Iterable[Any]) -> Iterator[tuple[Any, Place, bool]]:
+        """Yield each piece, the place of its part, and whether that is there; read no file."""
+        first_row = 0
+        for number, piece in enumerate(pieces):
+            place = Place(number, first_row, len(piece))
+            first_row += len(piece)
+            ids = piece.data.ids if isinstance(piece, Held) else None
+            yield piece, place, self._has(place, ids)
+            # Not to be kept while the next one is read.
+            del piece
+
+    def _has(self, place: Place, ids: Array | None) -> bool:
+        """Whether a part is there already; raises where it is another or damaged.
+
+        `ids` are those that it must have been made of, where they are known.
+        """
+        path = self.part_path(place.number)
+        try:
+            there, part = self.read_part(place.number)
+        except FileNotFoundError:
+            return False
+        except CorruptBundleError as error:
+            raise CorruptBundleError(f"{error}; remove {path} to have it made again") from error
+        if there != place or not (ids is None or np.array_equal(part.ids, ids)):
+            raise InvalidInputError(
+                f"{path} holds other items than the source has there: {there.n_rows} from row "
+                f"{there.first_row}, not {place.n_rows} from row {place.first_row}, or other ids; "
+                "give the same source, cut alike, or choose another folder"
+            )
+        return True
+
+    def write_part(self, place: Place, part: CodePart) -> None:
+        """Write a part, in one step; raise ClusterError where a worker does not see the folder."""
+        if not self.path.is_dir():
+            raise ClusterError(
+                f"worker {socket.gethostname()} sees no folder {self.path}; it must be on a file "
+                "system that all workers share, under the same path"
+            )
+        id_arrays, id_info = table_of(read_ids(part.ids)).to_arrays()
+        info = {**asdict(place), "model": self.plan.model, "ids": id_info}
+        arrays = {_MEMBER: {"codes": part.codes, **id_arrays}}
+        write_bundle(self.part_path(place.number), kind=_PART_KIND, info=info, arrays=arrays)
+
+    def read_part(self, number: int) -> tuple[Place, CodePart]:
+        """Read a part and every one of its bytes.
+
+        Raises FileNotFoundError: there is no whole part. Raises CorruptBundleError: it is damaged,
+        or of another model.
+        """
+        path, n_bytes = self.part_path(number), self.plan.bytes_per_item
+        bundle = read_bundle(path, kind=_PART_KIND, verify=True)
+        place, arrays = _place_of(bundle), bundle.arrays(_MEMBER)
+        if bundle.info.get("model") != self.plan.model:
+            raise CorruptBundleError(f"{path} does not hold codes of the folder's model")
+        codes = arrays.get("codes", np.empty(0))
+        if codes.dtype != np.uint8 or codes.shape != (place.n_rows, n_bytes):
+            raise CorruptBundleError(
+                f"{path} does not hold {place.n_rows} codes of {n_bytes} bytes"
+            )
+        try:
+            ids = table_from_arrays(arrays, bundle.info.get("ids", {}), place.n_rows)
+            return place, CodePart(codes, ids.take(np.arange(place.n_rows)))
+        except CorruptBundleError as error:
+            raise CorruptBundleError(f"{path} does not hold ids: {error}") from error
 
 
-class CodeParts(Parts[CodePart]):
+def _place_of(bundle: Bundle) -> Place:
+    match bundle.info:
+        case {"number": int(number), "first_row": int(first_row), "n_rows": int(n_rows)}:
+            return Place(number, first_row, n_rows)
+    raise CorruptBundleError(f"{bundle.path} does not describe a part of codes")
+
+
+class CodeParts:
     """Codes in a folder that `encode_parts` made, read a part at a time.
 
     Iterating gives each `CodePart`, in the order of the items; its bytes are compared with its
@@ -101,13 +251,96 @@ class CodeParts(Parts[CodePart]):
     """
 
     def __init__(self, path: str | PathLike[str], *, verify: bool = False) -> None:
-        plan = CodePlan.read(Path(path))
-        self.by_labels = plan.by_labels
-        self.bytes_per_item = plan.bytes_per_item
-        super().__init__(path, plan, verify=verify)
+        self._folder = PartFolder.read(Path(path))
+        self.path, plan = self._folder.path, self._folder.plan
+        if plan.n_items is None or plan.n_parts is None:
+            raise InvalidInputError(
+                f"{self.path} has not finished; run it again to go on where it stopped"
+            )
+        self.model, self.by_labels, self.chunk_size = plan.model, plan.by_labels, plan.chunk_size
+        self.bytes_per_item, self.n_parts = plan.bytes_per_item, plan.n_parts
+        self._n_items = plan.n_items
+        if verify:
+            self.verify()
+
+    def __len__(self) -> int:
+        return self._n_items
 
     def __repr__(self) -> str:
         return (
             f"<CodeParts: {len(self)} items in {self.n_parts} parts, {self.bytes_per_item} bytes "
             "per item>"
         )
+
+    def __iter__(self) -> Iterator[CodePart]:
+        return self.rows(0, len(self))
+
+    def rows(self, start: int, stop: int) -> Iterator[CodePart]:
+        """Yield some of the items, by their row in all parts; read no part that has none of them.
+
+        Parameters
+        ----------
+        start, stop : int
+            The first row, and the one after the last.
+
+        Yields
+        ------
+        CodePart
+            A part, or what is wanted of it.
+
+        Raises
+        ------
+        InvalidInputError
+            There are no such rows.
+        CorruptBundleError
+            A part is damaged or missing; the message names it.
+        """
+        if not 0 <= start <= stop <= len(self):
+            raise InvalidInputError(f"there are {len(self)} items, so no rows {start} to {stop}")
+        row, number = start, 0
+        if start > 0:
+            # The last part that does not begin after the row: parts are in the order of rows.
+            number = bisect_right(range(self.n_parts), start, key=self._first_row) - 1
+        while row < stop:
+            path = self._folder.part_path(number)
+            try:
+                place, part = self._folder.read_part(number)
+            except FileNotFoundError as error:
+                raise CorruptBundleError(f"{path} is missing") from error
+            end = place.first_row + place.n_rows
+            begins = place.first_row == row or (row == start and place.first_row < row < end)
+            if place.number != number or not begins:
+                raise CorruptBundleError(f"{path} is not that part")
+            if end > len(self) or (end == len(self)) != (number == self.n_parts - 1):
+                raise CorruptBundleError(f"the parts of {self.path} do not have {len(self)} items")
+            wanted = slice(row - place.first_row, min(stop, end) - place.first_row)
+            yield CodePart(part.codes[wanted], part.ids[wanted])
+            row, number = min(stop, end), number + 1
+
+    def to_arrays(self) -> CodePart:
+        """Return all parts put together as one, in memory.
+
+        Raises
+        ------
+        CorruptBundleError
+            A part is damaged or missing; the message names it.
+        """
+        return CodePart(*(np.concatenate(arrays) for arrays in zip(*self, strict=True)))
+
+    def verify(self) -> None:
+        """Read every byte of every part.
+
+        Raises
+        ------
+        CorruptBundleError
+            A part is damaged or missing; the message names the first.
+        """
+        for _ in self:
+            pass
+
+    def _first_row(self, number: int) -> int:
+        path = self._folder.part_path(number)
+        try:
+            return _place_of(read_bundle(path, kind=_PART_KIND)).first_row
+        except FileNotFoundError as error:
+            raise CorruptBundleError(f"{path} is missing") from error

@@ -1,21 +1,82 @@
-"""An index in shards, each made by itself: here, or on the workers of a cluster."""
+"""An index of codes in parts: one, or several that are made each by itself and searched as one."""
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
+from typing import Any, Self, TypeAlias
 
-import numpy as np
-
-from acqh._core.arrays import check_positive_int
+from acqh._core.arrays import Array, check_positive_int
 from acqh._core.runtime import Progress
-from acqh.errors import InvalidInputError
-from acqh.scale.build import build_index
-from acqh.scale.chunks import Chunk, counter
-from acqh.scale.cluster import check_workers
+from acqh.errors import CorruptBundleError, InvalidInputError
+from acqh.index import CodeIndex
+from acqh.io import kind_of, read_bundle, write_bundle
 from acqh.scale.parts import CodeParts
-from acqh.scale.sharded import ShardedIndex, ShardFolder
-from acqh.scale.workers import call, carry, compute
+from acqh.scale.sources import tell
+from acqh.scale.workers import workers_of
+
+_KIND = "code-shards"
+Parts: TypeAlias = Iterable[tuple[Any, Any]]
+
+
+def build_index(
+    codebooks: Any, parts: Parts | Callable[[], Parts], *, progress: Progress | None = None
+) -> CodeIndex:
+    """Make an index of parts of codes, one after the other, as `CodeIndex.add_parts` does.
+
+    Parameters
+    ----------
+    codebooks : (n_codebooks, codebook_size, n_components) floats
+        Of the model that made the codes.
+    parts : CodeParts, other iterable of (codes, ids or None), or callable
+        Read twice, one part at a time: what a function returns, it is called for twice. Codes may
+        be mapped arrays: ``[(np.load(path, mmap_mode="r"), None)]``.
+    progress : callable, optional
+        Called after each part with the number of items done (those read once count half), their
+        number (None where it is not known), and a text.
+
+    Returns
+    -------
+    CodeIndex
+        In memory. Items are in the order of the parts.
+
+    Raises
+    ------
+    DuplicateIdError
+        An id occurs in two parts.
+    InvalidInputError
+        Codes that do not fit the codebooks; parts that have changed when they are read again.
+    CorruptBundleError
+        A part is damaged.
+
+    Notes
+    -----
+    With four codebooks and ids that count up, the index takes about 6 bytes per item, and building
+    it little more: beside it there is a part in memory. Where so many items share codes that each
+    is stored once, that index is smaller, but made of the other: up to 12 bytes per item are in use
+    for a moment.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> parts = [(np.array([[0], [1]]), ["a", "b"]), (np.array([[1]]), ["c"])]
+    >>> build_index(np.eye(2)[None], parts)
+    <CodeIndex: 3 items, 1 codebooks of 2 words, 2 components>
+    """
+    again = _Again(parts) if callable(parts) else parts
+    return CodeIndex(codebooks).add_parts(again, progress=progress)
+
+
+@dataclass(frozen=True)
+class _Again:
+    """What a function returns, each time it is read."""
+
+    read: Callable[[], Parts]
+
+    def __iter__(self) -> Iterator[tuple[Array, Array | None]]:
+        return iter(self.read())
 
 
 def build_shards(
@@ -26,7 +87,7 @@ def build_shards(
     n_shards: int,
     client: Any = None,
     progress: Progress | None = None,
-) -> ShardedIndex:
+) -> CodeIndex:
     """Make an index in shards of equal size, one bundle per shard, in one folder.
 
     Parameters
@@ -47,8 +108,8 @@ def build_shards(
 
     Returns
     -------
-    ShardedIndex
-        Opened from the folder, as `ShardedIndex.load` does. Items are in the order of the parts.
+    CodeIndex
+        As `open_shards` opens the folder. Items are in the order of the parts.
 
     Raises
     ------
@@ -72,38 +133,145 @@ def build_shards(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     parts = acqh.scale.encode_parts(model, data, folder + "/codes", chunk_size=20)
     ...     build_shards(model.codebooks_, parts, folder + "/index", n_shards=2)
-    <ShardedIndex: 50 items in 2 shards>
+    <CodeIndex: 50 items, 2 codebooks of 256 words, 8 components>
     """
     check_positive_int(n_shards, "n_shards")
     if n_shards > len(parts):
         raise InvalidInputError(f"{n_shards} shards of {len(parts)} items; give fewer")
     bounds = [len(parts) * number // n_shards for number in range(n_shards + 1)]
-    folder = ShardFolder(Path(out).absolute(), n_shards, len(parts))
-    chunks = [
-        Chunk(str(path), (path, start, stop), stop - start)
-        for path, start, stop in zip(folder.paths, bounds[:-1], bounds[1:], strict=True)
-    ]
-    source = parts.path.absolute()
-    done = counter(chunks, progress, "indexed")
-    if client is not None:
-        check_workers(client)
+    folder, source = ShardFolder(Path(out).absolute(), n_shards, len(parts)), parts.path.absolute()
+    workers = workers_of(client)
     folder.write(is_finished=False)
-    if client is None:
-        for number, chunk in enumerate(chunks):
-            _write_shard(codebooks, source, *chunk.items)
-            done(number)
-    else:
-        carried = carry(np.asarray(codebooks))
-        tasks = [call(_write_shard)(carried, source, *chunk.items) for chunk in chunks]
-        compute(client, tasks, [chunk.name for chunk in chunks], done=done)
-    index = ShardedIndex(folder.paths)
+    tasks = [
+        (_Rows(source, start, stop), path)
+        for path, start, stop in zip(folder.paths, bounds, bounds[1:], strict=False)
+    ]
+    written = workers.run(partial(_write_shard, codebooks), tasks)
+    for done, _ in zip(bounds[1:], written, strict=True):
+        tell(progress, done, len(parts), "items indexed")
+    index = CodeIndex.of_shards([CodeIndex.load(path) for path in folder.paths])
     folder.write(is_finished=True)
     for path in set(folder.path.glob("shard-?????")) - set(folder.paths):
         rmtree(path)
     return index
 
 
-def _write_shard(codebooks: Any, source: Path, path: Path, start: int, stop: int) -> None:
-    """Index some of the items, by their rows in all parts, and write the index."""
-    parts = CodeParts(source)
-    build_index(codebooks, lambda: parts.rows(start, stop)).save(path)
+@dataclass(frozen=True)
+class _Rows:
+    """A piece of a folder of codes, read as often as an index needs it."""
+
+    path: Path
+    start: int
+    stop: int
+
+    def read(self) -> Self:
+        return self
+
+    def __iter__(self) -> Iterator[tuple[Array, Array]]:
+        return iter(CodeParts(self.path).rows(self.start, self.stop))
+
+
+def _write_shard(codebooks: Any, rows: _Rows, path: Path) -> None:
+    CodeIndex(codebooks).add_parts(rows).save(path)
+
+
+def open_shards(
+    shards: str | PathLike[str] | Sequence[CodeIndex | str | PathLike[str]], *, verify: bool = False
+) -> CodeIndex:
+    """Open several indexes of the same codebooks as one, mapped.
+
+    A search finds what one `CodeIndex` of all items would find, had they been added shard after
+    shard. Shards are read as they are searched. Changes stay in memory, and join shards there.
+
+    Parameters
+    ----------
+    shards : path-like, or sequence of CodeIndex or path-like
+        A folder that `build_shards` made; or saved indexes, or opened ones. Of several, ids are
+        compared, for which all are read: 8 bytes per item for numbers of one shard at a time; where
+        the ranges of ids overlap, all ids are sorted in memory.
+    verify : bool, default False
+        Read every byte, and compare the ids of a folder again.
+
+    Returns
+    -------
+    CodeIndex
+
+    Raises
+    ------
+    InvalidInputError
+        No shard, other codebooks than the first shard's, or numbers in one and texts in another;
+        more than 4.29 billion items in all; shards that were not finished, or something else.
+    DuplicateIdError
+        Two shards have the same id.
+    FileNotFoundError, CorruptBundleError
+        A path without an index, or with a damaged one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> codebooks = np.array([[[1.0, 0.0], [0.0, 1.0]]])
+    >>> north = CodeIndex(codebooks).add([[0], [1]], ids=["a", "b"])
+    >>> south = CodeIndex(codebooks).add([[0]], ids=["c"])
+    >>> open_shards([north, south]).search([[1.0, 0.5]], k=3).ids
+    array([['a', 'c', 'b']], dtype=object)
+    """
+    if isinstance(shards, CodeIndex):
+        raise InvalidInputError(f"shards must be a list of indexes or paths, got {shards!r}")
+    if not isinstance(shards, str | PathLike):
+        return CodeIndex.of_shards([_open(shard, verify) for shard in shards])
+    folder = ShardFolder.read(Path(shards))
+    try:
+        opened = [CodeIndex.load(path, verify=verify) for path in folder.paths]
+    except FileNotFoundError as error:
+        raise CorruptBundleError(f"a shard of {folder.path} is missing: {error}") from error
+    index = CodeIndex.of_shards(opened, check_ids=verify)
+    if len(index) != folder.n_items:
+        raise CorruptBundleError(
+            f"the shards of {folder.path} have {len(index)} items, not {folder.n_items}"
+        )
+    return index
+
+
+def open_index(index: Any) -> CodeIndex:
+    """Open an index of one or several paths, mapped; raises as `open_shards` does."""
+    is_path = isinstance(index, str | PathLike)
+    if is_path and kind_of(index, "index") != _KIND:
+        return CodeIndex.load(index)
+    return index if isinstance(index, CodeIndex) else open_shards(index)
+
+
+def _open(shard: CodeIndex | str | PathLike[str], verify: bool) -> CodeIndex:
+    return shard if isinstance(shard, CodeIndex) else CodeIndex.load(shard, verify=verify)
+
+
+@dataclass(frozen=True)
+class ShardFolder:
+    """A folder of shards; a bundle itself, which says how many there are once all are."""
+
+    path: Path
+    n_shards: int
+    n_items: int
+
+    @property
+    def paths(self) -> list[Path]:
+        """Where each shard is."""
+        return [self.path / f"shard-{number:05d}" for number in range(self.n_shards)]
+
+    def write(self, *, is_finished: bool) -> None:
+        """Say of the folder, which is made if it is not there, whether all shards are."""
+        info = {"n_shards": self.n_shards, "n_items": self.n_items, "is_finished": is_finished}
+        write_bundle(self.path, kind=_KIND, info=info, arrays={})
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read what a folder of finished shards says of itself; raises as `open_shards`."""
+        match read_bundle(path, kind=_KIND).info:
+            case {
+                "n_shards": int(n_shards),
+                "n_items": int(n_items),
+                "is_finished": bool(finished),
+            }:
+                if finished:
+                    return cls(path, n_shards, n_items)
+                raise InvalidInputError(f"the shards of {path} were not finished; build them again")
+        raise CorruptBundleError(f"{path} does not describe shards")

@@ -1,110 +1,178 @@
-"""Tasks on the workers of a cluster, and waiting for them."""
+"""Who does the work: this process, or the workers of a Dask cluster, with the same results."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from copy import copy
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
+from acqh import __version__
 from acqh._core.imports import require
+from acqh._core.runtime import limit_threads
+from acqh.data import Piece, read_pieces
 from acqh.errors import ClusterError
 
+_SCHEDULER_SECONDS = 5
+_WORKER_SECONDS = 30
 # How many results one task puts together.
-FAN_IN = 8
+_FAN_IN = 8
+# Tasks of a thread that are begun before the first result is taken.
+_AHEAD = 4
+
+# A piece, which has a method ``read``, and whatever else a task is told.
+Task: TypeAlias = tuple[Any, Any]
 
 
-def carry(value: Any) -> Any:
-    """Return a small value as a node of a graph: it travels once, and again if a worker is lost."""
-    return require("dask").delayed(value, traverse=False, pure=False)
+class Workers(Protocol):
+    """Do `work(items, told)` for each task, `items` being what its piece reads."""
+
+    def run(self, work: Callable[[Any, Any], Any], tasks: Iterable[Task]) -> Iterator[Any]:
+        """Yield what the tasks give, in their order; the first error stops all."""
 
 
-def call(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what makes tasks of a function; no two of them are taken for the same."""
-    task: Callable[..., Any] = require("dask").delayed(function, pure=False, traverse=False)
-    return task
+def workers_of(client: Any) -> "Workers":
+    """Return the workers of a client, or this process where there is none; raise ClusterError."""
+    return Here() if client is None else OnDask(client)
 
 
-@contextmanager
-def near(worker: str | None) -> Iterator[None]:
-    """Have the tasks made meanwhile done by one worker, if it is there and has the time."""
-    if worker is None:
-        yield
+class Here:
+    """One task after the other in this process, while a thread reads the next piece of a file."""
+
+    def run(self, work: Callable[[Any, Any], Any], tasks: Iterable[Task]) -> Iterator[Any]:
+        """Yield what the tasks give, in their order."""
+        coming: deque[Any] = deque()
+
+        def pieces() -> Iterator[Any]:
+            for piece, told in tasks:
+                coming.append(told)
+                yield piece
+
+        with closing(_read(pieces())) as reader:
+            for items in reader:
+                result = work(items, coming.popleft())
+                # Not to be kept while the next ones are read.
+                del items
+                yield result
+
+
+def _read(pieces: Iterator[Any]) -> Any:
+    """Yield what each piece reads; of files ahead, what is in memory when its turn comes."""
+    first = next(pieces, None)
+    if isinstance(first, Piece):
+        with closing(read_pieces(_chained(first, pieces), ahead=True)) as reader:
+            yield from reader
         return
-    with require("dask").annotate(workers=[worker], allow_other_workers=True):
-        yield
+    while first is not None:
+        yield first.read()
+        first = next(pieces, None)
 
 
-def slim(model: Any) -> Any:
-    """Return a model without the sums it was learnt from: they can be large, and have no use."""
-    lighter = copy(model)
-    vars(lighter).pop("stats_", None)
-    return lighter
+def _chained(first: Any, others: Iterator[Any]) -> Iterator[Any]:
+    yield first
+    yield from others
 
 
-def tree(merge: Callable[[list[Any]], Any], results: Sequence[Any]) -> Any:
-    """Return a task that merges results, a few at a time and always in their order.
+class OnDask:
+    """The workers of a cluster: tasks and what they need travel, and small results come back.
 
-    `merge`: takes a list of results, and of what it returned. `results`: at least one.
+    Raises ClusterError: there are no workers, or they lack this version of acqh.
     """
-    together = call(merge)
-    level = list(results)
-    while True:
-        level = [together(level[first : first + FAN_IN]) for first in range(0, len(level), FAN_IN)]
-        if len(level) == 1:
-            return level[0]
 
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        try:
+            client.wait_for_workers(1, timeout=_WORKER_SECONDS)
+        except TimeoutError as error:
+            raise ClusterError(
+                f"the scheduler {client.scheduler.address} has no workers; start some with "
+                f"'dask worker {client.scheduler.address}'"
+            ) from error
+        for worker, version in client.run(_version, on_error="return").items():
+            # A worker that died meanwhile is none any more.
+            if version != __version__ and not isinstance(version, OSError):
+                raise ClusterError(
+                    f"worker {worker} has acqh {version}, this is {__version__}; all machines "
+                    "need the same"
+                )
 
-def compute(
-    client: Any,
-    tasks: Sequence[Any],
-    names: Sequence[str],
-    *,
-    result: Any = None,
-    done: Callable[[int], None] | None = None,
-) -> Any:
-    """Run tasks to their end; the first error stops all.
+    def run(self, work: Callable[[Any, Any], Any], tasks: Iterable[Task]) -> Iterator[Any]:
+        """Yield what the tasks give, in their order.
 
-    Parameters
-    ----------
-    client : distributed.Client
-    tasks : sequence of tasks
-        What they give stays on the workers.
-    names : sequence of str
-        What each task works on, for errors.
-    result : task, optional
-        Depends on the tasks; what it gives is fetched.
-    done : callable, optional
-        Called with the number of each task when it has ended.
+        Only some are begun before the first result is taken: what tasks give is not to gather
+        faster than it is used. Raises ClusterError: workers died again and again, or the scheduler
+        is gone; else what a task raised, its message with the name of its piece.
+        """
+        carried, waiting = self._carry(work), deque[tuple[Any, str]]()
+        n_ahead = _AHEAD * sum(self._client.nthreads().values())
+        try:
+            for piece, told in tasks:
+                waiting.append((self._submit(_work, carried, piece, told), repr(piece)))
+                if len(waiting) > n_ahead:
+                    yield _fetch(*waiting.popleft())
+            while waiting:
+                yield _fetch(*waiting.popleft())
+        except BaseException:
+            self._cancel([future for future, _ in waiting])
+            raise
 
-    Returns
-    -------
-    object
-        What `result` gives; None without one.
+    def merge(
+        self,
+        work: Callable[[Any, Any], Any],
+        tasks: Sequence[Task],
+        together: Callable[[list[Any]], Any],
+        done: Callable[[int], None],
+    ) -> Any:
+        """Return what the tasks give put together, a few at a time and always in their order.
 
-    Raises
-    ------
-    ClusterError
-        Workers died again and again, or the scheduler is gone.
-    Exception
-        What a task raised; its message has the name.
-    """
-    futures = client.compute([*tasks, *([] if result is None else [result])])
-    last = None if result is None else futures.pop()
-    numbers = {future.key: number for number, future in enumerate(futures)}
-    completed = require("distributed").as_completed(futures)
-    # Held by nothing but `completed`, a value is dropped when all that need it have it.
-    futures.clear()
-    try:
-        for future in completed:
-            number = numbers[future.key]
-            if future.status != "finished":
-                _fetch(future, names[number])
-            if done is not None:
+        `together`: takes a list of results, and of what it returned. `done`: called with the number
+        of each task that has ended. Raises as `run` does.
+        """
+        carried = self._carry(work)
+        level = [self._submit(_work, carried, piece, told) for piece, told in tasks]
+        numbers = {future.key: number for number, future in enumerate(level)}
+        # Held by nothing else, a result is dropped when it was put together.
+        completed = require("distributed").as_completed(level)
+        while len(level) > 1 or numbers.keys() == {level[0].key}:
+            level = [
+                self._submit(together, level[first : first + _FAN_IN])
+                for first in range(0, len(level), _FAN_IN)
+            ]
+        try:
+            for future in completed:
+                number = numbers[future.key]
+                if future.status != "finished":
+                    _fetch(future, repr(tasks[number][0]))
                 done(number)
-        return None if last is None else _fetch(last, "the merged results")
-    except BaseException:
-        if client.status == "running":
-            client.cancel([*completed.futures, *([] if last is None else [last])])
-        raise
+            return _fetch(level[0], "the merged results")
+        except BaseException:
+            self._cancel([*completed.futures, *level])
+            raise
+
+    def _carry(self, value: Any) -> Any:
+        """Send a value once, as what a task gives: it is sent again where a worker is lost."""
+        return self._submit(_same, value)
+
+    def _submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return self._client.submit(function, *arguments, pure=False)
+
+    def _cancel(self, futures: list[Any]) -> None:
+        if self._client.status == "running":
+            self._client.cancel(futures)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _version() -> str:
+    return __version__
+
+
+def _work(work: Callable[[Any, Any], Any], piece: Any, told: Any) -> Any:
+    # A worker runs a task on each of its threads.
+    with limit_threads(1):
+        return work(piece.read(), told)
 
 
 def _fetch(future: Any, name: str) -> Any:
@@ -119,14 +187,72 @@ def _fetch(future: Any, name: str) -> Any:
     except distributed.CancelledError as error:
         raise ClusterError(f"{name} was given up: the scheduler is gone") from error
     except Exception as error:
-        _add_name(error, name)
+        # Have it say what it is about, and stay of its kind.
+        match error.args:
+            case (str(message),) if name not in message:
+                error.args = (f"{name}: {message}",)
+            case _:
+                error.add_note(f"while working on {name}")
         raise
 
 
-def _add_name(error: Exception, name: str) -> None:
-    """Have an error say what it is about, and stay of its kind."""
-    match error.args:
-        case (str(message),) if name not in message:
-            error.args = (f"{name}: {message}",)
-        case _:
-            error.add_note(f"while working on {name}")
+def slim(model: Any) -> Any:
+    """Return a model without the sums it was learnt from: they can be large, and have no use."""
+    lighter = copy(model)
+    getattr(lighter, "__dict__", {}).pop("stats_", None)
+    return lighter
+
+
+@contextmanager
+def connect(address: str) -> Iterator[Any]:
+    """Give a client of a Dask cluster, for as long as it is needed.
+
+    Parameters
+    ----------
+    address : str
+        Of a scheduler, such as ``"tcp://10.0.0.1:8786"``; or ``"local"``, which starts one process
+        a core here and ends them afterwards.
+
+    Yields
+    ------
+    distributed.Client
+
+    Raises
+    ------
+    ClusterError
+        Nothing answers there within 5 seconds, or what answers cannot do our work.
+    MissingExtraError
+        Dask is not installed.
+
+    Examples
+    --------
+    >>> from distributed import LocalCluster
+    >>> with LocalCluster(processes=False, dashboard_address=":0") as cluster:
+    ...     with connect(cluster.scheduler_address) as client:
+    ...         client.submit(sum, [1, 2]).result()
+    3
+    """
+    distributed = require("distributed")
+    if address == "local":
+        # Mapped files count as a worker's memory, though the system takes it back when it must.
+        with (
+            distributed.LocalCluster(
+                processes=True,
+                threads_per_worker=1,
+                dashboard_address=":0",
+                memory_limit=None,
+                silence_logs=logging.CRITICAL,
+            ) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            yield client
+        return
+    try:
+        client = distributed.Client(address, timeout=_SCHEDULER_SECONDS)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise ClusterError(
+            f"no Dask scheduler answers at {address} ({error}); give the address that 'dask "
+            "scheduler' prints, or 'local'"
+        ) from error
+    with client:
+        yield client

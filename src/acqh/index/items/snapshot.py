@@ -17,12 +17,13 @@ that JSON can hold, and back. Arrays may be read-only memory maps.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Ints
-from acqh.errors import CorruptBundleError, InvalidInputError
+from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh.index.items.ids import (
     NO_NUMBER,
     IdKind,
@@ -147,6 +148,10 @@ class Part(Generic[S]):
             return np.ones(n_rows, dtype=bool)
         return np.unpackbits(self.live, count=n_rows, bitorder="little").astype(bool)
 
+    def live_ids(self) -> Array:
+        """Return the ids of the rows that are still there."""
+        return self.ids.take(np.flatnonzero(self.live_rows()))
+
     def is_live(self, rows: Ints) -> Bools:
         """Return for each of these rows whether it is still there."""
         if self.live.size == 0:
@@ -186,9 +191,7 @@ class Snapshot(Generic[S]):
         """Return the ids that are there, in order of insertion."""
         if not self.parts:
             return no_ids(self.kind, (0,))
-        return np.concatenate(
-            [part.ids.take(np.flatnonzero(part.live_rows())) for part in self.parts]
-        )
+        return np.concatenate([part.live_ids() for part in self.parts])
 
     def take_ids(self, rows: Ints) -> Array:
         """Return the ids of rows, with the padding for rows below 0.
@@ -245,6 +248,32 @@ class Snapshot(Generic[S]):
         """Return the state with a part of new rows at the end."""
         parts = _settled([*self.parts, part])
         return replace(self, parts=parts, kind=kind, next_number=next_number)
+
+    @classmethod
+    def chain(cls, snapshots: "Sequence[Snapshot[S]]") -> Self:
+        """Return all parts of several states as one; raise InvalidInputError where they differ."""
+        filled = [snapshot for snapshot in snapshots if len(snapshot)] or snapshots[:1]
+        if len({snapshot.kind for snapshot in filled}) > 1:
+            raise InvalidInputError("ids are numbers in one shard and texts in another")
+        parts = tuple(part for snapshot in filled for part in snapshot.parts)
+        if sum(part.segment.n_rows for part in parts) > MAX_ROWS:
+            raise InvalidInputError(f"an index holds at most {MAX_ROWS:,} items; search them apart")
+        return cls(parts, filled[0].kind, max(each.next_number for each in filled))
+
+    def check_ids(self) -> None:
+        """Raise DuplicateIdError where two parts have the same id."""
+        # The ids of one part at a time, and all only where their ranges overlap.
+        spans = sorted((ids.min(), ids.max()) for ids in map(Part.live_ids, self.parts))
+        if all(before[1] < after[0] for before, after in pairwise(spans)):
+            return
+        ids = np.sort(self.ids())
+        repeats = np.flatnonzero(ids[1:] == ids[:-1])
+        if repeats.size:
+            first = ids[repeats[:1]].tolist()[0]
+            raise DuplicateIdError(
+                f"id {first!r} is in more than one shard ({repeats.size} such); ids must differ "
+                "from one another"
+            )
 
     def joined(self) -> Self:
         """Return the state as a single part without removed rows."""

@@ -1,22 +1,26 @@
 """Embeddings to codes, an index, and figures of what it finds: in memory, out of core, on Dask."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, check_positive_int
 from acqh._core.runtime import Progress, RandomState, check_rng, default_threads, limit_threads
+from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex, SearchResult
 from acqh.index.items.checks import check_bytes_per_item
 from acqh.quantize import AdditiveQuantizer
 from acqh.scale.compress.compressed import Compressed, kept_state
 from acqh.scale.compress.report import RECALL_AT, CompressionReport, exact_best, measure_recall
-from acqh.scale.vectors import Rows, VectorSource, read_queries, vector_source
+from acqh.scale.sources import Held, cut_vectors, read_queries, tell, vectors_of
+from acqh.scale.workers import Here, Workers, workers_of
 
 # Of the queries, one in this many is held out for the report, and not more than this many.
 _HELD_OUT_PART = 5
@@ -49,7 +53,7 @@ def compress(
 
     Parameters
     ----------
-    items : (n_items, n_components) array-like, path-like, Pieces, MultiViewData, or Dask array
+    items : (n_items, n_components) array-like, path-like, Pieces, or MultiViewData
         A path is one that `acqh.data.list_pieces` takes: ``.npy``, ``.npz``, Parquet, Arrow,
         ``.fvecs``, ``.fbin``, a Faiss index and others. They are read twice, in chunks.
     queries : (n_queries, n_components) array-like, or path-like, optional
@@ -70,7 +74,7 @@ def compress(
     n_threads : int, optional
         None takes every core. The result does not depend on it.
     client : distributed.Client, optional
-        Whose workers read files or Dask arrays and code items.
+        Whose workers read files and code items.
     progress : callable, optional
         Called with the number of items done, their number, and a text.
 
@@ -108,17 +112,18 @@ def compress(
         check_positive_int(value, name)
     rng = check_rng(random_state)
     seconds: dict[str, float] = {}
-    source = vector_source(items, view=view, ids=ids, chunk_size=chunk_size, client=client)
+    source = _Source.of(items, view, ids, chunk_size, client, progress)
     with _timed(seconds, "read"):
         chosen = _choose(source.n_items, n_train, rng)
-        sample = source.take(chosen, progress)
+        sample = source.take(chosen)
         split = _split_queries(sample, chosen, queries, query_view, rng)
     # Where all items are learnt from, no others are to be coded as well as these.
     ridge = 0.0 if len(sample) == source.n_items else None
     quantizer = AdditiveQuantizer(n_bytes, ridge=ridge, random_state=rng)
     with _timed(seconds, "fit"), limit_threads(n_threads or default_threads()):
         quantizer.fit(sample, queries=split.fitted)
-    index, best, error = _code(source, quantizer, split.held_out, n_threads, seconds, progress)
+    with limit_threads(n_threads or default_threads()):
+        index, best, error = _code(source, quantizer, split.held_out, seconds)
     with _timed(seconds, "evaluate"):
         found = index.search(split.held_out, best.ids.shape[1], n_threads=n_threads)
         true_ids, found_ids = index.ids[best.ids], found.ids
@@ -198,25 +203,71 @@ def _split_queries(
     return _Split(fitted if len(fitted) else None, given[order[:n_held_out]], len(given))
 
 
+@dataclass(frozen=True)
+class _Source:
+    """Where vectors are, and who reads them."""
+
+    pieces: Sequence[Any]
+    starts: list[int]  # the first row of each piece, and the end of the last
+    view: str | None
+    workers: Workers
+    progress: Progress | None
+
+    @classmethod
+    def of(
+        cls, items: Any, view: str | None, ids: Any, chunk_size: int, client: Any, progress: Any
+    ) -> Self:
+        """Look at where vectors are; what is in memory does not travel."""
+        cut = cut_vectors(items, view, ids, chunk_size, client)
+        pieces = list(cut.pieces)
+        workers = Here() if pieces and isinstance(pieces[0], Held) else workers_of(client)
+        return cls(pieces, np.cumsum([0, *map(len, pieces)]).tolist(), view, workers, progress)
+
+    @property
+    def n_items(self) -> int:
+        """Rows of all pieces."""
+        return self.starts[-1]
+
+    def each(self, work: Callable[..., Any], told: Iterable[Any], what: str) -> Iterator[Any]:
+        """Yield what comes of each piece: of its vectors, its ids, and what is told of it."""
+        tasks = zip(self.pieces, told, strict=True)
+        results = self.workers.run(partial(_on_vectors, work, self.view), tasks)
+        for done, result in zip(self.starts[1:], results, strict=True):
+            yield result
+            tell(self.progress, done, self.n_items, what)
+
+    def take(self, rows: Ints) -> Floats:
+        """Return some vectors, by their row numbers in rising order."""
+        cuts = np.searchsorted(rows, self.starts)
+        wanted = (
+            rows[cut:end] - start
+            for start, (cut, end) in zip(self.starts, pairwise(cuts), strict=False)
+        )
+        return np.concatenate([*self.each(_take, wanted, "items read")])
+
+
+def _on_vectors(work: Callable[..., Any], view: str | None, items: MultiViewData, told: Any) -> Any:
+    return work(vectors_of(items, view, "items"), items.ids, told)
+
+
+def _take(vectors: Floats, _: Array, rows: Ints) -> Floats:
+    return np.ascontiguousarray(vectors[rows])
+
+
 def _code(
-    source: VectorSource,
-    quantizer: AdditiveQuantizer,
-    queries: Floats,
-    n_threads: int | None,
-    seconds: dict[str, float],
-    progress: Progress | None,
+    source: _Source, quantizer: AdditiveQuantizer, queries: Floats, seconds: dict[str, float]
 ) -> tuple[CodeIndex, SearchResult, float]:
     """Return an index of all items, the exact best of the queries, and the mean squared error."""
-    starts = np.concatenate([[0], np.cumsum(source.sizes)]).tolist()
     # All items were learnt from, or else their codes are not known yet.
     learnt = quantizer.training_codes_
-    coder = _VectorCoder(
-        quantizer, queries, starts, learnt if len(learnt) == source.n_items else None, n_threads
+    is_known = len(learnt) == source.n_items
+    told = (
+        (start, learnt[start:stop] if is_known else None) for start, stop in pairwise(source.starts)
     )
     codes, ids, error = [], [], 0.0
     best: SearchResult | None = None
     with _timed(seconds, "encode"):
-        for part in source.apply(coder, "coded", progress):
+        for part in source.each(partial(_code_piece, quantizer, queries), told, "items coded"):
             codes.append(part.codes)
             ids.append(part.ids)
             error += part.error
@@ -230,25 +281,19 @@ def _code(
     return index, best, error / source.n_items
 
 
-@dataclass(frozen=True)
-class _VectorCoder:
-    """Codes a chunk, and finds the exact best of the queries in it."""
-
-    quantizer: AdditiveQuantizer
-    queries: Floats
-    starts: list[int]
-    learnt: Ints | None
-    n_threads: int | None
-
-    def __call__(self, rows: Rows, number: int) -> _Coded:
-        start = None
-        if self.learnt is not None:
-            start = self.learnt[self.starts[number] : self.starts[number + 1]]
-        with limit_threads(self.n_threads or default_threads()):
-            codes = self.quantizer.encode(rows.vectors, start=start)
-        errors = np.square(rows.vectors - self.quantizer.decode(codes), dtype=np.float64)
-        best = exact_best(self.queries, rows.vectors, self.starts[number], _N_BEST)
-        return _Coded(codes, rows.ids, best, float(errors.sum()))
+def _code_piece(
+    quantizer: AdditiveQuantizer,
+    queries: Floats,
+    vectors: Floats,
+    ids: Array,
+    told: tuple[int, Ints | None],
+) -> _Coded:
+    """Code some vectors, and find the exact best of the queries among them."""
+    first_row, learnt = told
+    codes = quantizer.encode(vectors, start=learnt)
+    errors = np.square(vectors - quantizer.decode(codes), dtype=np.float64)
+    best = exact_best(queries, vectors, first_row, _N_BEST)
+    return _Coded(codes, ids, best, float(errors.sum()))
 
 
 def _without(ids: Array, own: Array) -> Array:

@@ -1,0 +1,190 @@
+"""Searching for all queries of a source, and what is found as a table."""
+
+import csv
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import check_positive_int
+from acqh._core.files import check_target, written_whole
+from acqh._core.imports import require
+from acqh._core.runtime import Progress
+from acqh.data import MultiViewData
+from acqh.errors import InvalidInputError, ViewError
+from acqh.index import CodeIndex
+from acqh.scale.shards import open_index
+from acqh.scale.sources import Source, check_view, cut_source, list_vector_pieces, tell, vectors_of
+from acqh.scale.workers import slim, workers_of
+
+_COLUMNS = ("query", "rank", "id", "score")
+
+
+def search_table(
+    model: Any,
+    index: Any,
+    source: Source,
+    out: str | PathLike[str],
+    *,
+    view: str | None = None,
+    k: int = 10,
+    chunk_size: int = 8_192,
+    client: Any = None,
+    progress: Progress | None = None,
+) -> int:
+    """Search for all queries of a source and write what is found as a table.
+
+    The answers are those of one search for all queries. What is in memory depends on the chunk
+    size, not on the number of queries. The file is there when all is done.
+
+    Parameters
+    ----------
+    model : BaseMethod, or None
+        Fitted; its codebooks are those of the index. None: queries are vectors of the index's own
+        space, as of an index that `acqh.compress` made.
+    index : CodeIndex, path-like, or sequence of either
+        Several, and the folder of `build_shards`, are searched as one.
+    source : path-like, sequence of Piece, MultiViewData, or iterable of MultiViewData
+        The queries: a path that `acqh.data.list_pieces` takes, pieces, or chunks.
+    out : path-like
+        A new file, ``.csv`` or ``.parquet``, with a row for each item found: ``query``, the id of
+        the query; ``rank`` from 1; ``id`` and ``score``.
+    view : str, optional
+        The view of the queries to search by; needed with a model, and where there are several.
+    k : int, default 10
+        How many items to find for each query.
+    chunk_size : int, default 8,192
+        Queries searched for at a time; not used where the source comes in chunks.
+    client : distributed.Client, optional
+        Whose workers read queries and search; they must see the source and the index, which is then
+        given by its path, under the same paths.
+    progress : callable, optional
+        Called after each chunk with the number of queries done, their number (None: not known), and
+        a text.
+
+    Returns
+    -------
+    int
+        How many queries there were.
+
+    Raises
+    ------
+    InvalidInputError
+        There are no queries, the model and the index have other codebooks, or the file has another
+        ending.
+    ViewError
+        Queries without the view, or that the model cannot project.
+    FileExistsError
+        There is such a file.
+    CorruptBundleError
+        The index is damaged.
+    ClusterError
+        The cluster cannot do the work, or has lost it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import acqh
+    >>> data = acqh.make_multiview(50, random_state=0)
+    >>> model = acqh.ACQH(8, n_codebooks=2, random_state=0).fit(data)
+    >>> index = acqh.CodeIndex(model.codebooks_).add(model.encode(data), data.ids)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = search_table(model, index, data, folder + "/hits.csv", view="text", k=2)
+    ...     Path(folder, "hits.csv").read_text().splitlines()[:3]
+    ['query,rank,id,score', '0,1,..., '0,2,...]
+    """
+    check_positive_int(k, "k")
+    target = check_target(out, overwrite=False)
+    if target.suffix not in (".csv", ".parquet"):
+        raise InvalidInputError(f"{target} must end in .csv or .parquet")
+    opened = open_index(index)
+    if model is None and isinstance(source, str | PathLike):
+        source = list_vector_pieces(source, view, chunk_size)
+    if model is not None:
+        _check_model(model, opened, view)
+    if client is not None:
+        opened = _paths_of(index)
+    workers, cut = workers_of(client), cut_source(source, chunk_size, client)
+    work = partial(_answer, model if client is None else slim(model), opened, view, k)
+    n_done = 0
+    with written_whole(target) as file, _table(file, target.suffix) as write:
+        for queries, columns in workers.run(work, ((piece, None) for piece in cut.pieces)):
+            write(columns)
+            n_done += queries
+            tell(progress, n_done, cut.n_items, "queries answered")
+        if n_done == 0:
+            raise InvalidInputError("there are no queries: the source is empty")
+    return n_done
+
+
+def _check_model(model: Any, index: CodeIndex, view: str | None) -> None:
+    codebooks = getattr(model, "codebooks_", None)
+    if codebooks is None or not np.array_equal(codebooks.astype(np.float32), index.codebooks):
+        raise InvalidInputError(
+            "the model has other codebooks than the index, so its queries find nothing sensible; "
+            "give the model that made the codes"
+        )
+    if view not in model.n_features_in_:
+        raise ViewError(
+            f"the model knows the views {', '.join(model.n_features_in_)}, not {view!r}"
+        )
+
+
+def _paths_of(index: Any) -> Any:
+    """Return where workers open an index."""
+    several = not isinstance(index, str | PathLike | CodeIndex)
+    listed = list(index) if several else [index]
+    if not all(isinstance(each, str | PathLike) for each in listed):
+        raise InvalidInputError("workers open an index by its path: save it, and give the path")
+    paths = [Path(each).absolute() for each in listed]
+    return paths if several else paths[0]
+
+
+def _answer(
+    model: Any, index: Any, view: str | None, k: int, queries: MultiViewData, _: None
+) -> tuple[int, dict[str, Any]]:
+    """Return how many queries there are, and the columns of the table for them."""
+    if model is None:
+        vectors = vectors_of(queries, view, "queries")
+    else:
+        view = view or ""
+        check_view(queries, view, "queries")
+        vectors = model.project(queries.views[view], view=view)
+    columns = open_index(index).search(vectors, k)._columns()
+    return len(queries), {**columns, "query": queries.ids[columns["query"]]}
+
+
+@contextmanager
+def _table(path: Path, suffix: str) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Give what writes columns to a new file, some rows at a time."""
+    if suffix == ".csv":
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(_COLUMNS)
+            # Of a score the fewest digits that give the float32 back.
+            yield lambda columns: writer.writerows(
+                zip(
+                    *(columns[name].tolist() for name in _COLUMNS[:3]),
+                    map(str, columns["score"]),
+                    strict=True,
+                )
+            )
+        return
+    arrow, parquet = require("pyarrow"), require("pyarrow.parquet")
+    writers: list[Any] = []
+
+    def write(columns: dict[str, Any]) -> None:
+        table = arrow.table({name: arrow.array(columns[name]) for name in _COLUMNS})
+        if not writers:
+            writers.append(parquet.ParquetWriter(path, table.schema))
+        writers[0].write_table(table)
+
+    try:
+        yield write
+    finally:
+        for each in writers:
+            each.close()
