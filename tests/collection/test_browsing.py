@@ -2,7 +2,7 @@
 
 import pytest
 
-from acqh.collection import Collection, Item, ShardedCollection
+from acqh.collection import Collection, Item
 from acqh.errors import CollectionError, MissingItemError
 
 PLAIN = {"image_encoder": "hog", "text_encoder": "tfidf"}
@@ -69,31 +69,20 @@ def test_a_column_that_no_item_has_orders_nothing(collection, order):
 def test_a_page_is_read_without_reading_every_item(collection):
     collection.stats()
     statements = []
-    for connection in collection._store.connections._states:
+    for connection in collection._store._states:
         connection.set_trace_callback(statements.append)
     collection.browse(where={"label": "cat"}, order="year", k=2)
     collection.browse(k=2)
     collection.labels()
     collection.stats()
-    for connection in collection._store.connections._states:
+    for connection in collection._store._states:
         connection.set_trace_callback(None)
     assert len(statements) > 4
-    with collection._store.connections.reading() as connection:
+    with collection._store.reading() as connection:
         asked = [s for s in statements if s.startswith("SELECT") and "LIMIT" not in s]
         plans = [connection.execute(f"EXPLAIN QUERY PLAN {each}").fetchall() for each in asked]
     steps = [step for plan in plans for *_, step in plan]
     assert not [step for step in steps if "SCAN item" in step and "COVERING" not in step], asked
-
-
-def test_shards_are_browsed_as_one(collection, tmp_path):
-    more = Collection.build(made(4), tmp_path / "b.acqh", like=collection)
-    both = ShardedCollection([collection, more])
-    years = [hit.columns.get("year") for hit in both.browse(order="year", k=100).hits]
-    known = [year for year in years if isinstance(year, int)]
-    assert known == sorted(known)
-    assert years == [*known, "unknown", "unknown", "unknown", None]
-    assert len(ids(both.browse(k=100))) == 25
-    more.close()
 
 
 def test_several_items_are_wanted_together_and_not_found_themselves(collection):

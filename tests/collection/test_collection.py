@@ -75,9 +75,7 @@ def test_thumbnails_are_small_webp(collection):
 
 def test_without_labels_content_is_learnt(tmp_path, make_items):
     items = make_items(labelled=False)
-    with pytest.warns(FutureWarning, match="with targets="):
-        made = Collection.build(items, tmp_path / "c.acqh", auto_labels=3, **PLAIN)
-    with made as collection:
+    with Collection.build(items, tmp_path / "c.acqh", **PLAIN) as collection:
         stats = collection.stats()
         assert (stats.n_trained, stats.trained_on) == (60, "image 0.6, text 0.4")
         assert stats.coded_by == {"image+text": 60}
@@ -127,8 +125,8 @@ def test_explanations_add_up_to_the_scores(collection):
 def test_verify_finds_nothing_wrong_with_a_new_collection(collection, make_items, monkeypatch):
     assert collection.verify().notes == ()
     monkeypatch.setattr("acqh.collection.disk.index.MAX_FEW", 0)  # so that there is an index
-    collection._cache._is_large = True
-    collection._cache.save()
+    collection._opened.index._is_large = True
+    collection._opened.index.save()
     collection.add(make_items(2, seed=3, prefix="more"))
     report = collection.verify()
     assert report.problems == ()

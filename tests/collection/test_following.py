@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from acqh.collection import Collection, Item
+from acqh.collection.build import sync
 from acqh.errors import CollectionError
 
 Image = pytest.importorskip("PIL.Image")
@@ -172,9 +173,9 @@ def test_captions_given_while_changed_files_are_read_stay(followed, photos, path
     names = files(followed, photos)
     for number, name in enumerate(names[1:]):
         save(photos / name, 400 + number)
-    add, n_given = followed._adder.add, []
+    add, n_given = sync.add_items, []
 
-    def add_late(items, *, put, progress):
+    def add_late(opened, items, progress, *, put):
         def put_late(part):  # what is stored was described before this was given
             if not n_given:
                 n_given.append(len(part))
@@ -184,9 +185,9 @@ def test_captions_given_while_changed_files_are_read_stay(followed, photos, path
                         getattr(other, way)(given)
             return put(part)
 
-        return add(items, put=put_late, progress=progress)
+        return add(opened, items, progress, put=put_late)
 
-    monkeypatch.setattr(followed._adder, "add", add_late)
+    monkeypatch.setattr(sync, "add_items", add_late)
     report = followed.sync(photos)
     assert (n_given, len(report.changed)) == ([11], 11)
     for name in names:

@@ -76,12 +76,12 @@ def test_a_connection_waits_again_after_one_try_that_did_not(path):
         Collection.open(path, timeout=7) as collection,
         closing(sqlite3.connect(path / "items.sqlite", isolation_level=None)) as other,
     ):
-        connections = collection._store.connections
+        store = collection._store
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(CollectionError), connections.holding(timeout=0):
+        with pytest.raises(CollectionError), store.holding(timeout=0):
             pass
         other.execute("ROLLBACK")
-        with connections.reading() as connection:
+        with store.reading() as connection:
             assert connection.execute("PRAGMA busy_timeout").fetchone() == (7_000,)
 
 

@@ -1,14 +1,14 @@
 """How a collection was built is stored with it; images may be limited by a plain argument."""
 
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import acqh
-from acqh.collection import BuildSettings, Collection, Item, ShardedCollection
-from acqh.collection.disk.layout import _settings
+from acqh.collection import BuildSettings, Collection, Item
+from acqh.collection.disk.layout import read_facts, write_facts
 from acqh.encoders import HogColour
 from acqh.errors import CorruptBundleError, ImageError
 
@@ -54,17 +54,24 @@ def test_what_json_cannot_hold_is_described(tmp_path):
     assert settings.random_state is None
 
 
-def test_a_collection_like_another_has_its_settings_and_says_whose(tmp_path):
-    north = Collection.build(things(), tmp_path / "north.acqh", **SMALL, random_state=3)
-    with north, Collection.build(things(), tmp_path / "south.acqh", like=north) as south:
-        assert south.settings == BuildSettings(**SMALL, random_state=3, like="north")
+def test_settings_that_cannot_be_are_damage_and_unknown_ones_are_passed_over(tmp_path):
+    path = tmp_path / "a.acqh"
+    Collection.build(things(), path, **SMALL).close()
+    facts = read_facts(path)
+    whole = facts.settings.stored()
+    for stored in ({"targets": 3}, {"targets": {"text": {"weight": -1}}}, {"of_the_future": 1}):
+        changed = replace(facts, settings=_Stored({**whole, **stored}))
+        write_facts(path, changed)
+        if "of_the_future" in stored:
+            assert read_facts(path).settings == facts.settings
+            continue
+        with pytest.raises(CorruptBundleError, match="does not say how it was built"):
+            Collection.open(path)
 
 
-def test_settings_that_cannot_be_are_damage_and_unknown_ones_are_passed_over():
-    assert _settings({"n_codebooks": 4, "of_the_future": 1}, Path("a")).n_codebooks == 4
-    for stored in (3, {"targets": 3}, {"targets": {"text": {"weight": -1}}}):
-        with pytest.raises(CorruptBundleError, match="a does not say how it was built"):
-            _settings(stored, Path("a"))
+class _Stored:
+    def __init__(self, stored):
+        self.stored = lambda: stored
 
 
 def test_images_are_limited_by_an_argument(tmp_path):
@@ -83,20 +90,3 @@ def test_images_are_limited_by_an_argument(tmp_path):
             image(side).save(photos / f"{side}.png")
         report = built.sync(photos, max_pixels=100)
         assert (report.new, [name for name, _ in report.unreadable]) == (("8.png",), ["12.png"])
-
-
-def test_shards_of_bare_folders_have_ids_of_their_own(tmp_path):
-    for name, colour in (("north", "red"), ("south", "navy")):
-        (tmp_path / name).mkdir()
-        for number in range(3):
-            image(8 + number, colour).save(tmp_path / name / f"{number}.png")
-    north = Collection.build(tmp_path / "north", tmp_path / "north.acqh", **SMALL)
-    south = Collection.build(tmp_path / "south", tmp_path / "south.acqh", like=north)
-    image(20, "navy").save(tmp_path / "south" / "9.png")
-    with ShardedCollection([north, south]) as both:
-        assert south.sync(tmp_path / "south").new == ("south-9.png",)
-        assert sorted(both) == [
-            *("0.png", "1.png", "2.png"),
-            *("south-0.png", "south-1.png", "south-2.png", "south-9.png"),
-        ]
-        assert south.item("south-9.png").columns["file"] == "9.png"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from acqh.collection import Collection, Item, verify_collection
-from acqh.collection.search.rank import Place, fuse
+from acqh.collection.search.rank import fuse
 from acqh.collection.store.words import (
     WORDS_SCHEMA,
     WordHit,
@@ -164,7 +164,7 @@ def test_items_that_have_the_word_come_first_and_say_so(things):
 def test_a_typo_is_looked_for_among_all_words_once(things):
     with Collection.open(things) as collection:
         statements = []
-        for connection in collection._store.connections._states:
+        for connection in collection._store._states:
             connection.set_trace_callback(statements.append)
         first = collection.search(text="tulp").hits[0]
         assert (first.id, "words" in first.why) == ("tulip", True)
@@ -201,17 +201,14 @@ def test_the_form_that_was_typed_comes_before_others_of_the_same_word(things, tm
 
 def test_of_equal_sums_of_ranks_the_better_by_words_comes_first():
     one, other = WordHit(1, -2.0, False), WordHit(2, -1.0, False)
-    words = [(0, one), (0, other)]
-    meaning = [Place(0.9, 0, 2), Place(0.8, 0, 1), Place(0.7, 0, 3)]
-    best = fuse(meaning, words, 3, words_first=True)
+    best = fuse([2, 1, 3], [one, other], 3, words_first=True)
     assert [place.number for place in best] == [1, 2, 3]
     assert best[0].score == best[1].score > best[2].score
 
 
 def test_of_items_with_every_word_meaning_decides_before_the_length_of_texts():
-    places = [(0, WordHit(number, -1.0, True)) for number in range(7)]
-    meaning = [Place(1.0 - number / 10, 0, number) for number in (6, 10, 11, 12, 13, 0)]
-    best = fuse(meaning, places, 2, words_first=True)
+    hits = [WordHit(number, -1.0, True) for number in range(7)]
+    best = fuse([6, 10, 11, 12, 13, 0], hits, 2, words_first=True)
     assert [place.number for place in best] == [6, 0]
 
 

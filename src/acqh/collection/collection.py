@@ -1,43 +1,49 @@
 """Collection: items, their model and their index in one folder."""
 
-import warnings
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from acqh._core.arrays import Floats, check_positive_int
 from acqh._core.runtime import Progress, RandomState, say_nothing
-from acqh.collection.build.changes import Changeable
-from acqh.collection.disk.index import IndexCache
-from acqh.collection.disk.layout import (
-    INDEX,
-    ITEMS,
-    MODEL,
-    Facts,
-    check_parts,
-    read_facts,
-    size_on_disk,
-    undisturbed,
-)
-from acqh.collection.disk.model import Coder
+from acqh.collection.disk.layout import Opened, open_folder, size_on_disk, undisturbed
 from acqh.collection.disk.replace import replacing
-from acqh.collection.disk.settings import BuildSettings, Learnt
-from acqh.collection.search.answer import Searcher
-from acqh.collection.search.meaning import Shard
-from acqh.collection.search.searchable import Searchable
-from acqh.collection.store.connections import WRITE_TIMEOUT_SECONDS
-from acqh.collection.store.store import Store
-from acqh.collection.types import CollectionReport, CollectionStats, Item
-from acqh.errors import CorruptBundleError
+from acqh.collection.search.answer import browse, search
+from acqh.collection.search.meaning import Selection, rank_by_meaning
+from acqh.collection.search.query import FeatureRow
+from acqh.collection.store.connections import WRITE_TIMEOUT_SECONDS, Store
+from acqh.collection.store.filters import Where
+from acqh.collection.store.read import (
+    Counts,
+    column_kinds,
+    count_all,
+    find_item,
+    has_item,
+    ids_after,
+    read_pages,
+    read_thumbnail,
+)
+from acqh.collection.store.schema import read_change
+from acqh.collection.store.write import remove_items
+from acqh.collection.types import (
+    AddReport,
+    Answer,
+    BuildSettings,
+    CollectionReport,
+    CollectionStats,
+    Item,
+    Mode,
+    SyncReport,
+)
+from acqh.encoders import ImageLike, image_limit
+from acqh.errors import CollectionError, CorruptBundleError
 
 if TYPE_CHECKING:
-    from acqh.collection.build.add import Adder
     from acqh.methods.acqh import Target
 
 
-class Collection(Searchable, Changeable):
+class Collection:
     """Items to be found by text, by image, by both, or by another item.
 
     A collection is a folder: the items in SQLite, the encoders and the model that describe and
@@ -67,18 +73,9 @@ class Collection(Searchable, Changeable):
     >>> folder.cleanup()
     """
 
-    def __init__(self, path: Path, facts: Facts, store: Store) -> None:
-        self._path = path
-        self._facts = facts
-        self._store = store
-        if store.generation != self._facts.generation:
-            raise CorruptBundleError(f"{store.path} belongs to another collection than {path}")
-        self._coder = Coder.open(path / MODEL)
-        codebooks = self._coder.maps.codebooks
-        self._cache = IndexCache(store, codebooks, path / INDEX, self._facts.generation)
-        self._cache.few()  # which says so at once where codes or changes are damaged
-        shard = Shard(store, self._coder, self._cache)
-        self._searcher = Searcher(self._facts.encoders, [shard])
+    def __init__(self, opened: Opened) -> None:
+        self._opened = opened
+        self._counts: Counts | None = None
 
     @classmethod
     def build(
@@ -91,14 +88,12 @@ class Collection(Searchable, Changeable):
         n_components: int = 128,
         n_codebooks: int = 8,
         targets: "Mapping[str, float | Target] | None" = None,
-        auto_labels: int | None = None,
         strict: bool = False,
         overwrite: bool = False,
         image_root: str | PathLike[str] | None = None,
         label_separator: str | None = None,
         max_pixels: int | None = None,
         random_state: RandomState = 0,
-        like: "str | PathLike[str] | Collection | None" = None,
         progress: Progress | None = None,
     ) -> Self:
         """Make a collection of items, and learn from their labels and content how to find them.
@@ -122,8 +117,6 @@ class Collection(Searchable, Changeable):
         targets : mapping of str to float or Target, optional
             What counts: weights of ``"labels"`` and views. By default 0.42 for labels, if any item
             has some, and the rest for the content of all views, more of images than of texts.
-        auto_labels : optional
-            Deprecated, and without effect: content is learnt where there are no labels.
         strict : bool
             Refuse to build if an item cannot be used, instead of leaving it out.
         overwrite : bool
@@ -135,11 +128,6 @@ class Collection(Searchable, Changeable):
         max_pixels : int, optional
             Larger images are left out; 64,000,000 by default.
         random_state : int, Generator or None
-        like : Collection or path, optional
-            Learn nothing: describe and code the items as this collection does its own, so that
-            both can be searched as one with `ShardedCollection`. Labels are not needed then,
-            and items without ids get the name of the new collection before their number, as do
-            images of a folder before the name of their file.
         progress : callable, optional
             Called with how much is done, of how much (or None), and what.
 
@@ -151,8 +139,7 @@ class Collection(Searchable, Changeable):
         Raises
         ------
         CollectionError
-            No item can be used; with `strict`, an item cannot be used; with
-            `like`, something was said about encoders or the model.
+            No item can be used; with `strict`, an item cannot be used.
         FileExistsError
             There is something at the path.
         OSError
@@ -160,13 +147,6 @@ class Collection(Searchable, Changeable):
         """
         from acqh.collection.build.build import build_into
 
-        if auto_labels is not None:
-            warnings.warn(
-                "auto_labels has no effect and will go: without labels the content of items is "
-                "learnt; choose what counts with targets={'image': 0.5, 'text': 0.5}",
-                FutureWarning,
-                stacklevel=2,
-            )
         settings = BuildSettings(
             image_encoder=image_encoder,
             text_encoder=text_encoder,
@@ -178,7 +158,6 @@ class Collection(Searchable, Changeable):
             image_root=image_root,
             label_separator=label_separator,
             max_pixels=max_pixels,
-            like=None if like is None else _learnt_by(like),
         )
         target = Path(path)
         with replacing(target, overwrite=overwrite) as folder:
@@ -218,64 +197,443 @@ class Collection(Searchable, Changeable):
         folder = Path(path)
         if verify and (problems := _report_on(folder).problems):
             raise CorruptBundleError("; ".join(problems))
-        return undisturbed(folder, lambda: cls._opened(folder, timeout), cls.close)
-
-    @classmethod
-    def _opened(cls, folder: Path, timeout: float) -> Self:
-        check_parts(folder)
-        facts = read_facts(folder)
-        store = Store(folder / ITEMS, timeout=timeout)
-        try:
-            return cls(folder, facts, store)
-        except BaseException:
-            store.close()
-            raise
+        return undisturbed(folder, lambda: cls(open_folder(folder, timeout)), cls.close)
 
     # What the build left out and why, as (what, why); empty in a collection that was opened.
     skipped: tuple[tuple[str, str], ...] = ()
 
     def close(self) -> None:
         """Save the index and close all files; safe to call twice."""
-        if not self._store.connections.closed:
+        if not self._store.closed:
             try:
-                self._cache.save()
+                self._opened.index.save()
             finally:
                 self._store.close()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def __repr__(self) -> str:
-        state = "closed" if self._store.connections.closed else f"{len(self):,} items"
-        return f"<Collection {self._path.name!r}: {state}>"
+        state = "closed" if self._store.closed else f"{len(self):,} items"
+        return f"<Collection {self.path.name!r}: {state}>"
 
-    @cached_property
-    def _adder(self) -> "Adder":
-        from acqh.collection.build.add import Adder
+    def __len__(self) -> int:
+        with self._store.reading() as connection:
+            return self._opened.index.count(connection)
 
-        return Adder(self._store, self._facts.encoders, self._coder)
+    def __iter__(self) -> Iterator[str]:
+        last = 0
+        while True:
+            with self._store.reading() as connection:
+                found = ids_after(connection, last)
+            if not found:
+                return
+            last = found[-1][0]
+            yield from (identifier for _, identifier in found)
+
+    def __contains__(self, identifier: object) -> bool:
+        with self._store.reading() as connection:
+            return isinstance(identifier, str) and has_item(connection, identifier)
+
+    @property
+    def _store(self) -> Store:
+        return self._opened.store
 
     @property
     def path(self) -> Path:
         """The folder."""
-        return self._path
+        return self._opened.path
 
     @property
     def generation(self) -> str:
         """Which build this is; `acqh.collection.generation_of` says what the path holds now."""
-        return self._facts.generation
+        return self._opened.facts.generation
 
     @property
-    def settings(self) -> BuildSettings | None:
-        """How it was built; None for collections made before this was stored."""
-        return self._facts.settings
+    def settings(self) -> BuildSettings:
+        """How it was built."""
+        return self._opened.facts.settings
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """What queries may be made of: "image", "text", or the views of the data."""
+        return tuple(self._opened.coder.maps.widths)
 
     @property
     def bytes_per_item(self) -> float:
-        """Of the index, without ids."""
-        return self._cache.bytes_per_item
+        """Of the index, without ids; of a code, where there are few items."""
+        with self._store.reading() as connection:
+            return self._opened.index.bytes_per_item(connection)
 
     @property
     def change(self) -> int:
         """Counts up with every item that is added or removed."""
-        return self._store.change
+        with self._store.reading() as connection:
+            return read_change(connection)
+
+    @property
+    def codebooks(self) -> Floats:
+        """The codebooks of the index, (n_codebooks, codebook_size, n_components) float32."""
+        return self._opened.index.codebooks
+
+    def search(
+        self,
+        *,
+        text: str | None = None,
+        image: ImageLike = None,
+        item: str | Sequence[str] | None = None,
+        unlike: str | Sequence[str] | None = None,
+        features: Mapping[str, Any] | None = None,
+        weights: Mapping[str, float] | None = None,
+        k: int = 10,
+        where: Where = None,
+        explain: bool = False,
+        mode: Mode = "auto",
+        max_pixels: int | None = None,
+    ) -> Answer:
+        """Find the items that fit a query best: that contain its words, and whose meaning is near.
+
+        Parameters
+        ----------
+        text : str, optional
+        image : path, bytes or PIL.Image.Image, or a list of them, optional
+        item : str or list of str, optional
+            Id of a stored item, or several: find others like them.
+        unlike : str or list of str, optional
+            Ids of stored items that are not wanted, beside something that is: their mean is
+            subtracted from the query, by default with weight 0.5.
+        features : mapping of str to (n_features,), optional
+            A query that is described already, by view.
+        weights : mapping of str to float, optional
+            How much "text", "image", "item", "unlike" or a view of `features` counts, where
+            several are given; 1 each by default. Of several images or items, the mean counts.
+        k : int
+        where : mapping, str or iterable of str, optional
+            Only items for which all of this holds: ``{"label": "dog", "year": 2010}`` or
+            ``["label=dog", "year=2010"]``. Of several labels an item must have all; of several
+            values of a column, one. A column that no item has is refused.
+        explain : bool
+            Say how the scores came about.
+        mode : {"auto", "words", "meaning"}
+            What a text asks for. ``"words"`` finds items whose caption, name or labels have its
+            words; ``"meaning"`` those whose codes score best, exactly; ``"auto"`` both, by the sum
+            of their reciprocal ranks, and of a text alone first those that have all its words.
+            Except by meaning, ``"a phrase"`` in quotes must occur, and ``-word`` must not; a
+            word that occurs nowhere is taken for the beginning of one, or for a typo.
+        max_pixels : int, optional
+            A larger image is refused; 64,000,000 by default.
+
+        Returns
+        -------
+        Answer
+            Without hits where no word of the text is known and nothing else was asked for.
+
+        Raises
+        ------
+        CollectionError
+            Nothing was asked for, or something that the collection cannot answer.
+        MissingItemError
+            There is no such item.
+        ImageError
+            The image cannot be read.
+        """
+        query = {"text": text, "image": image, "item": item, "unlike": unlike}
+        given = {name: value for name, value in query.items() if not _is_nothing(value)}
+        for name, described in (features or {}).items():
+            if name in given:
+                raise CollectionError(f"{name!r} is given twice; give it or its features, not both")
+            if described is not None:
+                given[name] = FeatureRow(described)
+        with image_limit(max_pixels):
+            return search(self._opened, given, weights or {}, k, where, explain, mode)
+
+    def browse(
+        self,
+        *,
+        where: Where = None,
+        k: int = 10,
+        offset: int = 0,
+        order: str | None = None,
+        descending: bool = False,
+    ) -> Answer:
+        """Return items without searching: all, or those that meet a filter.
+
+        Parameters
+        ----------
+        where : mapping, str or iterable of str, optional
+            As for `search`.
+        k : int
+        offset : int
+            How many to pass over.
+        order : str, optional
+            A column to sort by: items without it last, then by insertion. Numbers come before
+            texts.
+        descending : bool
+            Sort from the largest value to the smallest.
+
+        Returns
+        -------
+        Answer
+            Its hits have the score 0.
+
+        Raises
+        ------
+        CollectionError
+            No item has the column of `where` or `order`.
+        """
+        return browse(self._opened, where, k, offset, order, descending)
+
+    def warm_up(self) -> None:
+        """Load what the first search by meaning would load, so that no one has to wait for it."""
+        nothing = self.codebooks[0, 0] * 0
+        with self._store.reading() as connection:
+            rank_by_meaning(self._opened, connection, nothing, 1, Selection(), set())
+
+    def add(
+        self,
+        items: Any,
+        *,
+        strict: bool = False,
+        max_pixels: int | None = None,
+        progress: Progress | None = None,
+    ) -> AddReport:
+        """Add items; they are coded by their labels and by what they show and say.
+
+        Parameters
+        ----------
+        items : Item, iterable of Item, path of a manifest, or MultiViewData
+            Data that brings its features must have views of those the collection was built with.
+        strict : bool
+            Add all or nothing, and raise if an item cannot be used. Otherwise such items are
+            left out, and the others added in batches, each in one transaction.
+        max_pixels : int, optional
+            Larger images cannot be used; 64,000,000 by default.
+        progress : callable, optional
+            Called with how much is done, of how much (or None), and what, when a batch is stored.
+
+        Returns
+        -------
+        AddReport
+
+        Raises
+        ------
+        CollectionError
+            The collection cannot be changed; with `strict`, an item cannot be used.
+        ReplacedError
+            It was rebuilt, moved or removed since it was opened; open it again, and add all
+            items again, since earlier batches went with the old one.
+        OSError
+            Writing failed, for example because the disk is full; the batch was not added.
+        """
+        return self._add(items, strict, max_pixels, progress, replacing=False)
+
+    def upsert(
+        self,
+        items: Any,
+        *,
+        strict: bool = False,
+        max_pixels: int | None = None,
+        progress: Progress | None = None,
+    ) -> AddReport:
+        """Add items, in place of those that have the same ids.
+
+        An item that follows a file of a folder goes on doing so; given anew without an image, it
+        keeps the one it has. Takes and raises what `add` does.
+        """
+        return self._add(items, strict, max_pixels, progress, replacing=True)
+
+    def _add(
+        self,
+        items: Any,
+        strict: bool,
+        max_pixels: int | None,
+        progress: Progress | None,
+        *,
+        replacing: bool,
+    ) -> AddReport:
+        from acqh.collection.build.add import add_items
+
+        say = progress or say_nothing
+        with image_limit(max_pixels):
+            return add_items(
+                self._opened, items, say, strict=strict, at_once=strict, replacing=replacing
+            )
+
+    def label(
+        self,
+        items: Any,
+        *,
+        label_separator: str | None = None,
+        progress: Progress | None = None,
+    ) -> AddReport:
+        """Give items that are there texts, labels and columns; their images are not read.
+
+        What is not given, such as an empty text, stays as it is. Texts and labels that the model
+        knows become part of how items are found by meaning: those without an image are coded anew,
+        and the code of one with an image moves most of the way to that of its text and labels.
+
+        Parameters
+        ----------
+        items : Item, iterable of Item, or path
+            Or a table (CSV, TSV, JSON lines or Parquet) with a column ``id``, ``file`` or
+            ``image``, and any of ``text``, ``labels`` and others, which become columns.
+        label_separator : str, optional
+            What stands between the labels of a table; see `read_items`.
+        progress : callable, optional
+            Called with how much is done, of how much (or None), and what.
+
+        Returns
+        -------
+        AddReport
+            The ids of the items, and what was left out since there is no such item.
+
+        Raises
+        ------
+        CollectionError
+            The table does not say which items are meant; or the collection cannot be changed.
+        ReplacedError
+            It was rebuilt, moved or removed since it was opened.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from acqh.collection import Collection, Item
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> items = [Item(text="a red rose", id="a"), Item(text="a fast car", id="b")]
+        >>> collection = Collection.build(items, folder.name + "/c.acqh", text_encoder="tfidf")
+        >>> collection.label(Item(id="a", labels=["flower"])).ids
+        ('a',)
+        >>> collection.item("a").text, collection.item("a").labels
+        ('a red rose', ('flower',))
+        >>> collection.close()
+        >>> folder.cleanup()
+        """
+        from acqh.collection.build.label import label_items
+        from acqh.collection.sources.manifest import read_labels
+
+        if isinstance(items, str | PathLike):
+            items = read_labels(Path(items), label_separator)
+        given = [items] if isinstance(items, Item) else items
+        return label_items(self._opened, given, progress or say_nothing, keep=True)
+
+    def remove(self, ids: str | Iterable[str]) -> int:
+        """Remove items, in one transaction.
+
+        Returns
+        -------
+        int
+            How many.
+
+        Raises
+        ------
+        MissingItemError
+            An id is unknown; nothing was removed.
+        ReplacedError
+            The collection was rebuilt, moved or removed since it was opened.
+        """
+        return remove_items(self._store, [ids] if isinstance(ids, str) else ids)
+
+    def sync(
+        self,
+        folder: str | PathLike[str],
+        *,
+        delete: bool = False,
+        dry_run: bool = False,
+        forget: bool = False,
+        max_pixels: int | None = None,
+        progress: Progress | None = None,
+    ) -> SyncReport:
+        """Take in what has changed in a folder of images since it was last looked at.
+
+        New images are added, those that were deleted are removed, and those whose content is
+        another are read again; an image that was only moved or renamed keeps its id. A file whose
+        size and time are as they were counts as unchanged, otherwise its SHA-256 decides.
+
+        Every item knows the folder that it follows, and only items of files below `folder` are
+        compared: a folder that is seen for the first time is followed besides those that are
+        followed already. One that is gone, and half of whose content or more is found here, was
+        moved here.
+
+        What people gave to an item that is removed, its text, labels and columns, is kept by the
+        SHA-256 of its image, and given back when this content appears again under any name.
+
+        It may be run at any time and as often as one likes. Images are stored some at a time,
+        each lot in one transaction: after a crash, run it again and it goes on from there.
+
+        Parameters
+        ----------
+        folder : path-like
+            A folder that the collection follows, one in it, or another one to be followed too.
+        delete : bool, default False
+            Remove the items of all files that are gone, however many they are. Without it more
+            than three of them, if they are more than one in twenty or all there were, stop it.
+        dry_run : bool, default False
+            Change nothing; say what would be done.
+        forget : bool, default False
+            Afterwards forget what people gave to all items that were removed, now and before.
+        max_pixels : int, optional
+            Larger images are not read; 64,000,000 by default.
+        progress : callable, optional
+            Called with how much is done, of how much (or None), and what.
+
+        Returns
+        -------
+        SyncReport
+
+        Raises
+        ------
+        CollectionError
+            The folder is not there or has a manifest; too many of its images are gone, or none is
+            as it was; or the collection cannot be changed. Nothing was changed.
+        ReplacedError
+            The collection was rebuilt, moved or removed since it was opened.
+        OSError
+            Writing failed; what was stored before stays.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from PIL import Image
+        >>> from acqh.collection import Collection, Item
+        >>> home = tempfile.TemporaryDirectory()
+        >>> photos = Path(home.name, "photos")
+        >>> photos.mkdir()
+        >>> items = [Item(Image.new("RGB", (8, 8), c), c, [c]) for c in ("red", "blue")]
+        >>> collection = Collection.build(items, home.name + "/c.acqh", image_encoder="hog")
+        >>> Image.new("RGB", (8, 8), "navy").save(photos / "sea.png")
+        >>> collection.sync(photos).new
+        ('sea.png',)
+        >>> _ = (photos / "sea.png").rename(photos / "lake.png")
+        >>> collection.sync(photos).moved, collection.item("sea.png").columns["file"]
+        (('sea.png',), 'lake.png')
+        >>> collection.close()
+        >>> home.cleanup()
+        """
+        from acqh.collection.build.sync import sync
+
+        say = progress or say_nothing
+        with image_limit(max_pixels):
+            return sync(self._opened, folder, say, delete=delete, dry_run=dry_run, forget=forget)
+
+    def item(self, identifier: str) -> Item:
+        """Return an item; raise MissingItemError where there is none of that id."""
+        with self._store.reading() as connection:
+            return find_item(connection, identifier)[1]
+
+    def thumbnail(self, identifier: str) -> bytes:
+        """Return an item's image as WebP, its longest side 128 pixels.
+
+        Raises
+        ------
+        MissingItemError
+            There is no such item, or it has no image.
+        """
+        with self._store.reading() as connection:
+            return read_thumbnail(connection, identifier)
 
     def batches(self, size: int = 4_096) -> Iterator[list[tuple[Item, bytes]]]:
         """Yield all items with their codes in order of insertion, some at a time.
@@ -287,8 +645,18 @@ class Collection(Searchable, Changeable):
         size : int, default 4,096
             Items of a batch.
         """
-        pages = self._store.pages(check_positive_int(size, "size"))
-        return ([(item, item.code) for item in page] for page in pages)
+        size = check_positive_int(size, "size")
+
+        def pages() -> Iterator[list[tuple[Item, bytes]]]:
+            with self._store.reading() as connection:
+                for page in read_pages(connection, size):
+                    yield [(item, item.code) for item in page]
+
+        return pages()
+
+    def labels(self) -> dict[str, int]:
+        """Return how many items have each label, in alphabetical order."""
+        return dict(self._counted().labels)
 
     def columns(self) -> dict[str, set[str]]:
         """Return what the columns of items hold.
@@ -299,37 +667,39 @@ class Collection(Searchable, Changeable):
             For every column that some item has. A whole number that does not fit 64 bits counts as
             "real".
         """
-        return self._store.column_kinds()
+        with self._store.reading() as connection:
+            return column_kinds(connection)
 
-    @property
-    def codebooks(self) -> Floats:
-        """The codebooks of the index, (n_codebooks, codebook_size, n_components) float32."""
-        return self._cache.codebooks
+    def _counted(self) -> Counts:
+        """Return how many items there are of what; counted once after each change."""
+        with self._store.reading() as connection:
+            if self._counts is None or self._counts.change != read_change(connection):
+                self._counts = count_all(connection)
+            return self._counts
 
     def stats(self) -> CollectionStats:
         """Return facts about the collection."""
-        facts, store, model = self._facts, self._store, self._coder.model
-        counts = store.counts()
+        facts, model, counts = self._opened.facts, self._opened.coder.model, self._counted()
         return CollectionStats(
-            n_items=len(self._cache),
+            n_items=len(self),
             n_labelled=counts.n_labelled,
             n_labels=len(counts.labels),
             n_thumbnails=counts.n_thumbnails,
             bytes_per_item=self.bytes_per_item,
-            code_bytes=self._coder.code_bytes,
-            size_on_disk=size_on_disk(self._path) if store.connections.in_place() else 0,
+            code_bytes=self._opened.coder.code_bytes,
+            size_on_disk=size_on_disk(self.path) if self._store.in_place() else 0,
             encoders={view: repr(each) for view, each in facts.encoders.by_view.items()},
             method=model.info.title,
             n_components=model.n_components,
             n_codebooks=model.n_codebooks,
             n_trained=facts.n_trained,
             trained_on=facts.trained_on,
-            coded_by=counts.coded_by,
+            coded_by=dict(counts.coded_by),
             n_skipped=facts.n_skipped,
             generation=facts.generation,
             change=counts.change,
             version=facts.version,
-            settings=None if facts.settings is None else facts.settings.stored(),
+            settings=facts.settings.stored(),
         )
 
     def verify(self) -> CollectionReport:
@@ -340,20 +710,15 @@ class Collection(Searchable, Changeable):
         ReplacedError
             Another collection has its path by now.
         """
-        self._store.connections.check_in_place()
-        return _report_on(self._path)
-
-
-def _learnt_by(like: str | PathLike[str] | Collection) -> Learnt:
-    if not isinstance(like, Collection):
-        with Collection.open(like) as opened:
-            return _learnt_by(opened)
-    facts = like._facts
-    learnt = facts.encoders, like._coder.model, facts.trained_on, facts.n_trained
-    return Learnt(*learnt, facts.name, facts.settings)
+        self._store.check_in_place()
+        return _report_on(self.path)
 
 
 def _report_on(folder: Path) -> CollectionReport:
     from acqh.collection.disk.verify import verify_collection
 
     return verify_collection(folder)
+
+
+def _is_nothing(value: Any) -> bool:
+    return value is None or (isinstance(value, list | tuple) and not value)

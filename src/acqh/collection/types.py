@@ -1,15 +1,21 @@
 """What goes into a collection, and what comes out of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
 from acqh._core.arrays import Floats, Ints
+from acqh._core.runtime import RandomState
 from acqh.encoders import ImageLike
 from acqh.errors import CollectionError
+from acqh.methods.target import Target
 
+# What a text asks for.
+Mode = Literal["auto", "words", "meaning"]
+# Where files lay is of no use elsewhere, and nobody else's business.
+_NOT_STORED = ("image_root",)
 # The columns that say which file an item follows, and what it was when it was read.
 FILE, DATE, BYTES, MODIFIED, DIGEST = FACTS = ("file", "date", "bytes", "modified", "sha256")
 
@@ -183,6 +189,82 @@ class AddReport:
 
 
 @dataclass(frozen=True)
+class SyncReport:
+    """What became of the items of a folder.
+
+    Attributes
+    ----------
+    new, changed, moved, deleted : tuple of str
+        Their ids.
+    n_unchanged : int
+    unreadable : tuple of (str, str)
+        Files and folders that could not be read, and why. Items of them stay as they were.
+    """
+
+    new: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+    n_unchanged: int = 0
+    unreadable: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class BuildSettings:
+    """How a collection is to be built, or was.
+
+    Each is an argument of `Collection.build`, which says what it means.
+
+    Attributes
+    ----------
+    image_encoder, text_encoder : str or Encoder
+        Of a collection that was built: the name, or the description of an encoder of one's own.
+    n_components, n_codebooks : int
+    targets : mapping of str to float or Target, or None
+    strict : bool
+    random_state : int, Generator or None
+        Of a collection that was built, None also where it was a Generator.
+    image_root : path-like or None
+        Not stored.
+    label_separator : str or None
+    max_pixels : int or None
+    """
+
+    image_encoder: Any = "auto"
+    text_encoder: Any = "auto"
+    n_components: int = 128
+    n_codebooks: int = 8
+    targets: "Mapping[str, float | Target] | None" = None
+    strict: bool = False
+    random_state: RandomState = 0
+    image_root: str | PathLike[str] | None = None
+    label_separator: str | None = None
+    max_pixels: int | None = None
+
+    def stored(self) -> dict[str, Any]:
+        """Return the settings as JSON can hold them."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name in ("image_encoder", "text_encoder"):
+            found[name] = found[name] if isinstance(found[name], str) else repr(found[name])
+        if found["targets"] is not None:
+            found["targets"] = {
+                view: asdict(given if isinstance(given, Target) else Target(given))
+                for view, given in found["targets"].items()
+            }
+        if not isinstance(found["random_state"], int):
+            found["random_state"] = None
+        return {name: value for name, value in found.items() if name not in _NOT_STORED}
+
+    @classmethod
+    def from_stored(cls, found: Mapping[str, Any]) -> Self:
+        """Take back what `stored` gave; what is unknown here is passed over."""
+        known = {each.name: found[each.name] for each in fields(cls) if each.name in found}
+        if known.get("targets") is not None:
+            known["targets"] = {view: Target(**given) for view, given in known["targets"].items()}
+        return cls(**known)
+
+
+@dataclass(frozen=True)
 class CollectionStats:
     """Facts about a collection.
 
@@ -214,9 +296,8 @@ class CollectionStats:
         Counts up with every item added or removed.
     version : str
         Of acqh, at the build.
-    settings : dict or None
-        How it was built, by the names of `BuildSettings`; None for collections made before this
-        was stored.
+    settings : dict
+        How it was built, by the names of `BuildSettings`.
     """
 
     n_items: int
@@ -237,7 +318,7 @@ class CollectionStats:
     generation: str
     change: int
     version: str
-    settings: dict[str, Any] | None = None
+    settings: dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
-from acqh.collection import Searchable, generation_of, open_collections, verify_collection
+from acqh.collection import Collection, generation_of, verify_collection
 from acqh.errors import CorruptBundleError, ReplacedError
 from acqh.serve._connections import room_for_connections
 from acqh.serve._metrics import Metrics
@@ -51,10 +51,10 @@ class Live:
         for path in self._paths:
             generation_of(path)  # raises an error that says what is wrong, where there is none
         self._stamps = _stamps(self._paths)
-        self._crew = Crew(open_collections(self._paths), settings.n_threads)
+        self._crew = Crew(Collection.open(settings.collection), settings.n_threads)
         metrics.items.set(len(self._crew.collection))
 
-    async def run(self, work: Callable[[Searchable], T], lane: Lane = "quick") -> T:
+    async def run(self, work: Callable[[Collection], T], lane: Lane = "quick") -> T:
         """Return what `work` makes of the collection.
 
         Raises ProblemError: 429 when too much is being worked on, 503 when it takes too long.
@@ -62,7 +62,7 @@ class Live:
         with self._slots.hold(lane):
             return await patient(self._submit(work, lane), self._settings.max_work_seconds)
 
-    async def change(self, work: Callable[[Searchable], T], lane: Lane = "quick") -> T:
+    async def change(self, work: Callable[[Collection], T], lane: Lane = "quick") -> T:
         """Do as `run`, but wait for the end of work that has begun.
 
         A collection that was replaced cannot be changed any more; the work is then done on the new
@@ -136,7 +136,7 @@ class Live:
         with self._reloading:
             self._crew.close()
 
-    def _submit(self, work: Callable[[Searchable], T], lane: Lane) -> "Future[T]":
+    def _submit(self, work: Callable[[Collection], T], lane: Lane) -> "Future[T]":
         with self._lock:  # a crew takes no more work once another has taken its place
             return self._crew.submit(work, lane)
 
@@ -158,8 +158,8 @@ class Live:
         old.close()
 
 
-def _open_verified(paths: Sequence[Path]) -> Searchable:
-    collection = open_collections(paths)
+def _open_verified(paths: Sequence[Path]) -> Collection:
+    collection = Collection.open(paths[0])
     problems = [problem for path in paths for problem in verify_collection(path).problems]
     if problems:
         collection.close()

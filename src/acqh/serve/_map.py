@@ -9,8 +9,7 @@ from itertools import islice
 import numpy as np
 
 from acqh._core.arrays import Array, Floats
-from acqh.collection import Collection, Item, Searchable, ShardedCollection
-from acqh.errors import CollectionError
+from acqh.collection import Collection, Item
 
 # Points that a browser draws without effort.
 MOST_POINTS = 5_000
@@ -41,21 +40,21 @@ class MapCache:
         self._lock = threading.Lock()
         self._known: tuple[str, int, float, CollectionMap] | None = None
 
-    def get(self, collection: Searchable) -> CollectionMap:
+    def get(self, collection: Collection) -> CollectionMap:
         """Return the map of a collection; this may take seconds."""
-        stats = collection.stats()
+        generation_now, change_now = collection.generation, collection.change
         with self._lock:
             if self._known is not None:
                 generation, change, made, kept = self._known
-                is_fresh = change == stats.change or time.monotonic() - made < _KEPT_SECONDS
-                if generation == stats.generation and is_fresh:
+                is_fresh = change == change_now or time.monotonic() - made < _KEPT_SECONDS
+                if generation == generation_now and is_fresh:
                     return kept
             made_now = make_map(collection)
-            self._known = stats.generation, stats.change, time.monotonic(), made_now
+            self._known = generation_now, change_now, time.monotonic(), made_now
             return made_now
 
 
-def make_map(collection: Searchable, most: int = MOST_POINTS) -> CollectionMap:
+def make_map(collection: Collection, most: int = MOST_POINTS) -> CollectionMap:
     """Arrange items on a plane by their codes.
 
     Of more than `most` items an even sample is taken.
@@ -64,7 +63,7 @@ def make_map(collection: Searchable, most: int = MOST_POINTS) -> CollectionMap:
     step = max(1, -(-n_items // most))
     items = list(islice(_items(collection), 0, None, step))
     codes = np.frombuffer(b"".join(item.code for item in items), dtype=np.uint8)
-    codebooks = _shards(collection)[0].codebooks
+    codebooks = collection.codebooks
     positions = embed_codes(codes.reshape(len(items), len(codebooks)), codebooks)
     return CollectionMap(items, positions, n_items)
 
@@ -131,15 +130,6 @@ def _scaled(positions: Floats) -> Floats:
     return np.asarray((positions - (low + high) / 2) / width + 0.5, dtype=np.float32)
 
 
-def _shards(collection: Searchable) -> tuple[Collection, ...]:
-    if isinstance(collection, ShardedCollection):
-        return collection.shards
-    if isinstance(collection, Collection):
-        return (collection,)
-    raise CollectionError(f"a {type(collection).__name__} has no map")
-
-
-def _items(collection: Searchable) -> Iterator[Item]:
-    for shard in _shards(collection):
-        for batch in shard.batches():
-            yield from (item for item, _ in batch)
+def _items(collection: Collection) -> Iterator[Item]:
+    for batch in collection.batches():
+        yield from (item for item, _ in batch)

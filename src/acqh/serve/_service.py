@@ -9,7 +9,7 @@ from typing import TypeVar, get_args
 
 from pydantic_core import to_json
 
-from acqh.collection import Answer, Collection, Item, Mode, Searchable
+from acqh.collection import Answer, Collection, Item, Mode
 from acqh.errors import (
     AcqhError,
     CorruptBundleError,
@@ -60,7 +60,7 @@ class Service:
         if in_base64 and uploads:
             raise ProblemError(422, "image: send images as files or in base64, not both ways")
 
-        def work(collection: Searchable) -> schemas.SearchAnswer:
+        def work(collection: Collection) -> schemas.SearchAnswer:
             images = [self._image(text, None) for text in in_base64]
             images += [self._image(None, upload) for upload in uploads]
             answer = collection.search(
@@ -86,7 +86,7 @@ class Service:
         """Return items without a query."""
         started = time.perf_counter()
 
-        def work(collection: Searchable) -> schemas.SearchAnswer:
+        def work(collection: Collection) -> schemas.SearchAnswer:
             answer = collection.browse(**asked.model_dump())
             return self._answer(answer, collection, started)
 
@@ -102,7 +102,7 @@ class Service:
         """Return the file of an item's image, and its media type."""
         root = self.settings.image_root
 
-        def work(collection: Searchable) -> tuple[Path, str]:
+        def work(collection: Collection) -> tuple[Path, str]:
             name = file_of(collection.item(identifier))
             if root is None or name is None:
                 raise ProblemError(404, "the image of this item is not served as it was")
@@ -123,7 +123,7 @@ class Service:
     async def labels(self) -> bytes:
         """Return all labels, the most frequent first."""
 
-        def work(collection: Searchable) -> schemas.Labels:
+        def work(collection: Collection) -> schemas.Labels:
             ordered = sorted(collection.labels().items(), key=lambda pair: (-pair[1], pair[0]))
             return schemas.Labels(
                 labels=[schemas.Label(name=name, count=count) for name, count in ordered]
@@ -136,7 +136,7 @@ class Service:
         names = schemas.Limits.model_fields
         limits = schemas.Limits(**{name: getattr(self.settings, name) for name in names})
 
-        def work(collection: Searchable) -> schemas.Stats:
+        def work(collection: Collection) -> schemas.Stats:
             facts = asdict(collection.stats())
             modes = list(get_args(Mode))
             return schemas.Stats(**facts, modes=modes, limits=limits, writable=self.writable)
@@ -153,7 +153,7 @@ class Service:
         pairs = list(zip(items, given, strict=True))
         _check_not_empty(pairs)
 
-        def work(collection: Searchable) -> schemas.AddAnswer:
+        def work(collection: Collection) -> schemas.AddAnswer:
             new = [
                 Item(
                     image=self._image(item.image, upload),
@@ -165,8 +165,8 @@ class Service:
                 )
                 for position, (item, upload) in enumerate(pairs)
             ]
-            single = _writable(collection)
-            report = (single.upsert if replace else single.add)(new, max_pixels=self._most_pixels)
+            put = collection.upsert if replace else collection.add
+            report = put(new, max_pixels=self._most_pixels)
             self.metrics.items.set(len(collection))
             if not report.ids:
                 raise ProblemError(422, "; ".join(f"{at}: {why}" for at, why in report.skipped[:5]))
@@ -179,8 +179,8 @@ class Service:
     async def remove(self, identifier: str) -> None:
         """Remove an item."""
 
-        def work(collection: Searchable) -> None:
-            _writable(collection).remove([identifier])
+        def work(collection: Collection) -> None:
+            collection.remove([identifier])
             self.metrics.items.set(len(collection))
 
         await self.live.change(_translating(work))
@@ -192,7 +192,7 @@ class Service:
         return content
 
     def _answer(
-        self, answer: Answer, collection: Searchable, started: float
+        self, answer: Answer, collection: Collection, started: float
     ) -> schemas.SearchAnswer:
         spent = (time.perf_counter() - started) * 1000
         return answer_schema(answer, collection.bytes_per_item, spent, self._addresses)
@@ -205,7 +205,7 @@ class Service:
 
 
 def _weights(
-    query: schemas.SearchRequest, has_images: bool, collection: Searchable
+    query: schemas.SearchRequest, has_images: bool, collection: Collection
 ) -> dict[str, float]:
     """Return the weights of what is asked for; refuse those of what never could be."""
     parts = {"text": query.text, "item": query.item, "unlike": query.unlike}
@@ -228,21 +228,15 @@ def _check_not_empty(pairs: Sequence[tuple[schemas.ItemRequest, bytes | None]]) 
             raise ProblemError(422, f"items.{position}: it has neither an image nor a text")
 
 
-def _answering(work: Callable[[Searchable], object]) -> Callable[[Searchable], bytes]:
+def _answering(work: Callable[[Collection], object]) -> Callable[[Collection], bytes]:
     """Return work that ends with the bytes of an answer, however long that is."""
     return _translating(lambda collection: to_json(work(collection), inf_nan_mode="null"))
 
 
-def _writable(collection: Searchable) -> Collection:
-    if isinstance(collection, Collection):
-        return collection
-    raise ProblemError(403, "several collections are served as one, which cannot be changed here")
-
-
-def _translating(work: Callable[[Searchable], T]) -> Callable[[Searchable], T]:
+def _translating(work: Callable[[Collection], T]) -> Callable[[Collection], T]:
     """Return work whose errors are problems for clients, where clients can do something."""
 
-    def translated(collection: Searchable) -> T:
+    def translated(collection: Collection) -> T:
         try:
             return work(collection)
         except MissingItemError as error:

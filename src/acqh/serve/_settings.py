@@ -15,8 +15,6 @@ class Settings(BaseSettings):
     ----------
     collection : path
         The collection's folder.
-    shards : list of path
-        More collections, made like the first, served with it as one and read-only.
     host : str, default "127.0.0.1"
         Address to listen on. Any but a loopback address needs `token_file`.
     port : int, default 8000
@@ -77,7 +75,6 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="ACQH_", frozen=True, extra="forbid")
 
     collection: Path
-    shards: list[Path] = Field(default_factory=list)
     host: str = Field(default="127.0.0.1", min_length=1)
     port: int = Field(default=8000, ge=0, le=65535)
     token_file: Path | None = None
@@ -103,8 +100,8 @@ class Settings(BaseSettings):
 
     @property
     def paths(self) -> list[Path]:
-        """The folders of all collections."""
-        return [self.collection, *self.shards]
+        """The folder of the collection."""
+        return [self.collection]
 
     @property
     def is_loopback(self) -> bool:

@@ -54,19 +54,13 @@ def read_tokens(settings: Settings) -> Tokens:
     """Read the tokens that the settings name.
 
     Raises InvalidInputError: a token is too short or not plain, both are the same, other machines
-    could read without a token, or several collections were to be changed. Raises OSError: a file
-    cannot be read.
+    could read without a token. Raises OSError: a file cannot be read.
     """
     if not settings.is_loopback and settings.token_file is None:
         raise InvalidInputError(
             f"serving on {settings.host} lets other machines in, and no token guards the "
             f"collection; make one with {_HOW_TO_MAKE} > token.txt and give "
             "--token-file token.txt, or serve on 127.0.0.1"
-        )
-    if settings.shards and settings.write_token_file is not None:
-        raise InvalidInputError(
-            "several collections are served read-only, because a new item belongs to none of them "
-            "more than to another; leave --write-token-file out and change them with acqh add"
         )
     return Tokens(_read(settings.token_file), _read(settings.write_token_file))
 

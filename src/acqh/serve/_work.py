@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from threading import Barrier
 from typing import Any, Literal, TypeVar
 
-from acqh.collection import Searchable
+from acqh.collection import Collection
 from acqh.errors import AcqhError
 from acqh.serve._problems import ProblemError
 
@@ -54,7 +54,7 @@ class Crew:
     `collection`: closed with the crew.
     """
 
-    def __init__(self, collection: Searchable, n_threads: int) -> None:
+    def __init__(self, collection: Collection, n_threads: int) -> None:
         self.collection = collection
         sizes: dict[Lane, int] = {"quick": n_threads, "image": n_threads, "map": 1}
         self._pools = {
@@ -78,7 +78,7 @@ class Crew:
             self.close()
             raise
 
-    def submit(self, work: Callable[[Searchable], T], lane: Lane) -> "Future[T]":
+    def submit(self, work: Callable[[Collection], T], lane: Lane) -> "Future[T]":
         """Have a thread do some work as soon as one is free."""
         return self._pools[lane].submit(work, self.collection)
 
@@ -89,7 +89,7 @@ class Crew:
         self.collection.close()
 
 
-def warm_up(collection: Searchable) -> None:
+def warm_up(collection: Collection) -> None:
     """Load what searches need, and make one of each kind that clients may make."""
     collection.warm_up()
     first = next(iter(collection), None)

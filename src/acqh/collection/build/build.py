@@ -9,17 +9,18 @@ import numpy as np
 
 from acqh import __version__
 from acqh._core.runtime import Progress
-from acqh.collection.build.add import Adder
-from acqh.collection.build.describe import CHUNK_ROWS, check_filled, stage_data, stage_items
-from acqh.collection.build.learn import learn
+from acqh.collection.build.describe import CHUNK_ROWS, stage_data, stage_items
+from acqh.collection.build.learn import Learnt, learn
 from acqh.collection.disk.index import IndexCache
 from acqh.collection.disk.layout import INDEX, ITEMS, MODEL, Facts, start_folder, write_facts
 from acqh.collection.disk.model import Coder, Encoders
-from acqh.collection.disk.settings import BuildSettings, Learnt
 from acqh.collection.sources.check import Skipped
 from acqh.collection.sources.manifest import open_source
-from acqh.collection.store.schema import create_store
-from acqh.collection.store.store import Store
+from acqh.collection.store.connections import Store
+from acqh.collection.store.read import count_items, read_staged
+from acqh.collection.store.schema import create_store, open_store
+from acqh.collection.store.write import remove_items, set_codes
+from acqh.collection.types import BuildSettings
 from acqh.data import MultiViewData
 from acqh.encoders import image_limit
 from acqh.errors import CollectionError
@@ -30,20 +31,15 @@ def build_into(
 ) -> Skipped:
     """Make a collection of that name in an empty folder; return what was left out, and why."""
     start_folder(folder)
-    # Collections that are made to be searched as one must not both have an item 1.
     generation = secrets.token_hex(8)
-    id_prefix = f"{name}-" if settings.like is not None else ""
-    create_store(folder / ITEMS, generation, id_prefix)
-    store = Store(folder / ITEMS, durable=False)
+    create_store(folder / ITEMS, generation)
+    store = open_store(folder / ITEMS, durable=False)
     try:
         with (
             TemporaryDirectory(dir=folder, prefix="staging-") as staging,
             image_limit(settings.max_pixels),
         ):
-            if isinstance(settings.like, Learnt):
-                learnt, skipped = _fill_like(store, source, settings, settings.like, progress)
-            else:
-                learnt, skipped = _fill(store, Path(staging), source, settings, progress)
+            learnt, skipped = _fill(store, Path(staging), source, settings, progress)
         facts = Facts(
             name,
             generation,
@@ -57,8 +53,8 @@ def build_into(
         write_facts(folder, facts)
         learnt.model.save(folder / MODEL)
         progress(0, None, "writing the index")
-        IndexCache(store, learnt.model.codebooks_, folder / INDEX, facts.generation).save()
-        store.connections.compact()
+        IndexCache(store, learnt.model.codebooks_, folder / INDEX).save()
+        store.compact()
     finally:
         store.close()
     return skipped
@@ -79,24 +75,6 @@ def _fill(
     return learnt, skipped
 
 
-def _fill_like(
-    store: Store, source: Any, settings: BuildSettings, like: Learnt, progress: Progress
-) -> tuple[Learnt, Skipped]:
-    """Store the items of a source with the codes that another collection would give them."""
-    settings.check_like()
-    items = source
-    if not isinstance(source, MultiViewData):
-        options = settings.image_root, settings.label_separator
-        items = open_source(source, *options, id_prefix=store.id_prefix)
-    adder = Adder(store, like.encoders, Coder.of(like.model))
-    report = adder.add(
-        items, strict=settings.strict, at_once=False, replace=False, progress=progress
-    )
-    skipped = list(report.skipped)
-    check_filled(store, skipped)
-    return like, skipped
-
-
 def _code(
     store: Store,
     features: MultiViewData,
@@ -107,16 +85,18 @@ def _code(
 ) -> None:
     """Give every item its code; take out those that have nothing the model knows."""
     unknown: list[str] = []
-    n_items = len(store)
+    with store.reading() as connection:
+        n_items = count_items(connection)
     for start in range(0, n_items, CHUNK_ROWS):
-        items = store.staged(start, CHUNK_ROWS)
+        with store.reading() as connection:
+            items = read_staged(connection, start, CHUNK_ROWS)
         end = start + len(items)
         first, last = np.searchsorted(features.ids, [start, end])
         known = features.subset(slice(first, last)) if first < last else None
         described = features.ids[first:last] - start, known
         codes, coded_by = coder.encode([labels for _, _, labels in items], described)
-        store.set_codes(
-            (start + 1 + row, by, codes[row].tobytes()) for row, by in enumerate(coded_by)
+        set_codes(
+            store, ((start + 1 + row, by, codes[row].tobytes()) for row, by in enumerate(coded_by))
         )
         unknown += [items[row][0] for row, by in enumerate(coded_by) if not by]
         progress(end, n_items, "coding")
@@ -124,4 +104,4 @@ def _code(
     if unknown and strict:
         raise CollectionError(f"item {unknown[0]!r}: {why}")
     skipped += [(f"item {identifier!r}", why) for identifier in unknown]
-    store.remove(unknown)
+    remove_items(store, unknown)

@@ -6,17 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from acqh._core.arrays import Ints
+from acqh._core.arrays import Array, Bools, Ints, Matrix, is_sparse, slices
 from acqh._core.runtime import Progress
 from acqh._core.store import pack
-from acqh.collection.build.staged import StagedView
 from acqh.collection.disk.model import Encoders, describe
-from acqh.collection.disk.settings import BuildSettings
 from acqh.collection.sources.check import Skipped, batches, prepared
 from acqh.collection.sources.manifest import Source, data_items
-from acqh.collection.store.store import Store
-from acqh.collection.types import Item
+from acqh.collection.store.connections import Store
+from acqh.collection.store.read import has_more_than, has_texts, read_staged
+from acqh.collection.store.write import insert_items
+from acqh.collection.types import BuildSettings, Item
 from acqh.data import MultiViewData
 from acqh.encoders import make_encoder
 from acqh.errors import CollectionError
@@ -30,11 +31,61 @@ _FITTED_IMAGES = 256
 _FITTED_TEXTS = 200_000
 
 
+class StagedView:
+    """The features of one view, row by row: dense ones in a file, sparse ones in memory.
+
+    `path`: the file for dense features.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     staged = StagedView(Path(folder, "image"))
+    ...     staged.append(np.eye(2), np.array([True, True]))
+    ...     staged.matrix(np.array([False, True])).tolist()
+    [[0.0, 1.0]]
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._sparse: list[Matrix] = []
+        self._present: list[Bools] = []
+        self._width = 0
+
+    def append(self, matrix: Matrix, present: Bools) -> None:
+        """Add rows, and which of them are present."""
+        self._width = matrix.shape[1]
+        self._present.append(present)
+        if is_sparse(matrix):
+            self._sparse.append(sp.csr_array(matrix))
+        else:
+            with self._path.open("ab") as file:
+                file.write(np.ascontiguousarray(matrix, dtype=np.float32).data)
+
+    def present(self) -> Bools:
+        """Return which rows are present."""
+        return np.concatenate(self._present)
+
+    def matrix(self, kept: Bools) -> Matrix:
+        """Return some rows, after which the others are gone."""
+        if self._sparse:
+            return sp.csr_array(sp.vstack(self._sparse, format="csr"))[np.flatnonzero(kept)]
+        rows: Array = np.memmap(self._path, dtype=np.float32, mode="r+").reshape(-1, self._width)
+        if kept.all():
+            return rows
+        end = 0  # rows move up in the file, since they may not fit into memory
+        for span in slices(len(rows), CHUNK_ROWS):
+            block = rows[span][kept[span]]
+            rows[end : end + len(block)] = block
+            end += len(block)
+        return rows[:end]
+
+
 def stage_data(store: Store, data: MultiViewData, progress: Progress) -> MultiViewData:
     """Store the items of data that brings its features; return them as `stage_items` does."""
     n_done = 0
     for part in data.chunks(CHUNK_ROWS):
-        store.insert(data_items(part))
+        insert_items(store, data_items(part))
         n_done += len(part)
         progress(n_done, len(data), "storing items")
     given = [view for view, mask in data.present.items() if mask.any()]
@@ -65,7 +116,7 @@ def stage_items(
     images = StagedView(staging / "image")
     n_items = n_images = 0
     for batch in batches(usable, IMAGE_BATCH):
-        new = left_in(batch, store.insert(batch, strict=settings.strict), skipped)
+        new = left_in(batch, insert_items(store, batch, strict=settings.strict), skipped)
         if new:
             images.append(*describe(image_encoder, "image", [item.image for item in new]))
         n_items += len(new)
@@ -77,8 +128,10 @@ def stage_items(
         views["image"], encoders["image"] = images, image_encoder
     # The general model finds images by words even where no item has any.
     is_general = n_images > 0 and both.fit_general_model
-    if store.has_texts() or is_general:
-        texts = (text for _, text, _ in store.staged(0, _FITTED_TEXTS))
+    with store.reading() as connection:
+        is_said = has_texts(connection)
+    if is_said or is_general:
+        texts = (text for _, text, _ in _staged(store, 0, _FITTED_TEXTS))
         encoders["text"] = text_encoder.fit([text for text in texts if text])
         views["text"] = _stage_texts(staging, store, text_encoder, n_items, progress)
     return _gather(views, store, keep_empty=is_general), Encoders(encoders)
@@ -112,15 +165,22 @@ def _gather(views: Mapping[str, StagedView], store: Store, *, keep_empty: bool) 
 
 def _numbered(store: Store, rows: Ints) -> dict[str, Any]:
     """Return ids of staged items, which are their numbers from 0, and their labels."""
-    labels = [names for _, _, names in store.staged(0, len(store))]
+    labels = [names for _, _, names in _staged(store)]
     known = sorted({name for each in labels for name in each})
     given = {"labels": [labels[row] for row in rows], "label_names": known} if known else {}
     return {"ids": rows, **given}
 
 
+def _staged(store: Store, start: int = 0, n: int = 2**62) -> list[tuple[str, str, tuple[str, ...]]]:
+    with store.reading() as connection:
+        return read_staged(connection, start, n)
+
+
 def check_filled(store: Store, skipped: Skipped) -> None:
     """Refuse to go on with no item."""
-    if len(store) == 0:
+    with store.reading() as connection:
+        is_empty = not has_more_than(connection, 0)
+    if is_empty:
         reason = f": {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
         raise CollectionError(f"there are no items to build from{reason}")
 
@@ -168,7 +228,7 @@ def _stage_texts(
 ) -> StagedView:
     staged = StagedView(staging / "text")
     for start in range(0, n_items, CHUNK_ROWS):
-        texts = [text for _, text, _ in store.staged(start, CHUNK_ROWS)]
+        texts = [text for _, text, _ in _staged(store, start, CHUNK_ROWS)]
         staged.append(*describe(encoder, "text", texts))
         progress(start + len(texts), n_items, "describing texts")
     return staged

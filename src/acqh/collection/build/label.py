@@ -1,5 +1,6 @@
 """Giving items that are there texts, labels and columns, without describing their images again."""
 
+import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -7,10 +8,11 @@ import numpy as np
 
 from acqh._core.runtime import Progress
 from acqh.collection.build.describe import CHUNK_ROWS
-from acqh.collection.build.following import ids_of_file, relabel
-from acqh.collection.disk.model import Coder, Described, Encoders
+from acqh.collection.disk.layout import Opened
+from acqh.collection.disk.model import Described, Encoders
 from acqh.collection.sources.check import Skipped, batches, check_fields
-from acqh.collection.store.store import Store
+from acqh.collection.store.follow import ids_of_file, relabel
+from acqh.collection.store.read import find_item
 from acqh.collection.types import FACTS, FILE, AddReport, Item
 from acqh.errors import CollectionError, MissingItemError
 
@@ -18,29 +20,25 @@ _IMAGE = "image"
 
 
 def label_items(
-    store: Store,
-    encoders: Encoders,
-    coder: Coder,
-    items: Iterable[Item],
-    *,
-    keep: bool,
-    progress: Progress,
+    opened: Opened, items: Iterable[Item], progress: Progress, *, keep: bool
 ) -> AddReport:
     """Give items texts, labels and columns; `keep`: what is not given stays as it is."""
     skipped: Skipped = []
     ids: list[str] = []
     for batch in batches(items, CHUNK_ROWS):
-        given = _by_id(store, batch, skipped)
+        with opened.store.reading() as connection:
+            given = _by_id(connection, batch, skipped)
         while given:  # what somebody else changes meanwhile is read and coded once more
             read = {}
-            for identifier, item in given.items():
-                try:
-                    read[identifier] = store.find(identifier)
-                except MissingItemError as error:
-                    skipped.append((item.name, str(error)))
+            with opened.store.reading() as connection:
+                for identifier, item in given.items():
+                    try:
+                        read[identifier] = find_item(connection, identifier)
+                    except MissingItemError as error:
+                        skipped.append((item.name, str(error)))
             wanted = {id_: _with(old, given[id_], keep) for id_, (_, old) in read.items()}
             new = [(*read[id_], item) for id_, item in wanted.items() if item != read[id_][1]]
-            done = relabel(store, _coded(new, encoders, coder)) if new else []
+            done = relabel(opened.store, _coded(opened, new)) if new else []
             late = {item.id for (*_, item), well in zip(new, done, strict=True) if not well}
             ids += [identifier for identifier in wanted if identifier not in late]
             given = {identifier: given[identifier] for identifier in late}
@@ -48,25 +46,27 @@ def label_items(
     return AddReport(tuple(ids), tuple(skipped))
 
 
-def _by_id(store: Store, items: Iterable[Item], skipped: Skipped) -> dict[str, Item]:
+def _by_id(
+    connection: sqlite3.Connection, items: Iterable[Item], skipped: Skipped
+) -> dict[str, Item]:
     """Return items by the ids of those that they mean; of several the last."""
     found = {}
     for item in items:
         try:
             checked = check_fields(item)
-            found[_id_meant(store, checked)] = checked
+            found[_id_meant(connection, checked)] = checked
         except CollectionError as error:
             skipped.append((item.name, str(error)))
     return found
 
 
-def _id_meant(store: Store, item: Item) -> str:
+def _id_meant(connection: sqlite3.Connection, item: Item) -> str:
     if item.id is not None:
         return str(item.id)
     name = item.columns.get(FILE) or item.columns.get(_IMAGE)
     if not isinstance(name, str):
         raise CollectionError("it has no id, file or image that says which item is meant")
-    ids = ids_of_file(store, name)
+    ids = ids_of_file(connection, name)
     if len(ids) > 1:
         several = ", ".join(map(repr, ids))
         raise CollectionError(f"{name!r} is a file of several folders; give the id: {several}")
@@ -89,14 +89,13 @@ def _with(old: Item, given: Item, keep: bool) -> Item:
     )
 
 
-def _coded(
-    changes: Sequence[tuple[int, Item, Item]], encoders: Encoders, coder: Coder
-) -> list[tuple[int, Item]]:
+def _coded(opened: Opened, changes: Sequence[tuple[int, Item, Item]]) -> list[tuple[int, Item]]:
     """Return items with their numbers, coded by what they are to be.
 
     What an image adds to a code is taken from the code that there is.
     """
-    texts = Encoders({view: each for view, each in encoders.by_view.items() if view == "text"})
+    coder, by_view = opened.coder, opened.facts.encoders.by_view
+    texts = Encoders({view: each for view, each in by_view.items() if view == "text"})
 
     def part(items: Sequence[Item]) -> tuple[list[Sequence[str]], Described]:
         described = texts.describe([], [item.text for item in items])

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.pipeline import make_pipeline
@@ -12,7 +12,7 @@ from acqh._core.arrays import Bools
 from acqh._core.runtime import Progress
 from acqh.collection.build.describe import CHUNK_ROWS
 from acqh.collection.disk.model import Encoders
-from acqh.collection.disk.settings import BuildSettings, Learnt
+from acqh.collection.types import BuildSettings
 from acqh.data import MultiViewData
 from acqh.encoders import EfficientNetLite0, GeneralMap, GeneralModel, general_model
 from acqh.features import SignedRoot
@@ -50,6 +50,15 @@ _SAMPLE_ROWS = 16_384
 _MAX_PAIRS = 2_000
 
 _LABELS = "labels"
+
+
+class Learnt(NamedTuple):
+    """What a collection has learnt: how items are described and coded, and from what."""
+
+    encoders: Encoders
+    model: ACQH
+    trained_on: str
+    n_trained: int
 
 
 def usual_targets(

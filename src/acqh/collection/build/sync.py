@@ -4,10 +4,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from acqh._core.runtime import Progress, say_nothing
-from acqh.collection.build.following import (
+from acqh._core.runtime import Progress
+from acqh.collection.build.add import add_items
+from acqh.collection.disk.layout import Opened
+from acqh.collection.sources.check import Skipped
+from acqh.collection.sources.folder import ImageFile, Listing, list_images
+from acqh.collection.sources.manifest import Source
+from acqh.collection.store.connections import Store
+from acqh.collection.store.follow import (
     FileWriter,
     Followed,
     followed_items,
@@ -15,17 +20,11 @@ from acqh.collection.build.following import (
     free_id,
     given_to,
     move_items,
-    remove_items,
+    remove_followed,
 )
-from acqh.collection.sources.check import Skipped
-from acqh.collection.sources.folder import ImageFile, Listing, list_images
-from acqh.collection.store.store import Store
-from acqh.collection.types import FILE, Item
-from acqh.encoders import image_limit
+from acqh.collection.store.read import has_item
+from acqh.collection.types import FILE, Item, SyncReport
 from acqh.errors import CollectionError
-
-if TYPE_CHECKING:
-    from acqh.collection.build.add import Adder
 
 # So many items go without a question, or this share of those that the folder had.
 _FEW = 3
@@ -37,126 +36,27 @@ _ROUNDS = 4
 _N_NAMED = 5
 
 
-@dataclass(frozen=True)
-class SyncReport:
-    """What became of the items of a folder.
-
-    Attributes
-    ----------
-    new, changed, moved, deleted : tuple of str
-        Their ids.
-    n_unchanged : int
-    unreadable : tuple of (str, str)
-        Files and folders that could not be read, and why. Items of them stay as they were.
-    """
-
-    new: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    moved: tuple[str, ...] = ()
-    deleted: tuple[str, ...] = ()
-    n_unchanged: int = 0
-    unreadable: tuple[tuple[str, str], ...] = ()
-
-
-class FollowsFolder:
-    """What a collection can do about the folder that its images come from."""
-
-    _store: Store
-
-    @property
-    def _adder(self) -> "Adder":
-        raise NotImplementedError
-
-    def sync(
-        self,
-        folder: str | PathLike[str],
-        *,
-        delete: bool = False,
-        dry_run: bool = False,
-        forget: bool = False,
-        max_pixels: int | None = None,
-        progress: Progress | None = None,
-    ) -> SyncReport:
-        """Take in what has changed in a folder of images since it was last looked at.
-
-        New images are added, those that were deleted are removed, and those whose content is
-        another are read again; an image that was only moved or renamed keeps its id. A file whose
-        size and time are as they were counts as unchanged, otherwise its SHA-256 decides.
-
-        Every item knows the folder that it follows, and only items of files below `folder` are
-        compared: a folder that is seen for the first time is followed besides those that are
-        followed already. One that is gone, and half of whose content or more is found here, was
-        moved here.
-
-        What people gave to an item that is removed, its text, labels and columns, is kept by the
-        SHA-256 of its image, and given back when this content appears again under any name.
-
-        It may be run at any time and as often as one likes. Images are stored some at a time,
-        each lot in one transaction: after a crash, run it again and it goes on from there.
-
-        Parameters
-        ----------
-        folder : path-like
-            A folder that the collection follows, one in it, or another one to be followed too.
-        delete : bool, default False
-            Remove the items of all files that are gone, however many they are. Without it more
-            than three of them, if they are more than one in twenty or all there were, stop it.
-        dry_run : bool, default False
-            Change nothing; say what would be done.
-        forget : bool, default False
-            Afterwards forget what people gave to all items that were removed, now and before.
-        max_pixels : int, optional
-            Larger images are not read; 64,000,000 by default.
-        progress : callable, optional
-            Called with how much is done, of how much (or None), and what.
-
-        Returns
-        -------
-        SyncReport
-
-        Raises
-        ------
-        CollectionError
-            The folder is not there or has a manifest; too many of its images are gone, or none is
-            as it was; or the collection cannot be changed. Nothing was changed.
-        ReplacedError
-            The collection was rebuilt, moved or removed since it was opened.
-        OSError
-            Writing failed; what was stored before stays.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from PIL import Image
-        >>> from acqh.collection import Collection, Item
-        >>> home = tempfile.TemporaryDirectory()
-        >>> photos = Path(home.name, "photos")
-        >>> photos.mkdir()
-        >>> items = [Item(Image.new("RGB", (8, 8), c), c, [c]) for c in ("red", "blue")]
-        >>> collection = Collection.build(items, home.name + "/c.acqh", image_encoder="hog")
-        >>> Image.new("RGB", (8, 8), "navy").save(photos / "sea.png")
-        >>> collection.sync(photos).new
-        ('sea.png',)
-        >>> _ = (photos / "sea.png").rename(photos / "lake.png")
-        >>> collection.sync(photos).moved, collection.item("sea.png").columns["file"]
-        (('sea.png',), 'lake.png')
-        >>> collection.close()
-        >>> home.cleanup()
-        """
-        say = progress or say_nothing
-        items = followed_items(self._store)
-        listing = list_images(folder, {item.folder for item in items})
-        plan = _compare(items, listing, say)
-        if dry_run:
-            return plan.report(self._store)
-        if not delete:
-            plan.check(listing)
-        with image_limit(max_pixels):
-            report = _carry_out(plan, self._store, self._adder, say)
-        if forget:
-            forget_removed(self._store)
-        return report
+def sync(
+    opened: Opened,
+    folder: str | PathLike[str],
+    say: Progress,
+    *,
+    delete: bool,
+    dry_run: bool,
+    forget: bool,
+) -> SyncReport:
+    """Take in what has changed in a folder of images; see `Collection.sync`."""
+    items = followed_items(opened.store)
+    listing = list_images(folder, {item.folder for item in items})
+    plan = _compare(items, listing, say)
+    if dry_run:
+        return plan.report(opened.store)
+    if not delete:
+        plan.check(listing)
+    report = _carry_out(plan, opened, say)
+    if forget:
+        forget_removed(opened.store)
+    return report
 
 
 @dataclass(frozen=True)
@@ -202,9 +102,10 @@ class _Plan:
     def report(self, store: Store) -> SyncReport:
         """Return what would be done."""
         taken: dict[str, None] = {}
-        for file, _ in self.new:
-            usual = f"{store.id_prefix}{file.usual_id}"
-            taken[free_id(usual, lambda it: it in taken or store.has(it))] = None
+        with store.reading() as connection:
+            for file, _ in self.new:
+                own = free_id(file.usual_id, lambda it: it in taken or has_item(connection, it))
+                taken[own] = None
         return SyncReport(
             new=tuple(taken),
             changed=tuple(item.id for item, _, _ in self.changed),
@@ -219,6 +120,11 @@ def _place(item: Followed) -> Path:
     return Path(item.folder, item.name)
 
 
+def _looks_like(item: Followed, file: ImageFile) -> bool:
+    """Whether a file has the size and time that it had."""
+    return (item.n_bytes, item.modified) == (file.n_bytes, file.modified)
+
+
 def _compare(items: list[Followed], listing: Listing, say: Progress) -> _Plan:
     """Match items and files: by name, size and time, then by content, then by name alone."""
     known: dict[str, Followed] = {}  # by the names that files have in the listing
@@ -231,7 +137,7 @@ def _compare(items: list[Followed], listing: Listing, say: Progress) -> _Plan:
         if known.setdefault(name, item) is not item:
             surplus.append((name, item))
     same = [
-        file for file in listing.files if file.name in known and known[file.name].looks_like(file)
+        file for file in listing.files if file.name in known and _looks_like(known[file.name], file)
     ]
     kept = {file.name for file in same}
     loose = [file for file in listing.files if file.name not in kept]
@@ -312,7 +218,7 @@ def _digests(files: list[ImageFile], listing: Listing, say: Progress) -> dict[st
     return found
 
 
-def _carry_out(plan: _Plan, store: Store, adder: "Adder", say: Progress) -> SyncReport:
+def _carry_out(plan: _Plan, opened: Opened, say: Progress) -> SyncReport:
     # Moves first: an item that has its new name in time is not taken for a new one by a next run.
     moves = [(item, file, file.columns(item.digest)) for item, file in plan.renamed]
     moves += [
@@ -321,11 +227,12 @@ def _carry_out(plan: _Plan, store: Store, adder: "Adder", say: Progress) -> Sync
         if _place(item) != file.path
     ]
     if moves:
-        move_items(store, moves)
-    deleted = remove_items(store, plan.deleted) if plan.deleted else []
+        placed = [(item, str(file.folder), file.name, columns) for item, file, columns in moves]
+        move_items(opened.store, placed)
+    deleted = remove_followed(opened.store, plan.deleted) if plan.deleted else []
     files = [_ToRead(file, digest, item.id) for item, file, digest in plan.changed]
-    files += [_ToRead(*new, f"{store.id_prefix}{new[0].usual_id}") for new in plan.new]
-    ids, unreadable, n_done = _read(files, store, adder, say)
+    files += [_ToRead(*new, new[0].usual_id) for new in plan.new]
+    ids, unreadable, n_done = _read(files, opened, say)
     changed = {item.id for item, _, _ in plan.changed}
     return SyncReport(
         new=tuple(each for each in ids if each not in changed),
@@ -346,20 +253,16 @@ class _ToRead:
     id: str
 
 
-def _read(
-    files: list[_ToRead], store: Store, adder: "Adder", say: Progress
-) -> tuple[list[str], Skipped, int]:
+def _read(files: list[_ToRead], opened: Opened, say: Progress) -> tuple[list[str], Skipped, int]:
     """Describe and store files; return ids, what was unreadable, and how many others stored."""
     ids: list[str] = []
     unreadable: Skipped = []
     total, n_done = len(files), 0
     for n_rounds in range(_ROUNDS):
-        writer = FileWriter(store, last=n_rounds + 1 == _ROUNDS)
-        added = adder.add(
-            _items_to_read(files, store),
-            put=writer.put,
-            progress=_after(len(ids) + len(unreadable), total, say),
-        )
+        writer = FileWriter(opened.store, last=n_rounds + 1 == _ROUNDS)
+        said = _after(len(ids) + len(unreadable), total, say)
+        source = Source(_items_to_read(files, opened.store))
+        added = add_items(opened, source, said, put=writer.put)
         ids += added.ids
         unreadable += added.skipped
         n_done += len(writer.done)
@@ -376,6 +279,6 @@ def _after(n_before: int, total: int, say: Progress) -> Progress:
 def _items_to_read(files: list[_ToRead], store: Store) -> Iterator[Item]:
     for each in files:
         file = each.file
-        with store.connections.reading() as connection:
+        with store.reading() as connection:
             text, labels, columns = given_to(connection, str(file.folder), file.name, each.digest)
         yield file.item(each.digest, each.id, text=text, labels=labels, columns=columns)

@@ -1,16 +1,19 @@
 """The folder of a collection: what lies where."""
 
 import os
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from acqh._core.store import pack, unpack
-from acqh.collection.disk.model import Encoders
-from acqh.collection.disk.settings import BuildSettings
-from acqh.collection.store.connections import identity_of
+from acqh.collection.disk.index import IndexCache
+from acqh.collection.disk.model import Coder, Encoders
+from acqh.collection.store.connections import Store, identity_of
+from acqh.collection.store.schema import open_store
+from acqh.collection.types import BuildSettings
 from acqh.errors import CorruptBundleError, InvalidInputError, ReplacedError
 from acqh.io import read_bundle, write_bundle
 from acqh.methods.state import HOMES
@@ -35,8 +38,41 @@ class Facts:
     n_trained: int
     n_skipped: int
     version: str
-    # None in collections that were made before settings were stored.
-    settings: BuildSettings | None = None
+    settings: BuildSettings
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """The parts of a collection that is open; any thread may use them."""
+
+    path: Path
+    facts: Facts
+    store: Store
+    coder: Coder
+    index: IndexCache
+    # What searches chose among, by what they were restricted to; the last to be used at the end.
+    selections: OrderedDict[Any, Any] = field(default_factory=OrderedDict)
+
+
+def open_folder(folder: Path, timeout: float) -> Opened:
+    """Open the parts of a collection; `timeout`: seconds that a writer waits for another one.
+
+    Raises FileNotFoundError: there is no collection. Raises CorruptBundleError: it is damaged.
+    """
+    check_parts(folder)
+    facts = read_facts(folder)
+    store = open_store(folder / ITEMS, timeout=timeout)
+    try:
+        if store.generation != facts.generation:
+            raise CorruptBundleError(f"{store.path} belongs to another collection than {folder}")
+        coder = Coder.open(folder / MODEL)
+        index = IndexCache(store, coder.maps.codebooks, folder / INDEX)
+        with store.reading() as connection:
+            index.count(connection)  # which says so at once where codes or changes are damaged
+    except BaseException:
+        store.close()
+        raise
+    return Opened(folder, facts, store, coder, index)
 
 
 def undisturbed(
@@ -93,7 +129,7 @@ def write_facts(folder: Path, facts: Facts) -> None:
         "n_trained": facts.n_trained,
         "n_skipped": facts.n_skipped,
         "acqh": facts.version,
-        "settings": None if facts.settings is None else facts.settings.stored(),
+        "settings": facts.settings.stored(),
     }
     arrays = {view: state for view, (_, state) in states.items()}
     write_bundle(folder, kind=KIND, name=facts.name, info=info, arrays=arrays)
@@ -115,6 +151,7 @@ def read_facts(folder: Path) -> Facts:
             "n_trained": int(n_trained),
             "n_skipped": int(n_skipped),
             "acqh": str(version),
+            "settings": dict(stored),
         }:
             pass
         case _:
@@ -132,12 +169,8 @@ def read_facts(folder: Path) -> Facts:
             "register it first with acqh.encoders.register_encoder"
         ) from error
     own = bundle.name, generation, Encoders(encoders), trained_on, n_trained, n_skipped, version
-    return Facts(*own, _settings(bundle.info.get("settings"), folder))
-
-
-def _settings(stored: Any, folder: Path) -> BuildSettings | None:
     try:
-        return None if stored is None else BuildSettings.from_stored(stored)
+        return Facts(*own, BuildSettings.from_stored(stored))
     except (InvalidInputError, AttributeError, TypeError) as error:
         raise CorruptBundleError(
             f"{folder} does not say how it was built, but {stored!r}"

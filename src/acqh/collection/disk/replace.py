@@ -13,7 +13,7 @@ from pathlib import Path
 
 from acqh._core.files import check_target, sync, sync_directory
 from acqh.collection.disk.layout import ITEMS, KIND, size_on_disk
-from acqh.collection.store.connections import Connections, translated
+from acqh.collection.store.connections import Store, translated
 from acqh.errors import AcqhError, CorruptBundleError, ReplacedError
 from acqh.io import read_bundle
 
@@ -154,7 +154,7 @@ def _nobody_changes(path: Path) -> Iterator[None]:
         for _ in range(_MAX_TRIES):
             try:
                 with translated(path / ITEMS):
-                    file = Connections(path / ITEMS, timeout=_SWAP_TIMEOUT_SECONDS)
+                    file = Store(path / ITEMS, timeout=_SWAP_TIMEOUT_SECONDS)
                 held.enter_context(closing(file))
                 if not file.read_only:
                     held.enter_context(file.holding())

@@ -1,45 +1,46 @@
-"""One ranking from two: the words in items, and what items mean."""
+"""One ranking from several: the words in items, what items mean, and images that are the same."""
 
+import sqlite3
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, get_args
+from io import BytesIO
+from typing import NamedTuple
 
+import numpy as np
+
+from acqh._core.arrays import Array
+from acqh._core.imports import require
+from acqh.collection.store.read import numbers_showing, thumbnails_of
 from acqh.collection.store.words import WordHit
-from acqh.errors import CollectionError
 
-Mode = Literal["auto", "words", "meaning"]
 # How much the first places count against the next: the usual constant of reciprocal ranks.
 _FLATNESS = 60
 # Of items that all have every word, BM25 says little more than how long their texts are.
 _MEANING_OF_COMPLETE = 1.5
 # Both rankings are read this far at least, so that what is good in both comes up.
 POOL = 100
-
 # What the score of an item adds up to, where words are looked up.
 FUSED_PARTS = ("rank by words", "rank by meaning", "all words")
+# The best by meaning among which the very same image is looked for, and one that was scaled or
+# compressed again, for which thumbnails must be read.
+SAME_POOL = 1_000
+_NEAR_POOL = 32
+_SIDE = 32
+# Mean difference of two thumbnails, of 255. An image stored as JPEG once more, at 60 % of its
+# size, differs by at most 9 in 150 photographs; the nearest other photograph by 13 at least.
+_MAX_DIFFERENCE = 10.0
 
 
 class Place(NamedTuple):
-    """An item that was found: its score, the position of its shard, and its number there."""
+    """An item that was found."""
 
-    score: float
-    shard: int
     number: int
+    score: float
     parts: tuple[float, ...] = ()  # what adds up to the score, where that is not the code's entries
 
 
-# The position of a shard, and an item in it that contains words of a query.
-WordPlace = tuple[int, WordHit]
-
-
-def check_mode(mode: str) -> None:
-    """Refuse a mode that there is not."""
-    if mode not in get_args(Mode):
-        raise CollectionError(f"`mode` must be one of {', '.join(get_args(Mode))}, got {mode!r}")
-
-
-def order_words(found: Sequence[WordPlace]) -> list[WordPlace]:
-    """Put the items of all shards in order: called so, with all words, as typed, by BM25."""
-    return sorted(found, key=lambda place: (-_tier(place[1]), place[1].rank))
+def order_words(found: Sequence[WordHit]) -> list[WordHit]:
+    """Put items in order: called so, with all words, as typed, by BM25."""
+    return sorted(found, key=lambda hit: (-_tier(hit), hit.rank))
 
 
 def _tier(hit: WordHit) -> float:
@@ -48,37 +49,76 @@ def _tier(hit: WordHit) -> float:
 
 
 def fuse(
-    meaning: Sequence[Place], words: Sequence[WordPlace], k: int, *, words_first: bool
+    meaning: Sequence[int], words: Sequence[WordHit], k: int, *, words_first: bool
 ) -> list[Place]:
     """Return the k best of two rankings, each best first, by the sum of their reciprocal ranks.
 
-    `words_first`: whether items that have every word of the query come before all others, and those
-    that are called exactly so before these; their scores are above one and two, and meaning counts
-    one and a half times among them. Among either, those that have the words as they were typed
-    come before those that have other forms of them.
+    `meaning`: numbers of items. `words_first`: whether items that have every word of the query
+    come before all others, and those that are called exactly so before these; their scores are
+    above one and two, and meaning counts one and a half times among them. Among either, those
+    that have the words as they were typed come before those that have other forms of them.
 
     Examples
     --------
     >>> has_all, has_some = WordHit(7, -2.0, True), WordHit(8, -1.0, False)
-    >>> places = fuse([Place(0.9, 0, 8)], [(0, has_all), (0, has_some)], 2, words_first=True)
-    >>> [place.number for place in places]
+    >>> [place.number for place in fuse([8], [has_all, has_some], 2, words_first=True)]
     [7, 8]
     """
-    by_meaning = {
-        (place.shard, place.number): 1.0 / (_FLATNESS + rank)
-        for rank, place in enumerate(meaning, start=1)
-    }
-    parts: dict[tuple[int, int], tuple[float, float, float]] = {}
-    for rank, (shard, hit) in enumerate(words, start=1):
+    by_meaning = {number: 1.0 / (_FLATNESS + rank) for rank, number in enumerate(meaning, start=1)}
+    parts: dict[int, tuple[float, float, float]] = {}
+    for rank, hit in enumerate(words, start=1):
         is_first = words_first and hit.complete
-        meant = by_meaning.get((shard, hit.number), 0.0)
-        parts[shard, hit.number] = (
+        parts[hit.number] = (
             1.0 / (_FLATNESS + rank),
-            meant * (_MEANING_OF_COMPLETE if is_first else 1.0),
+            by_meaning.get(hit.number, 0.0) * (_MEANING_OF_COMPLETE if is_first else 1.0),
             _tier(hit) if words_first else 0.0,
         )
     # Stable: of equal scores, the better ranked by words comes first.
-    for at, meant in by_meaning.items():
-        parts.setdefault(at, (0.0, meant, 0.0))
+    for number, meant in by_meaning.items():
+        parts.setdefault(number, (0.0, meant, 0.0))
     best = sorted(parts.items(), key=lambda pair: -sum(pair[1]))
-    return [Place(sum(each), shard, number, each) for (shard, number), each in best[:k]]
+    return [Place(number, sum(each), each) for number, each in best[:k]]
+
+
+def find_same(
+    connection: sqlite3.Connection, best: Sequence[int], thumbnail: bytes
+) -> list[tuple[int, float]]:
+    """Return the items whose image is that of the query, among the best, and how alike they are.
+
+    `thumbnail`: of the query, made as those of items are. The very same ones are found; where there
+    is none, those that look the same, most alike first. They are alike by at most 1.
+    """
+    same = [(number, 1.0) for number in numbers_showing(connection, thumbnail, best)]
+    if same:
+        return same
+    wanted = _pixels(thumbnail)
+    for number, stored in thumbnails_of(connection, best[:_NEAR_POOL]).items():
+        difference = float(np.abs(_pixels(stored) - wanted).mean())
+        if difference <= _MAX_DIFFERENCE:
+            same.append((number, 1.0 - difference / 255))
+    return sorted(same, key=lambda pair: -pair[1])
+
+
+def put_first(
+    same: Sequence[tuple[int, float]], meaning: Sequence[tuple[int, float]], k: int
+) -> list[Place]:
+    """Return the k best, of which those that show the same image come first.
+
+    Their scores are above all others.
+
+    Examples
+    --------
+    >>> put_first([(7, 1.0)], [(8, 0.5), (7, 0.25)], 2)
+    [Place(number=7, score=1.5, parts=()), Place(number=8, score=0.5, parts=())]
+    """
+    first = [Place(number, meaning[0][1] + alike) for number, alike in same]
+    known = {place.number for place in first}
+    return [*first, *(Place(*pair) for pair in meaning if pair[0] not in known)][:k]
+
+
+def _pixels(thumbnail: bytes) -> Array:
+    """Return a thumbnail as a small square of colours, (side, side, 3) int16."""
+    image = require("PIL.Image")
+    with image.open(BytesIO(thumbnail), formats=["WEBP"]) as opened:
+        small = opened.convert("RGB").resize((_SIDE, _SIDE), image.Resampling.BOX)
+    return np.asarray(small, dtype=np.int16)

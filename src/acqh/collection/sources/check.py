@@ -33,12 +33,10 @@ _ID_DIGITS = 16
 Skipped = list[tuple[str, str]]
 
 
-def prepared(
-    items: Iterable[Any], skipped: Skipped, *, strict: bool, id_prefix: str = ""
-) -> Iterator[Item]:
+def prepared(items: Iterable[Any], skipped: Skipped, *, strict: bool) -> Iterator[Item]:
     """Yield items that can be used; note the others, or raise for the first of them.
 
-    Those without an id get one, after the prefix: the path of their image, or a digest of their
+    Those without an id get one: the path of their image, or a digest of their
     content. It is the same whenever the same items come again, in the same order.
     """
     n_called: Counter[str] = Counter()
@@ -52,7 +50,7 @@ def prepared(
             skipped.append((name, str(error)))
             continue
         if ready.id is None:
-            usual = f"{id_prefix}{_usual_id(item, ready)}"
+            usual = _usual_id(item, ready)
             n_called[usual] += 1
             again = n_called[usual]
             ready = replace(ready, id=usual if again == 1 else f"{usual}#{again}")

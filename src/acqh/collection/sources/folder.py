@@ -99,9 +99,9 @@ def find_manifest(folder: Path) -> Path | None:
 class FolderItems(Iterator[Item]):
     """Items of a folder, one after the other, and how many files there were to begin with."""
 
-    def __init__(self, listing: Listing, id_prefix: str) -> None:
+    def __init__(self, listing: Listing) -> None:
         self._n_files = len(listing.files)
-        self._items = _read_listing(listing, id_prefix)
+        self._items = _read_listing(listing)
 
     def __len__(self) -> int:
         return self._n_files
@@ -110,7 +110,7 @@ class FolderItems(Iterator[Item]):
         return next(self._items)
 
 
-def folder_items(folder: str | PathLike[str], *, id_prefix: str = "") -> FolderItems:
+def folder_items(folder: str | PathLike[str]) -> FolderItems:
     """Return the images of a folder without a manifest as items, each named by its path.
 
     Their columns hold ``file``, ``date`` where the EXIF data has one, ``bytes``, ``modified`` and
@@ -120,8 +120,6 @@ def folder_items(folder: str | PathLike[str], *, id_prefix: str = "") -> FolderI
     ----------
     folder : path-like
         It and the folders in it are searched.
-    id_prefix : str, optional
-        What ids have before the path.
 
     Returns
     -------
@@ -148,17 +146,17 @@ def folder_items(folder: str | PathLike[str], *, id_prefix: str = "") -> FolderI
             f"the folder {os.fspath(folder)} has neither a manifest nor images; give a folder of "
             "images, or write manifest.csv with the columns image, text and labels"
         )
-    return FolderItems(listing, id_prefix)
+    return FolderItems(listing)
 
 
-def _read_listing(listing: Listing, id_prefix: str) -> Iterator[Item]:
+def _read_listing(listing: Listing) -> Iterator[Item]:
     for file in listing.files:
         try:
             digest = file.digest()
         except OSError as error:
             listing.unread[file.name] = str(error)
         else:
-            yield file.item(digest, f"{id_prefix}{file.usual_id}")
+            yield file.item(digest, file.usual_id)
     for name, why in listing.unread.items():
         yield Item(_Unread(why), origin=name)
 

@@ -73,8 +73,6 @@ def open_source(
     source: Any,
     image_root: str | PathLike[str] | None = None,
     label_separator: str | None = None,
-    *,
-    id_prefix: str = "",
 ) -> Source:
     """Return the items of a source; a manifest is read through first, to say what is wrong."""
     if not isinstance(source, str | PathLike):
@@ -87,7 +85,7 @@ def open_source(
     if path.is_dir():
         manifest = find_manifest(path)
         if manifest is None:
-            images = folder_items(path, id_prefix=id_prefix)
+            images = folder_items(path)
             return Source(images, len(images))
         path = manifest
     elif not path.is_file():

@@ -31,8 +31,8 @@ def as_numbers(rows: Iterable[tuple[int]]) -> Ints:
     return np.sort(np.fromiter((number for (number,) in rows), dtype=np.int64))
 
 
-class Connections:
-    """Connections to one SQLite file, which any thread may use.
+class Store:
+    """The SQLite file of a collection, and connections to it, which any thread may use.
 
     Readers see one state for as long as their transaction lasts, and wait for nobody; there is
     one writer at a time, and the others wait for it.
@@ -48,6 +48,7 @@ class Connections:
 
     def __init__(self, path: Path, *, timeout: float, durable: bool = True) -> None:
         self.path = path.absolute()
+        self.generation = ""  # of the collection, once it was read
         self.timeout = timeout
         self._synchronous = "FULL" if durable else "OFF"
         # Without the right to write beside the file no log can be written to it.

@@ -5,14 +5,11 @@ import math
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from acqh.errors import CollectionError
-
-if TYPE_CHECKING:
-    from acqh.collection.store.store import Store
 
 # A label is a value of this name; no column is called so.
 LABEL = "label"
@@ -121,55 +118,62 @@ def first_in_order(
     order: str | None,
     descending: bool,
     k: int,
-) -> list[tuple[Value | None, int]]:
-    """Return value and number of the first items in the order of a column, those without it last.
+) -> list[int]:
+    """Return the numbers of the first items in the order of a column, those without it last.
 
     Items of one value, and those without, come in order of insertion.
     """
     statement, values = meeting(conditions) if conditions else ("SELECT number FROM items", [])
-    found: list[tuple[Value | None, int]] = []
+    found: list[tuple[int]] = []
     having = "SELECT number FROM item_values WHERE name = ? AND typeof(value) <> 'blob'"
     if order is not None:
         only = f"AND number IN ({statement})" if conditions else ""
         found = connection.execute(
-            f"SELECT value, number FROM item_values WHERE name = ? AND typeof(value) <> 'blob' "  # noqa: S608
-            f"{only} ORDER BY value {'DESC' if descending else ''}, number LIMIT ?",
+            f"{having} {only} ORDER BY value {'DESC' if descending else ''}, number LIMIT ?",
             (order, *values, k),
         ).fetchall()
     if len(found) < k:
         without = f"WHERE number NOT IN ({having})" if order is not None else ""
         found += connection.execute(
-            f"SELECT NULL, number FROM ({statement}) {without} ORDER BY number LIMIT ?",  # noqa: S608
+            f"SELECT number FROM ({statement}) {without} ORDER BY number LIMIT ?",  # noqa: S608
             (*values, *([] if order is None else [order]), k - len(found)),
         ).fetchall()
-    return found
+    return [number for (number,) in found]
 
 
 def check_names(
-    stores: Iterable["Store"], conditions: Iterable[Condition], order: str | None = None
+    connection: sqlite3.Connection, conditions: Iterable[Condition], order: str | None = None
 ) -> None:
-    """Raise CollectionError for a column that no item of any store has, unless there are no items.
+    """Raise CollectionError for a column that no item has, unless there are no items.
 
     And for a label that none has where there is one much like it. A name that is misspelt would
     otherwise look like a search that found nothing.
     """
-    stores = [store for store in stores if store.has_more_than(0)]
+    ask = connection.execute
+    if ask("SELECT 1 FROM items LIMIT 1").fetchone() is None:
+        return
     names = [(name, (LABEL,)) for name, _ in conditions if name != LABEL]
     for name, also in [*names, *([] if order is None else [(order, ())])]:
-        if not stores or (name != LABEL and any(store.has_value(name) for store in stores)):
+        has = ask("SELECT 1 FROM item_values WHERE name = ? LIMIT 1", (name,)).fetchone()
+        if name != LABEL and has is not None:
             continue
-        known = sorted({column for store in stores for column in store.column_names()})
-        shown = ", ".join([*also, *(f"{column:.60}" for column in known[:_MAX_SHOWN])]) or "none"
+        known = ask("SELECT DISTINCT name FROM item_values WHERE name <> ?", (LABEL,)).fetchall()
+        shown = ", ".join([*also, *(f"{column:.60}" for (column,) in known[:_MAX_SHOWN])])
         more = f" and {len(known) - _MAX_SHOWN} more" if len(known) > _MAX_SHOWN else ""
-        raise CollectionError(f"no item has a column {name!r:.200}; there are: {shown}{more}")
+        raise CollectionError(
+            f"no item has a column {name!r:.200}; there are: {shown or 'none'}{more}"
+        )
     for label in (each for name, values in conditions if name == LABEL for each in values):
-        if not any(store.has_value(LABEL, str(label)) for store in stores):
-            _suggest(str(label), {label for store in stores for label in store.counts().labels})
+        _check_label(connection, str(label))
 
 
-def _suggest(label: str, known: Iterable[str]) -> None:
+def _check_label(connection: sqlite3.Connection, label: str) -> None:
     """Raise CollectionError where a label that no item has is much like one that some have."""
-    folded = {each.casefold(): each for each in known}
+    has = "SELECT 1 FROM item_values WHERE name = ? AND value = ? LIMIT 1"
+    if connection.execute(has, (LABEL, label)).fetchone() is not None:
+        return
+    known = connection.execute("SELECT DISTINCT value FROM item_values WHERE name = ?", (LABEL,))
+    folded = {each.casefold(): each for (each,) in known}
     near = difflib.get_close_matches(label.casefold(), folded, n=1, cutoff=0.8)
     if near:
         raise CollectionError(

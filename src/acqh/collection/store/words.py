@@ -5,15 +5,17 @@ word that occurs nowhere is taken for the beginning of one ("flow"), and failing
 similar word there is ("flwer").
 """
 
+import json
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from acqh._core.arrays import Ints
 from acqh.collection.store.connections import LISTED, as_numbers, listed
-from acqh.collection.store.signs import forms_of, is_sign, plain, spaced
+from acqh.collection.store.signs import forms_of, is_sign, plain, signs_in, spaced
 
 # Captions, what an item is called, its labels, and the signs in all else that it has. Nothing but
 # the index is stored: the texts are those of the items. Words are letters, with their marks, and
@@ -35,6 +37,10 @@ _MIN_TYPO_LENGTH = 4
 _TRANSPOSED_LENGTHS = range(3, 33)
 _MIN_SIMILARITY = 0.4
 _MAX_TERMS = 32
+# Columns that say what an item is called, whose words are looked up like those of its caption.
+_NAMES = ("name", "title", "keywords", "description", "file")
+# Of sentences, not of what is called so: "dog?" is a dog, "C++" is not C.
+_PUNCTUATION = ".,;:!?()[]{}\"'"
 # A sign for "without", a phrase in quotes or one word.
 _PART = re.compile(r'(?P<sign>-?)(?:"(?P<phrase>[^"]*)"|(?P<word>\S+))')
 # They stand in most captions and say little; left out unless nothing else is asked for.
@@ -67,6 +73,12 @@ class WordQuery:
     def plain(self) -> str:
         """The text without what must not be found: what is to be looked for by meaning."""
         return " ".join((*self.phrases, *self.words)) or " ".join(self.terms)
+
+    @property
+    def is_symbols(self) -> bool:
+        """Whether it asks for something, and all of it is symbols."""
+        said = "".join((*self.phrases, *self.terms))
+        return bool(said) and not any(map(str.isalnum, said))
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -157,6 +169,18 @@ def change_words(
     )
 
 
+def words_of(
+    text: str, labels: Sequence[str], columns: Mapping[str, Any]
+) -> tuple[str, str, Sequence[str], str]:
+    """Return the text, the names, the labels and other signs of an item, to be looked up."""
+    others = {name: value for name, value in columns.items() if name not in _NAMES}
+    return str(text), " ".join(_names(columns)), labels, signs_in(others)
+
+
+def _names(columns: Mapping[str, Any]) -> list[str]:
+    return [value for key in _NAMES if isinstance(value := columns.get(key), str)]
+
+
 def know_words(connection: sqlite3.Connection, query: WordQuery) -> KnownWords:
     """Look the words of a query up: for a typo, this reads the whole vocabulary."""
     found = (_resolved(connection, term, term in query.no_typos) for term in query.terms)
@@ -182,6 +206,40 @@ def find_words(
         more = _match(connection, some, without, k + len(listed), numbers, False)
         hits += [hit for hit in more if hit.number not in listed]
     return hits[:k]
+
+
+def compare_words(
+    connection: sqlite3.Connection, asked: WordQuery, hits: Sequence[WordHit]
+) -> list[WordHit]:
+    """Return hits with whether they are called exactly so, and have the words as they were typed.
+
+    Called so are also items that have it as their whole caption.
+    """
+    rows = connection.execute(
+        f"SELECT number, text, labels, columns FROM items WHERE number IN {LISTED}",  # noqa: S608
+        (listed([hit.number for hit in hits]),),
+    )
+    said = {number: (text, *parsed(labels, columns)) for number, text, labels, columns in rows}
+    name = " ".join((*asked.phrases, *asked.terms)).casefold()
+    typed = plain_words(*asked.words)
+    spelt = [term.strip(_PUNCTUATION).casefold() for term in asked.words if not term.isalnum()]
+    has_signs = any(map(is_sign, (*asked.phrases, *asked.terms)))
+    compared = []
+    for hit in hits:
+        text, labels, columns = said.get(hit.number, ("", [], {}))
+        names = " ".join(_names(columns))
+        called = {text, names}
+        if has_signs:
+            called |= {value for value in columns.values() if isinstance(value, str)}
+        whole = plain(" ".join((text, names, *labels))).casefold()
+        compared.append(
+            replace(
+                hit,
+                is_named=name in {plain(each).casefold() for each in called},
+                is_typed=typed <= plain_words(whole) and all(each in whole for each in spelt),
+            )
+        )
+    return compared
 
 
 def numbers_allowed(connection: sqlite3.Connection, query: WordQuery) -> Ints:
@@ -306,6 +364,17 @@ def _similar(connection: sqlite3.Connection, term: str) -> list[str]:
         if similarity >= _MIN_SIMILARITY:
             scored.append((-similarity, -n_items, word))
     return [word for _, _, word in sorted(scored)[:3]]
+
+
+def parsed(labels: Any, columns: Any) -> tuple[list[str], dict[str, Any]]:
+    """Return the labels and the columns of a stored item."""
+    try:
+        names, values = json.loads(labels), json.loads(columns)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise sqlite3.DatabaseError(f"labels or columns of an item: {error}") from error
+    if not isinstance(names, list) or not isinstance(values, dict):
+        raise sqlite3.DatabaseError("the fields of an item are of other kinds than acqh stores")
+    return list(map(str, names)), values
 
 
 def vocabulary(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:

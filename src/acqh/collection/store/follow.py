@@ -6,23 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from acqh.collection.sources.folder import ImageFile
-from acqh.collection.store.schema import (
-    find_number,
-    followed_by,
-    insert_row,
-    keep_link,
-    link,
-    read_fact,
-    remove_row,
-    write_change,
-    write_columns,
-)
-from acqh.collection.store.store import Store
+from acqh.collection.store.connections import Store
+from acqh.collection.store.read import find_number, has_item
+from acqh.collection.store.write import Writer, changing
 from acqh.collection.types import BYTES, DIGEST, FACTS, FILE, MODIFIED, Item
 
-# Text, labels and columns, as JSON, that people gave.
+# Text, labels and columns that people gave.
 _Given = tuple[str, tuple[str, ...], dict[str, Any]]
+_FOLLOWED = "FROM followed JOIN items USING (number)"
 
 
 @dataclass(frozen=True)
@@ -37,15 +28,10 @@ class Followed:
     modified: Any
     digest: Any
 
-    def looks_like(self, file: ImageFile) -> bool:
-        """Whether a file has the same size and time."""
-        return (self.n_bytes, self.modified) == (file.n_bytes, file.modified)
-
     def is_still(self, connection: sqlite3.Connection) -> bool:
         """Whether the item follows this file, and has this content of it."""
         row = connection.execute(
-            "SELECT columns FROM followed JOIN items USING (number) "
-            "WHERE id = ? AND folder = ? AND name = ?",
+            f"SELECT columns {_FOLLOWED} WHERE id = ? AND folder = ? AND name = ?",
             (self.id, self.folder, self.name),
         ).fetchone()
         return row is not None and json.loads(row[0]).get(DIGEST) == self.digest
@@ -53,75 +39,65 @@ class Followed:
 
 def followed_items(store: Store) -> list[Followed]:
     """Return the items that follow files, in order of insertion."""
-    rows = store.rows(
-        "SELECT id, number, folder, name, columns FROM followed JOIN items USING (number) "
-        "ORDER BY number"
-    )
     found = []
-    for *facts, columns in rows:
-        values = json.loads(columns)
-        found.append(Followed(*facts, *(values.get(name) for name in (BYTES, MODIFIED, DIGEST))))
+    with store.reading() as connection:
+        rows = connection.execute(
+            f"SELECT id, number, folder, name, columns {_FOLLOWED} ORDER BY number"
+        )
+        for *facts, columns in rows:
+            values = json.loads(columns)
+            known = (values.get(name) for name in (BYTES, MODIFIED, DIGEST))
+            found.append(Followed(*facts, *known))
     return found
 
 
-def ids_of_file(store: Store, name: str) -> list[str]:
+def ids_of_file(connection: sqlite3.Connection, name: str) -> list[str]:
     """Return the ids of items that follow a file of this name, in any folder."""
-    rows = store.rows(
-        "SELECT id FROM followed JOIN items USING (number) WHERE name = ? ORDER BY number", name
-    )
+    rows = connection.execute(f"SELECT id {_FOLLOWED} WHERE name = ? ORDER BY number", (name,))
     return [identifier for (identifier,) in rows]
 
 
-def follows_file(store: Store, identifier: str) -> bool:
+def follows_file(connection: sqlite3.Connection, identifier: str) -> bool:
     """Whether an item follows a file."""
-    return bool(
-        store.rows("SELECT 1 FROM followed JOIN items USING (number) WHERE id = ?", identifier)
-    )
+    found = connection.execute(f"SELECT 1 {_FOLLOWED} WHERE id = ?", (identifier,))
+    return found.fetchone() is not None
 
 
-def move_items(
-    store: Store, moves: Sequence[tuple[Followed, ImageFile, Mapping[str, Any]]]
-) -> None:
+def move_items(store: Store, moves: Sequence[tuple[Followed, str, str, Mapping[str, Any]]]) -> None:
     """Let items follow other files, and set columns of them, in one transaction.
 
-    Those that somebody else has changed meanwhile stay as they are.
+    `moves`: an item, the folder and the name of its file, and its columns. Those that somebody
+    else has changed meanwhile stay as they are.
     """
-    with store.connections.writing() as connection:
-        change = read_fact(connection, "change")
+    with changing(store) as writer:
         still = [
-            (find_number(connection, item.id) or 0, item, file, columns)
-            for item, file, columns in moves
-            if item.is_still(connection)
+            (find_number(writer.connection, item.id) or 0, item, folder, name, columns)
+            for item, folder, name, columns in moves
+            if item.is_still(writer.connection)
         ]
         # Files may have changed places: all must be left before one is taken.
         for number, *_ in still:
-            connection.execute("DELETE FROM followed WHERE number = ?", (number,))
-        for number, item, file, columns in still:
-            folder = str(file.folder)
-            if followed_by(connection, folder, file.name) is None:
-                link(connection, number, folder, file.name)
-                write_columns(connection, item.id, columns)
-                change += 1
-            elif followed_by(connection, item.folder, item.name) is None:
-                link(connection, number, item.folder, item.name)
-        write_change(connection, change)
+            writer.connection.execute("DELETE FROM followed WHERE number = ?", (number,))
+        for number, item, folder, name, columns in still:
+            if writer.follower(folder, name) is None:
+                writer.follow(number, folder, name)
+                writer.set_columns(item.id, columns)
+            elif writer.follower(item.folder, item.name) is None:
+                writer.follow(number, item.folder, item.name)
 
 
-def remove_items(store: Store, items: Iterable[Followed]) -> list[str]:
+def remove_followed(store: Store, items: Iterable[Followed]) -> list[str]:
     """Remove items whose files are gone, in one transaction; remember what people gave them.
 
     Gives the ids of those that were removed: not those that somebody else has changed meanwhile.
     """
     removed = []
-    with store.connections.writing() as connection:
-        change = read_fact(connection, "change")
+    with changing(store) as writer:
         for item in items:
-            if item.is_still(connection):
-                _remember(connection, item)
-                change += 1
-                remove_row(connection, item.id, change)
+            if item.is_still(writer.connection):
+                _remember(writer.connection, item)
+                writer.remove(item.id)
                 removed.append(item.id)
-        write_change(connection, change)
     return removed
 
 
@@ -145,23 +121,19 @@ def _given(text: str, labels: str, columns: str) -> _Given:
 
 def forget_removed(store: Store) -> None:
     """Empty the memory of what removed items were given."""
-    with store.connections.writing() as connection:
+    with store.writing() as connection:
         connection.execute("DELETE FROM remembered")
 
 
 def given_to(connection: sqlite3.Connection, folder: str, name: str, digest: str) -> _Given:
     """Return what people gave the item of a file; where there is none, what its content had."""
     row = connection.execute(
-        "SELECT text, labels, columns FROM followed JOIN items USING (number) "
-        "WHERE folder = ? AND name = ?",
-        (folder, name),
+        f"SELECT text, labels, columns {_FOLLOWED} WHERE folder = ? AND name = ?", (folder, name)
     ).fetchone()
-    row = (
-        row
-        or connection.execute(
+    if row is None:
+        row = connection.execute(
             "SELECT text, labels, columns FROM remembered WHERE sha256 = ?", (digest,)
         ).fetchone()
-    )
     return ("", (), {}) if row is None else _given(*row)
 
 
@@ -181,35 +153,25 @@ class FileWriter:
 
     def put(self, items: Sequence[Item]) -> list[str | None]:
         """Store items in one transaction; return their ids, None for those left out."""
-        with self.store.connections.writing() as connection:
-            change = read_fact(connection, "change")
-            ids: list[str | None] = []
-            for item in items:
-                identifier, change = self._put(connection, item, change)
-                ids.append(identifier)
-            write_change(connection, change)
-        return ids
+        with changing(self.store) as writer:
+            return [self._put(writer, item) for item in items]
 
-    def _put(
-        self, connection: sqlite3.Connection, item: Item, change: int
-    ) -> tuple[str | None, int]:
-        name, digest = item.columns[FILE], item.columns[DIGEST]
-        own = followed_by(connection, item.folder, name)
+    def _put(self, writer: Writer, item: Item) -> str | None:
+        connection, name, digest = writer.connection, item.columns[FILE], item.columns[DIGEST]
+        own = writer.follower(item.folder, name)
         if own is not None and _digest_of(connection, own) == digest:
             self.done.add(name)
-            return None, change
+            return None
         text, labels, columns = given_to(connection, item.folder, name, digest)
         if (text, labels) != (item.text, item.labels) and not self.last:
             self.again.add(name)
-            return None, change
+            return None
         facts = {name: item.columns[name] for name in FACTS if name in item.columns}
-        identifier = own or free_id(item.id, lambda it: find_number(connection, it) is not None)
+        identifier = own or free_id(item.id, lambda taken: has_item(connection, taken))
         if own is not None:
-            change += 1
-            remove_row(connection, own, change)
-        change += 1
+            writer.remove(own)
         new = replace(item, id=identifier, text=text, labels=labels, columns={**columns, **facts})
-        return insert_row(connection, new, change), change
+        return writer.insert(new)
 
 
 def _digest_of(connection: sqlite3.Connection, identifier: str) -> Any:
@@ -233,18 +195,15 @@ def relabel(store: Store, items: Sequence[tuple[int, Item]]) -> list[bool]:
     meanwhile stays as it is. Gives which were changed.
     """
     changed = []
-    with store.connections.writing() as connection:
-        change = read_fact(connection, "change")
+    with changing(store) as writer:
         for number, item in items:
-            changed.append(find_number(connection, item.id) == number)
+            changed.append(find_number(writer.connection, item.id) == number)
             if changed[-1]:
-                row = connection.execute(
+                row = writer.connection.execute(
                     "SELECT picture FROM thumbnails WHERE number = ?", (number,)
                 ).fetchone()
                 thumbnail = None if row is None else row[0]
-                new = replace(keep_link(connection, replace(item, folder="")), thumbnail=thumbnail)
-                remove_row(connection, item.id, change + 1)
-                change += 2
-                insert_row(connection, new, change)
-        write_change(connection, change)
+                linked = writer.still_following(replace(item, folder=""))
+                writer.remove(item.id)
+                writer.insert(replace(linked, thumbnail=thumbnail))
     return changed
