@@ -125,7 +125,6 @@ def test_explanations_add_up_to_the_scores(collection):
 def test_verify_finds_nothing_wrong_with_a_new_collection(collection, make_items, monkeypatch):
     assert collection.verify().notes == ()
     monkeypatch.setattr("acqh.collection.disk.index.MAX_FEW", 0)  # so that there is an index
-    collection._opened.index._is_large = True
     collection._opened.index.save()
     collection.add(make_items(2, seed=3, prefix="more"))
     report = collection.verify()

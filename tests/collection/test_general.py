@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from acqh.collection.disk.settings import BuildSettings
 
 import acqh
 from acqh._core.runtime import say_nothing
 from acqh.collection import Collection, Item
 from acqh.collection.build.learn import learn
 from acqh.collection.disk.model import Encoders
+from acqh.collection.types import BuildSettings
 from acqh.encoders import EfficientNetLite0, MiniLM, general_model
 
 pytest.importorskip("onnxruntime")

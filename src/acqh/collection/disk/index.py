@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints
+from acqh._core.arrays import Floats, Ints
 from acqh.collection.store.connections import Store
-from acqh.collection.store.read import changes_since, codes_of, count_items, has_more_than
+from acqh.collection.store.read import changes_since, codes_of, has_more_than
 from acqh.collection.store.schema import read_change
 from acqh.errors import AcqhError, CollectionError, CorruptBundleError
-from acqh.index.search.few import FewCodes
 from acqh.io import read_bundle
 
 if TYPE_CHECKING:
@@ -25,18 +24,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 # Catching up with this many changes takes about as long as reading the index.
 _SAVE_AFTER = 4_096
-# Up to this many items are searched as they are, as quickly as by the index and without the half
-# second that its compiled code takes to load.
+# Of up to this many items no index is saved: their codes are read from the store as quickly.
 MAX_FEW = 16_384
 
 
 class IndexCache:
     """The codes of all items, at least as new as what a connection sees, whenever it is asked.
 
-    Few items are held as they are, many by a `CodeIndex`: which of both is decided here, and gives
-    the same scores. Items are known to either by their numbers. What is saved of an index says
-    which change it holds last; one that is missing, damaged or of other codebooks is made again
-    from the store, and of few items none is saved.
+    Items are known to the index by their numbers. What is saved of it says which change it holds
+    last; one that is missing, damaged or of other codebooks is made again from the store.
 
     `codebooks`: (n_codebooks, codebook_size, n_components). `path`: where it is saved.
     """
@@ -48,21 +44,14 @@ class IndexCache:
         self._lock = threading.Lock()
         self._index: CodeIndex | None = None
         self._change = self._saved = 0
-        self._few: tuple[int, FewCodes] | None = None
-        self._is_large = False
 
     def count(self, connection: sqlite3.Connection) -> int:
         """Return how many items there are."""
-        few = self._few_at(connection)
-        if few is None and self._index is None:
-            return count_items(connection)
-        return len(self._index_at(connection) if few is None else few)
+        return len(self._at(connection))
 
     def bytes_per_item(self, connection: sqlite3.Connection) -> float:
-        """Return the bytes of an item in the index, or of its code where there are few."""
-        few = self._few_at(connection)
-        index_bytes = None if few is not None else self._index_at(connection).bytes_per_item
-        return float(len(self.codebooks)) if index_bytes is None else index_bytes
+        """Return the bytes of an item in the index, without its id."""
+        return self._at(connection).bytes_per_item
 
     def search(
         self,
@@ -76,11 +65,7 @@ class IndexCache:
 
         `numbers`: of the items that may be found, or None for all. `part`: an index of these.
         """
-        few = self._few_at(connection)
-        if few is not None:
-            best, scores = few.search(query, k, numbers)
-            return best, scores, len(few if numbers is None else numbers)
-        index = self._index_at(connection) if part is None else part
+        index = self._at(connection) if part is None else part
         if len(index) == 0:
             return np.zeros(0, np.int64), np.zeros(0, np.float32), 0
         chosen = numbers if part is None else None
@@ -91,30 +76,14 @@ class IndexCache:
 
     def part(self, connection: sqlite3.Connection, numbers: Ints) -> "CodeIndex | None":
         """Return an index of some items alone, where there are many others."""
-        if self._few_at(connection) is not None:
+        if self.count(connection) <= MAX_FEW:
             return None
         from acqh.index import CodeIndex
 
         known, codes = codes_of(connection, numbers, len(self.codebooks))
         return CodeIndex(self.codebooks).add(codes, ids=known)
 
-    def _few_at(self, connection: sqlite3.Connection) -> FewCodes | None:
-        """Return the codes of all items where there are few."""
-        if self._is_large:
-            return None
-        change, few = self._few or (0, FewCodes.none(self.codebooks.transpose(0, 2, 1)))
-        if self._few is None or read_change(connection) > change:
-            if len(few) == 0 and has_more_than(connection, MAX_FEW):
-                self._is_large = True
-                return None
-            with self._readable():
-                change, numbers, codes, gone = self._changes(connection, change)
-                few = few.changed(numbers, codes, gone)
-            self._is_large = len(few) > MAX_FEW
-            self._few = None if self._is_large else (change, few)
-        return None if self._is_large else few
-
-    def _index_at(self, connection: sqlite3.Connection) -> "CodeIndex":
+    def _at(self, connection: sqlite3.Connection) -> "CodeIndex":
         """Return the index with every change that a connection sees."""
         index, change = self._index, read_change(connection)
         if index is None or change > self._change:
@@ -135,9 +104,9 @@ class IndexCache:
         if self._store.read_only:
             return
         with self._store.reading() as connection:
-            if self._few_at(connection) is not None or not self._is_behind(connection):
+            if not has_more_than(connection, MAX_FEW) or not self._is_behind(connection):
                 return
-            index = self._index_at(connection)
+            index = self._at(connection)
         self._save(index)
 
     def _is_behind(self, connection: sqlite3.Connection) -> bool:
@@ -203,16 +172,13 @@ class IndexCache:
 
     def _catch_up(self, index: "CodeIndex", connection: sqlite3.Connection) -> None:
         with self._readable():
-            change, numbers, codes, removed = self._changes(connection, self._change)
+            change, numbers, codes, removed = changes_since(
+                connection, self._change, len(self.codebooks)
+            )
             # New ones first, so that an item being replaced is never missing to other threads.
             index.add(codes, ids=numbers)
             index.remove(removed)
         self._change = change
-
-    def _changes(
-        self, connection: sqlite3.Connection, change: int
-    ) -> tuple[int, Ints, Array, Ints]:
-        return changes_since(connection, change, len(self.codebooks))
 
     @contextmanager
     def _readable(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from acqh.collection.store.connections import Store
 from acqh.collection.store.read import find_number, has_item
+from acqh.collection.store.words import parsed
 from acqh.collection.store.write import Writer, changing
 from acqh.collection.types import BYTES, DIGEST, FACTS, FILE, MODIFIED, Item
 
@@ -34,7 +35,7 @@ class Followed:
             f"SELECT columns {_FOLLOWED} WHERE id = ? AND folder = ? AND name = ?",
             (self.id, self.folder, self.name),
         ).fetchone()
-        return row is not None and json.loads(row[0]).get(DIGEST) == self.digest
+        return row is not None and parsed("[]", row[0])[1].get(DIGEST) == self.digest
 
 
 def followed_items(store: Store) -> list[Followed]:
@@ -45,7 +46,7 @@ def followed_items(store: Store) -> list[Followed]:
             f"SELECT id, number, folder, name, columns {_FOLLOWED} ORDER BY number"
         )
         for *facts, columns in rows:
-            values = json.loads(columns)
+            values = parsed("[]", columns)[1]
             known = (values.get(name) for name in (BYTES, MODIFIED, DIGEST))
             found.append(Followed(*facts, *known))
     return found
@@ -114,9 +115,9 @@ def _remember(connection: sqlite3.Connection, item: Followed) -> None:
 
 
 def _given(text: str, labels: str, columns: str) -> _Given:
-    values = json.loads(columns)
+    names, values = parsed(labels, columns)
     own = {name: value for name, value in values.items() if name not in FACTS}
-    return text, tuple(json.loads(labels)), own
+    return str(text), tuple(names), own
 
 
 def forget_removed(store: Store) -> None:
@@ -176,7 +177,7 @@ class FileWriter:
 
 def _digest_of(connection: sqlite3.Connection, identifier: str) -> Any:
     row = connection.execute("SELECT columns FROM items WHERE id = ?", (identifier,)).fetchone()
-    return json.loads(row[0]).get(DIGEST)
+    return parsed("[]", row[0])[1].get(DIGEST)
 
 
 def free_id(usual: str, is_taken: Callable[[str], bool]) -> str:

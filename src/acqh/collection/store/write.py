@@ -55,7 +55,7 @@ class Writer:
         """Set some columns of an item; the others stay."""
         wanted = "number, text, labels, columns, coded_by, code"
         number, text, labels, old, *coded = self._fields(identifier, wanted, "changed")
-        columns = json.dumps(json.loads(old) | dict(values), ensure_ascii=False)
+        columns = json.dumps(parsed(labels, old)[1] | dict(values), ensure_ascii=False)
         self._derive(number, text, labels, old, remove=True)
         self.connection.execute(
             "UPDATE items SET columns = ?, checksum = ? WHERE number = ?",
@@ -85,7 +85,8 @@ class Writer:
         if row is None or item.folder:
             return item
         folder, columns = row
-        facts = {name: value for name, value in json.loads(columns).items() if name in FACTS}
+        known = parsed("[]", columns)[1]
+        facts = {name: value for name, value in known.items() if name in FACTS}
         return replace(item, folder=folder, columns={**item.columns, **facts})
 
     def _fields(self, identifier: str, wanted: str, done: str) -> Any:
