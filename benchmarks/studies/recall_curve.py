@@ -30,7 +30,7 @@ import hnswlib
 import numpy as np
 import usearch.index
 
-from acqh.index import CodeIndex, VectorFile
+from acqh.index import CodeIndex
 from acqh.quantize import AdditiveQuantizer
 from benchmarks.speed.search import N_COMPONENTS, N_QUERIES, Vectors, build, recall, true_best
 
@@ -102,8 +102,9 @@ def measure(case: Case, points: list[Point], n_rounds: int) -> Iterator[Record]:
 
 
 def ours(case: Case, folder: str) -> Iterator[Point]:
-    VectorFile.write(f"{folder}/full", case.items, dtype="int8")
-    full = VectorFile(f"{folder}/full")
+    scaled = case.items * (127 / np.abs(case.items).max())
+    np.save(f"{folder}/full.npy", np.round(scaled).astype(np.int8))
+    full = np.load(f"{folder}/full.npy", mmap_mode="r")
 
     def found(index: CodeIndex, **settings: Any) -> np.ndarray:
         return index.search(case.queries, K, n_threads=1, **settings).ids
@@ -127,7 +128,7 @@ def ours(case: Case, folder: str) -> Iterator[Point]:
                 f"rerank_k={n_again}, budget={budget}",
                 size,
                 partial(search, rerank=full, rerank_k=n_again, budget=budget),
-                full.bytes_per_item,
+                full.shape[1],
             )
 
 

@@ -21,7 +21,6 @@ _KINDS = (
     "documents",
     "hamming-index",
     "method",
-    "vectors",
 )
 
 
@@ -36,10 +35,6 @@ def _open(kind: str, path: Path, *, verify: bool = False) -> Any:
             from acqh.index import CodeIndex, HammingIndex
 
             return (CodeIndex if kind == "code-index" else HammingIndex).load(path, verify=verify)
-        case "vectors":
-            from acqh.index import VectorFile
-
-            return VectorFile(path)
         case "code-shards":
             from acqh.scale import open_shards
 
@@ -71,7 +66,7 @@ def load(path: Path) -> Any:
 
     Returns
     -------
-    CodeIndex, HammingIndex, CodeParts, VectorFile, Collection,
+    CodeIndex, HammingIndex, CodeParts, Collection,
     DocumentStore (of `acqh.integrations`), or a fitted method
         Anything, to a type checker; `CodeIndex.load`, `Collection.open` and the like are typed.
 

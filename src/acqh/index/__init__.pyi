@@ -3,4 +3,3 @@ from acqh.index.exchange.faiss import faiss_codes as faiss_codes
 from acqh.index.exchange.torch import score_all as score_all
 from acqh.index.hamming_index import HammingIndex as HammingIndex
 from acqh.index.result import SearchResult as SearchResult
-from acqh.index.search.vectors import VectorFile as VectorFile

@@ -184,11 +184,11 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
         recall : float, optional
             Stop when this share of the k best is found, above 0 and at most 1: as expected from
             how words are distributed, not for certain.
-        rerank : VectorFile, other reader, or (n_items, n_components) floats, optional
-            Full vectors, in memory or mapped: the best `rerank_k` items by their codes are ranked
-            again by the inner product of query and vector. An array has items in the order of
-            `ids`; a reader has a method ``take(ids)``. Nothing is proven then: ``exact`` is False,
-            ``bound`` infinite.
+        rerank : (n_items, n_components) numbers, optional
+            Full vectors of the items in the order of `ids`, in memory or mapped
+            (``np.load(path, mmap_mode="r")``): the best `rerank_k` items by their codes are ranked
+            again by the inner product of query and vector. Nothing is proven then: ``exact`` is
+            False, ``bound`` infinite.
         rerank_k : int, default 200, or k if that is more
             How many items to rank again, at least k.
 

@@ -30,7 +30,6 @@ _IN_WORDS = {
     "hamming-index": "an index of binary codes",
     "index": "an index",
     "method": "a model",
-    "vectors": "a folder of vectors",
 }
 _FIELDS = {"format", "version", "kind", "name", "info", "members", _CHECKSUM}
 

@@ -8,7 +8,6 @@ from acqh._core.arrays import Array, Floats, Ints, as_rows, check_positive_int, 
 from acqh.errors import InvalidInputError
 from acqh.index.items.snapshot import S, Snapshot
 from acqh.index.result import SearchResult
-from acqh.index.search.vectors import VectorReader
 
 # How many candidates are ranked again where nothing is given.
 _CANDIDATES = 200
@@ -50,26 +49,21 @@ def rank_again(
         Of the index.
     queries : (n_queries, n_components) float32
     k : int
-    rerank : VectorReader, or (n_items, n_components) floats
-        An array, of any library, has the items in the order of ids.
+    rerank : (n_items, n_components) floats
+        Of any library, in memory or mapped, with the items in the order of ids.
 
     Raises
     ------
     InvalidInputError
-        An array of another shape, or a reader that gives vectors of another width.
+        An array of another shape.
     """
-    rerank, _ = take_in(rerank)
-    is_reader = isinstance(rerank, VectorReader) and not isinstance(rerank, np.ndarray)
-    vectors = None if is_reader else _as_vectors(rerank, n_items, queries.shape[1])
+    vectors = _as_vectors(take_in(rerank)[0], n_items, queries.shape[1])
     best = np.zeros((len(queries), k), dtype=np.int64)
     scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
     step = max(1, _MAX_NUMBERS // max(places.shape[1] * queries.shape[1], 1))
     for part in slices(len(queries), step):
         there = np.arange(places.shape[1]) < found.counts[part, np.newaxis]
-        if vectors is None:
-            full = _taken(rerank, found.ids[part][there], queries.shape[1])
-        else:
-            full = np.asarray(vectors[places[part][there]])
+        full = np.asarray(vectors[places[part][there]])
         asked = np.repeat(queries[part], found.counts[part], axis=0)
         products = np.full(there.shape, -np.inf, dtype=np.float32)
         products[there] = np.einsum("ik,ik->i", full.astype(np.float32, copy=False), asked)
@@ -108,16 +102,6 @@ def _as_vectors(vectors: Any, n_items: int, width: int) -> Array:
     if array.shape != (n_items, width) or array.dtype.kind not in "iuf":
         raise InvalidInputError(
             f"rerank has {array.dtype} of shape {array.shape}; give a vector of {width} components "
-            f"for each of {n_items} items, in the order of 'ids', or a VectorFile"
+            f"for each of {n_items} items, in the order of 'ids'"
         )
     return np.asarray(array)
-
-
-def _taken(reader: VectorReader, ids: Array, width: int) -> Floats:
-    full = np.asarray(reader.take(ids))
-    if full.shape != (len(ids), width):
-        raise InvalidInputError(
-            f"rerank gave vectors of shape {full.shape} for {len(ids)} items and queries of "
-            f"{width} components"
-        )
-    return full
