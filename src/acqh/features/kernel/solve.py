@@ -30,8 +30,6 @@ _MAX_STEPS = 6
 _JITTERS = (1e-12, 1e-10, 1e-8)
 # Numbers in a block of kernels on the host, and on a device, which wants larger ones.
 _HOST_VALUES, _DEVICE_VALUES = 1 << 22, 1 << 25
-# Rows of a block where many small systems are factored at once.
-_SMALL_BLOCK = 256
 
 # From two slices of rows to their kernel.
 Kernel: TypeAlias = Callable[[slice, slice], Numbers]
@@ -63,9 +61,9 @@ class Dual:
             raise _too_small(ridge)
 
     def solve(self, right: Numbers) -> Numbers:
-        """Return ``A^-1 right`` in float64, (n_rows, k), refined."""
+        """Return ``A^-1 right`` in float64, (n_rows, k), refined where the factor is single."""
         solution = self.solve_once(right)
-        for _ in range(_REFINEMENTS):
+        for _ in range(_REFINEMENTS if self.matrix.itemsize < 8 else 0):
             solution += self.solve_once(right - self.multiply(solution))
         return solution
 
@@ -83,7 +81,9 @@ class Dual:
         """Return ``A right``, (n_rows, k), in float64."""
         found = self.diagonal[:, np.newaxis] * right
         for rows in slices(len(right), BLOCK):
-            upper = np.triu(self.matrix[rows, rows.start :].astype(np.float64), 1)
+            upper = self.matrix[rows, rows.start :].astype(np.float64)
+            own = upper[:, : len(upper)]
+            own[...] = np.triu(own, 1)
             found[rows] += upper @ right[rows.start :]
             found[rows.start :] += upper.T @ right[rows]
         return found
@@ -91,12 +91,12 @@ class Dual:
     def take_inverse_diagonal(self) -> Floats:
         """Return the diagonal of ``A^-1``, (n_rows,): squared columns of ``L^-1``, in its place."""
         self._trtri(self.matrix, lower=1, overwrite_c=1)
-        return np.concatenate(
-            [
-                np.square(np.tril(self.matrix[rows.start :, rows].astype(np.float64))).sum(axis=0)
-                for rows in slices(len(self.matrix), BLOCK)
-            ]
-        )
+        found = np.empty(len(self.matrix))
+        for rows in slices(len(self.matrix), BLOCK):
+            own, below = self.matrix[rows, rows], self.matrix[rows.stop :, rows]
+            found[rows] = np.square(np.tril(own), dtype=np.float64).sum(axis=0)
+            found[rows] += np.square(below, dtype=np.float64).sum(axis=0)
+        return found
 
 
 class TensorDual(Dual):
@@ -132,7 +132,7 @@ class TensorDual(Dual):
     def take_inverse_diagonal(self) -> Tensor:
         """Return the diagonal of ``A^-1``, (n_rows,), some columns of ``L^-1`` at a time."""
         found = []
-        for rows in slices(len(self.factor), BLOCK):
+        for rows in slices(len(self.factor), SMALL):
             # What lies above is zero: L^-1 is lower triangular.
             below = self.factor[rows.start :, rows.start :]
             columns = self._torch.eye(
@@ -249,29 +249,6 @@ def leverage_rows(
         found.append(on_host(1.0 - (across * system.solve_once(across)).sum(0)))
     scores = np.maximum(np.concatenate(found), 1e-6)
     return np.sort(rng.choice(n_rows, n_chosen, replace=False, p=scores / scores.sum()))
-
-
-def solve_many(matrices: Tensor, ridges: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """Solve many systems of tensors at once, by blocks that a GPU multiplies.
-
-    `matrices`: (n_systems, n, n); used up. `ridges`: (n_systems, 1, 1). `right`: (n, k). Gives the
-    solutions, (n_systems, n, k), and which systems are not positive definite.
-    """
-    torch, n = require("torch"), matrices.shape[-1]
-    matrices.diagonal(dim1=1, dim2=2).add_(ridges[:, :, 0])
-    failed = torch.zeros(len(matrices), dtype=torch.bool, device=matrices.device)
-    for rows in slices(n, _SMALL_BLOCK):
-        done, below = slice(0, rows.start), slice(rows.stop, n)
-        own = matrices[:, rows, done]
-        factor, info = torch.linalg.cholesky_ex(matrices[:, rows, rows] - own @ own.mT)
-        failed |= info > 0
-        panel = matrices[:, below, rows] - matrices[:, below, done] @ own.mT
-        matrices[:, rows, rows] = factor
-        matrices[:, below, rows] = torch.linalg.solve_triangular(
-            factor.mT, panel, upper=True, left=False
-        )
-    solution = torch.cholesky_solve(right.expand(len(matrices), *right.shape), matrices)
-    return solution, failed
 
 
 def refine_ridge(kernel: Numbers, targets: Numbers, ridge: float) -> float:
