@@ -5,34 +5,33 @@ it the case is left out), projected on their principal directions and weighted b
 in codebooks of 256 words; residual k-means, the same with ten sweeps at the end, and sweeps after
 every codebook, as `fit_codebooks` does. Median relative error of five seeds.
 
-``beams``: 10,000 clustered items in 8 bytes by `grow_codebooks`, with codebooks learnt from the
-best code of every item alone, and from its best eight. Relative error of the items trained on, and
-of 10,000 others.
+``beams``: 10,000 clustered items in 8 bytes by `fit_codebooks` along beams, with codebooks learnt
+from the best code of every item alone, and from its best eight. Relative error of the items trained
+on, and of 10,000 others.
 
 ``worse codes``: half as many such items in 8 and 16 bytes, where in each sweep an item takes the
 code that the search finds, even a worse one, where it keeps its code unless another is strictly
-better, and where it does so later, when the first gains no more, as `grow_codebooks` does.
+better, and where it does so later, when the first gains no more, as `fit_codebooks` does.
 """
 
 import argparse
 import json
 from collections.abc import Iterator
-from functools import partial
+from functools import partialmethod
 from typing import Any
 
 import numpy as np
 
 import acqh
-import acqh.quantize.grow as grow
 from acqh.errors import AcqhError
 from acqh.quantize import (
     decode,
     fit_codebooks,
-    grow_codebooks,
     improve_codebooks,
     quantization_errors,
     refill_unused_words,
     search_codes,
+    train,
     weighted_kmeans,
 )
 
@@ -82,10 +81,10 @@ def _errors(targets: np.ndarray, weights: np.ndarray, m: int, seed: int) -> list
     for _ in range(N_SWEEPS):
         codebooks, codes = refill_unused_words(targets, weights, codes, codebooks)
         codebooks = improve_codebooks(targets, weights, codes, codebooks)
-        codes = search_codes(targets, codebooks, start=codes, n_threads=1)
+        codes = search_codes(targets, codebooks, start=codes)
     swept = weights @ quantization_errors(targets, codes, codebooks)
     rng = np.random.default_rng(seed)
-    fitted = fit_codebooks(targets, weights, m, N_WORDS, beam_width=8, rng=rng, n_threads=1)
+    fitted = fit_codebooks(targets, weights, m, N_WORDS, beam_width=8, rng=rng)
     return [float(first), float(swept), float(fitted.history[-1])]
 
 
@@ -100,16 +99,17 @@ def clustered(n_items: int, n_components: int = 96) -> tuple[np.ndarray, np.ndar
 
 def grown(items: np.ndarray, others: np.ndarray, n_codebooks: int) -> Record:
     spread = np.square(items - items.mean(axis=0)).sum()
-    fitted = grow_codebooks(
+    fitted = fit_codebooks(
         items,
         np.ones(len(items)),
         n_codebooks,
         N_WORDS,
+        beam_width=8,
         max_iter=6,
+        along_beams=True,
         rng=np.random.default_rng(0),
-        n_threads=1,
     )
-    codes = search_codes(others, fitted.codebooks, n_threads=1)
+    codes = search_codes(others, fitted.codebooks)
     error = np.square(others - decode(codes, fitted.codebooks)).sum()
     return {
         "n_items": len(items),
@@ -122,28 +122,28 @@ def grown(items: np.ndarray, others: np.ndarray, n_codebooks: int) -> Record:
 
 def beams(n_items: int) -> Iterator[Record]:
     items, others = clustered(n_items)
-    usual = grow._N_BEAMS
+    usual = train._N_BEAMS
     for n_beams in (1, usual):
-        grow._N_BEAMS = n_beams
+        train._N_BEAMS = n_beams
         yield {"case": "beams", "n_beams": n_beams, **grown(items, others, 8)}
-    grow._N_BEAMS = usual
+    train._N_BEAMS = usual
 
 
 def worse_codes(n_items: int) -> Iterator[Record]:
     items, others = clustered(n_items // 2)
-    usual = grow._sweeps
+    usual = train._Items.sweep
     for n_codebooks in (8, 16):
         for keep in (False, True, None):
             if keep is not None:
-                grow._sweeps = partial(always, usual, always_keep=keep)
+                train._Items.sweep = partialmethod(always, usual, keep)
             record = grown(items, others, n_codebooks)
             yield {"case": "worse codes", "keeps": "later" if keep is None else keep, **record}
-            grow._sweeps = usual
+            train._Items.sweep = usual
 
 
-def always(sweeps: Any, *arguments: Any, always_keep: bool, **settings: Any) -> Any:
-    """Do sweeps in which items never, or always, keep their codes unless others are better."""
-    return sweeps(*arguments, **settings | {"keep": always_keep})
+def always(items: Any, sweep: Any, kept: bool, *arguments: Any, **settings: Any) -> Any:
+    """Sweep so that items never, or always, keep their codes unless others are better."""
+    return sweep(items, *arguments, **settings | {"keep": kept})
 
 
 def main() -> None:

@@ -5,12 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
+from acqh._core.runtime import limit_threads
 from acqh.errors import InvalidInputError
 from acqh.quantize import (
     AdditiveQuantizer,
     decode,
     fit_codebooks,
-    grow_codebooks,
     quantization_errors,
     search_codes,
 )
@@ -63,12 +63,12 @@ def beam_twin(target, codebooks, beam_width, n_best):
     return beams
 
 
-def best_codes(items, codebooks, n_best, *, beam_width, dtype=np.float64, n_threads=None):
+def best_codes(items, codebooks, n_best, *, beam_width, dtype=np.float64):
     """Codes by beam, codebook after codebook."""
     beams = Beams.empty(len(items), dtype)
     for s in range(1, len(codebooks) + 1):
         n_kept = n_best if s == len(codebooks) else beam_width
-        beams = extend_beams(items, codebooks[:s], beams, n_kept, n_threads=n_threads)
+        beams = extend_beams(items, codebooks[:s], beams, n_kept)
     return beams.codes
 
 
@@ -95,10 +95,11 @@ def test_a_beam_as_wide_as_all_codes_finds_the_best_there_are():
 def test_the_best_codes_do_not_depend_on_threads():
     items = make_items(5000)
     codebooks = np.random.default_rng(2).normal(size=(2, 8, N_COMPONENTS))
-    one, two = (
-        best_codes(items, codebooks, 3, beam_width=4, n_threads=threads) for threads in (1, 2)
-    )
-    np.testing.assert_array_equal(one, two)
+    found = []
+    for n_threads in (1, 2):
+        with limit_threads(n_threads):
+            found.append(best_codes(items, codebooks, 3, beam_width=4))
+    np.testing.assert_array_equal(*found)
 
 
 def test_means_of_a_sample_are_about_as_good_as_those_of_all():
@@ -124,14 +125,21 @@ def test_codebooks_grown_along_beams_code_new_items_better():
     scales = 0.95 ** np.arange(48)
     rows = np.random.default_rng(0).normal(size=(3000, 48)) * scales
     train, new = np.split(rows, [2000])
-    arguments = (train, np.ones(2000), 6, 32)
-    errors = {}
-    for learn in (fit_codebooks, grow_codebooks):
-        fitted = learn(*arguments, beam_width=8, rng=np.random.default_rng(0))
+    errors = []
+    for along_beams in (False, True):
+        fitted = fit_codebooks(
+            train,
+            np.ones(2000),
+            6,
+            32,
+            beam_width=8,
+            along_beams=along_beams,
+            rng=np.random.default_rng(0),
+        )
         codes = search_codes(new, fitted.codebooks)
-        errors[learn] = quantization_errors(new, codes, fitted.codebooks).mean()
+        errors.append(quantization_errors(new, codes, fitted.codebooks).mean())
         assert np.all(np.diff(fitted.history) <= 0)
-    assert errors[grow_codebooks] < 0.98 * errors[fit_codebooks]
+    assert errors[1] < 0.98 * errors[0]
 
 
 @pytest.mark.parametrize(("n_train", "is_few"), [(300, True), (4000, False)])
@@ -157,20 +165,26 @@ def test_no_ridge_is_chosen_of_a_handful_of_rows():
 
 def test_the_state_that_is_kept_is_the_best_of_the_history():
     items, weights = make_items(1000), np.random.default_rng(0).random(1000)
-    fitted = grow_codebooks(items, weights, 3, 16, rng=np.random.default_rng(0), max_iter=5)
+    fitted = fit_codebooks(
+        items, weights, 3, 16, along_beams=True, rng=np.random.default_rng(0), max_iter=5
+    )
     error = weights @ quantization_errors(items, fitted.codes, fitted.codebooks)
     assert error == pytest.approx(fitted.history[-1])
 
 
-def test_growing_does_not_depend_on_threads():
-    items = make_items(3000)
-    one, two = (
-        grow_codebooks(
-            items, np.ones(3000), 2, 8, rng=np.random.default_rng(0), n_threads=threads
-        ).codebooks
-        for threads in (1, 2)
-    )
-    np.testing.assert_array_equal(one, two)
+@pytest.mark.parametrize("along_beams", [False, True])
+def test_the_same_seed_gives_the_same_fit_whatever_the_threads(along_beams):
+    items, fits = make_items(5000), []
+    for n_threads in (1, 2):
+        rng = np.random.default_rng(0)
+        with limit_threads(n_threads):
+            fits.append(
+                fit_codebooks(
+                    items, np.ones(5000), 2, 8, along_beams=along_beams, rng=rng, max_iter=2
+                )
+            )
+    np.testing.assert_array_equal(fits[0].codebooks, fits[1].codebooks)
+    np.testing.assert_array_equal(fits[0].codes, fits[1].codes)
 
 
 def test_the_root_turns_the_metric_into_the_plain_one():

@@ -115,14 +115,6 @@ def test_more_components_than_rank_change_nothing():
     assert found.history[-1] == pytest.approx(narrow.history[-1])
 
 
-def test_the_same_seed_gives_the_same_fit_whatever_the_threads():
-    targets = np.random.default_rng(0).normal(size=(5000, 4))
-    one = fit(targets, n_codebooks=2, codebook_size=16, n_threads=1, max_iter=2)
-    two = fit(targets, n_codebooks=2, codebook_size=16, n_threads=2, max_iter=2)
-    np.testing.assert_array_equal(one.codebooks, two.codebooks)
-    np.testing.assert_array_equal(one.codes, two.codes)
-
-
 def test_the_callback_sees_every_step_of_the_history():
     targets, counts = label_targets(n_sets=300)
     errors = []

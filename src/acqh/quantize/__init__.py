@@ -7,7 +7,6 @@ from acqh.quantize.codebooks import (
     least_squares_codebooks,
     quantization_errors,
 )
-from acqh.quantize.grow import grow_codebooks
 from acqh.quantize.kmeans import weighted_kmeans
 from acqh.quantize.quantizer import AdditiveQuantizer
 from acqh.quantize.train import QuantizerFit, fit_codebooks, refill_unused_words
@@ -17,7 +16,6 @@ __all__ = [
     "QuantizerFit",
     "decode",
     "fit_codebooks",
-    "grow_codebooks",
     "improve_codebooks",
     "least_squares_codebooks",
     "quantization_errors",

@@ -138,14 +138,12 @@ class Beams:
         return cls(np.zeros((n_items, 1, 0), dtype=np.uint8), np.zeros((n_items, 1), dtype=dtype))
 
 
-def extend_beams(
-    targets: Floats, codebooks: Floats, beams: Beams, n_best: int, *, n_threads: int | None = None
-) -> Beams:
+def extend_beams(targets: Floats, codebooks: Floats, beams: Beams, n_best: int) -> Beams:
     """Return the best few codes of each item, `n_best` at most, with one codebook more.
 
     Codebooks are thus added one by one at the cost of a single beam search.
 
-    `targets`, `codebooks`, `n_threads`: as `search_codes` takes them; the last codebook is new.
+    `targets`, `codebooks`: as `search_codes` takes them; the last codebook is new.
     `beams`: of the codebooks before.
 
     Examples
@@ -173,7 +171,7 @@ def extend_beams(
             compiled.make_work(n_kept, n_words, costs.dtype),
         )
 
-    _run_blocks(extend_block, n_items, n_threads)
+    _run_blocks(extend_block, n_items, None)
     return Beams(codes, costs)
 
 

@@ -1,8 +1,5 @@
 """k-means of weighted points, few or many."""
 
-from collections.abc import Callable
-from functools import partial
-
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints, slices
@@ -22,10 +19,8 @@ _MOST_STEPS = 10
 # Of many points these are enough to draw seeds from and to find the principal components.
 _SEED_POINTS_PER_WORD = 16
 _POINTS_PER_COMPONENT = 4
-# Distances from all words are kept for this many points at a time.
-_BLOCK_ROWS = 4096
-# Of so few they stay in the cache.
-_QUICK_ROWS = 512
+# Distances from all words are kept for this many points at a time: they stay in the cache.
+_BLOCK_ROWS = 512
 
 
 def weighted_kmeans(
@@ -73,11 +68,19 @@ def weighted_kmeans(
     """
     points = np.ascontiguousarray(points, dtype=np.float64)
     weights = np.asarray(weights, dtype=np.float64)
-    nearest = _nearest_to(points, weights) if is_quick else partial(_nearest, points)
+    mean, scale, small = np.zeros(points.shape[1]), 1.0, points
+    if is_quick:
+        mean = np.average(points, axis=0, weights=weights)
+        scale = np.abs(points - mean).max() or 1.0
+        small = ((points - mean) / scale).astype(np.float32)
+
+    def nearest(words: Floats) -> Ints:
+        return _nearest(small, ((words - mean) / scale).astype(small.dtype))
+
     words = _seed(points, weights, n_words, rng)
     codes = nearest(words)
     for _ in range(max_iter):
-        words = _means(points, weights, codes, words)
+        words = _means(points, weights, codes, n_words)
         moved = nearest(words)
         if np.array_equal(moved, codes):
             break
@@ -125,19 +128,11 @@ def sampled_kmeans(
     before = views[0]
     for view in views:
         for _ in range(max(1, min(_MOST_STEPS, _WORK // view.shape[1]))):
-            codes = _nearest_single(before, words.astype(np.float32))
-            words = _means(view, weights, codes, np.zeros((n_words, view.shape[1])))
+            codes = _nearest(before, words.astype(np.float32))
+            words = _means(view, weights, codes, n_words)
             before = view
-    codes = _nearest_single(small, words.astype(np.float32))
-    return _means(points, weights, codes, np.zeros((n_words, points.shape[1])))
-
-
-def _nearest_to(points: Floats, weights: Floats) -> Callable[[Floats], Ints]:
-    """Return what finds the word nearest to each point, in single precision."""
-    mean = np.average(points, axis=0, weights=weights)
-    scale = np.abs(points - mean).max() or 1.0
-    small = ((points - mean) / scale).astype(np.float32)
-    return lambda words: _nearest_single(small, ((words - mean) / scale).astype(np.float32))
+    codes = _nearest(small, words.astype(np.float32))
+    return _means(points, weights, codes, n_words)
 
 
 def _widths(n_components: int) -> list[int]:
@@ -161,33 +156,24 @@ def _seed(points: Floats, weights: Floats, n_words: int, rng: np.random.Generato
 
 
 def _nearest(points: Floats, words: Floats) -> Ints:
-    norms = np.einsum("jk,jk->j", words, words)
-    codes = np.empty(len(points), dtype=np.uint8)
-    for rows in slices(len(points), _BLOCK_ROWS):
-        codes[rows] = np.argmin(norms - 2.0 * (points[rows] @ words.T), axis=1)
-    return codes
-
-
-def _nearest_single(points: Floats, words: Floats) -> Ints:
-    """Return what `_nearest` does, several times quicker, of points in single precision."""
+    """Return the nearest word of each point, in the precision of both; single is quicker."""
     norms = np.einsum("jk,jk->j", words, words)
     doubled = np.ascontiguousarray(-2.0 * words.T)
     codes = np.empty(len(points), dtype=np.uint8)
-    work = compiled.make_work(_QUICK_ROWS, len(words), np.float32)
-    for rows in slices(len(points), _QUICK_ROWS):
+    work = compiled.make_work(_BLOCK_ROWS, len(words), points.dtype)
+    for rows in slices(len(points), _BLOCK_ROWS):
         found = codes[rows]
         np.matmul(points[rows], doubled, out=work.costs[: len(found)])
         compiled.nearest(norms, work, found)
     return codes
 
 
-def _means(points: Floats, weights: Floats, codes: Ints, words: Floats) -> Floats:
+def _means(points: Floats, weights: Floats, codes: Ints, n_words: int) -> Floats:
     """Move each word to the weighted mean of its points; give words without any a new place."""
-    n_words = len(words)
     mass = np.bincount(codes, weights, n_words)
     used = mass > 0
     sums = sum_by_word(points, weights, codes[:, np.newaxis], n_words)[0]
-    words = np.zeros_like(words)
+    words = np.zeros(sums.shape)
     words[used] = sums[used] / mass[used, np.newaxis]
     empty = np.flatnonzero(~used)
     if empty.size:

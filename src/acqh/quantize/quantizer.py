@@ -17,7 +17,6 @@ from acqh._core.validation import Interval, check_parameters
 from acqh.errors import CorruptBundleError, InvalidInputError, NotFittedError
 from acqh.quantize.code_search import search_codes
 from acqh.quantize.codebooks import check_codes, decode
-from acqh.quantize.grow import grow_codebooks
 from acqh.quantize.query_metric import Root, choose_shrinkage, metric_root, second_moment
 from acqh.quantize.train import QuantizerFit, fit_codebooks
 
@@ -191,15 +190,18 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self, rows: Floats, weights: Floats, root: Root | None, rng: np.random.Generator
     ) -> tuple[QuantizerFit, Floats]:
         """Return what training gives under a metric, and the codebooks as items have them."""
-        targets = rows if root is None else rows @ root.forward
-        how: dict[str, Any] = {"beam_width": self._beam_width, "rng": rng}
+        # Few are a word each, or learnt by heart as asked for.
         few = 1 if self.ridge is None else 0 if self.ridge else _FEW_ROWS_PER_WORD
-        if len(rows) <= few * self.codebook_size:  # a word each, or learnt by heart as asked for
-            fitted = fit_codebooks(targets, weights, self.n_codebooks, self.codebook_size, **how)
-        else:
-            fitted = grow_codebooks(
-                targets, weights, self.n_codebooks, self.codebook_size, ridge=self.ridge, **how
-            )
+        fitted = fit_codebooks(
+            rows if root is None else rows @ root.forward,
+            weights,
+            self.n_codebooks,
+            self.codebook_size,
+            beam_width=self._beam_width,
+            along_beams=len(rows) > few * self.codebook_size,
+            ridge=self.ridge,
+            rng=rng,
+        )
         if root is None:
             return fitted, fitted.codebooks
         return fitted, root.words(fitted.codebooks, np.average(rows, axis=0, weights=weights))
