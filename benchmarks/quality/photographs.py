@@ -56,8 +56,8 @@ def photographs(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     ):
         has = np.random.default_rng(1).random(len(stored)) < share
         given = labels[stored].astype(np.uint8) * has[:, None] if share else None
-        for normalize_ in (True, False) if targets or not share else (None,):
-            model = photograph_model(targets, normalize_).fit(items, given)
+        for equal_lengths in (True, False) if targets or not share else (None,):
+            model = photograph_model(targets, equal_lengths).fit(items, given)
             found = look(model, items, given, asked)
             figures = found | similar(found.pop("hits"), labels[query], labels[stored], has)
             goals = {"image_distinct": 1000, "image_itself": 0.95, "text_itself": 0.8}
@@ -66,7 +66,7 @@ def photographs(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             yield {
                 "labels_on": share,
                 "targets": targets or ("labels" if share else "content"),
-                "normalize": normalize_,
+                "normalize": equal_lengths,
                 "bytes_per_item": 8,
                 **graded(figures, goals if targets or not share else {}),
             }
@@ -90,13 +90,13 @@ def photograph_views(arguments: argparse.Namespace) -> tuple[dict[str, Any], Any
     return views, labels, query, stored
 
 
-def photograph_model(targets: Any, normalize_: bool | None = None) -> acqh.ACQH:
+def photograph_model(targets: Any, equal_lengths: bool | None = None) -> acqh.ACQH:
     return acqh.ACQH(
         128,
         n_codebooks=8,
         similarity="jaccard",
         targets=targets,
-        normalize=normalize_,
+        equal_lengths=equal_lengths,
         random_state=0,
     )
 

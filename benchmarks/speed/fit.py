@@ -21,8 +21,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import acqh
-from acqh.methods.acqh import alternating
-from acqh.methods.acqh.problem import Problem
+from acqh.methods.acqh import paper
 from acqh.stats import Statistics, regress
 
 N_ITEMS = 184_577
@@ -146,10 +145,9 @@ def time_alternating(
     sets = stats.label_sets.matrix().astype(np.float64)
     found = [regress(view, sets, 0.0, fit_intercept=False) for view in stats.views.values()]
     gram = L.T @ L
-    problem = Problem(
-        L, L, np.ones(len(L)), sum(f.agreement for f in found), 2 * np.sum(gram**2), 1e-4, 1e-2
-    )
-    state = alternating.random_start(problem, 32, 4, 256, np.random.default_rng(0))
+    agreement = sum(f.agreement for f in found)
+    problem = paper.PaperProblem(L, np.ones(len(L)), agreement, 2 * np.sum(gram**2), L, 1e-4, 1e-2)
+    state = paper.random_start(problem, 32, 4, 256, np.random.default_rng(0))
     words = state.codebooks.reshape(-1, 32).astype(np.float32)
     maps = [(f.coefficients @ state.query_map).astype(np.float32) for f in found]
     part = len(labels) // 8
@@ -162,7 +160,7 @@ def time_alternating(
                 projected_words.T @ projected_words
                 L[rows].T.astype(np.float32) @ projected_words
 
-    collapsed = best(lambda: alternating.sweep(problem, state))
+    collapsed = best(lambda: paper.sweep(problem, state))
     once = 8 * best(printed) + collapsed
     return {
         "collapsed_sweep_seconds": round(collapsed, 3),

@@ -33,16 +33,15 @@ def main() -> None:
         n_codebooks=8,
         similarity="jaccard",
         targets={"labels": 0.5, "text": 0.5},
-        codebooks_from="labels",
-        keep="all",
         random_state=0,
     )
+    model.known_share = 1.0
     model = data.fit(model, np.arange(len(data.data)))
     found, curves = {}, []
     for weight in WEIGHTS:
         # The same sums give all of them.
         targets = {"labels": weight, "text": round(1 - weight, 3)}
-        model.set_params(targets=targets, normalize=True).fit_stats(model.stats_)
+        model.set_params(targets=targets, equal_lengths=True).fit_stats(model.stats_)
         record = {"labels": weight, **{k: round(v, 3) for k, v in data.measure(model).items()}}
         print(json.dumps({"benchmark": "content_figures", **record}), flush=True)
         curves.append(record)

@@ -42,7 +42,8 @@ def test_a_collection_says_how_it_was_built(tmp_path):
         assert opened.stats().settings == stored
     assert "image_root" not in stored
     assert acqh.verify(tmp_path / "a.acqh").settings == stored
-    assert stored["targets"]["text"] == {"weight": 0.5, "similarity": "content", "rank": 1}
+    text = {"weight": 0.5, "similarity": "content", "rank": 1, "trust": 1.0}
+    assert stored["targets"]["text"] == text
 
 
 def test_what_json_cannot_hold_is_described(tmp_path):

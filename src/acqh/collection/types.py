@@ -10,7 +10,7 @@ from acqh._core.arrays import Floats, Ints
 from acqh._core.runtime import RandomState
 from acqh.encoders import ImageLike
 from acqh.errors import CollectionError
-from acqh.methods.target import Target
+from acqh.methods.acqh.targets import Target
 
 # What a text asks for.
 Mode = Literal["auto", "words", "meaning"]

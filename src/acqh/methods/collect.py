@@ -23,26 +23,6 @@ _UNIT = ":unit"
 _WIDE = 2048
 
 
-@dataclass(frozen=True)
-class Needs:
-    """What a fit needs of the data."""
-
-    keep: Keep | None = None  # beside sums over labelled items; None: nothing
-    # Views whose rows, scaled to unit length, are summed as views of their own.
-    units: tuple[str, ...] = ()
-    # (n_items, n_dimensions) or None: what kernel maps learn to predict; a row of NaN where it is
-    # not known.
-    responses: Floats | None = None
-    # Seeds feature maps that draw at random and bring no seed of their own.
-    rng: np.random.Generator | None = None
-    max_memory: int = MAX_MEMORY  # bytes that maps may take on a device
-
-
-def only_labelled(part: MultiViewData) -> Needs:  # noqa: ARG001
-    """Need sums over labelled items and nothing else."""
-    return Needs()
-
-
 def unit_name(view: str) -> str:
     """Return the name that statistics have for the rows of a view scaled to unit length."""
     return view + _UNIT
@@ -120,11 +100,8 @@ class MappedStatistics:
 
 def collect(
     parts: Iterable[MultiViewData],
-    feature_maps: Any,
-    known: MappedStatistics | None = None,
-    needs: Callable[[MultiViewData], Needs] = only_labelled,
+    known: MappedStatistics | Callable[[MultiViewData], MappedStatistics],
     *,
-    is_whole: bool = False,
     device: Any = None,
 ) -> MappedStatistics:
     """Sum over all parts of the training data, in one pass.
@@ -133,17 +110,11 @@ def collect(
     ----------
     parts : iterable of MultiViewData
         With the same views, widths and label names.
-    feature_maps : mapping of str to feature map, one for all views, or None
-        Fitted on the first part.
-    known : MappedStatistics, optional
-        What later data must fit: its feature maps are used as they are, and the same is kept.
-    needs : callable
-        From the first part to what is to be kept.
-    is_whole : bool
-        Whether the first part is all there is. Views with more features than it has items are then
-        summed in the space that the items span.
+    known : MappedStatistics or callable
+        What the data must be like: feature maps are used as they are, and the same is kept. Or what
+        says so of the first part, such as `describe`.
     device : torch device, optional
-        Where kernel maps are learnt and mapped features summed; on the host by default.
+        Where mapped features are summed; on the host by default.
 
     Returns
     -------
@@ -159,41 +130,65 @@ def collect(
     """
     statistics = None
     for part in parts:
-        if known is None:
-            known = describe(part, feature_maps, needs, is_whole=is_whole, device=device)
+        if not isinstance(known, MappedStatistics):
+            known = known(part)
         if statistics is None:
             statistics = known.sums_of_none()
         add_part(part, known, statistics, device)
         known = replace(known, left_out={})
         # The next part may be as large as memory allows: this one must be gone when it is read.
         del part
-    if known is None or statistics is None or statistics.n_items == 0:
+    if not isinstance(known, MappedStatistics) or statistics is None or statistics.n_items == 0:
         raise LabelError("no item has a label, so there is nothing to learn from")
     return replace(known, statistics=statistics)
 
 
 def describe(
     part: MultiViewData,
-    feature_maps: Any,
-    needs: Callable[[MultiViewData], Needs] = only_labelled,
+    feature_maps: Any = None,
+    keep: Keep | None = None,
     *,
+    units: tuple[str, ...] = (),
+    responses: Floats | None = None,
+    rng: np.random.Generator | None = None,
     is_whole: bool = False,
     device: Any = None,
+    max_memory: int = MAX_MEMORY,
 ) -> MappedStatistics:
-    """Fit the feature maps to a part; return what all parts must be like, with sums of none."""
-    needed = needs(part)
-    check_labelled(part, needed.keep)
+    """Fit the feature maps to a part; return what all parts must be like, with sums of none.
+
+    Parameters
+    ----------
+    part : MultiViewData
+    feature_maps : mapping of str to feature map, one for all views, or None
+    keep : Keep, optional
+        What is kept beside sums over labelled items.
+    units : tuple of str
+        Views whose rows, scaled to unit length, are summed as views of their own.
+    responses : (n_items, n_dimensions), optional
+        What kernel maps learn to predict; a row of NaN where it is not known.
+    rng : Generator, optional
+        Seeds feature maps that draw at random and bring no seed of their own.
+    is_whole : bool
+        Whether the part is all there is. Views with more features than it has items are then summed
+        in the space that the items span.
+    device : torch device, optional
+        Where kernel maps are learnt; on the host by default.
+    max_memory : int
+        Bytes that maps may take on a device.
+    """
+    check_labelled(part, keep)
     kinds = [matrix.dtype for matrix in part.views.values()]
     is_single = all(kind in (np.float32, np.float16, np.uint8, np.bool_) for kind in kinds)
     left_out: dict[str, Floats] = {}
     maps = fit_feature_maps(
         feature_maps,
         part,
-        rng=needed.rng,
-        responses=needed.responses,
+        rng=rng,
+        responses=responses,
         left_out=left_out,
         device=device,
-        max_memory=needed.max_memory,
+        max_memory=max_memory,
     )
     known = MappedStatistics(
         statistics=Statistics({}, len(part.label_names)),
@@ -201,13 +196,13 @@ def describe(
         widths={view: matrix.shape[1] for view, matrix in part.views.items()},
         label_names=part.label_names,
         dtype=np.dtype(np.float32 if is_single else np.float64),
-        units=needed.units,
+        units=units,
         left_out=left_out,
     )
     others = {view: matrix[:1] for view, matrix in part.views.items() if view not in left_out}
     first = known.map_rows(others) | left_out
     widths = {view: matrix.shape[1] for view, matrix in first.items()}
-    return replace(known, statistics=Statistics(widths, len(part.label_names), needed.keep))
+    return replace(known, statistics=Statistics(widths, len(part.label_names), keep))
 
 
 def _narrowed(maps: dict[str, Any], part: MultiViewData, narrow: Collection[str]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ def general_statistics(
     *,
     means: tuple[Floats, Floats] | None = None,
     label_names: Any = (),
-    sample_size: int = 65_536,
+    sample_size: int = 16_384,
     n_stand_ins: int = 4_096,
     stand_in_weight: float = 1.0,
 ) -> MappedStatistics:

@@ -31,10 +31,9 @@ HOMES: ChainMap[str, Any] = ChainMap(
     {
         "Block": "acqh.methods.acqh.blocks",
         "LabelEmbedding": "acqh.methods.acqh.similarity",
-        "LabelSpace": "acqh.methods.acqh.label_space",
-        "Predictor": "acqh.methods.acqh.predictions",
-        "Target": "acqh.methods.target",
-        "TargetSpace": "acqh.methods.acqh.space",
+        "Predictor": "acqh.methods.acqh.blocks",
+        "Space": "acqh.methods.acqh.space",
+        "Target": "acqh.methods.acqh.targets",
     },
 )
 # Attributes that only a fitted method has, whichever it is.

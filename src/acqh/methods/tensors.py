@@ -1,19 +1,35 @@
 """Views that are tensors of torch: checked and mapped where they lie."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from acqh._core.arrays import as_matrix, is_sparse
-from acqh._core.device import Tensor, check_device, first_bad_row, is_tensor, row_blocks, to_tensor
+from acqh._core.arrays import Floats, as_matrix, is_sparse
+from acqh._core.device import (
+    MAX_MEMORY,
+    Tensor,
+    check_device,
+    first_bad_row,
+    is_tensor,
+    row_blocks,
+    tensor_dtype,
+    to_tensor,
+    unit_rows,
+)
 from acqh._core.imports import require
 from acqh._core.labels import as_label_matrix
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.features import Condition
-from acqh.methods.collect import MappedStatistics, Needs, check_labelled, check_same, unit_name
+from acqh.methods.collect import (
+    MappedStatistics,
+    check_labelled,
+    check_same,
+    map_tensors,
+    unit_name,
+)
 from acqh.methods.feature_maps import (
     CONDITION_ROWS,
     as_step,
@@ -22,8 +38,8 @@ from acqh.methods.feature_maps import (
     make_map,
     maps_by_view,
 )
-from acqh.methods.query_maps import count_paired
-from acqh.stats import Statistics
+from acqh.methods.query_maps import QueryMaps, count_paired
+from acqh.stats import Keep, Statistics
 
 
 def has_tensors(views: Any, labels: Any = None) -> bool:
@@ -125,15 +141,8 @@ def _read_labels(
     return labels.to(device), names or tuple(map(str, range(labels.shape[1])))
 
 
-def collect_tensors(
-    data: TensorData,
-    feature_maps: Any,
-    known: MappedStatistics | None,
-    needs: Callable[[Any], Needs],
-    max_memory: int,
-) -> MappedStatistics:
+def collect_tensors(data: TensorData, known: MappedStatistics, max_memory: int) -> MappedStatistics:
     """Sum over tensors in one pass, as `collect` does over arrays; raises what it does."""
-    known = known or _describe(data, feature_maps, needs(data))
     check_labelled(data, known.statistics.keep)
     check_same(data, known)
     statistics = known.sums_of_none()
@@ -170,8 +179,17 @@ def check_finite(matrix: Tensor, name: str) -> None:
         )
 
 
-def _describe(data: TensorData, feature_maps: Any, needed: Needs) -> MappedStatistics:
-    """Return what all parts must be like, with sums of none."""
+def describe_tensors(
+    data: TensorData,
+    feature_maps: Any,
+    keep: Keep | None,
+    *,
+    units: tuple[str, ...] = (),
+    responses: Floats | None = None,
+    rng: np.random.Generator | None = None,
+    max_memory: int = MAX_MEMORY,
+) -> MappedStatistics:
+    """Return what all parts must be like, with sums of none, as `describe` does of arrays."""
     kinds = maps_by_view(feature_maps, data.views)
     if not all(kind is None or is_kernel(kind) for kind in kinds.values()):
         raise InvalidInputError(
@@ -191,46 +209,66 @@ def _describe(data: TensorData, feature_maps: Any, needed: Needs) -> MappedStati
         condition = Condition().fit_tensor(some)
         steps = [condition] if condition.is_needed else []
         if kinds.get(name) is not None:
-            steps, features = _fit_kernel(steps, matrix, kinds[name], data, needed)
+            made = bounded(_make_kernel(kinds[name], rng), max_memory)
+            features = _fit_kernel(steps, matrix, made, data, responses)
+            steps = [*steps, made]
             outputs[name] = features.shape[1]
-            if needed.responses is not None:
+            if responses is not None:
                 left_out[name] = features
         if steps:
             maps[name] = as_step(steps)
     widths = {name: matrix.shape[1] for name, matrix in data.views.items()}
     outputs = widths | outputs
-    units = {unit_name(view): outputs[view] for view in needed.units}
+    unit_widths = {unit_name(view): outputs[view] for view in units}
     return MappedStatistics(
-        statistics=Statistics(outputs | units, len(data.label_names), needed.keep),
+        statistics=Statistics(outputs | unit_widths, len(data.label_names), keep),
         feature_maps=maps,
         widths=widths,
         label_names=data.label_names,
         dtype=np.dtype(np.float32 if is_single else np.float64),
-        units=needed.units,
+        units=units,
         left_out=left_out,
     )
 
 
-def _fit_kernel(
-    before: list[Any], matrix: Any, kind: Any, data: TensorData, needed: Needs
-) -> tuple[list[Any], Any]:
-    """Fit a kernel map on the device; return all steps, and features of the first rows or all."""
-    rows = to_tensor(matrix, data.device)
-    for step in before:
-        rows = step.transform_tensor(rows)
-    made = make_map(kind, needed.rng)
+def _make_kernel(kind: Any, rng: np.random.Generator | None) -> Any:
+    made = make_map(kind, rng)
     if isinstance(made, Pipeline):
         raise InvalidInputError(
             "a kernel map of tensors has no maps before it, got a pipeline; map the features before"
         )
-    bounded(made, needed.max_memory)
-    if needed.responses is None:
-        return [*before, made.fit(rows)], made.transform(rows[:1])
-    known = np.isfinite(needed.responses).all(axis=1)
+    return made
+
+
+def _fit_kernel(
+    before: list[Any], matrix: Any, made: Any, data: TensorData, responses: Floats | None
+) -> Any:
+    """Fit a kernel map on the device; return features of the first rows, or left out of all."""
+    rows = to_tensor(matrix, data.device)
+    for step in before:
+        rows = step.transform_tensor(rows)
+    if responses is None:
+        return made.fit(rows).transform(rows[:1])
+    known = np.isfinite(responses).all(axis=1)
     if known.all():
-        return [*before, made], made.fit_to(rows, needed.responses)
+        return made.fit_to(rows, responses)
     here = to_tensor(np.flatnonzero(known), data.device)
-    found = made.fit_to(rows[here], needed.responses[known])
+    found = made.fit_to(rows[here], responses[known])
     features = found.new_zeros((len(rows), found.shape[1]))
     features[here] = found
-    return [*before, made], features
+    return features
+
+
+def project_tensor(data: TensorData, view: str, own: QueryMaps, max_memory: int) -> Tensor:
+    """Return query vectors, (n_queries, n_components), in the precision of the codebooks."""
+    torch = require("torch")
+    dtype = tensor_dtype(own.codebooks.dtype)
+    weights = to_tensor(own.projections[view], data.device, dtype)
+    offset = to_tensor(own.intercepts[view], data.device, dtype)
+    found = torch.empty((len(data), len(offset)), dtype=dtype, device=data.device)
+    for rows, block in data.blocks(3 * dtype.itemsize * len(weights), max_memory):
+        mapped = map_tensors(own.feature_maps, block)[view].to(dtype)
+        torch.addmm(offset, mapped, weights, out=found[rows])
+        if view in own.units:
+            found[rows] += unit_rows(mapped) @ to_tensor(own.units[view], data.device, dtype)
+    return found

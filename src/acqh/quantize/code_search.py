@@ -33,6 +33,7 @@ def search_codes(
     start: Ints | None = None,
     metric: Floats | None = None,
     dtype: type[np.floating[Any]] | None = None,
+    tables: "CodeTables | None" = None,
     n_threads: int | None = None,
     max_memory: int = MAX_MEMORY,
 ) -> Ints:
@@ -61,6 +62,8 @@ def search_codes(
         G: symmetric, positive semi-definite; it may be singular.
     dtype : float32 or float64, optional
         Precision of the search; by default that of the codebooks.
+    tables : CodeTables, optional
+        What `code_tables` gives of the codebooks and the metric, where they are searched again.
     n_threads : int, optional
         At most this many; None takes every core there is. The codes do not depend on it.
     max_memory : int
@@ -111,7 +114,7 @@ def search_codes(
     codes = np.empty((len(targets), len(codebooks)), dtype=np.uint8)
     if start is not None and width == 0:
         codes[:] = start
-    tables = _tables(codebooks, metric, dtype or codebooks.dtype)
+    tables = tables or code_tables(codebooks, metric, dtype)
 
     def search_block(rows: slice) -> None:
         work = compiled.make_work(max(width, 1), codebooks.shape[1], tables.norms.dtype)
@@ -159,7 +162,7 @@ def extend_beams(targets: Floats, codebooks: Floats, beams: Beams, n_best: int) 
     n_best = min(n_best, n_kept * n_words)
     codes = np.empty((n_items, n_best, n_before + 1), dtype=np.uint8)
     costs = np.empty((n_items, n_best), dtype=beams.costs.dtype)
-    tables = _tables(codebooks, None, costs.dtype, first=n_before)
+    tables = code_tables(codebooks, None, costs.dtype, first=n_before)
 
     def extend_block(rows: slice) -> None:
         compiled.extend_beams(
@@ -192,10 +195,15 @@ class CodeTables:
         return shifted, self.products, self.norms, self.pairs
 
 
-def _tables(
-    codebooks: Floats, metric: Floats | None, dtype: DTypeLike, *, first: int = 0
+def code_tables(
+    codebooks: Floats,
+    metric: Floats | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    first: int = 0,
 ) -> CodeTables:
     """Return the tables of the codebooks from the `first` on, paired with all there are."""
+    dtype = codebooks.dtype if dtype is None else dtype
     n_codebooks, n_words, n_components = codebooks.shape
     words = codebooks.astype(np.float64)
     # Every code has one word of the first codebook, so its mean can move to the targets. No cost

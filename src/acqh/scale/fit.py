@@ -1,6 +1,6 @@
 """Learning from more than fits in memory, here or on a cluster."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -9,7 +9,7 @@ from acqh._core.runtime import Progress
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError
 from acqh.methods import BaseMethod
-from acqh.methods.collect import MappedStatistics, Needs, add_part, describe
+from acqh.methods.collect import MappedStatistics, add_part
 from acqh.scale.sources import Cut, cut_source, tell
 from acqh.scale.workers import Here, OnDask
 from acqh.stats import Statistics
@@ -71,17 +71,15 @@ def fit(
     """
     if client is None:
         return model.fit(_counted(cut_source(source, chunk_size), progress))
-    if not (hasattr(model, "fit_stats") and hasattr(model, "wanted")):
+    if not (hasattr(model, "fit_stats") and hasattr(model, "describe")):
         raise InvalidInputError(
             f"{type(model).__name__} is not learnt from sums, so workers cannot share the work; "
             "fit it without a client"
         )
     workers, cut = OnDask(client), cut_source(source, chunk_size, client)
     pieces = list(cut.pieces)
-    # Workers map rows as they are, so kernel maps learn no targets here: none could be left out.
-    needs = replace(model.wanted(), respond=None)
     # Feature maps are fitted once, on the first piece: fitted again they could come out otherwise.
-    (described,) = workers.run(partial(_describe, model.feature_maps, needs), [(pieces[0], None)])
+    (described,) = workers.run(partial(_describe, model), [(pieces[0], None)])
     n_done = 0
 
     def done(number: int) -> None:
@@ -122,10 +120,9 @@ class _Description(NamedTuple):
     widths: dict[str, int]
 
 
-def _describe(
-    feature_maps: Any, needs: Callable[[MultiViewData], Needs], items: MultiViewData, _: None
-) -> _Description:
-    known = describe(items, feature_maps, needs)
+def _describe(model: Any, items: MultiViewData, _: None) -> _Description:
+    # Workers map rows as they are, so kernel maps learn no targets here: none could be left out.
+    known = model.describe(items, learns_maps=False)
     widths = {view: sums.n_features for view, sums in known.statistics.views.items()}
     nothing = Statistics({}, len(known.label_names), known.statistics.keep)
     return _Description(replace(known, statistics=nothing), widths)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from acqh._core.arrays import Array, Ints, Matrix, is_sparse
+from acqh._core.device import is_tensor
 
 # A row whose labels are not known belongs to no set.
 UNLABELLED = -1
@@ -53,7 +54,7 @@ class LabelSets:
 
         Parameters
         ----------
-        labels : 0/1 (n_items, n_labels), dense or CSR
+        labels : 0/1 (n_items, n_labels), dense, CSR or tensor
         add : bool
             Whether sets not seen before get a number; otherwise their rows are -1 too.
 
@@ -61,6 +62,10 @@ class LabelSets:
         -------
         (n_items,) int64
         """
+        if is_tensor(labels):
+            from acqh.stats.on_device import number_tensor
+
+            return np.asarray(number_tensor(self, labels, labels.device).cpu().numpy())
         matrix = labels if is_sparse(labels) else np.asarray(labels)
         numbers = np.empty(matrix.shape[0], dtype=np.int64)
         block = max(1, _BLOCK_BYTES // max(1, self.n_labels))

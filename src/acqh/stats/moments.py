@@ -32,7 +32,7 @@ class Keep:
     """
 
     pairs: frozenset[Pair] | Literal["all"] = "all"
-    sample_size: int = 65_536
+    sample_size: int = 16_384
 
     def wants(self, pair: Pair) -> bool:
         """Whether the cross products of two views are kept."""

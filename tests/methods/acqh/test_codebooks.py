@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import acqh
-from acqh.errors import InvalidInputError
 
 SETTINGS = {"n_codebooks": 3, "codebook_size": 16, "random_state": 0}
 TARGETS = [None, {"labels": 0.5, "image": 0.25, "text": 0.25}]
@@ -18,28 +17,14 @@ def data():
 
 
 @pytest.mark.parametrize("targets", TARGETS)
-@pytest.mark.parametrize(("name", "share"), [("both", 0.5), ("labels", 1.0), ("predictions", 0.0)])
-def test_names_stand_for_shares(data, targets, name, share):
-    by_name, by_share = (
-        acqh.ACQH(8, targets=targets, codebooks_from=given, **SETTINGS).fit(data)
-        for given in (name, share)
-    )
-    np.testing.assert_array_equal(by_share.codebooks_, by_name.codebooks_)
-
-
-@pytest.mark.parametrize("targets", TARGETS)
 def test_the_larger_their_share_the_more_exactly_known_items_are_coded(data, targets):
     errors = []
     for share in (0.0, 0.5, 0.95):
-        model = acqh.ACQH(8, targets=targets, codebooks_from=share, **SETTINGS).fit(data)
+        model = acqh.ACQH(8, targets=targets, **SETTINGS)
+        model.known_share = share
+        model.fit(data)
         vectors = model.embed(data.views, labels=data.labels)
         codes = model.encode(data.views, labels=data.labels)
         left = np.square(model.decode(codes) - vectors).sum() / np.square(vectors).sum()
         errors.append(left)
     assert errors == sorted(errors, reverse=True)
-
-
-@pytest.mark.parametrize("share", [-0.1, 1.1, "all"])
-def test_no_share_outside_zero_to_one(data, share):
-    with pytest.raises(InvalidInputError, match="codebooks_from"):
-        acqh.ACQH(8, codebooks_from=share, **SETTINGS).fit(data)

@@ -8,15 +8,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from acqh.methods.acqh import alternating
-from acqh.methods.acqh.problem import (
-    Problem,
-    lower_bound,
-    objective,
-    similarity_error,
-    spectrum,
-)
+from acqh.methods.acqh import paper
+from acqh.methods.acqh.paper import PaperProblem, objective
 from acqh.methods.acqh.similarity import SIMILARITIES, embed
+from acqh.methods.acqh.spectrum import lower_bound, similarity_error, spectrum
 from acqh.quantize import decode
 from acqh.stats import Statistics, regress
 
@@ -112,7 +107,7 @@ def pose(X, L, similarity="dot", lam=1e-2, mu=1e-2):
     F = embed(similarity, sets, stats.counts, np.random.default_rng(0)).transform(sets)
     found = [regress(view, F, 0.0, fit_intercept=False) for view in stats.views.values()]
     every = (F.T * stats.counts) @ F
-    problem = Problem(
+    problem = PaperProblem(
         embeddings=F,
         labels=sets.astype(float),
         counts=stats.counts,
@@ -125,7 +120,7 @@ def pose(X, L, similarity="dot", lam=1e-2, mu=1e-2):
 
 
 def start(problem, K=3, m=2, n=4, seed=0):
-    return alternating.random_start(problem, K, m, n, np.random.default_rng(seed))
+    return paper.random_start(problem, K, m, n, np.random.default_rng(seed))
 
 
 def oracle_of(X, L, problem, state, numbers):
@@ -150,29 +145,27 @@ def test_sweeps_on_label_sets_are_the_papers_sweeps_on_items(seed, similarity):
     state = start(problem, seed=seed)
     oracle = oracle_of(X, L, problem, state, numbers)
     for _ in range(6):
-        state = alternating.sweep(problem, state)
+        state = paper.sweep(problem, state)
         oracle.sweep()
         np.testing.assert_array_equal(state.codes[numbers], oracle.A)
-        assert alternating.state_objective(problem, state) == pytest.approx(
-            oracle.objective(), rel=1e-8
-        )
+        assert paper.state_objective(problem, state) == pytest.approx(oracle.objective(), rel=1e-8)
 
 
 def test_weighted_label_sets_are_repeated_items():
     X, L = draw(5)
     problem, numbers, _ = pose(X, L)
-    repeated = Problem(
+    repeated = PaperProblem(
         problem.embeddings[numbers],
-        problem.labels[numbers],
         np.ones(len(numbers)),
         problem.agreement,
         problem.constant,
+        problem.labels[numbers],
         problem.label_weight,
         problem.label_ridge,
     )
     state, items = start(problem), start(repeated)
     for _ in range(4):
-        state, items = alternating.sweep(problem, state), alternating.sweep(repeated, items)
+        state, items = paper.sweep(problem, state), paper.sweep(repeated, items)
         np.testing.assert_array_equal(state.codes[numbers], items.codes)
 
 
@@ -208,8 +201,8 @@ def test_every_sweep_lowers_the_objective_or_keeps_it(seed):
     state = start(problem, K=4, m=3, n=8, seed=seed)
     values = []
     for _ in range(15):
-        state = alternating.sweep(problem, state)
-        values.append(alternating.state_objective(problem, state))
+        state = paper.sweep(problem, state)
+        values.append(paper.state_objective(problem, state))
     assert all(b <= a * (1 + 1e-9) for a, b in pairwise(values))
     assert values[-1] >= lower_bound(problem, spectrum(problem), 4)
 
@@ -226,11 +219,11 @@ def numerical_gradient(function, point, step=1e-5):
 def test_closed_forms_are_stationary_by_finite_differences():
     X, L = draw(1)
     problem, _, _ = pose(X, L)
-    state = alternating.sweep(problem, start(problem))
+    state = paper.sweep(problem, start(problem))
     B = decode(state.codes, state.codebooks)
-    J = alternating.update_query_map(problem, B)
-    M = alternating.update_label_map(problem, B, state.drift)
-    t = alternating.update_drift(problem, B, M)
+    J = paper.update_query_map(problem, B)
+    M = paper.update_label_map(problem, B, state.drift)
+    t = paper.update_drift(problem, B, M)
     scale = abs(problem.constant)
     for function, point in (
         (lambda j: objective(problem, j, B, M, t), J),
@@ -238,8 +231,8 @@ def test_closed_forms_are_stationary_by_finite_differences():
         (lambda d: objective(problem, J, B, M, d), t),
     ):
         assert np.abs(numerical_gradient(function, point)).max() < 1e-6 * scale
-    metric, linear = alternating.code_problem(problem, state)
-    C = alternating.update_codebooks(problem, state, metric, linear)
+    metric, linear = paper.code_problem(problem, state)
+    C = paper.update_codebooks(problem, state, metric, linear)
     gradient = numerical_gradient(
         lambda c: objective(
             problem, state.query_map, decode(state.codes, c), state.label_map, state.drift
@@ -268,7 +261,7 @@ def test_no_random_codes_are_below_the_lower_bound(seed):
     bound = lower_bound(problem, spectrum(problem), 2)
     B = rng.normal(size=(len(problem.counts), 2))
     for _ in range(50):
-        J = alternating.update_query_map(problem, B)
+        J = paper.update_query_map(problem, B)
         assert similarity_error(problem, J, B) >= bound * (1 - 1e-12)
         # Block-coordinate descent without quantization converges to the bound.
         B = problem.embeddings @ problem.agreement @ J @ np.linalg.pinv(J.T @ problem.agreement @ J)

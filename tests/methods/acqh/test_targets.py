@@ -1,5 +1,6 @@
 """Targets of any kind: labels, content, a teacher, and whatever of them an item has."""
 
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.linear_model import Ridge
 import acqh
 from acqh import Target
 from acqh.errors import InvalidInputError, LabelError, ViewError
+from acqh.methods.acqh import estimator
 from acqh.stats import Keep, Statistics
 
 SMALL = {"n_codebooks": 3, "codebook_size": 16, "random_state": 0}
@@ -83,8 +85,9 @@ def test_any_order_of_items_gives_the_same_codes(partly, mixed):
     assert_same(mixed, acqh.ACQH(8, targets=MIXED, **SMALL).fit(shuffled), partly)
 
 
-def test_a_small_sample_is_the_same_for_any_order_and_chunking(partly):
-    model = acqh.ACQH(8, targets=MIXED, sample_size=50, **SMALL)
+def test_a_small_sample_is_the_same_for_any_order_and_chunking(partly, monkeypatch):
+    monkeypatch.setattr(estimator, "Keep", partial(Keep, sample_size=50))
+    model = acqh.ACQH(8, targets=MIXED, **SMALL)
     whole = clone(model).fit(partly)
     assert len(whole.stats_.sample) == 50
     shuffled = partly.subset(np.random.default_rng(1).permutation(len(partly)))
@@ -105,11 +108,10 @@ def test_items_never_fitted_cannot_be_forgotten(data):
         model.forget(data.subset(np.arange(150, 160)).without_labels())
 
 
-def test_targets_and_weights_can_be_changed_after_the_pass(partly):
-    model = acqh.ACQH(8, targets={"image": 1.0}, keep="all", **SMALL).fit(partly)
+def test_weights_can_be_changed_after_the_pass(partly):
+    model = acqh.ACQH(8, targets={**MIXED, "text": 9.0}, **SMALL).fit(partly)
     expected = acqh.ACQH(8, targets=MIXED, **SMALL).fit(partly)
-    model.set_params(targets=MIXED).fit_stats(model.stats_)
-    assert_same(expected, model, partly)
+    assert_same(expected, model.set_params(targets=MIXED).fit_stats(model.stats_), partly)
     needed = acqh.ACQH(8, targets={"image": 1.0}, **SMALL).fit(partly)
     assert needed.stats_.keep.pairs == {("image", "text")}
 
@@ -117,13 +119,12 @@ def test_targets_and_weights_can_be_changed_after_the_pass(partly):
 def test_what_was_not_kept_cannot_become_a_target(data):
     views = {**data.views, "sound": data.views["text"][:, :3] ** 2}
     model = acqh.ACQH(8, targets={"sound": 1.0}, **SMALL).fit(views)
-    with pytest.raises(InvalidInputError, match="keep='all'"):
+    with pytest.raises(InvalidInputError, match="collect with these targets"):
         model.set_params(targets={"image": 1.0}).fit_stats(model.stats_)
-    every = acqh.ACQH(8, targets={"image": 1.0}, keep="all", **SMALL).fit(views)
     with pytest.raises(InvalidInputError, match="cosine cannot be a target"):
-        every.set_params(targets={"image": Target(1, "cosine")}).fit_stats(every.stats_)
+        model.set_params(targets={"image": Target(1, "cosine")}).fit_stats(model.stats_)
     plain = acqh.ACQH(8, **SMALL).fit(data)
-    with pytest.raises(InvalidInputError, match="keep='all'"):
+    with pytest.raises(InvalidInputError, match="collect them with these targets"):
         plain.set_params(targets={"image": 1.0}).fit_stats(plain.stats_)
 
 
@@ -145,7 +146,7 @@ def test_a_teacher_is_learnt_from_and_needed_no_more(data, similarity, tmp_path)
     teacher = data.views["image"] @ np.random.default_rng(0).normal(size=(12, 6)) + 1.0
     views = {**data.views, "teacher": teacher}
     targets = {"teacher": Target(1.0, similarity)}
-    model = acqh.ACQH(6, targets=targets, normalize=False, **SMALL).fit(views)
+    model = acqh.ACQH(6, targets=targets, equal_lengths=False, **SMALL).fit(views)
     scores = model.project(data.views["image"], view="image") @ model.embed({"teacher": teacher}).T
     wanted = {
         "content": teacher - teacher.mean(axis=0),
@@ -201,7 +202,9 @@ def test_rows_are_coded_each_by_what_it_has(data, mixed):
 def test_a_useless_view_changes_predictions_no_more_than_rounding_allows(data):
     rng = np.random.default_rng(0)
     views = {"image": data.views["image"], "noise": rng.normal(size=(240, 5))}
-    model = acqh.ACQH(8, targets={"labels": 1.0}, normalize=True, **SMALL).fit(views, data.labels)
+    model = acqh.ACQH(8, targets={"labels": 1.0}, equal_lengths=True, **SMALL).fit(
+        views, data.labels
+    )
     alone = model.embed({"image": views["image"]})
     both = model.embed(views)
     truth = model.embed(labels=data.labels)
@@ -241,16 +244,16 @@ def test_unlabelled_items_are_as_long_as_labelled_ones(data):
     labels = data.labels.copy()
     labels[::2] = 0
     fair = acqh.ACQH(8, targets=MIXED, **SMALL).fit(data.views, labels)
-    plain = acqh.ACQH(8, targets=MIXED, normalize=False, **SMALL).fit(data.views, labels)
+    plain = acqh.ACQH(8, targets=MIXED, equal_lengths=False, **SMALL).fit(data.views, labels)
     ratios = []
     for model in (fair, plain):
         described = np.concatenate(
             [
-                model.space_.describe({"image": data.views["image"]}),
-                model.space_.describe(dict(data.views)),
+                model.embed({"image": data.views["image"]}),
+                model.embed(dict(data.views)),
             ]
         )
-        placed = model.space_.place(described) @ np.linalg.pinv(model.space_.target_map)
+        placed = described @ np.linalg.pinv(model.space_.target_map)
         lengths = np.linalg.norm(placed, axis=1)
         ratios.append(lengths[:240].mean() / lengths[240:].mean())
     assert abs(ratios[0] - 1) < abs(ratios[1] - 1)
@@ -265,7 +268,7 @@ def test_items_of_the_usual_length_are_coded_as_they_are(data):
     scores = model.project(teacher, view="teacher") @ model.embed({"teacher": teacher}).T
     np.testing.assert_allclose(scores, teacher @ teacher.T, atol=1e-9)
     known, guessed = (
-        model.space_.scale(model.space_.describe({name: X}))
+        model.space_.scale(model.space_.fold([name]).apply({name: X}))
         for name, X in (("teacher", teacher), ("text", data.views["text"]))
     )
     for described in (known, guessed):
@@ -276,8 +279,9 @@ def test_an_item_that_nothing_is_known_of_is_scored_like_the_mean_of_all(data):
     views = {**data.views, "noise": np.zeros((240, 2))}
     model = acqh.ACQH(24, targets=MIXED, **SMALL).fit(views, data.labels)
     space = model.space_
-    vague = space.place(space.describe({"noise": np.zeros((1, 2))}))
-    mean = space.describe(dict(data.views, labels=space.label_features(data.labels))).mean(axis=0)
+    vague = space.fold_items(["noise"]).apply({"noise": np.zeros((1, 2))})
+    known = dict(data.views, labels=space.label_features(data.labels))
+    mean = space.fold(known).apply(known).mean(axis=0)
     np.testing.assert_allclose(vague[0], mean @ space.target_map, atol=1e-9)
 
 
@@ -287,7 +291,7 @@ def test_real_queries_make_scores_more_exact_where_they_look(data):
     queries = rng.normal(size=(200, 10)) * np.array([3, 3, 1, 1, *[0.1] * 6])
     errors = []
     for given in (None, {"image": queries[:100]}):
-        model = acqh.ACQH(10, normalize=False, **SMALL).fit({"image": items}, queries=given)
+        model = acqh.ACQH(10, equal_lengths=False, **SMALL).fit({"image": items}, queries=given)
         asked = model.project(queries[100:], view="image")
         exact = asked @ model.embed({"image": items}).T
         coded = asked @ model.decode(model.encode({"image": items})).T
@@ -373,8 +377,6 @@ def test_wrong_input_is_refused_with_the_reason(data):
         (ViewError, "row 0", lambda: fit(queries={"text": text * np.nan})),
         (InvalidInputError, "no queries", lambda: fit(queries={"text": text[:0]})),
         (InvalidInputError, "mapping", lambda: fit(queries=text)),
-        (InvalidInputError, "sample_size", lambda: fit(sample_size=0)),
-        (InvalidInputError, "keep", lambda: fit(keep="some")),
         (InvalidInputError, "no target", lambda: model.encode(labels=data.labels)),
         (InvalidInputError, "mapping", lambda: model.refit_queries(text, text)),
         (ViewError, "paired by row", lambda: model.refit_queries({"text": text[:9]}, views)),

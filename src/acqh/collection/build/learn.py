@@ -44,8 +44,6 @@ _KNOWN_SHARE = 0.9
 # With more, codebooks would not be learnt from all images; with more weight, these would be coded
 # less exactly.
 _ENOUGH_IMAGES, _STAND_IN_WEIGHT = 2_730, 0.05
-# Rows that codebooks are learnt from, held in memory: 109 MB of the usual features.
-_SAMPLE_ROWS = 16_384
 # Pairs of image and text that say for how many of them the general model counts.
 _MAX_PAIRS = 2_000
 
@@ -103,21 +101,19 @@ def learn(
         similarity=_SIMILARITY,
         targets=settings.targets or _targets(views, bool(names), captioned, worth),
         feature_maps=_feature_maps(encoders, views, is_general),
-        codebooks_from=_KNOWN_SHARE,
-        sample_size=_SAMPLE_ROWS,
         random_state=settings.random_state,
     )
+    model.known_share = _KNOWN_SHARE
     chunks = _told(features, progress)
     if refined is not None and worth:
         general = general_statistics(
             worth,
             means=refined.means,
             label_names=names,
-            sample_size=_SAMPLE_ROWS,
             n_stand_ins=max(0, _ENOUGH_IMAGES - int(features.present["image"].sum())),
             stand_in_weight=_STAND_IN_WEIGHT,
         )
-        own = collect(chunks, None, general)
+        own = collect(chunks, general)
         model.fit_stats(replace(own, statistics=general.statistics + own.statistics))
     else:
         model.fit(chunks)

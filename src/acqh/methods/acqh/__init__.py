@@ -1,7 +1,5 @@
 """ACQH: the estimator, its targets, its solvers, its similarities."""
 
-from acqh.methods.acqh.estimator import ACQH
-from acqh.methods.acqh.paper import ACQHPaper
-from acqh.methods.target import Target
+from acqh._core.imports import door
 
-__all__ = ["ACQH", "ACQHPaper", "Target"]
+__getattr__, __dir__, __all__ = door(__name__)

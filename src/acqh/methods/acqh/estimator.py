@@ -1,21 +1,82 @@
-"""The estimator: its parameters, and what they may be."""
+"""The estimator: its parameters, how it learns, and what a fitted model does."""
 
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
-from numbers import Integral, Real
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
+from numbers import Integral
+from typing import Any, ClassVar, Literal, Self, cast
 
-from acqh._core.runtime import RandomState
+import numpy as np
+
+from acqh._core.arrays import Array, Floats, Matrix, as_matrix, check_width
+from acqh._core.device import (
+    MAX_MEMORY,
+    Tensor,
+    check_device,
+    is_tensor,
+    row_blocks,
+    tensor_dtype,
+    to_tensor,
+)
+from acqh._core.imports import require
+from acqh._core.runtime import RandomState, check_rng, one_blas_thread
 from acqh._core.validation import Interval, StrOptions
-from acqh.methods.acqh.learning import LearningMethod
-from acqh.methods.acqh.similarity import SIMILARITIES, Similarity
+from acqh.data import MultiViewData
+from acqh.errors import InvalidInputError, LabelError, ViewError
+from acqh.methods.acqh.similarity import SIMILARITIES, Similarity, embed_items
+from acqh.methods.acqh.solve import solve_labels, solve_targets
+from acqh.methods.acqh.space import ItemMaps, Items, Space
+from acqh.methods.acqh.targets import LABELS, Target, read_targets
+from acqh.methods.base import BaseMethod, as_parts, labelled
+from acqh.methods.collect import MappedStatistics, collect, describe, map_tensors, unit_name
 from acqh.methods.constraints import CONSTRAINTS, COUNT, NOT_NEGATIVE
-from acqh.methods.registry import register
-from acqh.methods.target import Target
+from acqh.methods.feature_maps import has_kernel
+from acqh.methods.query_maps import CHUNK_ROWS, QueryMaps, map_features
+from acqh.methods.registry import DatabaseMode, register
+from acqh.methods.tensors import (
+    TensorData,
+    check_finite,
+    collect_tensors,
+    describe_tensors,
+    has_tensors,
+    project_tensor,
+    read_tensors,
+)
+from acqh.quantize import decode, search_codes
+from acqh.quantize.code_search import code_tables
+from acqh.quantize.codebooks import check_codes
+from acqh.stats import Keep, RowSample, Statistics, pair_of, regress_rows
 
 REFERENCE = (
     "Wang and Yang, Asymmetric Correlation Quantization Hashing for Cross-modal Retrieval, 2020"
 )
+# From this width on, threads of BLAS gain more than they cost once the sums are there.
+_WIDE = 2048
+# Real queries at most that are kept of each view.
+MAX_QUERIES = 4096
+
+
+class FittedACQH(BaseMethod):
+    """What a fit gives, by attribute; not part of a dataclass, whose fields are parameters."""
+
+    # Where queries and items of any kind meet.
+    space_: Space
+    stats_: Statistics
+    projections_: dict[str, Floats]
+    intercepts_: dict[str, Floats]
+    unit_projections_: dict[str, Floats]
+    codebooks_: Floats
+    # In which a code vector is to be near its target; None: the identity.
+    code_metric_: Floats | None
+    objective_: list[float]
+    lower_bound_: float
+    optimality_gap_: float
+    n_iter_: int
+    ridges_: dict[str, Any]
+    query_share_: float
+    queries_: dict[str, RowSample]
+    refitted_: tuple[str, ...]
 
 
 @register(
@@ -29,7 +90,7 @@ REFERENCE = (
     modes=("learnt", "hashed", "unified"),
 )
 @dataclass(eq=False, repr=False)
-class ACQH(LearningMethod):
+class ACQH(FittedACQH):
     """Asymmetric correlation quantization hashing.
 
     A query of any view becomes a real vector, an item becomes one byte per codebook, and their
@@ -61,25 +122,14 @@ class ACQH(LearningMethod):
         For some views, or for all; fitted on the training rows (of an iterable, on its first
         chunk). Any scikit-learn transformer, or a name of `acqh.features`, such as ``"kernel"``
         for kernel ridge regression (`acqh.features.KernelMap`).
-    codebooks_from : float or {"both", "labels", "predictions"}
-        What codebooks are learnt from: the share of the code vectors of
-        items as they are known (with labels alone, of label sets), from 0 to 1; the rest are those
-        that will be predicted for items of which only one view is known (without labels).
-        ``"labels"`` stands for 1, ``"predictions"`` for 0, ``"both"`` for a half.
     targets : mapping of str to float or Target, optional
         What scores should be: weights of ``"labels"`` and of views, or `acqh.Target`. By default
         labels where they are given, otherwise the content of all views, with weights under which
         an item's views agree on what is similar. A target may be a view that is there for training
         only: a teacher.
-    normalize : bool, optional
+    equal_lengths : bool, optional
         Whether items are coded with the length that known ones have, so that those of which more
         is known do not lead every list. By default not with labels alone, otherwise yes.
-    keep : {"needed", "all"}
-        Which products of views the statistics keep: those that the targets need, or all, so that
-        targets can be changed after the pass, with `fit_stats`.
-    sample_size : int
-        Rows at most that the statistics keep to learn codebooks from, chosen by a hash of the row;
-        none with labels alone.
     random_state : int, Generator or None
 
     Attributes
@@ -142,13 +192,7 @@ class ACQH(LearningMethod):
         "n_codebooks": [Interval(Integral, 1, 16, closed="both")],
         "similarity": [StrOptions(set(SIMILARITIES)), callable],
         "ridge": [*NOT_NEGATIVE, StrOptions({"auto"})],
-        "codebooks_from": [
-            Interval(Real, 0, 1, closed="both"),
-            StrOptions({"both", "labels", "predictions"}),
-        ],
-        "normalize": ["boolean", None],
-        "keep": [StrOptions({"needed", "all"})],
-        "sample_size": COUNT,
+        "equal_lengths": ["boolean", None],
     }
 
     n_components: int = 32
@@ -156,11 +200,703 @@ class ACQH(LearningMethod):
     n_codebooks: int = 4
     codebook_size: int = 256
     similarity: str | Similarity = "shared"
-    ridge: float | Literal["auto"] = "auto"
-    feature_maps: Any = None
-    codebooks_from: float | Literal["both", "labels", "predictions"] = "both"
     targets: Mapping[str, float | Target] | None = None
-    normalize: bool | None = None
-    keep: Literal["needed", "all"] = "needed"
-    sample_size: int = 65_536
+    feature_maps: Any = None
+    ridge: float | Literal["auto"] = "auto"
+    equal_lengths: bool | None = None
     random_state: RandomState = None
+
+    # Of the vectors that codebooks are learnt from, the share of items as they are known; the rest
+    # are those predicted for items of which one view is known. No parameter: collections set it.
+    known_share = 0.5
+
+    def fit(
+        self,
+        views: Any,
+        labels: Any = None,
+        *,
+        queries: Any = None,
+        device: str | None = None,
+        max_memory: int = MAX_MEMORY,
+    ) -> Self:
+        """Learn from paired views, with labels or without, in one pass.
+
+        Parameters
+        ----------
+        views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
+            With labels as the only target, items without labels are passed over.
+        labels : optional
+            Of data that bring none of their own, or the same: a 0/1 matrix, class ids, or sets of
+            names.
+        queries : mapping of str to (n_queries, n_features), optional
+            A sample of real queries of some views. Codes are then most exact where these look.
+        device : str, optional
+            Where kernel maps, sums and eigenvalues are computed, such as ``"cuda"``; by default
+            where tensors lie, and on the host for arrays. What is learnt are arrays in either case.
+        max_memory : int
+            Bytes of working memory on a device.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DeviceError
+            The device is not available.
+        InvalidInputError
+            A constructor argument is out of range, or the data are of no accepted form.
+        LabelError
+            Labels are a target but missing, or cannot be read.
+        ViewError
+            Views are not paired, or hold NaN; a target or queries of an unknown view.
+        """
+        self._check_parameters()
+        collected, where = self._collect(
+            views, labels, None, device, max_memory, has_queries=queries is not None
+        )
+        return self._solve(collected, check_queries(queries, collected.widths), where)
+
+    def _collect(
+        self,
+        views: Any,
+        labels: Any,
+        known: MappedStatistics | None,
+        device: str | None = None,
+        max_memory: int = MAX_MEMORY,
+        *,
+        has_queries: bool = False,
+    ) -> tuple[MappedStatistics, Any]:
+        """Sum over items, on the host or a device; return the sums, and the device or None."""
+        how: dict[str, Any] = {"only_sums": not has_queries, "max_memory": max_memory}
+        if has_tensors(views, labels):
+            names = None if known is None else known.label_names
+            data = read_tensors(views, labels, device=device, names=names)
+            known = known or self.describe(data, **how)
+            return collect_tensors(data, known, max_memory), data.device
+        where = None if device is None else check_device(device)
+        how |= {"is_whole": isinstance(views, Mapping | MultiViewData), "device": where}
+        parts = as_parts(views, labels)
+        return collect(parts, known or partial(self.describe, **how), device=where), where
+
+    def describe(
+        self, part: Any, *, only_sums: bool = True, learns_maps: bool = True, **how: Any
+    ) -> MappedStatistics:
+        """Fit the feature maps to the first part of the data; return what all must be like.
+
+        What is kept of the data follows from the targets. `only_sums`: whether sums are all that
+        labels alone are learnt from. `learns_maps`: whether kernel maps learn to predict them.
+        `how`: see `acqh.methods.collect.describe`.
+        """
+        targets = read_targets(self.targets, part.views, part.labels is not None)
+        keep, responses = None, None
+        units: tuple[str, ...] = ()
+        if not (only_sums and self._is_plain(targets)):
+            keys = {
+                name: unit_name(name) if target.similarity == "cosine" else name
+                for name, target in targets.items()
+                if name != LABELS
+            }
+            pairs = [
+                pair_of(view, key)
+                for name, key in keys.items()
+                for view in part.views
+                if view != name
+            ]
+            keep, units = Keep(frozenset(pairs)), tuple(n for n, key in keys.items() if key != n)
+        elif learns_maps and has_kernel(self.feature_maps):
+            responses = embed_items(self.similarity, part.labels, check_rng(self.random_state))
+        make = describe_tensors if isinstance(part, TensorData) else describe
+        rng = check_rng(self.random_state)
+        return make(part, self.feature_maps, keep, units=units, responses=responses, rng=rng, **how)
+
+    def _is_plain(self, targets: Mapping[str, Target]) -> bool:
+        """Whether labels are the only target, and nothing else is asked for."""
+        return [*targets] == [LABELS] and not self.equal_lengths
+
+    def partial_fit(
+        self,
+        views: Any,
+        labels: Any = None,
+        *,
+        queries: Any = None,
+        device: str | None = None,
+        max_memory: int = MAX_MEMORY,
+    ) -> Self:
+        """Learn from more items: the result is that of a fit on all items so far.
+
+        Feature maps stay as they were first fitted. Takes and raises what `fit` does.
+        """
+        if not hasattr(self, "n_features_in_"):
+            return self.fit(views, labels, queries=queries, device=device, max_memory=max_memory)
+        self._check_parameters()
+        known = self._collected()
+        if known.spanned:
+            raise InvalidInputError(
+                f"{', '.join(map(repr, known.spanned))} had more features than items, so the model "
+                "knows only the space of those items; fit a new model on all items together, or "
+                "give a feature map that makes fewer features"
+            )
+        more, where = self._collect(views, labels, known, device, max_memory)
+        asked = check_queries(queries, known.widths, self.queries_)
+        return self._solve(replace(more, statistics=self.stats_ + more.statistics), asked, where)
+
+    def forget(self, views: Any, labels: Any = None) -> Self:
+        """Take items back: the result is that of a fit that never saw them.
+
+        Parameters
+        ----------
+        views, labels
+            The items as they were given to `fit` or `partial_fit`.
+
+        Raises
+        ------
+        InvalidInputError
+            More items of a label set would be forgotten than were fitted, or all of them.
+        """
+        known = self._collected()
+        if known.anchored:
+            raise InvalidInputError(
+                f"the kernel maps of {', '.join(map(repr, known.anchored))} hold training items "
+                "and what was learnt from them; fit a new model without those to be forgotten"
+            )
+        gone, where = self._collect(views, labels, known)
+        left = self.stats_ - gone.statistics
+        if left.n_items == 0:
+            raise InvalidInputError("no item would be left; fit a new model instead")
+        return self._solve(replace(gone, statistics=left), self.queries_, where)
+
+    def fit_stats(self, stats: Statistics | MappedStatistics, label_names: Any = None) -> Self:
+        """Learn from sums collected before, such as those of another fit.
+
+        Parameters
+        ----------
+        stats : Statistics or MappedStatistics
+            The latter also say which feature maps and label names they are of.
+        label_names : sequence of str, optional
+            Names of the label columns; their numbers by default. Not used with MappedStatistics.
+
+        Returns
+        -------
+        self
+
+        Notes
+        -----
+        A fitted model keeps its feature maps and label names, so another similarity is
+        ``model.set_params(similarity="jaccard").fit_stats(model.stats_)``; so are other weights of
+        the same targets.
+        """
+        self._check_parameters()
+        queries = getattr(self, "queries_", {})
+        if isinstance(stats, MappedStatistics) and stats.statistics.n_items > 0:
+            return self._solve(stats, queries)
+        if not isinstance(stats, Statistics) or stats.n_items == 0:
+            raise InvalidInputError("stats must be a Statistics of at least one labelled item")
+        if hasattr(self, "n_features_in_") and label_names is None:
+            return self._solve(self._collected(stats), queries)
+        return self._solve(MappedStatistics.of_sums(stats, label_names), queries)
+
+    def _collected(self, stats: Statistics | None = None) -> MappedStatistics:
+        """Return sums, by default the model's own, and what they are sums of."""
+        self._check_fitted()
+        stats = getattr(self, "stats_", None) if stats is None else stats
+        if stats is None:
+            raise InvalidInputError(
+                "this model was kept without its sums, so no item can be added to them or taken "
+                "out; fit a new model on all items"
+            )
+        if self.refitted_:
+            raise InvalidInputError(
+                f"queries of {sorted(self.refitted_)} have another encoder now, and the sums are "
+                "of the one before; fit a new model"
+            )
+        return MappedStatistics(
+            stats,
+            self.feature_maps_,
+            self.n_features_in_,
+            self.label_names_,
+            self.codebooks_.dtype,
+            tuple(view for view in self.n_features_in_ if unit_name(view) in stats.views),
+        )
+
+    def _solve(
+        self, collected: MappedStatistics, queries: dict[str, RowSample], device: Any = None
+    ) -> Self:
+        """Solve for the sums collected and set every fitted attribute, or none."""
+        stats, dtype = collected.statistics, collected.dtype
+        targets = read_targets(self.targets, collected.widths, stats.n_labels > 0)
+        if stats.counts.sum() == 0 and LABELS in targets:
+            raise LabelError("no item has a label, so there is nothing to learn from")
+        widest = max(view.n_features for view in stats.views.values())
+        with one_blas_thread() if widest < _WIDE else nullcontext():
+            learnt = self._learn(collected, targets, queries, device)
+        for name in ("projections_", "intercepts_", "unit_projections_"):
+            learnt[name] = {view: it.astype(dtype) for view, it in learnt[name].items()}
+        learnt |= {
+            "codebooks_": learnt["codebooks_"].astype(dtype),
+            "stats_": stats,
+            "queries_": queries,
+            "feature_maps_": collected.feature_maps,
+            "n_features_in_": collected.widths,
+            "label_names_": collected.label_names,
+            "refitted_": (),
+        }
+        for name, value in learnt.items():
+            setattr(self, name, value)
+        return self
+
+    def _learn(
+        self,
+        collected: MappedStatistics,
+        targets: Mapping[str, Target],
+        queries: Mapping[str, RowSample],
+        device: Any,
+    ) -> dict[str, Any]:
+        """Return what is learnt, by attribute."""
+        rng = check_rng(self.random_state)
+        if self._is_plain(targets) and not queries:
+            return solve_labels(self, collected, rng, device)
+        if collected.statistics.keep is None:
+            raise InvalidInputError(
+                f"the targets {[*targets]} need products of views and a sample of rows, but the "
+                "statistics keep sums over labelled items only; collect them with these targets"
+            )
+        return solve_targets(self, collected, targets, queries, rng, device)
+
+    def refit_queries(self, views: Any, targets_or_codes: Any) -> Self:
+        """Take another encoder for the queries of some views; codes stay as they are.
+
+        Only the maps from the new features are learnt, from items of which something else is known:
+        their stored codes, or any of the views and labels that the model knows. Nothing is coded
+        again. Items can be coded by the new features too; what they meant to the codes before is
+        then predicted.
+
+        Parameters
+        ----------
+        views : mapping of str to (n_items, n_features)
+            New features, of a view that there was (which they replace) or of one more. They are
+            used as they are, without a feature map.
+        targets_or_codes : uint8 (n_items, n_codebooks), mapping of str to matrix, or MultiViewData
+            Codes of the same items, or their views as before, ``"labels"`` among them; of a
+            MultiViewData its own labels.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInputError
+            No mapping of views, or codes that cannot be.
+        ViewError
+            Different numbers of rows, unknown views.
+
+        Examples
+        --------
+        >>> import acqh
+        >>> data = acqh.make_multiview(300, random_state=0)
+        >>> model = acqh.ACQH(8, n_codebooks=2, random_state=0).fit(data.views)
+        >>> codes = model.encode(data.views)
+        >>> newer = data.views["text"] @ np.random.default_rng(0).normal(size=(30, 40))
+        >>> model.refit_queries({"text": newer}, codes).project(newer, view="text").shape
+        (300, 8)
+        """
+        self._check_fitted()
+        if not isinstance(views, Mapping) or not views:
+            raise InvalidInputError(
+                "give the new features as a mapping of views to matrices, such as {'text': X}, got "
+                f"{type(views).__name__}"
+            )
+        if LABELS in views:
+            raise ViewError("a view cannot be called 'labels'; give the view another name")
+        matrices = {name: as_matrix(rows, f"view '{name}'") for name, rows in views.items()}
+        wanted = self._query_targets(targets_or_codes)
+        for name, matrix in matrices.items():
+            if matrix.shape[0] != len(wanted):
+                raise ViewError(
+                    f"view '{name}' has {matrix.shape[0]} rows for {len(wanted)} items; they are "
+                    "paired by row"
+                )
+        for name, matrix in matrices.items():
+            self._take_source(name, matrix, wanted)
+        return self
+
+    def _query_targets(self, given: Any) -> Floats:
+        """Return what the new features are to predict: blocks of the items."""
+        if not isinstance(given, Mapping | MultiViewData):
+            return self.space_.described_by(self.decode(given).astype(np.float64))
+        labels = None
+        if isinstance(given, Mapping):
+            labels = given.get(LABELS) if self.space_.knows_labels else None
+            given = {name: rows for name, rows in given.items() if name != LABELS}
+        items, _ = self._items(given, labels, None)
+        parts = [*self.space_.describe(items, self._map_rows)]
+        found = np.empty((items.n_items, parts[0][1].shape[1]))
+        for rows, block in parts:
+            found[rows] = block
+        return found
+
+    def _take_source(self, name: str, features: Matrix, wanted: Floats) -> None:
+        learn = partial(regress_rows, features, ridge=self.ridge)
+        self.space_ = self.space_.refitted(name, wanted, learn)
+        projection, intercept, _ = self.space_.fold_query(name)
+        dtype = self.codebooks_.dtype
+        self.projections_ = {**self.projections_, name: projection.astype(dtype)}
+        self.intercepts_ = {**self.intercepts_, name: intercept.astype(dtype)}
+        self.unit_projections_ = {k: v for k, v in self.unit_projections_.items() if k != name}
+        self.feature_maps_ = {k: v for k, v in self.feature_maps_.items() if k != name}
+        self.n_features_in_ = {**self.n_features_in_, name: features.shape[1]}
+        self.refitted_ = tuple(sorted({*self.refitted_, name}))
+
+    def project(
+        self, X: Matrix, *, view: str, device: str | None = None, max_memory: int = MAX_MEMORY
+    ) -> Floats:
+        """Turn queries of one view into real vectors.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features), dense or CSR, or tensor
+        view : str
+        device : str, optional
+            Where to compute, such as ``"cuda"``; by default where `X` lies.
+        max_memory : int
+            Bytes of working memory on a device.
+
+        Returns
+        -------
+        (n_queries, n_components)
+            float32 where the model was fitted on nothing wider, otherwise float64. A tensor on
+            the same device where `X` is one.
+
+        Raises
+        ------
+        DeviceError
+            The device is not available.
+        ViewError
+            An unknown view, another width than fitted, or a value that is not finite.
+        """
+        if device is not None or is_tensor(X):
+            data = self._read_tensors({view: X}, None, device)
+            found: Any = project_tensor(data, view, self.query_maps(), max_memory)
+            return cast(Floats, found if is_tensor(X) else found.cpu().numpy())
+        return self.query_maps().project(X, view=view)
+
+    def query_maps(self) -> QueryMaps:
+        """Return the part of the model that queries need."""
+        self._check_fitted()
+        return QueryMaps(
+            self.n_features_in_,
+            self.codebooks_,
+            self.projections_,
+            self.intercepts_,
+            self.unit_projections_,
+            self.feature_maps_,
+        )
+
+    def encode(
+        self,
+        views: Any = None,
+        *,
+        labels: Any = None,
+        mode: DatabaseMode | None = None,
+        device: str | None = None,
+        max_memory: int = MAX_MEMORY,
+    ) -> Array:
+        """Turn items into codes, by whatever is known of them.
+
+        Parameters
+        ----------
+        views : mapping of str to (n_items, n_features), or MultiViewData, optional
+            Any of the fitted views, one or several. What a view says of a target is taken as it is;
+            the other targets are predicted, each view weighted by how well it does.
+        labels : optional
+            Of any form that `fit` takes, by default those that a MultiViewData brings; a row
+            without labels is one whose labels are not known.
+            With labels as the only target, items that have labels are coded by these alone.
+        mode : {"learnt", "hashed", "unified"}, optional
+            By labels (and views), by one view, or by all views given; as the arguments suggest by
+            default.
+        device : str, optional
+            Where to compute, such as ``"cuda"``; by default where tensors lie, and on the host
+            for arrays.
+        max_memory : int
+            Bytes of working memory on a device.
+
+        Returns
+        -------
+        uint8 (n_items, n_codebooks)
+            A tensor on the device where views or labels are tensors.
+
+        Raises
+        ------
+        DeviceError
+            The device is not available.
+        InvalidInputError
+            Neither views nor labels are given, or not what the mode needs.
+        LabelError
+            An item has neither labels nor views.
+        ViewError
+            An unknown view, views of different lengths, a width that was not fitted, NaN.
+        """
+        items, where = self._items(views, labels, mode, device)
+        codes = _empty(items, where, len(self.codebooks_), np.dtype(np.uint8))
+        search = self._searcher(where, max_memory)
+        for place, vectors in self._vectors(items, where, max_memory, by_sets=False):
+            codes[place] = search(vectors)
+        by_labels = np.flatnonzero(items.numbers >= 0)
+        if self.space_.is_plain and by_labels.size:
+            own = self._codes_of_sets(items.sets)[items.numbers[by_labels]]
+            codes[by_labels] = own if where is None else to_tensor(own, where)
+        return cast(Array, _as_given(codes, views, labels))
+
+    def embed(
+        self, views: Any = None, *, labels: Any = None, mode: DatabaseMode | None = None
+    ) -> Floats:
+        """Return the vectors that `encode` puts into bytes: scores without quantization.
+
+        Takes and raises what `encode` does.
+
+        Returns
+        -------
+        (n_items, n_components)
+        """
+        items, where = self._items(views, labels, mode)
+        found = _empty(items, where, self.codebooks_.shape[2], self.codebooks_.dtype)
+        for place, vectors in self._vectors(items, where, MAX_MEMORY):
+            found[place] = vectors
+        return cast(Floats, _as_given(found, views, labels))
+
+    def _items(
+        self, views: Any, labels: Any, mode: DatabaseMode | None, device: str | None = None
+    ) -> tuple[Items, Any]:
+        """Check items of any form; return them, and the device that they are coded on or None."""
+        views, labels, present = self._given(views, labels, mode)
+        mode = self._check_given(views, labels, mode)
+        labels = labels if mode == "learnt" and self.space_.knows_labels else None
+        sets = () if self.space_.label_sets is None else self.space_.label_sets
+        if device is None and not has_tensors(views, labels):
+            matrices = {name: self._check_view(X, name) for name, X in (views or {}).items()}
+            known = None if labels is None else self._check_labels(labels)
+            return Items.of(matrices, present, known, sets), None
+        if not all(mask.all() for mask in present.values()):
+            raise ViewError(
+                "some items lack a view, which is not known on a device; leave device out"
+            )
+        data = self._read_tensors(views or {}, labels, device)
+        return Items.of(data.views, {}, data.labels, sets), data.device
+
+    def _vectors(
+        self, items: Items, device: Any, max_memory: int, *, by_sets: bool = True
+    ) -> Iterator[tuple[Any, Any]]:
+        """Yield code vectors of items, some rows at a time.
+
+        `by_sets`: also of items whose labels say what their code is.
+        """
+        space, n_rows, map_rows = self.space_, CHUNK_ROWS, self._map_rows
+        if device is not None:
+            widths = [len(self.projections_[view]) for view in items.views]
+            brought = [8 * it.shape[1] for it in items.views.values() if not is_tensor(it)]
+            per_row = max(16 * sum(widths), sum(brought), 1)
+            n_rows = next(row_blocks(items.n_items, per_row, max_memory // 2)).stop
+            map_rows = partial(self._map_tensors, device)
+        folded: dict[tuple[str, ...], ItemMaps] = {}
+        for place, known in items.known(space, map_rows, n_rows, device):
+            sources = tuple(known)
+            if not by_sets and space.is_plain and LABELS in sources:
+                continue
+            if sources not in folded:
+                maps = space.fold_items(sources)
+                folded[sources] = maps if device is None else maps.on(device)
+            yield place, folded[sources].apply(known)
+
+    def _map_rows(self, views: Mapping[str, Matrix]) -> dict[str, Matrix]:
+        return {view: map_features(self.feature_maps_, rows, view) for view, rows in views.items()}
+
+    def _map_tensors(self, device: Any, views: Mapping[str, Any]) -> dict[str, Tensor]:
+        there = {name: to_tensor(rows, device) for name, rows in views.items()}
+        return map_tensors(self.feature_maps_, there)
+
+    def _searcher(self, device: Any = None, max_memory: int = MAX_MEMORY) -> Callable[[Any], Any]:
+        """Return what finds the codes of code vectors."""
+        codebooks: Any = self.codebooks_
+        metric: Any = self.code_metric_
+        more: dict[str, Any] = {}
+        if device is None:
+            more["tables"] = code_tables(codebooks, metric)
+        else:
+            codebooks = to_tensor(codebooks, device)
+            metric = None if metric is None else to_tensor(metric, device)
+            more["max_memory"] = max_memory // 2
+
+        def search(vectors: Any) -> Any:
+            # In the metric G, the code nearest to a target y minimises b^T G b - 2 b^T (G y).
+            linear = vectors if metric is None else vectors @ metric
+            return search_codes(linear, codebooks, metric=metric, **more)
+
+        return search
+
+    def _codes_of_sets(self, sets: Array) -> Array:
+        """Return the codes of label sets, 0/1 (n_sets, n_labels), of which those fitted come first.
+
+        A set that was fitted has its code; a new one is coded like any vector.
+        """
+        known = self.label_codes_
+        if len(sets) <= len(known):
+            return known
+        features = self.space_.label_features(sets[len(known) :])
+        vectors = self.space_.fold_items([LABELS]).apply({LABELS: features})
+        return np.concatenate([known, self._searcher()(vectors)])
+
+    def _read_tensors(self, views: Any, labels: Any, device: str | None) -> TensorData:
+        """Check tensors against the fitted views and labels."""
+        self._check_fitted()
+        data = read_tensors(views, labels, device=device, names=self.label_names_)
+        for name, matrix in data.views.items():
+            self._check_shape(matrix, name)
+            check_finite(matrix, name)
+        return data
+
+    def _given(
+        self, views: Any, labels: Any, mode: DatabaseMode | None
+    ) -> tuple[Any, Any, Mapping[str, Array]]:
+        """Return views, labels and which items have a view, of items in any form."""
+        self._check_fitted()
+        if not isinstance(views, MultiViewData):
+            return views, labels, {}
+        if views.labels is not None:
+            own = labelled(views, labels).labels
+            by_labels = mode in (None, "learnt") and self.space_.knows_labels
+            if by_labels and views.label_names != self.label_names_:
+                raise LabelError(
+                    "label names differ from those fitted; give label_names= to all data, so that "
+                    "a column means the same label everywhere, or data without_labels()"
+                )
+            labels = own if by_labels else None
+        return views.views, labels, views.present
+
+    def _check_given(self, views: Any, labels: Any, mode: DatabaseMode | None) -> DatabaseMode:
+        """Check that there is what a mode needs; return the mode."""
+        mode = self._check_mode(views, labels, mode)
+        if mode == "hashed" and len(views) != 1:
+            raise InvalidInputError(f"mode 'hashed' takes one view, got {sorted(views)}")
+        if mode == "learnt" and labels is None:
+            raise InvalidInputError("give labels, or views as a mapping of names to matrices")
+        if not views and not self.space_.knows_labels:
+            raise InvalidInputError(
+                f"labels are no target of this model, but {[*self.targets_]}; give views of the "
+                "items"
+            )
+        return mode
+
+    def decode(self, codes: Array) -> Floats:
+        """Return the vectors that codes stand for: the sums of their codewords.
+
+        Parameters
+        ----------
+        codes : uint8 (n_items, n_codebooks), array or tensor
+
+        Returns
+        -------
+        (n_items, n_components)
+            A tensor on the device of the codes where they are one.
+
+        Raises
+        ------
+        InvalidInputError
+            Codes of another width, or a word that there is not.
+        """
+        self._check_fitted()
+        checked = check_codes(codes, self.codebooks_)
+        if is_tensor(checked):
+            return decode(checked.long(), to_tensor(self.codebooks_, checked.device))
+        return decode(checked, self.codebooks_)
+
+    def project_codes(self, codes: Array) -> Floats:
+        """Turn stored items into query vectors, to find others like them.
+
+        A code vector b stands for the target vector ``J b``, whose query vector is
+        ``J^T J b``. Scores of code vectors themselves would weigh components by their spread.
+
+        Parameters
+        ----------
+        codes : uint8 (n_items, n_codebooks)
+
+        Returns
+        -------
+        (n_items, n_components)
+
+        Raises
+        ------
+        InvalidInputError
+            Codes of another width, or a word that there is not.
+        """
+        metric = (self.query_map_.T @ self.query_map_).astype(self.codebooks_.dtype)
+        return np.asarray(self.decode(codes) @ metric)
+
+    @property
+    def bytes_per_item(self) -> int:
+        """One byte per codebook."""
+        return int(self.n_codebooks)
+
+    @property
+    def targets_(self) -> dict[str, Target]:
+        """What scores stand for, with the weights and ranks used."""
+        self._check_fitted()
+        return self.space_.targets
+
+    @property
+    def query_map_(self) -> Floats:
+        """From target vectors to query vectors, (n_dimensions, n_components)."""
+        return self.space_.query_map
+
+    @property
+    def label_codes_(self) -> Array:
+        """Codes of the fitted label sets, uint8 (n_sets, n_codebooks); with labels alone."""
+        if self.space_.label_codes is None:
+            raise AttributeError("label sets have codes of their own with labels alone")
+        return self.space_.label_codes
+
+
+def _empty(items: Items, device: Any, width: int, dtype: Any) -> Any:
+    """Return room for numbers of items, on the host or a device."""
+    if device is None:
+        return np.empty((items.n_items, width), dtype)
+    kind = tensor_dtype(dtype)
+    return require("torch").empty((items.n_items, width), dtype=kind, device=device)
+
+
+def _as_given(found: Any, views: Any, labels: Any) -> Any:
+    """Return a tensor as an array where items were none."""
+    return found.cpu().numpy() if is_tensor(found) and not has_tensors(views, labels) else found
+
+
+def check_queries(
+    queries: Any, widths: Mapping[str, int], before: Mapping[str, RowSample] | None = None
+) -> dict[str, RowSample]:
+    """Return a sample of the real queries of each view.
+
+    `queries`: mapping of str to (n_queries, n_features), or None. `widths`: of the views that there
+    are. `before`: queries given before, which these are added to. Raises InvalidInputError: no
+    mapping, or a view without queries. Raises ViewError: an unknown view, another width, or a value
+    that is not finite.
+    """
+    found = dict(before or {})
+    if queries is None:
+        return found
+    if not isinstance(queries, Mapping):
+        raise InvalidInputError(
+            "queries must be a mapping of views to matrices, such as {'text': Q}, got "
+            f"{type(queries).__name__}"
+        )
+    for view, rows in queries.items():
+        if view not in widths:
+            raise ViewError(f"queries are given of view {view!r}; the views are {sorted(widths)}")
+        matrix = as_matrix(rows, f"the queries of view '{view}'")
+        check_width(matrix, widths[view], f"the queries of view '{view}'")
+        if matrix.shape[0] == 0:
+            raise InvalidInputError(f"there are no queries of view '{view}'; leave the view out")
+        start = found.get(view, RowSample(MAX_QUERIES, 0))
+        labels = np.zeros((matrix.shape[0], 0), dtype=np.uint8)
+        present = {view: np.ones(matrix.shape[0], dtype=bool)}
+        found[view] = start.with_rows({view: matrix}, labels, present)
+    return found

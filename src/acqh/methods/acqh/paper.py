@@ -1,11 +1,216 @@
-"""ACQH as in the paper."""
+"""Algorithm 1 of the paper, corrected, on weighted label sets: one pure function a step.
 
+Two items with the same labels start with the same code and get the same code in every sweep, so
+one row per distinct label set, weighted by how many items carry it, is the whole algorithm.
+"""
+
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from acqh._core.arrays import Array, Floats
+from acqh._core.linalg import solve_spd
+from acqh._core.runtime import check_rng
+from acqh.errors import InvalidInputError
 from acqh.methods.acqh.estimator import ACQH, REFERENCE
+from acqh.methods.acqh.solve import label_block, learnt_of_labels, pose, quality
+from acqh.methods.acqh.spectrum import Problem, lower_bound, similarity_error, spectrum
+from acqh.methods.collect import MappedStatistics
 from acqh.methods.registry import register
+from acqh.quantize import decode, least_squares_codebooks, search_codes
+
+
+@dataclass(frozen=True)
+class PaperProblem(Problem):
+    """The paper's problem: similarities, and a regression of codes on labels."""
+
+    labels: Floats  # (n_sets, n_labels) float64: L: the label sets as 0/1 rows
+    # The paper's lambda and mu.
+    label_weight: float
+    label_ridge: float
+
+
+@dataclass(frozen=True)
+class State:
+    """All variables of the objective."""
+
+    # (n_dimensions, n_components): J: ``W_p = P_p J``, so one small matrix stands for the
+    # projections of all views.
+    query_map: Floats
+    label_map: Floats  # (n_labels, n_components): M
+    drift: Floats  # (n_sets,): t
+    codebooks: Floats  # (n_codebooks, codebook_size, n_components): C
+    codes: Array  # uint8 (n_sets, n_codebooks): A
+
+
+def random_start(
+    problem: PaperProblem,
+    n_components: int,
+    n_codebooks: int,
+    codebook_size: int,
+    rng: np.random.Generator,
+) -> State:
+    """Draw M and C at random, give each label set the code nearest to ``M^T l``; t is zero."""
+    label_map = rng.standard_normal((problem.labels.shape[1], n_components))
+    codebooks = rng.standard_normal((n_codebooks, codebook_size, n_components))
+    codes = search_codes(problem.labels @ label_map, codebooks, search="greedy")
+    query_map = update_query_map(problem, decode(codes, codebooks))
+    return State(query_map, label_map, np.zeros(len(codes)), codebooks, codes)
+
+
+def sweep(problem: PaperProblem, state: State) -> State:
+    """Run every step of Algorithm 1 once; the objective does not rise."""
+    vectors = decode(state.codes, state.codebooks)
+    query_map = update_query_map(problem, vectors)
+    label_map = update_label_map(problem, vectors, state.drift)
+    drift = update_drift(problem, vectors, label_map)
+    state = replace(state, query_map=query_map, label_map=label_map, drift=drift)
+    metric, linear = code_problem(problem, state)
+    codebooks = update_codebooks(problem, state, metric, linear)
+    codes = update_codes(state.codes, codebooks, metric, linear)
+    return replace(state, codebooks=codebooks, codes=codes)
+
+
+def state_objective(problem: PaperProblem, state: State) -> float:
+    """Return the objective (6) of a state."""
+    vectors = decode(state.codes, state.codebooks)
+    return objective(problem, state.query_map, vectors, state.label_map, state.drift)
+
+
+def update_query_map(problem: PaperProblem, vectors: Floats) -> Floats:
+    """Solve the projections for fixed codes: ``J = F^T B (B^T B)^-1``, eqs. 8 and 9.
+
+    Parameters
+    ----------
+    problem : Problem
+    vectors : (n_sets, n_components)
+        B.
+
+    Returns
+    -------
+    (n_dimensions, n_components)
+
+    Notes
+    -----
+    ``B^T B`` is singular when there are more components than the label embeddings have
+    dimensions; the solution of least norm is taken then.
+    """
+    weighted = vectors.T * problem.counts
+    return solve_spd(weighted @ vectors, weighted @ problem.embeddings).T
+
+
+def update_label_map(problem: PaperProblem, vectors: Floats, drift: Floats) -> Floats:
+    """Solve the label regression for fixed codes and drift, eq. 11.
+
+    Notes
+    -----
+    The paper prints the opposite sign, with which the objective rises.
+    """
+    return solve_label_map(problem, vectors - drift[:, None])
+
+
+def update_drift(problem: PaperProblem, vectors: Floats, label_map: Floats) -> Floats:
+    """Return the mean misfit of each label set over the components, eq. 12."""
+    return np.asarray(np.mean(vectors - problem.labels @ label_map, axis=1))
+
+
+def code_problem(problem: PaperProblem, state: State) -> tuple[Floats, Floats]:
+    """Return G and z: the objective is ``sum_u n_u (b^T G b - 2 b^T z_u)`` plus what is fixed.
+
+    Returns
+    -------
+    metric : (n_components, n_components)
+        ``G = J^T H J + lam I``.
+    linear : (n_sets, n_components)
+        ``z = J^T H f + lam (M^T l + t 1)``.
+
+    Notes
+    -----
+    In the paper the last term of h (eq. 17) lacks its lambda.
+    """
+    reached = state.query_map.T @ problem.agreement
+    weight = problem.label_weight
+    metric = reached @ state.query_map + weight * np.eye(len(reached))
+    pulled = problem.labels @ state.label_map + state.drift[:, None]
+    return metric, problem.embeddings @ reached.T + weight * pulled
+
+
+def update_codebooks(problem: PaperProblem, state: State, metric: Floats, linear: Floats) -> Floats:
+    """Solve the codebooks for fixed codes, eq. 13.
+
+    The metric drops out of the normal equations: the targets are ``G^-1 z``, and every word is
+    part of a least squares fit to them.
+
+    Notes
+    -----
+    ``A^T A`` is singular for two codebooks or more, since each block of A sums to one.
+    """
+    targets = solve_spd(metric, linear.T).T
+    return least_squares_codebooks(targets, problem.counts, state.codes, state.codebooks)
+
+
+def update_codes(codes: Array, codebooks: Floats, metric: Floats, linear: Floats) -> Array:
+    """Choose codewords codebook after codebook, eqs. 16 to 18.
+
+    Notes
+    -----
+    The greedy pass starts from nothing each time, so it can end above the old code; an item
+    keeps its old code unless the new one is better.
+    """
+    return search_codes(linear, codebooks, search="greedy", metric=metric, start=codes)
+
+
+def objective(
+    problem: PaperProblem, query_map: Floats, codes: Floats, label_map: Floats, drift: Floats
+) -> float:
+    """Return the paper's objective (6), every term of it, from sums alone.
+
+    Parameters
+    ----------
+    problem : PaperProblem
+    query_map : (n_dimensions, n_components)
+        J: ``W_p = P_p J`` for the label predictor P_p of every view.
+    codes : (n_sets, n_components)
+        B: the code vector of each label set.
+    label_map : (n_labels, n_components)
+        M.
+    drift : (n_sets,)
+        t.
+
+    Notes
+    -----
+    With a ridge on the regressions, the penalty ``rho ||W_p B^T||^2`` of each view is part of
+    the value; without one the value is (6) itself.
+    """
+    misfit = codes - problem.labels @ label_map - drift[:, None]
+    points = problem.counts @ np.sum(misfit**2, axis=1)
+    return float(
+        similarity_error(problem, query_map, codes)
+        + problem.label_weight * points
+        + problem.label_ridge * np.sum(label_map**2)
+    )
+
+
+def solve_label_map(problem: PaperProblem, targets: Floats) -> Floats:
+    """Minimise ``lam ||targets - L M||^2 + mu ||M||^2`` over M, with the counts as weights.
+
+    Without a label weight, M has no part in the objective but its penalty, so it is zero. Where
+    labels outnumber label sets, the same M comes from a system as large as there are sets.
+    """
+    n_sets, n_labels = problem.labels.shape
+    if problem.label_weight == 0.0:
+        return np.zeros((n_labels, targets.shape[1]))
+    ridge = problem.label_ridge / problem.label_weight
+    if n_labels > n_sets:
+        roots = np.sqrt(problem.counts)[:, np.newaxis]
+        rows = roots * problem.labels
+        return rows.T @ solve_spd(rows @ rows.T + ridge * np.eye(n_sets), roots * targets)
+    weighted = problem.labels.T * problem.counts
+    return solve_spd(weighted @ problem.labels + ridge * np.eye(n_labels), weighted @ targets)
 
 
 @register(
@@ -56,17 +261,57 @@ class ACQHPaper(ACQH):
     """
 
     targets: ClassVar[Mapping[str, float]] = {"labels": 1.0}  # type: ignore[misc]
-    solver: ClassVar[Literal["spectral", "alternating"]] = "alternating"
-    fit_intercept: ClassVar[bool] = False
     similarity: str = field(default="dot", init=False)
     label_weight: float = 1e-4
     label_ridge: float = 1e-2
     ridge: float = field(default=0.0, init=False)
-    codebooks_from: float | Literal["both", "labels", "predictions"] = field(
-        default="labels", init=False
-    )
-    normalize: bool = field(default=False, init=False)
-    keep: Literal["needed", "all"] = field(default="needed", init=False)
-    sample_size: int = field(default=65_536, init=False)
+    equal_lengths: bool = field(default=False, init=False)
     max_iter: int = 40
     tol: float = 1e-5
+
+    def _learn(
+        self,
+        collected: MappedStatistics,
+        targets: Mapping[str, Any],  # noqa: ARG002 - labels
+        queries: Mapping[str, Any],
+        device: Any,
+    ) -> dict[str, Any]:
+        if queries:
+            raise InvalidInputError("Algorithm 1 knows labels alone; take ACQH for real queries")
+        rng = check_rng(self.random_state)
+        posed = pose(self, collected.statistics, rng, fit_intercept=False, device=device)
+        problem = PaperProblem(
+            **vars(posed.problem),
+            labels=posed.stats.label_sets.matrix().astype(np.float64),
+            label_weight=float(self.label_weight),
+            label_ridge=float(self.label_ridge),
+        )
+        state, values = self._sweep(problem, rng)
+        reached = state.query_map.T @ problem.agreement
+        metric = reached @ state.query_map
+        # The label terms weigh next to nothing against the similarities, and items without labels
+        # have none, so new items are placed by the similarities alone.
+        target_map = solve_spd(metric, reached).T
+        block, predictors = label_block(posed, state.query_map, target_map)
+        bound = lower_bound(problem, spectrum(problem), self.n_components)
+        return learnt_of_labels(
+            posed, block, predictors, state.query_map, state.codebooks, state.codes,
+            self.n_components,
+        ) | {"code_metric_": metric, **quality(values, bound, problem.constant)}  # fmt: skip
+
+    def _sweep(self, problem: PaperProblem, rng: np.random.Generator) -> tuple[State, list[float]]:
+        """Run Algorithm 1 to its end; return where it ends, and the objective on the way."""
+        state = random_start(problem, self.n_components, self.n_codebooks, self.codebook_size, rng)
+        values = [state_objective(problem, state)]
+        for _ in range(self.max_iter):
+            state = sweep(problem, state)
+            values.append(state_objective(problem, state))
+            if values[-2] - values[-1] <= self.tol * abs(values[-2]):
+                return state, values
+        warnings.warn(
+            f"Algorithm 1 was stopped after {self.max_iter} sweeps, the last of which lowered "
+            f"the objective by {1 - values[-1] / values[-2]:.1e}; raise max_iter or tol",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+        return state, values

@@ -1,173 +1,122 @@
-"""From a problem to maps, codebooks and codes, by either solver."""
+"""From sums to a space and codebooks, in closed form but for the quantization."""
 
-import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.linalg
-from sklearn.exceptions import ConvergenceWarning
 
 from acqh._core.arrays import Array, Floats, Ints
-from acqh._core.linalg import solve_spd
-from acqh.methods.acqh import alternating
-from acqh.methods.acqh.label_space import LabelSpace
-from acqh.methods.acqh.predictions import Predictor, draw_predictions, make_predictor
-from acqh.methods.acqh.problem import Problem, similarity_error
-from acqh.methods.acqh.similarity import Similarity
-from acqh.methods.acqh.space import TargetSpace
-from acqh.methods.acqh.spectral import Components
+from acqh._core.linalg import RANK_TOLERANCE
+from acqh.errors import InvalidInputError, ViewError
+from acqh.methods.acqh.blocks import (
+    Block,
+    Predictor,
+    SpaceSums,
+    make_predictor,
+    vote_weights,
+)
+from acqh.methods.acqh.similarity import LabelEmbedding, embed
+from acqh.methods.acqh.space import Space
+from acqh.methods.acqh.spectrum import (
+    Components,
+    Problem,
+    blend_metric,
+    lower_bound,
+    second_moment,
+    similarity_error,
+    spectrum,
+    weighted_gram,
+)
+from acqh.methods.acqh.targets import LABELS, MapRows, Target, settle_trust, weigh_by_agreement
+from acqh.methods.collect import MappedStatistics
 from acqh.quantize import QuantizerFit, decode, fit_codebooks, search_codes
-from acqh.stats import Regression, ViewStatistics
+from acqh.stats import Regression, RowSample, Statistics, ViewStatistics, regress
 
+# Sweeps at most over codes, and the share of the error below which they end.
+_SWEEPS, _TOLERANCE = 4, 1e-3
 # Predicted code vectors that are drawn for each way of seeing an item.
 _DRAWS = 1024
 # Codebooks are learnt from at most this many label sets, the most frequent; all of them are coded.
 MAX_TRAINED_SETS = 16_384
+# Vectors at most that codebooks are learnt from: rows of the sample in every way they are seen.
+# Four times as many take four times as long, which is longer than all sums of 100,000 items.
+MAX_POINTS = 8_192
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The parameters of `ACQH` that solvers read, by the same names, and where they compute."""
+class Posed(NamedTuple):
+    """Labels alone, from sums: what is to be solved for."""
 
-    n_components: int
-    n_codebooks: int
-    codebook_size: int
-    similarity: str | Similarity
-    solver: Literal["spectral", "alternating"]
-    label_weight: float
-    label_ridge: float
-    ridge: float | Literal["auto"]
-    fit_intercept: bool
-    codebooks_from: float | Literal["both", "labels", "predictions"]
-    normalize: bool | None
-    max_iter: int
-    tol: float
-    device: Any  # where eigenvalues are computed; None: on the host
-
-    @classmethod
-    def of(cls, model: Any, device: Any = None) -> "Settings":
-        """Take the parameters of a model."""
-        own = {it.name: getattr(model, it.name) for it in fields(cls) if it.name != "device"}
-        return cls(**own, device=device)
-
-    @property
-    def known_share(self) -> float:
-        """Share of the vectors of items as they are known among those of codebooks."""
-        if isinstance(self.codebooks_from, str):
-            return {"labels": 1.0, "predictions": 0.0, "both": 0.5}[self.codebooks_from]
-        return self.codebooks_from
-
-    def train_codebooks(
-        self,
-        points: Floats,
-        weights: Floats,
-        rng: np.random.Generator,
-        callback: Callable[[Floats, Array], None] | None = None,
-        *,
-        is_quick: bool = False,
-    ) -> QuantizerFit:
-        """Learn codebooks of weighted points."""
-        return fit_codebooks(
-            points,
-            weights,
-            self.n_codebooks,
-            self.codebook_size,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            rng=rng,
-            callback=callback,
-            device=self.device,
-            is_quick=is_quick,
-        )
+    stats: Statistics  # compact
+    embedding: LabelEmbedding
+    regressions: dict[str, Regression]  # of label embeddings on each view
+    problem: Problem
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """What a fit gives, whatever its targets."""
-
-    space: LabelSpace | TargetSpace
-    projections: dict[str, Floats]  # each (n_features, n_components)
-    intercepts: dict[str, Floats]  # each (n_components,): from features to query vectors
-    # each (n_features, n_components): from features scaled to unit length, added; only
-    # for views that need it.
-    units: dict[str, Floats]
-    codebooks: Floats  # (n_codebooks, codebook_size, n_components)
-    # (n_components, n_components): the metric in which a code vector is to be near its target.
-    # None: the identity.
-    metric: Floats | None
-    objective: list[float]  # at the start and after each step
-    lower_bound: float
-    of_nothing: float  # the objective of codes that are all zero
-    ridges: dict[str, Any]
-    query_share: float  # share of the real queries in the metric
-
-
-@dataclass(frozen=True)
-class Solution:
-    """What a solver finds for label sets: maps, codebooks and codes."""
-
-    predictors: dict[str, Predictor]  # from features to code vectors
-    # (n_dimensions, n_components): J: from label embeddings to query vectors; ``J b`` is the
-    # embedding that a code vector b stands for.
-    query_map: Floats
-    target_map: Floats  # (n_dimensions, n_components): from label embeddings to code vectors
-    codebooks: Floats  # (n_codebooks, codebook_size, n_components)
-    label_codes: Array  # uint8 (n_sets, n_codebooks)
-    # (n_components, n_components): the metric in which a code vector is to be near its target.
-    # None: the identity.
-    metric: Floats | None
-    objective: list[float]  # at the start and after each sweep
-
-    def padded(self, n_components: int) -> "Solution":
-        """Return the solution with zero components after its own, up to the number given."""
-        extra = n_components - self.codebooks.shape[2]
-
-        def columns(array: Floats) -> Floats:
-            return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, extra)])
-
-        def square(array: Floats) -> Floats:
-            return np.asarray(scipy.linalg.block_diag(array, np.eye(extra)))
-
-        return replace(
-            self,
-            predictors={
-                name: Predictor(
-                    columns(it.coefficients), columns(it.intercept), square(it.precision)
-                )
-                for name, it in self.predictors.items()
-            },
-            query_map=columns(self.query_map),
-            target_map=columns(self.target_map),
-            codebooks=columns(self.codebooks),
-            metric=None if self.metric is None else square(self.metric),
-        )
-
-
-def solve_with_spectrum(
-    problem: Problem,
-    found: Components,
-    views: Mapping[str, ViewStatistics],
-    regressions: Mapping[str, Regression],
-    settings: Settings,
+def pose(
+    model: Any,
+    stats: Statistics,
     rng: np.random.Generator,
-) -> Solution:
-    """Solve for maps in closed form, then for codebooks and codes.
+    *,
+    fit_intercept: bool = True,
+    predicted: Collection[str] = (),
+    device: Any = None,
+) -> Posed:
+    """Regress the label embeddings on every view: all that solvers for labels alone need.
 
-    `found`: the problem's spectrum. `regressions`: of label embeddings on each view.
+    `model`: whose `similarity` and `ridge` are read. `stats`: of at least one labelled item.
+    `predicted`: views whose features may be predictions of the label embedding. Raises ViewError:
+    no labelled item has a view.
     """
-    maps = found.maps(problem.counts.sum(), settings.n_components)
-    predictors = {name: make_predictor(it, maps.target_map) for name, it in regressions.items()}
+    stats = stats.compact()
+    for name, view in stats.views.items():
+        if view.n_items == 0:
+            raise ViewError(f"no labelled item has view '{name}', so it cannot be learnt")
+    sets = stats.label_sets.matrix()
+    embedding = embed(model.similarity, sets, stats.counts, rng)
+    vectors = embedding.transform(sets)
+    regressions = {
+        name: regress(
+            view,
+            vectors,
+            model.ridge,
+            fit_intercept=fit_intercept,
+            device=device,
+            is_predicted=name in predicted,
+        )
+        for name, view in stats.views.items()
+    }
+    everyone = (vectors.T * stats.counts) @ vectors
+    constant = sum(
+        np.sum(((vectors.T * view.counts) @ vectors) * everyone) for view in stats.views.values()
+    )
+    agreement = np.sum([it.agreement for it in regressions.values()], axis=0)
+    problem = Problem(vectors, stats.counts, agreement, float(constant))
+    return Posed(stats, embedding, regressions, problem)
+
+
+def solve_labels(
+    model: Any, collected: MappedStatistics, rng: np.random.Generator, device: Any
+) -> dict[str, Any]:
+    """Solve for maps in closed form, then for codebooks and codes of label sets.
+
+    Returns the fitted attributes of the model by name.
+    """
+    posed = pose(model, collected.statistics, rng, predicted=collected.anchored, device=device)
+    problem = posed.problem
+    found = spectrum(problem)
+    maps = found.maps(problem.counts.sum(), model.n_components)
+    block, predictors = label_block(posed, maps.query_map, maps.target_map)
     targets = problem.embeddings @ maps.target_map
     trained_on = _most_frequent(problem.counts)
     points, weights = targets[trained_on], problem.counts[trained_on]
-    share = settings.known_share
+    share = model.known_share
     if share == 0:
         # The label sets are coded along, but have no say.
         weights = np.zeros(len(trained_on))
     if share < 1:
-        drawn = draw_predictions(views, predictors, _DRAWS, rng)
+        drawn = draw_predictions(posed.stats.views, block, predictors, _DRAWS, rng)
         points = np.concatenate([points, drawn])
         # Beside all labelled items together, as much weight as their share leaves.
         weight = problem.counts.sum() * ((1 - share) / share if share else 1.0)
@@ -179,7 +128,7 @@ def solve_with_spectrum(
             vectors = decode(codes[: len(targets)], codebooks)
             values.append(similarity_error(problem, maps.query_map, vectors))
 
-    trained = settings.train_codebooks(points, weights, rng, record)
+    trained = _train(model, points, weights, rng, device, callback=record)
     codes = trained.codes[: len(trained_on)]
     if len(trained_on) < len(targets):
         # The codes found in training may be better than those of a search.
@@ -188,15 +137,113 @@ def solve_with_spectrum(
         codes = start
         values.clear()
         record(trained.codebooks, codes)
-    return Solution(
-        predictors=predictors,
-        query_map=maps.query_map,
-        target_map=maps.target_map,
-        codebooks=trained.codebooks,
+    bound = lower_bound(problem, found, model.n_components)
+    return learnt_of_labels(
+        posed, block, predictors, maps.query_map, trained.codebooks, codes, model.n_components
+    ) | {"code_metric_": None, **quality(values, bound, problem.constant)}
+
+
+def label_block(
+    posed: Posed, query_map: Floats, target_map: Floats
+) -> tuple[Block, dict[str, Predictor]]:
+    """Return the block of labels alone, which are code vectors, and its predictions by view.
+
+    `target_map`: (n_dimensions, n_components); from a label embedding to the code vector that
+    stands for it best.
+    """
+    rank = target_map.shape[1]
+    zeros, target = np.zeros(rank), Target(rank=int(query_map.shape[0]))
+    block = Block(target, LABELS, target_map, zeros, zeros, np.eye(rank), prior=0.0)
+    predictors = {
+        view: make_predictor(
+            block,
+            replace(
+                it,
+                coefficients=it.coefficients @ target_map,
+                intercept=it.intercept @ target_map,
+                residual=target_map.T @ it.residual @ target_map,
+            ),
+        )
+        for view, it in posed.regressions.items()
+    }
+    return block, predictors
+
+
+def learnt_of_labels(
+    posed: Posed,
+    block: Block,
+    predictors: Mapping[str, Predictor],
+    query_map: Floats,
+    codebooks: Floats,
+    codes: Array,
+    n_components: int,
+) -> dict[str, Any]:
+    """Return the fitted attributes of a model of labels alone."""
+    regressions = posed.regressions
+    query_map = padded(query_map, n_components)
+    space = Space(
+        {LABELS: block},
+        {view: {LABELS: it} for view, it in predictors.items()},
+        posed.embedding,
+        query_map,
+        np.eye(block.rank, n_components),
+        is_normalized=False,
+        label_sets=posed.stats.label_sets.packed(),
         label_codes=codes,
-        metric=None,
-        objective=values,
-    ).padded(settings.n_components)
+    )
+    return {
+        "space_": space,
+        "projections_": {view: it.coefficients @ query_map for view, it in regressions.items()},
+        "intercepts_": {view: it.intercept @ query_map for view, it in regressions.items()},
+        "unit_projections_": {},
+        "codebooks_": padded(codebooks, n_components),
+        "ridges_": {view: it.ridge for view, it in regressions.items()},
+        "query_share_": 0.0,
+    }
+
+
+def padded(array: Floats, n_components: int) -> Floats:
+    """Return an array with zeros after its last axis, up to the number given."""
+    extra = n_components - array.shape[-1]
+    return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, extra)])
+
+
+def quality(values: list[float], bound: float, of_nothing: float) -> dict[str, Any]:
+    """Return the objective after each sweep, its bound, and how far it is above.
+
+    `of_nothing`: the objective of codes that are all zero.
+    """
+    share_of = of_nothing if abs(bound) <= RANK_TOLERANCE * of_nothing else abs(bound)
+    gap = max(values[-1] - bound, 0.0)
+    return {
+        "objective_": values,
+        "lower_bound_": bound,
+        "optimality_gap_": gap / share_of if share_of else 0.0,
+        "n_iter_": len(values) - 1,
+    }
+
+
+def _train(
+    model: Any,
+    points: Floats,
+    weights: Floats,
+    rng: np.random.Generator,
+    device: Any,
+    callback: Callable[[Floats, Array], None] | None = None,
+) -> QuantizerFit:
+    """Learn codebooks of weighted points; quickly, where nothing is to be told of each sweep."""
+    return fit_codebooks(
+        points,
+        weights,
+        model.n_codebooks,
+        model.codebook_size,
+        max_iter=_SWEEPS,
+        tol=_TOLERANCE,
+        rng=rng,
+        callback=callback,
+        device=device,
+        is_quick=callback is None,
+    )
 
 
 def _most_frequent(counts: Floats) -> Ints:
@@ -206,40 +253,187 @@ def _most_frequent(counts: Floats) -> Ints:
     return np.sort(np.argsort(-counts, kind="stable")[:MAX_TRAINED_SETS])
 
 
-def solve_by_sweeps(
-    problem: Problem,
-    regressions: Mapping[str, Regression],
-    settings: Settings,
+def draw_predictions(
+    views: Mapping[str, ViewStatistics],
+    block: Block,
+    predictors: Mapping[str, Predictor],
+    n_draws: int,
     rng: np.random.Generator,
-) -> Solution:
-    """Solve for maps, codebooks and codes by Algorithm 1; see `solve_with_spectrum`."""
-    state = alternating.random_start(
-        problem, settings.n_components, settings.n_codebooks, settings.codebook_size, rng
-    )
-    values = [alternating.state_objective(problem, state)]
-    for _ in range(settings.max_iter):
-        state = alternating.sweep(problem, state)
-        values.append(alternating.state_objective(problem, state))
-        if values[-2] - values[-1] <= settings.tol * abs(values[-2]):
-            break
-    else:
-        warnings.warn(
-            f"Algorithm 1 was stopped after {settings.max_iter} sweeps, the last of which lowered "
-            f"the objective by {1 - values[-1] / values[-2]:.1e}; raise max_iter or tol",
-            ConvergenceWarning,
-            stacklevel=2,
+) -> Floats:
+    """Draw code vectors as they will be predicted for items without labels.
+
+    The items themselves are gone when only sums are kept, but the sums hold the mean
+    prediction of every label set and the covariance around these means: a mixture of normal
+    distributions is drawn from. Codebooks learnt from it are within 0.0005 MAP of codebooks
+    learnt from the predictions of the items themselves.
+
+    `n_draws`: for each way in which an item may be seen: in each view alone, and in all together.
+    Gives (n_ways * n_draws, n_components).
+    """
+    shapes = {name: _predictions_of(view, predictors[name]) for name, view in views.items()}
+    sets = {
+        name: rng.choice(len(view.counts), n_draws, p=view.counts / view.counts.sum())
+        for name, view in views.items()
+    }
+    ways = [shape.draw(sets[name], rng) for name, shape in shapes.items()]
+    if len(shapes) > 1:
+        # All views of one item share its label set, so they are drawn for the same sets.
+        together = next(iter(sets.values()))
+        weights = vote_weights(block, [predictors[name] for name in shapes])
+        drawn = [shape.draw(together, rng) for shape in shapes.values()]
+        votes = [it @ weight for it, weight in zip(drawn, weights, strict=True)]
+        ways.append(np.sum(votes, axis=0))
+    return np.concatenate(ways)
+
+
+@dataclass(frozen=True)
+class _Predictions:
+    """How the predictions of one view are spread: a normal distribution for every label set."""
+
+    means: Floats  # (n_sets, n_components)
+    root: Floats  # (n_components, n_components): root of the covariance that all of them share
+
+    def draw(self, sets: Ints, rng: np.random.Generator) -> Floats:
+        """Draw a prediction for an item of each label set given."""
+        return self.means[sets] + rng.standard_normal((len(sets), len(self.root))) @ self.root
+
+
+def _predictions_of(view: ViewStatistics, predictor: Predictor) -> _Predictions:
+    total = view.counts.sum()
+    counts = np.maximum(view.counts, 1.0)[:, None]
+    means = view.sums @ predictor.coefficients / counts + predictor.intercept
+    overall = view.counts @ means / total
+    shift = view.sums.sum(axis=0) @ predictor.coefficients
+    spread = predictor.coefficients.T @ (view.gram @ predictor.coefficients)
+    spread -= np.outer(shift, shift) / total
+    between = ((means - overall).T * view.counts) @ (means - overall)
+    values, vectors = np.linalg.eigh((spread - between) / total)
+    # The symmetric root: unlike the vectors themselves, it has no arbitrary signs.
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    return _Predictions(means, root)
+
+
+def solve_targets(
+    model: Any,
+    collected: MappedStatistics,
+    targets: Mapping[str, Target],
+    queries: Mapping[str, RowSample],
+    rng: np.random.Generator,
+    device: Any,
+) -> dict[str, Any]:
+    """Learn blocks, predictions, maps and codebooks.
+
+    `collected`: with a sample of rows. `queries`: real ones. Where the model says nothing of its
+    targets, they are weighted so that views agree. Returns the fitted attributes of the model.
+    """
+    collected = replace(collected, statistics=collected.statistics.compact())
+    stats, map_rows = collected.statistics, collected.map_views
+    embedding = None
+    if LABELS in targets:
+        embedding = embed(model.similarity, stats.label_sets.matrix(), stats.counts, rng)
+    sample = stats.sample
+    if sample is None or len(sample) == 0:
+        raise InvalidInputError(
+            "the statistics hold no sample of rows, which codebooks of these targets are learnt "
+            "from; collect them with these targets"
         )
-    reached = state.query_map.T @ problem.agreement
-    metric = reached @ state.query_map
-    # The label terms weigh next to nothing against the similarities, and items without labels
-    # have none, so new items are placed by the similarities alone.
-    target_map = solve_spd(metric, reached).T
-    return Solution(
-        predictors={name: make_predictor(it, target_map) for name, it in regressions.items()},
-        query_map=state.query_map,
-        target_map=target_map,
-        codebooks=state.codebooks,
-        label_codes=state.codes,
-        metric=metric,
-        objective=values,
+    sums = SpaceSums(collected, embedding, model.ridge, device)
+    blocks = sums.make_blocks(targets)
+    predictors = sums.make_predictors(blocks)
+    if model.targets is None:
+        blocks = weigh_by_agreement(blocks, sums.score_pairs(blocks, predictors, sample))
+    nothing = np.zeros((0, 0))
+    is_normalized = model.equal_lengths is not False
+    space = Space(blocks, predictors, embedding, nothing, nothing, is_normalized)
+    space = settle_trust(space, map_rows, sample)
+    ways = _Ways(space, map_rows, sample, model.known_share)
+    parts = ways.points()
+    weights = np.concatenate([weights for _, weights in parts])
+    gram = np.sum([weighted_gram(*part) for part in parts], axis=0)
+    metric = np.mean([second_moment(*part) for part in ways.alone], axis=0)
+    share = 0.0
+    if queries:
+        asked = [space.fold([view]).apply(map_rows(it.views)) for view, it in queries.items()]
+        counts = np.concatenate([it.counts for it in queries.values()])
+        n_bits = round(model.n_codebooks * np.log2(model.codebook_size))
+        moment = gram / weights.sum()
+        metric, share = blend_metric(metric, np.concatenate(asked), counts, moment, n_bits)
+    found = Components.of_moment(gram, metric)
+    maps = found.maps(float(weights.sum()), model.n_components)
+    space = replace(
+        space,
+        query_map=padded(maps.query_map, model.n_components),
+        target_map=padded(maps.target_map, model.n_components),
     )
+    points = np.concatenate([points @ maps.target_map for points, _ in parts])
+    trained = _train(model, points, weights, rng, device)
+    energies = found.values / weights.sum()
+    bound = float(np.sum(energies[model.n_components :]))
+    # Code vectors have a mean squared length of one, whatever the points have.
+    unit = float(np.sum(energies[: model.n_components])) / weights.sum()
+    values = [bound + unit * float(error) for error in trained.history]
+    folded = {view: space.fold_query(view) for view in space.predictors if view != LABELS}
+    return {
+        "space_": space,
+        "projections_": {view: it[0] for view, it in folded.items()},
+        "intercepts_": {view: it[1] for view, it in folded.items()},
+        "unit_projections_": {view: it[2] for view, it in folded.items() if it[2] is not None},
+        "codebooks_": padded(trained.codebooks, model.n_components),
+        "code_metric_": None,
+        "ridges_": {
+            source: {name: it.ridge for name, it in own.items()}
+            for source, own in space.predictors.items()
+        },
+        "query_share_": share,
+        **quality(values, bound, float(np.sum(energies))),
+    }
+
+
+@dataclass(frozen=True)
+class _Ways:
+    """The rows of a sample in every way in which such items may be known."""
+
+    space: Space
+    map_rows: MapRows
+    sample: RowSample
+    known_share: float  # of the rows with all they have
+
+    def points(self) -> list[tuple[Floats, Floats]]:
+        """Return blocks of items and their weights, in parts.
+
+        Rows with all they have, by their share, and with each view alone.
+        """
+        is_single = len(self.alone) == 1 and not self.space.knows_labels
+        share = 1.0 if is_single else self.known_share
+        found: list[tuple[Floats, Floats]] = []
+        for part_share, part in ((share, [self._whole()]), (1 - share, self.alone)):
+            total = sum(float(weights.sum()) for _, weights in part)
+            if part_share:
+                found += [
+                    (self.space.scale(points), 2 * part_share * weights / total)
+                    for points, weights in part
+                ]
+        return found
+
+    @cached_property
+    def _rows(self) -> RowSample:
+        n_ways = len(self.sample.views) + 1
+        return self.sample.first(max(MAX_POINTS // n_ways, 1))
+
+    def _whole(self) -> tuple[Floats, Floats]:
+        rows = self._rows
+        found = [*self.space.describe_rows(rows, self.map_rows)]
+        points = np.concatenate([described for _, described in found])
+        return points, np.concatenate([rows.counts[chosen] for chosen, _ in found])
+
+    @cached_property
+    def alone(self) -> list[tuple[Floats, Floats]]:
+        """Blocks of rows as each view alone knows them, and their weights: like queries."""
+        rows = self._rows
+        found = []
+        for view in sorted(rows.views):
+            here = np.flatnonzero(rows.present[view])
+            if here.size:
+                known = self.map_rows({view: rows.views[view][here]})
+                found.append((self.space.fold([view]).apply(known), rows.counts[here]))
+        return found

@@ -1,5 +1,6 @@
 """The trivial control: ridge regression from each view to the labels."""
 
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -8,7 +9,7 @@ from acqh._core.arrays import Array, Floats, Matrix, is_sparse
 from acqh._core.validation import StrOptions
 from acqh.errors import InvalidInputError, LabelError
 from acqh.methods.base import BaseMethod, as_parts
-from acqh.methods.collect import collect
+from acqh.methods.collect import collect, describe
 from acqh.methods.constraints import NOT_NEGATIVE
 from acqh.methods.registry import DatabaseMode, register
 from acqh.stats import regress
@@ -83,7 +84,8 @@ class LabelRidge(BaseMethod):
         InvalidInputError, LabelError, ViewError
         """
         self._check_parameters()
-        collected = collect(as_parts(views, labels), self.feature_maps)
+        describe_part = partial(describe, feature_maps=self.feature_maps)
+        collected = collect(as_parts(views, labels), describe_part)
         stats = collected.statistics.compact()
         sets = stats.label_sets.matrix().astype(np.float64)
         found = {name: regress(view, sets, self.ridge) for name, view in stats.views.items()}
