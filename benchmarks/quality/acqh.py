@@ -5,7 +5,6 @@ text queries. What is chosen (feature maps, ridge) is chosen on training rows al
 """
 
 import argparse
-import json
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -18,6 +17,7 @@ import acqh
 from acqh.bench import evaluate, make_split
 from acqh.features import RBFAnchors, SignedRoot, TagSVD
 from acqh.metrics import mean_average_precision, relevance
+from benchmarks._measure import emit
 
 DIRECTIONS = ("image->text", "text->image")
 
@@ -28,7 +28,7 @@ def main() -> None:
     arguments = parser.parse_args()
     for records in (wiki, mirflickr, ridges):
         for record in records(arguments.data_dir):
-            print(json.dumps({"benchmark": "acqh", **record}), flush=True)
+            emit({"benchmark": "acqh", **record})
 
 
 def labelled(

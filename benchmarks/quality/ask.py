@@ -26,7 +26,6 @@ describes images. ``ACQH_PHOTOS`` and ``ACQH_COCO`` say where photographs lie.
 import argparse
 import csv
 import io
-import json
 import os
 import re
 import resource
@@ -47,10 +46,8 @@ from acqh.collection.build.describe import BuildSettings
 from acqh.collection.build.learn import learn
 from acqh.collection.disk.model import Encoders
 from acqh.encoders import EfficientNetLite0, MiniLM, word_vectorizer
+from benchmarks._measure import COCO, PHOTOS, emit
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
-PHOTOS = Path(os.environ.get("ACQH_PHOTOS", SHARED / "photos"))
-COCO = Path(os.environ.get("ACQH_COCO", SHARED / "coco"))
 CACHE = Path(os.environ.get("ACQH_ASK_CACHE", cache_folder() / "ask"))
 # What is typed, and what the name of the emoji begins with.
 EMOJI = {
@@ -111,7 +108,7 @@ ENCODERS = Encoders({"image": EfficientNetLite0(), "text": MiniLM()})
 
 
 def say(**figures):
-    print(json.dumps({"benchmark": "ask", **figures}), flush=True)
+    emit({"benchmark": "ask", **figures})
 
 
 def read(folder, start, stop):

@@ -22,7 +22,6 @@ With ``--words 16`` a word takes half a byte; else sets of a thousand items are 
 """
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -33,6 +32,7 @@ from acqh._core.imports import require
 from acqh._core.runtime import limit_threads
 from acqh.quantize import AdditiveQuantizer
 from acqh.scale.sources import read_queries
+from benchmarks._measure import emit
 
 MAX_QUERIES = 1_000
 METHODS = ("pq", "opq", "rq16", "lsq", "rabitq", "new", "plain", "told")
@@ -71,7 +71,7 @@ def compare(arguments: argparse.Namespace) -> None:
                     rows[-1]["time_ratio"] = round(rows[-1]["seconds"] / lsq["seconds"], 3)
                 facts = {"benchmark": "compress", "data": name, "n_items": len(split.base)}
                 facts |= {"n_components": split.base.shape[1], "bytes": n_bytes}
-                print(json.dumps(facts | rows[-1]), flush=True)
+                emit(facts | rows[-1])
 
 
 def load(place: str) -> np.ndarray:

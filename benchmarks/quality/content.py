@@ -9,7 +9,6 @@ some of these queries, so these figures flatter a little.
 
 import argparse
 import io
-import json
 import re
 import time
 import tracemalloc
@@ -30,6 +29,7 @@ from acqh.encoders import word_vectorizer
 from acqh.features import KernelMap, SignedRoot
 from acqh.methods.state import HOMES
 from acqh.metrics import mean_average_precision, relevance
+from benchmarks._measure import emit
 from benchmarks.quality.photographs import MIXED, graded, image_features, photographs
 
 DIRECTIONS = ("image_to_text", "text_to_image")
@@ -46,7 +46,7 @@ def main() -> None:
     arguments = parser.parse_args()
     for name in arguments.only or ROWS:
         for record in ROWS[name](arguments):
-            print(json.dumps({"benchmark": "content", "row": name, **record}), flush=True)
+            emit({"benchmark": "content", "row": name, **record})
 
 
 class Emoji:

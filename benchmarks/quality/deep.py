@@ -9,7 +9,6 @@ fine-tune at all, is chosen on a fifth of the training items. One JSON line per 
 
 import argparse
 import csv
-import json
 import time
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 import acqh
 from acqh.deep import FineTuner, efficientnet_lite0
 from acqh.metrics import mean_average_precision, relevance
+from benchmarks._measure import emit
 
 RATES = (3e-5, 1e-4, 3e-4)
 
@@ -182,7 +182,7 @@ def main():
             line[f"{name}_seconds"] = round(own[3], 2)
             if rounds:
                 line["losses"] = np.round(own[0].losses_, 4).tolist()
-        print(json.dumps(line), flush=True)
+        emit(line)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,6 @@ the first ten for tags of held-out photographs as queries.
 
 import argparse
 import csv
-import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -24,10 +22,7 @@ from acqh.encoders import EfficientNetLite0, MiniLM, general_model
 from acqh.encoders.general.model import PairSums
 from acqh.methods import general_statistics
 from acqh.quantize import decode, search_codes
-
-SHARED = Path(__file__).resolve().parents[3] / "shared"
-COCO = Path(os.environ.get("ACQH_COCO", SHARED / "coco"))
-PHOTOS = Path(os.environ.get("ACQH_PHOTOS", SHARED / "photos"))
+from benchmarks._measure import COCO, PHOTOS, emit
 
 
 def read(folder, start, stop):
@@ -56,13 +51,13 @@ def captioned(folder, start):
     model = general_model()
     queries = model.project(texts, view="text")
     items = model.item_vectors(images)
-    print(json.dumps({"data": name, "how": "chance", "recall_at_10": 10 / len(rows)}))
+    emit({"data": name, "how": "chance", "recall_at_10": 10 / len(rows)})
     versions = {"real-valued": items, **{f"{n} bytes": coded(items, model, n) for n in (16, 8)}}
     for how, stored in versions.items():
-        print(json.dumps({"data": name, "how": how, **recalls(queries @ stored.T)}), flush=True)
+        emit({"data": name, "how": how, **recalls(queries @ stored.T)})
     captions = model.item_vectors(texts, view="text")
     scores = model.project(images, view="image") @ captions.T
-    print(json.dumps({"data": name, "how": "image to text", **recalls(scores)}), flush=True)
+    emit({"data": name, "how": "image to text", **recalls(scores)})
     for size in (16, 8):
         learn(name, images, texts, size)
 
@@ -80,7 +75,7 @@ def learn(name, images, texts, size):
         items = model.decode(model.encode({"image": images}))
         found = recalls(model.project(texts, view="text") @ items.T)
         way = f"ACQH, {how}, {size} bytes"
-        print(json.dumps({"data": name, "how": way, **found}), flush=True)
+        emit({"data": name, "how": way, **found})
         if how == "general":
             model.partial_fit(own)
 
@@ -112,13 +107,13 @@ def photos(n=1_300):
     rest = slice(700, n)
     rng = np.random.default_rng(0)
     chance = jaccard(rng.random((300, n - 1_000)), labels[700:1_000], labels[1_000:])
-    print(json.dumps({"data": "photos", "captioned": "chance", "jaccard": chance}))
+    emit({"data": "photos", "captioned": "chance", "jaccard": chance})
     for how, model in captioned.items():
         queries = model.project(texts[rest][:300], view="text")
         items = model.item_vectors(images[rest][300:])
         found = jaccard(queries @ items.T, labels[700:1_000], labels[1_000:])
         own = recalls(model.project(texts[rest], view="text") @ model.item_vectors(images[rest]).T)
-        print(json.dumps({"data": "photos", "captioned": how, "jaccard": found, **own}), flush=True)
+        emit({"data": "photos", "captioned": how, "jaccard": found, **own})
 
 
 def main():

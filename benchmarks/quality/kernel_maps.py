@@ -13,7 +13,6 @@ milliseconds of all threads.
 """
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ import acqh
 from acqh.bench import make_split
 from acqh.features import KernelMap, RBFAnchors, SignedRoot
 from acqh.metrics import mean_average_precision, relevance
+from benchmarks._measure import emit, resident
 
 GOALS = {"one": (0.785, 0.805), "both": (0.865, 0.805), "wiki": (0.43, 0.80)}
 RANDOM_SPLITS = 5
@@ -45,22 +45,17 @@ def make_maps(name: str, seed: int) -> Any:
     return KernelMap(random_state=seed, **few)
 
 
-def peak_mb() -> float:
-    with Path("/proc/self/status").open(encoding="ascii") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
-
-
 def fit(data: Any, split: Any, maps: str, seed: int) -> tuple[acqh.ACQH, Any, dict[str, Any]]:
     parts = split.parts(data)
     model = acqh.ACQH(32, n_codebooks=4, feature_maps=make_maps(maps, seed), random_state=seed)
     warm = acqh.make_multiview(60, n_labels=3, random_state=0)
     acqh.ACQH(4, n_codebooks=1, feature_maps="kernel", random_state=0).fit(warm.views, warm.labels)
-    before, start, cpu = peak_mb(), time.perf_counter(), time.process_time()
+    before, start, cpu = resident("VmHWM"), time.perf_counter(), time.process_time()
     model.fit(parts.train)
     cost = {
         "fit_cpu_seconds": round(time.process_time() - cpu, 1),
         "fit_seconds": round(time.perf_counter() - start, 1),
-        "peak_mb": round(peak_mb() - before),
+        "peak_mb": round((resident("VmHWM") - before) / 2**20),
     }
     with tempfile.TemporaryDirectory() as folder:
         model.save(folder)
@@ -188,7 +183,7 @@ def main() -> None:
     if arguments.data and arguments.maps:
         for record in DATA[arguments.data](arguments.maps, arguments):
             line = {"benchmark": "kernel_maps", "data": arguments.data, "maps": arguments.maps}
-            print(json.dumps({**line, "seed": arguments.seed, **record}), flush=True)
+            emit({**line, "seed": arguments.seed, **record})
         return
     for data in [arguments.data] if arguments.data else DATA:
         for maps in [arguments.maps] if arguments.maps else MAPS:

@@ -19,8 +19,6 @@ Prints one JSON line for each encoder:
 """
 
 import csv
-import json
-import os
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,10 +29,8 @@ from sklearn.preprocessing import FunctionTransformer
 import acqh
 from acqh._core.runtime import limit_threads
 from acqh.encoders import EfficientNetLite0, make_encoder
+from benchmarks._measure import COCO, PHOTOS, emit
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
-COCO = Path(os.environ.get("ACQH_COCO", SHARED / "coco"))
-PHOTOS = Path(os.environ.get("ACQH_PHOTOS", SHARED / "photos"))
 N_TRAIN, N_VALIDATION = 4_000, 1_000
 SYNONYMS = {
     "automobile": "car", "cab": "taxi", "feline": "cat", "canine": "dog", "infant": "baby",
@@ -174,12 +170,12 @@ def main():
     with limit_threads(1):
         for name, (package, _, _) in CANDIDATES.items():
             if find_spec(package) is None:
-                print(json.dumps({"encoder": name, "skipped": f"{package} is not installed"}))
+                emit({"encoder": name, "skipped": f"{package} is not installed"})
                 continue
             result = measure(name, images)
             control = control or result["ms_per_text"]
             result["times_control"] = round(result["ms_per_text"] / control, 1)
-            print(json.dumps(result), flush=True)
+            emit(result)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,10 @@ ten million items and multiplied up from there, which is said in the name of tha
 """
 
 import argparse
-import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from numba import njit
 
 from acqh import CodeIndex
 from acqh.scale import build_index
+from benchmarks._measure import emit, reset_peak, resident, timed
 from benchmarks.speed.search import (
     MILLION,
     N_CENTRES,
@@ -181,32 +181,20 @@ def scan_all(codes: Codes, codebooks: np.ndarray, queries: np.ndarray, k: int) -
     return scores, rows, seconds / len(queries) * 1e3
 
 
-def resident(name: str) -> int:
-    """Return VmRSS, what is in memory now, or VmHWM, the most there was, in bytes."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(name))
-
-
-def seconds_of(job: Callable[[], Any]) -> tuple[float, Any]:
-    started = time.perf_counter()
-    result = job()
-    return round(time.perf_counter() - started, 4), result
-
-
 def build_and_save(codebooks: np.ndarray, codes: Codes, path: Path) -> Record:
     """Build and save an index; return times and sizes."""
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again
+    reset_peak()
     before = resident("VmRSS")
-    build_s, index = seconds_of(lambda: build_index(codebooks, codes))
+    build_s, index = timed(lambda: build_index(codebooks, codes))
     peak = resident("VmHWM") - before
-    save_s, _ = seconds_of(lambda: index.save(path))
+    save_s, _ = timed(lambda: index.save(path))
     return {
-        "build_s": build_s,
+        "build_s": round(build_s, 4),
         "peak_bytes_per_item": round(peak / codes.n, 2),
         "peak_with_saving": round((resident("VmHWM") - before) / codes.n, 2),
         "bytes_per_item": round(index.bytes_per_item, 3),
         "grouped": bool(index._snapshot.parts[0].segment.is_grouped),
-        "save_s": save_s,
+        "save_s": round(save_s, 4),
     }
 
 
@@ -247,7 +235,7 @@ def measure(case: str, codebooks: np.ndarray, codes: Codes, queries: np.ndarray)
     with tempfile.TemporaryDirectory(dir=codes.paths[0].parent) as folder:
         path = Path(folder, "index.acqh")
         built = build_and_save(codebooks, codes, path)
-        opened = [seconds_of(lambda: CodeIndex.load(path)) for _ in range(5)]
+        opened = [timed(lambda: CodeIndex.load(path)) for _ in range(5)]
         index = opened[-1][1]
         searched: Record = {"open_ms": round(min(seconds for seconds, _ in opened) * 1e3, 2)}
         for k in (10, 100):
@@ -283,7 +271,7 @@ def main() -> None:
                 faiss_ns = record["faiss_ms"] / n if "faiss_ms" in record else faiss_ns
                 if "faiss_ms" not in record and faiss_ns is not None:
                     record["faiss_ms_extrapolated"] = round(faiss_ns * n)
-                print(json.dumps({"benchmark": "billion", **record}), flush=True)
+                emit({"benchmark": "billion", **record})
     finally:
         if arguments.codes is None:
             shutil.rmtree(folder)

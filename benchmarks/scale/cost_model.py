@@ -29,6 +29,7 @@ import numpy as np
 import acqh
 from acqh.scale import build_index, encode_chunk
 from acqh.stats import Statistics
+from benchmarks._measure import emit
 from benchmarks.scale.billion import Codes, write_codes
 
 N_COMPONENTS, N_CODEBOOKS, N_LABELS = 32, 4, 24
@@ -259,7 +260,7 @@ def main() -> None:
         "estimated": [estimate(costs, n_items) for n_items in SIZES],
         "checks": checks,
     }
-    print(json.dumps(record))
+    emit(record)
 
 
 if __name__ == "__main__":

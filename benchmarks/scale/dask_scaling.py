@@ -9,7 +9,6 @@ differ by no more than rounding.
 """
 
 import argparse
-import json
 import logging
 import os
 import tempfile
@@ -30,6 +29,7 @@ from acqh._core.runtime import limit_threads
 from acqh._core.store import pack
 from acqh.methods.state import HOMES
 from acqh.scale import build_shards, encode_parts, fit, search_table
+from benchmarks._measure import emit
 
 GOAL = 0.8
 WIDTHS = {"image": 512, "text": 256}
@@ -180,7 +180,7 @@ def main() -> None:
     failed = False
     with tempfile.TemporaryDirectory() as folder:
         for record in run(Path(folder), options.items, options.queries, options.rounds):
-            print(json.dumps({"benchmark": "dask_scaling", **record}), flush=True)
+            emit({"benchmark": "dask_scaling", **record})
             failed |= not record["ok"]
     raise SystemExit(failed)
 

@@ -31,6 +31,7 @@ from threadpoolctl import threadpool_limits
 import acqh
 from acqh.data import MultiViewData
 from acqh.scale import encode_chunk, encode_parts, fit
+from benchmarks._measure import emit, resident
 
 WIDTHS = {"image": 1024, "text": 1024}
 CHUNK_ROWS = 65_536
@@ -128,13 +129,13 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.child:
         with threadpool_limits(1):
-            print(json.dumps(CHILDREN[arguments.child](arguments)))
+            emit(CHILDREN[arguments.child](arguments))
         return
     with tempfile.TemporaryDirectory(dir=arguments.scratch) as folder:
         arguments.scratch = Path(folder)
         run(arguments, "model")
         for case in arguments.cases.split(","):
-            print(json.dumps(measure(case, arguments)), flush=True)
+            emit(measure(case, arguments))
 
 
 def measure(case: str, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -204,7 +205,7 @@ def encode_all(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def with_peak(n_rows: int, stream: Stream | None, step: Callable[[], Any]) -> dict[str, Any]:
-    before = memory_gb("VmRSS")
+    before = resident()
     spent = spent_on(step)
     made = NOTHING if stream is None else stream.spent
     return {
@@ -213,13 +214,8 @@ def with_peak(n_rows: int, stream: Stream | None, step: Callable[[], Any]) -> di
         "seconds": round(spent.wall - made.wall, 2),
         "cpu_seconds": round(spent.cpu - made.cpu, 2),
         "generation_seconds": round(made.wall, 2),
-        "peak_over_interpreter_gb": round(memory_gb("VmHWM") - before, 3),
+        "peak_over_interpreter_gb": round((resident("VmHWM") - before) / 1e9, 3),
     }
-
-
-def memory_gb(line: str) -> float:
-    status = Path("/proc/self/status").read_text()
-    return int(status.split(f"{line}:")[1].split()[0]) * 1024 / 1e9
 
 
 def fit_turns(_: argparse.Namespace) -> dict[str, Any]:

@@ -6,11 +6,10 @@ index, and the reading of ten items from SQLite.
 """
 
 import argparse
-import json
 import shutil
 import tempfile
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import numpy as np
 
 import acqh
 from acqh.collection import Collection, verify_collection
+from benchmarks._measure import emit, seconds, timed
 
 N_ITEMS = 50_000
 FULL_ITEMS = 1_000_000
@@ -40,7 +40,7 @@ def main() -> None:
         figures = measure(data, n_items, folder / "items.acqh", arguments.queries)
     finally:
         shutil.rmtree(folder)
-    print(json.dumps({"benchmark": "collection", **figures}))
+    emit({"benchmark": "collection", **figures})
 
 
 def make_data(n_items: int) -> acqh.MultiViewData:
@@ -57,21 +57,16 @@ def make_data(n_items: int) -> acqh.MultiViewData:
 
 def measure(data: acqh.MultiViewData, n_items: int, path: Path, n_queries: int) -> dict[str, Any]:
     first = data.subset(range(n_items))
-    started = time.perf_counter()
-    Collection.build(first, path).close()
-    built = time.perf_counter() - started
+    built = seconds(lambda: Collection.build(first, path).close())
     # What is compiled has been loaded by the build; opening is what a running service does.
-    opening = best_of(lambda: Collection.open(path).close(), 3)
-    started = time.perf_counter()
-    report = verify_collection(path)
-    verified = time.perf_counter() - started
+    opening = seconds(lambda: Collection.open(path).close(), 3)
+    verified, report = timed(lambda: verify_collection(path))
     assert report.ok, report.problems
     with Collection.open(path) as collection:
         stats = collection.stats()
         views = [{"image": row} for row in data.views["image"][:n_queries]]
-        started = time.perf_counter()
-        collection.add(data.subset(range(n_items, n_items + N_ADDED)))
-        added = time.perf_counter() - started
+        new = data.subset(range(n_items, n_items + N_ADDED))
+        added = seconds(lambda: collection.add(new))
         searches = {
             "search": times_of(collection, views),
             "search_by_item": times_of(collection, [{"item": str(i)} for i in range(n_queries)]),
@@ -96,15 +91,6 @@ def measure(data: acqh.MultiViewData, n_items: int, path: Path, n_queries: int) 
     }
 
 
-def best_of(call: Callable[[], Any], n_times: int) -> float:
-    seconds = []
-    for _ in range(n_times):
-        started = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - started)
-    return min(seconds)
-
-
 def times_of(
     collection: Collection, queries: Iterable[dict[str, Any]], where: Any = None
 ) -> dict[str, float]:
@@ -112,9 +98,8 @@ def times_of(
     totals = []
     for query in queries:
         asked = query if query.keys() & {"item", "text"} else {"features": query}
-        started = time.perf_counter()
-        collection.search(**asked, where=where, mode="words" if "text" in asked else "auto")
-        totals.append(1e3 * (time.perf_counter() - started))
+        mode = "words" if "text" in asked else "auto"
+        totals.append(1e3 * seconds(partial(collection.search, **asked, where=where, mode=mode)))
     median, tail = np.percentile(totals[1:], [50, 99])
     return {"first": round(totals[0], 2), "p50": round(median, 3), "p99": round(tail, 3)}
 

@@ -7,8 +7,6 @@ over that of Faiss. ``beam+icm`` is the default of `search_codes`: the beam, the
 """
 
 import argparse
-import json
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from acqh._core.imports import require
 from acqh.quantize import quantization_errors, search_codes
+from benchmarks._measure import emit, timed
 
 N_CODEBOOKS = 4
 N_COMPONENTS = 32
@@ -46,7 +45,7 @@ def main() -> None:
                 measure(quantizer, codebooks, items, beam, n_threads, arguments.repeats)
                 for beam in BEAMS
             ]
-    print(json.dumps({"benchmark": "encode", "n_items": len(items), "results": rows}))
+    emit({"benchmark": "encode", "n_items": len(items), "results": rows})
 
 
 def make_clusters(n_items: int) -> np.ndarray:
@@ -85,9 +84,8 @@ def measure(
     errors = {}
     for _ in range(repeats):
         for name, run in runs.items():
-            begin = time.perf_counter()
-            codes = run()
-            seconds[name] = min(seconds[name], time.perf_counter() - begin)
+            taken, codes = timed(run)
+            seconds[name] = min(seconds[name], taken)
             errors[name] = float(quantization_errors(items, codes, codebooks).mean())
     faiss = [name for name in runs if name not in OURS]
     fastest = min(seconds[name] for name in faiss)

@@ -4,9 +4,8 @@ With many items, such as ``--n-items 40000000``, only Parquet files are written.
 """
 
 import argparse
-import json
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from acqh import CodeIndex
 from acqh._core.imports import require
 from acqh.export import export_faiss, export_milvus, export_parquet
+from benchmarks._measure import emit, resident, seconds
 
 N_COMPONENTS, N_CODEBOOKS = 32, 4
 MANY = 1_000_000
@@ -41,15 +41,15 @@ def main():
             require(package)
         for name, write in exports.items():
             path = Path(folder, name)
-            before, peaks = private_bytes(), []
-            started = time.perf_counter()
-            write(path, progress=lambda *_, peaks=peaks: peaks.append(private_bytes()))
-            seconds = time.perf_counter() - started
+            # What is the process's own: not files that are mapped.
+            before, peaks = resident("RssAnon"), []
+            progress = partial(lambda *_, peaks: peaks.append(resident("RssAnon")), peaks=peaks)
+            taken = seconds(partial(write, path, progress=progress))
             report(
                 name,
                 n_items,
                 bytes_of(path),
-                items_per_second=round(n_items / seconds),
+                items_per_second=round(n_items / taken),
                 memory_mb=round((max(peaks) - before) / 1e6),
             )
 
@@ -65,16 +65,9 @@ def bytes_of(path):
     return sum(file.stat().st_size for file in files if file.is_file())
 
 
-def private_bytes():
-    """Return the memory that is the process's own: not files that are mapped."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    (line,) = (line for line in lines if line.startswith("RssAnon"))
-    return 1024 * int(line.split()[1])
-
-
 def report(name, n_items, n_bytes, **facts):
     row = {"benchmark": "export", "export": name, "n_items": n_items}
-    print(json.dumps({**row, "bytes_per_item": round(n_bytes / n_items, 1), **facts}), flush=True)
+    emit({**row, "bytes_per_item": round(n_bytes / n_items, 1), **facts})
 
 
 if __name__ == "__main__":

@@ -5,19 +5,17 @@ of the files dropped from memory where the system allows; the first search follo
 opening.
 """
 
-import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from acqh import CodeIndex
+from benchmarks._measure import emit, seconds
 
 N_ITEMS = 10_000_000
 N_OPENINGS = 5
@@ -61,12 +59,6 @@ def opening_times(path: Path) -> list[tuple[float, float]]:
     return times
 
 
-def seconds(job: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    job()
-    return time.perf_counter() - start
-
-
 def run(kind: str, path: Path) -> dict[str, object]:
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 256, (N_ITEMS, 4), dtype=np.uint8)
@@ -89,4 +81,4 @@ def run(kind: str, path: Path) -> dict[str, object]:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         for case in ("running numbers", "any numbers", "texts"):
-            print(json.dumps(run(case, Path(folder) / "index.acqh")), flush=True)
+            emit(run(case, Path(folder) / "index.acqh"))

@@ -9,12 +9,9 @@ paper has it, over the fit.
 """
 
 import argparse
-import json
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +20,7 @@ from threadpoolctl import threadpool_limits
 import acqh
 from acqh.methods.acqh import paper
 from acqh.stats import Statistics, regress
+from benchmarks._measure import emit, reset_peak, resident, seconds, take_turns
 
 N_ITEMS = 184_577
 # The paper stops "under 40 iterations".
@@ -34,7 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=N_ITEMS)
     arguments = parser.parse_args()
-    print(json.dumps(measure(arguments.items)))
+    emit(measure(arguments.items))
 
 
 def measure(n_items: int) -> dict[str, object]:
@@ -51,8 +49,8 @@ def measure(n_items: int) -> dict[str, object]:
         "narrow": lambda: (image.T @ image, wide.T @ wide),
     }
     with one_core():
-        alone = take_turns(jobs)
-    together = take_turns(jobs)
+        alone = medians(jobs)
+    together = medians(jobs)
     stats = Statistics.of(views, labels)
     by_items = time_alternating(stats, views, labels)
     sizes = [n_items // 8, n_items // 4, n_items // 2, n_items]
@@ -73,10 +71,11 @@ def measure(n_items: int) -> dict[str, object]:
         "alternating_ratio": round(by_items["alternating_seconds"] / fit, 1),
         "seconds_by_items": {
             n: round(
-                best(
+                seconds(
                     lambda n=n: acqh.ACQH(32, **SETTINGS).fit(
                         {k: v[:n] for k, v in views.items()}, labels[:n]
-                    )
+                    ),
+                    2,
                 ),
                 3,
             )
@@ -95,7 +94,7 @@ def measure(n_items: int) -> dict[str, object]:
             for n in sizes
         },
         "seconds_by_components": {
-            k: round(best(lambda k=k: acqh.ACQH(k, **SETTINGS).fit(views, labels)), 3)
+            k: round(seconds(lambda k=k: acqh.ACQH(k, **SETTINGS).fit(views, labels), 2), 3)
             for k in (8, 32, 128)
         },
     }
@@ -113,10 +112,8 @@ def one_core() -> Iterator[None]:
         os.sched_setaffinity(0, cores)
 
 
-def take_turns(jobs: dict[str, Callable[[], object]], n_rounds: int = 5) -> dict[str, float]:
-    """Return the median seconds of each job; they take turns so that noise hits all alike."""
-    times = [{name: seconds(job) for name, job in jobs.items()} for _ in range(n_rounds)]
-    return {name: float(np.median([each[name] for each in times])) for name in jobs}
+def medians(jobs: dict[str, Callable[[], object]]) -> dict[str, float]:
+    return {name: float(np.median(times)) for name, times in take_turns(jobs, 5).items()}
 
 
 def gram64(matrix: np.ndarray) -> np.ndarray:
@@ -160,8 +157,8 @@ def time_alternating(
                 projected_words.T @ projected_words
                 L[rows].T.astype(np.float32) @ projected_words
 
-    collapsed = best(lambda: paper.sweep(problem, state))
-    once = 8 * best(printed) + collapsed
+    collapsed = seconds(lambda: paper.sweep(problem, state), 2)
+    once = 8 * seconds(printed, 2) + collapsed
     return {
         "collapsed_sweep_seconds": round(collapsed, 3),
         "alternating_sweep_seconds": round(once, 3),
@@ -170,29 +167,12 @@ def time_alternating(
     }
 
 
-def seconds(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
-
-
-def best(work: Callable[[], object], repeats: int = 2) -> float:
-    return min(seconds(work) for _ in range(repeats))
-
-
 def peak_bytes(work: Callable[[], object]) -> int:
     """Return by how much resident memory rose at most; the kernel keeps the high-water mark."""
-    Path("/proc/self/clear_refs").write_text("5")
-    before = resident("VmRSS")
+    reset_peak()
+    before = resident()
     work()
     return resident("VmHWM") - before
-
-
-def resident(field: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError(f"{field} is not in /proc/self/status: this benchmark needs Linux")
 
 
 if __name__ == "__main__":

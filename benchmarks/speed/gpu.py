@@ -8,7 +8,6 @@ get our codebooks, on the CPU and, where Faiss has been built for CUDA, on the d
 """
 
 import argparse
-import json
 import time
 
 import numpy as np
@@ -18,6 +17,7 @@ import acqh
 from acqh.features import KernelMap
 from acqh.quantize import decode, search_codes
 from acqh.stats import Statistics
+from benchmarks._measure import emit
 
 CASES = ("codes", "sums", "fit", "kernel", "pays", "faiss")
 
@@ -311,7 +311,7 @@ def main():
     }
     for case in arguments.cases:
         for line in measures[case]():
-            print(json.dumps(line), flush=True)
+            emit(line)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ best of two counts, of `acqh` the best of those before, between and after the ot
 """
 
 import argparse
-import json
 import sys
 import time
 import warnings
@@ -25,6 +24,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import acqh
+from benchmarks._measure import emit
 
 N_ITEMS = 5000
 BITS = (16, 64)
@@ -45,7 +45,7 @@ def main() -> None:
     with threadpool_limits(1):
         results = {bits: measure(data, bits, arguments.methods) for bits in arguments.bits}
     facts = {"data": data.name, "n_items": len(data)}
-    print(json.dumps({"benchmark": "methods_fit", **facts, "bits": results}))
+    emit({"benchmark": "methods_fit", **facts, "bits": results})
 
 
 def load(n_items: int | None, data_dir: str | None) -> Any:

@@ -5,13 +5,13 @@ block in turn; ours includes telling which items are relevant from ten labels.
 """
 
 import argparse
-import json
 import time
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from acqh.metrics import RetrievalMetrics, average_precision, relevance
+from benchmarks._measure import emit
 
 N_DATABASE = 184_577
 N_LABELS = 10
@@ -26,7 +26,7 @@ def main() -> None:
     arguments = parser.parse_args()
     n_queries = 2_000 if arguments.full else arguments.queries
     with threadpool_limits(limits=1):
-        print(json.dumps(measure(n_queries)))
+        emit(measure(n_queries))
 
 
 def measure(n_queries: int) -> dict[str, object]:

@@ -10,7 +10,6 @@ that Faiss trained by residual k-means on a sample, so nearly all codes differ. 
 """
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -23,6 +22,7 @@ import numpy as np
 import usearch.index
 
 from acqh import CodeIndex
+from benchmarks._measure import emit, seconds, take_turns, timed
 
 N_QUERIES = 100
 N_COMPONENTS = 32
@@ -85,13 +85,8 @@ class Vectors:
 
 def best_times(jobs: dict[str, Callable[[], Any]], n_rounds: int, n_queries: int) -> Record:
     """Return milliseconds per query of each job; they take turns so that noise hits all alike."""
-    best = dict.fromkeys(jobs, float("inf"))
-    for _ in range(n_rounds):
-        for name, job in jobs.items():
-            start = time.perf_counter()
-            job()
-            best[name] = min(best[name], (time.perf_counter() - start) / n_queries * 1e3)
-    return {f"{name}_ms": round(value, 5) for name, value in best.items()}
+    times = take_turns(jobs, n_rounds)
+    return {f"{name}_ms": round(min(all_) / n_queries * 1e3, 5) for name, all_ in times.items()}
 
 
 def same_answers(ours: Any, scores: np.ndarray, ids: np.ndarray) -> bool:
@@ -107,11 +102,9 @@ def same_answers(ours: Any, scores: np.ndarray, ids: np.ndarray) -> bool:
 
 
 def build(codebooks: np.ndarray, codes: np.ndarray) -> tuple[CodeIndex, Record]:
-    start = time.perf_counter()
-    index = CodeIndex(codebooks).add(codes)
-    seconds = time.perf_counter() - start
+    taken, index = timed(lambda: CodeIndex(codebooks).add(codes))
     return index, {
-        "build_s_per_million": round(seconds / len(codes) * MILLION, 3),
+        "build_s_per_million": round(taken / len(codes) * MILLION, 3),
         "bytes_per_item": round(index.bytes_per_item, 3),
     }
 
@@ -253,9 +246,7 @@ def graphs(vectors: Vectors, n: int) -> Iterator[Record]:
     graph = hnswlib.Index(space="ip", dim=N_COMPONENTS)
     graph.init_index(max_elements=n, M=16, ef_construction=200)
     graph.set_num_threads(1)
-    start = time.perf_counter()
-    graph.add_items(items)
-    seconds = time.perf_counter() - start
+    taken = seconds(lambda: graph.add_items(items))
     size = round(graph.index_file_size() / n, 1)
     for effort in (20, 100, 400):
         graph.set_ef(effort)
@@ -267,12 +258,10 @@ def graphs(vectors: Vectors, n: int) -> Iterator[Record]:
             "ms": times["it_ms"],
             "bytes": size,
             "recall_of_true_10": known,
-            "build_s_per_million": round(seconds / n * MILLION, 1),
+            "build_s_per_million": round(taken / n * MILLION, 1),
         }
     other = usearch.index.Index(ndim=N_COMPONENTS, metric="ip", dtype="f32", connectivity=16)
-    start = time.perf_counter()
-    other.add(np.arange(n), items, threads=1)
-    seconds = time.perf_counter() - start
+    taken = seconds(lambda: other.add(np.arange(n), items, threads=1))
     times = best_times({"it": lambda: other.search(queries, 10, threads=1)}, 3, N_QUERIES)
     known = recall(other.search(queries, 10, threads=1).keys, truth)
     yield {
@@ -281,7 +270,7 @@ def graphs(vectors: Vectors, n: int) -> Iterator[Record]:
         "ms": times["it_ms"],
         "bytes": round(other.memory_usage / n, 1),
         "recall_of_true_10": known,
-        "build_s_per_million": round(seconds / n * MILLION, 1),
+        "build_s_per_million": round(taken / n * MILLION, 1),
     }
 
 
@@ -363,7 +352,7 @@ def main() -> None:
     for name in arguments.only or cases:
         records = []
         for record in cases[name]():
-            print(json.dumps({"benchmark": "search", **record}), flush=True)
+            emit({"benchmark": "search", **record})
             records.append(record)
         if name == "growth" and arguments.plot:
             plot([record for record in records if record["case"] == "growth"], arguments.plot)

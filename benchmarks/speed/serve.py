@@ -24,6 +24,7 @@ import numpy as np
 
 from acqh.collection import Collection, Item
 from acqh.data import load_dataset
+from benchmarks._measure import emit
 
 CONNECTIONS = (1, 16, 64)
 SECONDS = 4.0
@@ -132,7 +133,7 @@ def run(name: str, n_items: int, path: Path, queries: dict[str, list[bytes]]) ->
                 case = {"benchmark": "serve", "collection": name, "n_items": n_items,
                         "query": kind, "n_connections": n_connections}  # fmt: skip
                 measured = asyncio.run(load(address, requests, n_connections, SECONDS))
-                print(json.dumps(case | measured), flush=True)
+                emit(case | measured)
 
 
 def run_emoji(folder: Path) -> None:
@@ -150,7 +151,7 @@ def run_million(folder: Path, n_items: int) -> None:
     started = time.perf_counter()
     Collection.build(items, folder / "million.acqh").close()
     built = {"benchmark": "serve", "collection": "texts", "n_items": n_items}
-    print(json.dumps(built | {"build_seconds": round(time.perf_counter() - started, 1)}))
+    emit(built | {"build_seconds": round(time.perf_counter() - started, 1)})
     words = [" ".join(text.split()[:3]) for text, _ in made_up_texts(10_000)]
     run("texts", n_items, folder / "million.acqh", {
         "text": [json_request({"text": text}) for text in words]

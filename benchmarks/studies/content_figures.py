@@ -7,13 +7,13 @@ curve are those of ``quality/content.py``; one JSON line per weight.
 
 import argparse
 import io
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import acqh
+from benchmarks._measure import emit
 from benchmarks.quality.content import Emoji
 
 QUERIES = ("horse", "germany", "thumbs up", "birthday")
@@ -43,7 +43,7 @@ def main() -> None:
         targets = {"labels": weight, "text": round(1 - weight, 3)}
         model.set_params(targets=targets, equal_lengths=True).fit_stats(model.stats_)
         record = {"labels": weight, **{k: round(v, 3) for k, v in data.measure(model).items()}}
-        print(json.dumps({"benchmark": "content_figures", **record}), flush=True)
+        emit({"benchmark": "content_figures", **record})
         curves.append(record)
         if weight in (0.5, 1.0):
             found[weight] = first_hits(model, data)

@@ -9,7 +9,6 @@ probable label vector alone.
 """
 
 import argparse
-import json
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 import acqh
 from acqh.bench import make_split
 from acqh.metrics import mean_average_precision, relevance
+from benchmarks._measure import emit
 
 BYTES = (1, 2, 4, 8)
 
@@ -77,7 +77,7 @@ def main() -> None:
         for seed in (0, 1):
             for record in measure(data, seed, arguments.maps):
                 line = {"benchmark": "more_bytes", "data": name, "maps": arguments.maps}
-                print(json.dumps({**line, "seed": seed, **record}), flush=True)
+                emit({**line, "seed": seed, **record})
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ measured in another way.
 """
 
 import argparse
-import json
 import warnings
 
 import numpy as np
@@ -18,6 +17,7 @@ from acqh.bench import evaluate, make_split
 from acqh.bench.run.evaluate import measure, open_data
 from acqh.methods import CMFH, DCH, DDCMH
 from acqh.metrics import mean_average_precision, relevance
+from benchmarks._measure import emit
 
 BITS = 16
 CUTOFFS = (None, 50, 5000)
@@ -29,11 +29,7 @@ def say(effect, direction, **figures):
         key: round(value, 4) if isinstance(value, float) else value
         for key, value in figures.items()
     }
-    print(
-        json.dumps(
-            {"benchmark": "published_figures", "effect": effect, "direction": direction} | shown
-        )
-    )
+    emit({"benchmark": "published_figures", "effect": effect, "direction": direction} | shown)
 
 
 def scores_of(method, parts, view, searched):

@@ -15,7 +15,6 @@ better, and where it does so later, when the first gains no more, as `fit_codebo
 """
 
 import argparse
-import json
 from collections.abc import Iterator
 from functools import partialmethod
 from typing import Any
@@ -34,6 +33,7 @@ from acqh.quantize import (
     train,
     weighted_kmeans,
 )
+from benchmarks._measure import emit
 
 N_WORDS = 256
 N_SEEDS = 5
@@ -45,7 +45,7 @@ def label_sets() -> Iterator[Record]:
     try:
         labels = np.asarray(acqh.load_dataset("mirflickr25k").labels)
     except (AcqhError, FileNotFoundError) as error:
-        print(json.dumps({"benchmark": "quantizer", "case": "label sets", "left out": str(error)}))
+        emit({"benchmark": "quantizer", "case": "label sets", "left out": str(error)})
         return
     rows, counts = np.unique(labels.astype(np.float64), axis=0, return_counts=True)
     weights = counts.astype(np.float64)
@@ -154,7 +154,7 @@ def main() -> None:
     n_items = parser.parse_args().items
     for case in (label_sets(), beams(n_items), worse_codes(n_items)):
         for record in case:
-            print(json.dumps({"benchmark": "quantizer", **record}), flush=True)
+            emit({"benchmark": "quantizer", **record})
 
 
 if __name__ == "__main__":

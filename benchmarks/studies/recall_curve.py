@@ -16,7 +16,6 @@ index of full vectors, which take more memory, acqh may rank again by vectors in
 """
 
 import argparse
-import json
 import tempfile
 import time
 from collections import defaultdict
@@ -32,6 +31,7 @@ import usearch.index
 
 from acqh.index import CodeIndex
 from acqh.quantize import AdditiveQuantizer
+from benchmarks._measure import emit
 from benchmarks.speed.search import N_COMPONENTS, N_QUERIES, Vectors, build, recall, true_best
 
 K = 10
@@ -323,9 +323,9 @@ def main() -> None:
         points = [*ours(case, folder), *inverted(case, only), *graphs(case, only)]
         for record in measure(case, points, arguments.rounds):
             records.append(record)
-            print(json.dumps(record), flush=True)
+            emit(record)
     for record in ahead(records):
-        print(json.dumps(record), flush=True)
+        emit(record)
     if arguments.plot:
         plot(records, arguments.plot)
 
