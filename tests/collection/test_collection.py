@@ -181,3 +181,11 @@ def test_an_item_is_of_one_type_from_manifest_to_answer(collection, make_items):
         assert len(read.code) == len(collection.codebooks)
     assert stored == collection.item(given.id)
     assert hash(stored) == hash(collection.item(given.id))
+
+
+def test_data_whose_label_names_are_in_any_order_can_be_added(tmp_path):
+    made = acqh.make_multiview(60, n_labels=3, random_state=0)
+    data = acqh.MultiViewData(made.views, made.labels, label_names=["b", "a", "c"])
+    with Collection.build(data.subset(range(40)), tmp_path / "items.acqh") as collection:
+        collection.add(data.subset(range(40, 60)))
+        assert len(collection) == 60

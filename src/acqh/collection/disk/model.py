@@ -196,7 +196,8 @@ class Coder:
         rows, seen = self._known_views(*described)
         if seen is not None:
             known = [sets[row] for row in rows.tolist()] if names else None
-            rows_of[rows] = compute(seen, labels=known)
+            # Labels are those of the items, by name; the data's own columns may stand otherwise.
+            rows_of[rows] = compute(seen.without_labels(), labels=known)
             for view in filter(seen.present.__contains__, model.n_features_in_):
                 for at in np.flatnonzero(seen.present[view]):
                     coded_by[rows[at]].append(view)
