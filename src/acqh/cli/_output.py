@@ -69,8 +69,7 @@ voice = Voice()
 class Reporter:
     """Told how far the work is, it says nothing but keeps the steps in the log."""
 
-    def __init__(self) -> None:
-        self.step = self._what = ""
+    step = _what = ""
 
     def __call__(self, done: int, total: int | None, what: str) -> None:  # noqa: ARG002
         """Take in how much is done, of how much (or None), and what: a step, or ``step: item``."""
@@ -91,9 +90,7 @@ class LineReporter(Reporter):
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__()
-        self._clock = clock
-        self._said = clock()
+        self._clock, self._said = clock, clock()
 
     def __call__(self, done: int, total: int | None, what: str) -> None:
         """Take in how much is done, of how much (or None), and what."""
@@ -109,7 +106,6 @@ class BarReporter(Reporter):
     """Shows a bar with the time left on a terminal."""
 
     def __init__(self, bar: Any) -> None:
-        super().__init__()
         self._bar = bar
         self._task = bar.add_task("starting", total=None)
 
@@ -182,7 +178,7 @@ def claimed(path: Path) -> Iterator[None]:
 
 def print_result(facts: Any, sentence: str, as_json: bool) -> None:
     """Print what a command has done: as JSON, or as a sentence."""
-    print(json.dumps(facts, indent=2) if as_json else sentence)
+    print(json.dumps(facts, indent=2, default=str) if as_json else sentence)
 
 
 def print_json(value: Any) -> None:

@@ -57,6 +57,11 @@ ImageRootOption = Annotated[
     Path | None,
     Option(help="Folder that paths of images are relative to; by default the manifest's."),
 ]
+DeleteOption = Annotated[bool, flag("delete", "Remove items whose images are gone, even if many.")]
+DryRunOption = Annotated[bool, flag("dry-run", "Say what would be done, and change nothing.")]
+ForgetOption = Annotated[
+    bool, flag("forget", "Forget texts, labels and columns that removed items were given.")
+]
 
 
 def build(
@@ -138,7 +143,7 @@ def _print_built(
     labelled = "none with labels"
     if stats.n_labels:
         labelled = f"{stats.n_labelled:,} of them with {stats.n_labels} labels"
-    facts = {"path": str(out), **{name: getattr(stats, name) for name in names}}
+    facts = {"path": out, **{name: getattr(stats, name) for name in names}}
     print_result(
         {**facts, "seconds": round(seconds, 3), "skipped": skipped},
         f"{out}: {stats.n_items:,} items, {labelled}; learnt from {stats.n_trained:,} by "
@@ -236,15 +241,9 @@ def sync(
         Path, Argument(metavar="FOLDER", help="A folder of images, without a manifest.")
     ],
     path: CollectionArgument,
-    delete: Annotated[
-        bool, flag("delete", "Remove items whose images are gone, even if many.")
-    ] = False,
-    dry_run: Annotated[
-        bool, flag("dry-run", "Say what would be done, and change nothing.")
-    ] = False,
-    forget: Annotated[
-        bool, flag("forget", "Forget texts, labels and columns that removed items were given.")
-    ] = False,
+    delete: DeleteOption = False,
+    dry_run: DryRunOption = False,
+    forget: ForgetOption = False,
     max_pixels: MaxPixelsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -273,7 +272,7 @@ def sync(
     plan = {name: getattr(report, name) for name in ("new", "changed", "moved", "deleted")}
     counts = {name: len(ids) for name, ids in plan.items()}
     counts |= {"unchanged": report.n_unchanged, "unreadable": len(report.unreadable)}
-    facts = {"path": str(path), "n_items": n_items, **counts, "skipped": report.unreadable}
+    facts = {"path": path, "n_items": n_items, **counts, "skipped": report.unreadable}
     said = ", ".join(f"{n:,} {name}" for name, n in counts.items())
     said = f"{path}: {n_items:,} items; {'would be: ' if dry_run else ''}{said}"
     if dry_run:
@@ -299,7 +298,7 @@ def verify(
         voice.note(f"{path}: {n_bytes:,} bytes of killed builds removed")
     report, facts = _check(path)
     if as_json:
-        print_json({**asdict(report), "path": str(report.path)})
+        print_json(asdict(report))
     else:
         for said in report.problems or (f"whole. {facts}",):
             print(f"{path}: {said}")

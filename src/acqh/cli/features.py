@@ -336,7 +336,7 @@ def export(
             where = ", ".join(str(file) for file in report.files)
     facts = {
         "n_items": report.n_items,
-        "files": [str(file) for file in report.files],
+        "files": report.files,
         "n_bytes": report.n_bytes,
         "seconds": round(voice.seconds, 3),
     }

@@ -3,17 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Argument, BadParameter, Exit, Option
 
 from acqh.cli._options import DataDirOption, JsonOption, flag
 from acqh.cli._output import Reporter, print_json, print_table, reporting
 from acqh.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from acqh.bench import Plan, RunSummary
-
 
 DataArgument = Annotated[
     list[str] | None,
@@ -23,7 +19,7 @@ DataArgument = Annotated[
         "the paper's).",
     ),
 ]
-OutOption = Annotated[Path, flag("out", "Folder for the results; an earlier run in it is resumed.")]
+OutOption = Annotated[Path, Option(help="Folder for the results; an earlier run in it is resumed.")]
 MethodsOption = Annotated[
     str,
     Option(
@@ -47,6 +43,8 @@ ProtocolOption = Annotated[
 ]
 PaperOption = Annotated[bool, flag("paper", "Run the settings of the paper's tables and figures.")]
 OfficialOption = Annotated[bool, flag("official", "Use the data's own split, not random ones.")]
+RetryOption = Annotated[bool, flag("retry-failed", "Run cells again that have failed.")]
+DryRunOption = Annotated[bool, flag("dry-run", "Only list the cells, and say how long they take.")]
 SplitOption = Annotated[
     str | None, Option(metavar="NAME", help="The data's own split of this name.")
 ]
@@ -68,12 +66,8 @@ def bench(
     split: SplitOption = None,
     threads: ThreadsOption = None,
     data_dir: DataDirOption = None,
-    retry_failed: Annotated[
-        bool, flag("retry-failed", "Run cells again that have failed.")
-    ] = False,
-    dry_run: Annotated[
-        bool, flag("dry-run", "Only list the cells, and say how long they take.")
-    ] = False,
+    retry_failed: RetryOption = False,
+    dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run methods on data sets; store every cell as it ends, so that a run can be resumed."""
@@ -100,7 +94,7 @@ def bench(
     with reporting() as show:
         summary = planned.run(retry_failed=retry_failed, watch=_display(show))
     if as_json:
-        print_json({**asdict(summary), "out": str(summary.out)})
+        print_json(asdict(summary))
     else:
         _say(summary)
     if summary.n_left:
@@ -118,7 +112,7 @@ def _numbers(bits: str) -> list[int]:
         raise BadParameter(f"--bits takes whole numbers such as 8,16,32, not {bits!r}") from None
 
 
-def _print_plan(planned: "Plan", retry_failed: bool, as_json: bool) -> None:
+def _print_plan(planned: Any, retry_failed: bool, as_json: bool) -> None:
     from acqh.bench import Estimator
 
     estimator = Estimator(planned.store.records())
@@ -178,7 +172,7 @@ def _display(show: Reporter) -> Any:
     return Display()
 
 
-def _say(summary: "RunSummary") -> None:
+def _say(summary: Any) -> None:
     for record in summary.failed:
         print(f"failed: {record['label']} ({record['key']}): {record['reason']}")
     cells = "cell" if summary.n_done == 1 else "cells"
@@ -205,16 +199,11 @@ def report(
     with reporting() as show:
         made = write_report(directory, out, on_step=lambda step: show(0, None, step))
     if as_json:
-        facts = asdict(made)
-        facts["page"] = str(made.page)
-        for name in ("tables", "figures"):
-            facts[name] = [str(path) for path in facts[name]]
-        print_json(facts)
+        print_json(asdict(made))
         return
-    print(f"{made.page}")
     print(
-        f"{made.n_cells:,} cells, {made.n_failed:,} failed; {len(made.tables)} files of tables and "
-        f"{len(made.figures)} of figures beside the page"
+        f"{made.page}\n{made.n_cells:,} cells, {made.n_failed:,} failed; "
+        f"{len(made.tables)} files of tables and {len(made.figures)} of figures beside the page"
     )
     for entry in made.distances:
         if entry.is_closest:
@@ -224,10 +213,7 @@ def report(
             )
 
 
-def datasets(
-    data_dir: DataDirOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def datasets(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """List the named data sets, and say which can be loaded here."""
     from acqh.data import list_datasets
 

@@ -3,7 +3,7 @@
 import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from typer import Argument, BadParameter, Option
 
@@ -16,10 +16,6 @@ from acqh.cli._output import (
     refuse_existing,
     voice,
 )
-
-if TYPE_CHECKING:
-    from acqh.serve import Settings
-
 
 _TEXT_WIDTH = 60
 # What --json says of a hit.
@@ -37,8 +33,7 @@ PathsArgument = Annotated[
 WhereOption = Annotated[
     list[str] | None,
     Option(
-        metavar="CONDITION",
-        help="label=NAME or COLUMN=VALUE; may be repeated, and all must hold.",
+        metavar="CONDITION", help="label=NAME or COLUMN=VALUE; may be repeated, and all must hold."
     ),
 ]
 ModeOption = Annotated[
@@ -103,16 +98,8 @@ def search(
     given = {"text": (text, text_weight), "image": (image, image_weight)}
     weights = {name: weight for name, (value, weight) in given.items() if value is not None}
     with Collection.open(paths[0]) as collection:
-        answer = collection.search(
-            text=text,
-            image=image,
-            item=item,
-            weights=weights,
-            k=k,
-            where=where,
-            mode=mode,
-            max_pixels=max_pixels,
-        )
+        asked: dict[str, Any] = {"text": text, "image": image, "item": item, "weights": weights}
+        answer = collection.search(**asked, k=k, where=where, mode=mode, max_pixels=max_pixels)
     if as_json:
         print_json(_as_json(answer))
     else:
@@ -125,13 +112,8 @@ def _as_json(answer: Any) -> dict[str, Any]:
         for hit in answer.hits
     ]
     times = {name: round(value, 3) for name, value in answer.milliseconds.items()}
-    return {
-        "hits": hits,
-        "n_items": answer.n_items,
-        "n_candidates": answer.n_candidates,
-        "n_seen": answer.n_seen,
-        "milliseconds": times,
-    }
+    counts = {name: getattr(answer, name) for name in ("n_items", "n_candidates", "n_seen")}
+    return {"hits": hits, **counts, "milliseconds": times}
 
 
 def _print(answer: Any) -> None:
@@ -226,14 +208,9 @@ def serve(
     from acqh.serve import run
 
     settings = _settings(
-        collection=collection,
-        host=host,
-        port=port,
-        token_file=token_file,
-        write_token_file=write_token_file,
-        image_root=image_root,
-        root_path=root_path,
-    )
+        collection=collection, host=host, port=port, token_file=token_file,
+        write_token_file=write_token_file, image_root=image_root, root_path=root_path,
+    )  # fmt: skip
     logging.basicConfig(
         format="%(asctime)s %(levelname)s %(message)s", level=voice.level(logging.INFO)
     )
@@ -241,7 +218,7 @@ def serve(
     run(settings, lambda address: print(f"serving {collection} at {address}", file=sys.stderr))
 
 
-def _settings(**given: Any) -> "Settings":
+def _settings(**given: Any) -> Any:
     """Return the settings given, the others from the environment; refuse what is wrong in it."""
     from pydantic import ValidationError
 
