@@ -14,6 +14,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from acqh._core.imports import require
+from acqh._core.runtime import limit_threads
 from acqh.quantize import quantization_errors, search_codes
 from benchmarks._measure import emit, timed
 
@@ -40,7 +41,7 @@ def main() -> None:
     rows = []
     for n_threads in THREADS:
         faiss.omp_set_num_threads(n_threads)
-        with threadpool_limits(limits=n_threads):
+        with threadpool_limits(limits=n_threads), limit_threads(n_threads):
             rows += [
                 measure(quantizer, codebooks, items, beam, n_threads, arguments.repeats)
                 for beam in BEAMS
@@ -72,9 +73,7 @@ def measure(
         return run
 
     def ours(search: str) -> Callable[[], np.ndarray]:
-        return lambda: search_codes(
-            items, codebooks, search=search, beam_width=beam_width, n_threads=n_threads
-        )
+        return lambda: search_codes(items, codebooks, search=search, beam_width=beam_width)
 
     runs = {"faiss_tables": theirs(1)} | {name: ours(name) for name in OURS}
     if beam_width <= WIDEST_PLAIN:

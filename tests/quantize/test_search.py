@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acqh._core.runtime import limit_threads
 from acqh.quantize import decode, quantization_errors, search_codes
 
 SEARCHES = ("greedy", "beam", "icm", "beam+icm")
@@ -135,8 +136,9 @@ def test_the_metric_of_a_factor_is_the_plain_search_in_its_image(seed):
 
 def test_codes_do_not_depend_on_threads_or_on_the_other_items():
     targets, codebooks = make_problem(0, n_items=7000, n_words=16)
-    codes = search_codes(targets, codebooks, n_threads=1)
-    np.testing.assert_array_equal(search_codes(targets, codebooks, n_threads=3), codes)
+    with limit_threads(1):
+        codes = search_codes(targets, codebooks)
+    np.testing.assert_array_equal(search_codes(targets, codebooks), codes)
     np.testing.assert_array_equal(search_codes(targets[6990:], codebooks), codes[6990:])
 
 

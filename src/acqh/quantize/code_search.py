@@ -34,7 +34,6 @@ def search_codes(
     metric: Floats | None = None,
     dtype: type[np.floating[Any]] | None = None,
     tables: "CodeTables | None" = None,
-    n_threads: int | None = None,
     max_memory: int = MAX_MEMORY,
 ) -> Ints:
     """Return for each item the code that stands for its target, as well as the search finds it.
@@ -64,8 +63,6 @@ def search_codes(
         Precision of the search; by default that of the codebooks.
     tables : CodeTables, optional
         What `code_tables` gives of the codebooks and the metric, where they are searched again.
-    n_threads : int, optional
-        At most this many; None takes every core there is. The codes do not depend on it.
     max_memory : int
         Bytes of working memory on the device, where `targets` is a tensor of torch. Then all
         arrays are tensors on its device, and so are the codes; nothing is copied to the host.
@@ -122,7 +119,7 @@ def search_codes(
         if start is not None:
             _keep_unless_better(targets[rows], codebooks, metric, start[rows], codes[rows])
 
-    _run_blocks(search_block, len(targets), n_threads)
+    _run_blocks(search_block, len(targets))
     return codes
 
 
@@ -174,7 +171,7 @@ def extend_beams(targets: Floats, codebooks: Floats, beams: Beams, n_best: int) 
             compiled.make_work(n_kept, n_words, costs.dtype),
         )
 
-    _run_blocks(extend_block, n_items, None)
+    _run_blocks(extend_block, n_items)
     return Beams(codes, costs)
 
 
@@ -244,10 +241,9 @@ def _exact_costs(targets: Floats, codebooks: Floats, metric: Floats | None, code
     return np.asarray(np.einsum("ik,ik->i", vectors, vectors @ metric - 2 * targets))
 
 
-def _run_blocks(search_block: Callable[[slice], None], n_rows: int, n_threads: int | None) -> None:
+def _run_blocks(search_block: Callable[[slice], None], n_rows: int) -> None:
     blocks = [slice(i, i + _BLOCK_ROWS) for i in range(0, n_rows, _BLOCK_ROWS)]
-    if n_threads is None:
-        n_threads = default_threads()
+    n_threads = default_threads()
     if n_threads == 1 or len(blocks) <= 1:
         for block in blocks:
             search_block(block)

@@ -8,8 +8,9 @@ from acqh._core.arrays import Floats
 
 # Weights of the plain metric that are tried, the plain one first.
 SHRINKAGES = (1.0, 0.6, 0.3, 0.1)
-# The plain metric is kept unless another lowers the error by more than this share.
-_NOISE = 0.01
+# The plain metric is kept unless another lowers the error by more than this share: less does not
+# show in what is found.
+_ENOUGH = 0.05
 # Directions that queries see less of than this, relative to what they see most, are left out.
 _UNSEEN = 1e-9
 
@@ -86,7 +87,7 @@ def choose_shrinkage(items: Floats, weights: Floats, queries: Floats, n_bits: fl
         )
         for weight in SHRINKAGES
     ]
-    errors[0] *= 1 - _NOISE
+    errors[0] *= 1 - _ENOUGH
     return SHRINKAGES[int(np.argmin(errors))]
 
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from acqh._core.arrays import Floats, Matrix, is_sparse, slices
+from acqh._core.arrays import Floats, Matrix, is_sparse, slices, unit_rows
 from acqh._core.linalg import factor_spd, principal_directions
 from acqh.errors import InvalidInputError
 from acqh.methods.registry import register
@@ -121,12 +121,6 @@ def inverse_distances(rows: Matrix, centre: Floats) -> Floats:
     found = np.zeros((len(squared), 1))
     found[away, 0] = 1.0 / np.sqrt(squared[away])
     return found
-
-
-def unit_rows(rows: Floats) -> Floats:
-    """Return rows of norm one; rows of zeros stay zero."""
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.where(norms > 0, norms, 1.0))
 
 
 @register(
