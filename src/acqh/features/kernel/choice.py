@@ -9,7 +9,6 @@ from numpy.linalg import LinAlgError
 
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.device import Tensor, is_tensor, row_blocks
-from acqh._core.imports import require
 from acqh._core.linalg import Tridiagonal
 from acqh.features.kernel.kernels import (
     KERNELS,
@@ -25,7 +24,7 @@ from acqh.features.kernel.kernels import (
     self_products,
     widen,
 )
-from acqh.features.kernel.solve import descend
+from acqh.features.kernel.solve import descend, solve_many
 
 # Rows that kernels are tried on, and as many that they are judged by.
 TRIAL_ROWS = 1000
@@ -188,9 +187,7 @@ class _TensorTrial(_Trial):
                     total[place].add_(found, alpha=share)
         systems = rows_at(inner, places)
         systems.diagonal(dim1=1, dim2=2).add_(beside(ridges[:, np.newaxis], left))
-        torch = require("torch")
-        factors, info = torch.linalg.cholesky_ex(systems)
-        solution = torch.cholesky_solve((self.targets - mean).expand(len(systems), -1, -1), factors)
+        solution, failed = solve_many(systems, self.targets - mean)
         total = (left**2).sum().clip(np.finfo(float).tiny)
         errors = []
         for place in range(len(mixtures)):
@@ -198,7 +195,7 @@ class _TensorTrial(_Trial):
             predicted = outer[place].T @ rows_at(solution, own)
             found = ((predicted - left) ** 2).sum((1, 2)) / total
             # A ridge so small that rows which repeat others are in the way has no error.
-            errors.append(found.masked_fill(rows_at(info > 0, own), np.inf))
+            errors.append(found.masked_fill(rows_at(failed, own), np.inf))
         return errors
 
     def errors(self, weights: Mixture) -> Floats:

@@ -127,7 +127,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         idf = beside(inverse_frequencies(X), X)
         choice = self._choose(X, None, names, idf, rng)
         n_anchors = min(self.n_anchors or _PLAIN_ANCHORS, X.shape[0])
-        anchors = widen(rows_at(X, self._anchor_rows(X, choice, idf, n_anchors, rng)))
+        anchors = widen(self._anchors(X, choice, idf, n_anchors, rng))
         sides = choice.sides(anchors, idf)
         coefficients = fix_signs(_whiten(choice.block(sides, sides)))
         if not coefficients.shape[1]:  # rows without any kernel still get one column
@@ -167,8 +167,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         if self.ridge is None:
             choice = self._refined(X, targets - offset, choice, idf, rng)
         n_anchors = self._count_anchors(n_rows)
-        rows = self._anchor_rows(X, choice, idf, n_anchors, rng)
-        anchors = rows_at(X, rows)
+        anchors = self._anchors(X, choice, idf, n_anchors, rng)
         others = choice.sides(anchors, idf)
         if n_anchors == n_rows:
             inner = choice.between(others, others)
@@ -313,16 +312,16 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         wanted = n_rows if self.n_anchors is None and is_room else self.n_anchors or SMALL
         return n_rows if wanted >= n_rows and is_room else min(wanted, n_rows, SMALL)
 
-    def _anchor_rows(
+    def _anchors(
         self, X: Matrix, choice: Choice, idf: Floats, n_anchors: int, rng: np.random.Generator
-    ) -> Ints:
+    ) -> Matrix:
         if n_anchors == X.shape[0]:
-            return np.arange(n_anchors)
+            return X.clone() if is_tensor(X) else X.copy()
 
         def block(*sides: Ints) -> Any:
             return choice.block(*(choice.sides(rows_at(X, rows), idf) for rows in sides))
 
-        return leverage_rows(block, X.shape[0], n_anchors, rng)
+        return rows_at(X, leverage_rows(block, X.shape[0], n_anchors, rng))
 
     @property
     def _n_features_out(self) -> int:

@@ -30,6 +30,8 @@ _MAX_STEPS = 6
 _JITTERS = (1e-12, 1e-10, 1e-8)
 # Numbers in a block of kernels on the host, and on a device, which wants larger ones.
 _HOST_VALUES, _DEVICE_VALUES = 1 << 22, 1 << 25
+# Rows of a block where a device is left to factor, or to invert, by itself.
+_SMALL_BLOCK = 256
 
 # From two slices of rows to their kernel.
 Kernel: TypeAlias = Callable[[slice, slice], Numbers]
@@ -130,17 +132,51 @@ class TensorDual(Dual):
         return self._torch.cat([self.matrix[rows].double() @ right for rows in blocks])
 
     def take_inverse_diagonal(self) -> Tensor:
-        """Return the diagonal of ``A^-1``, (n_rows,), some columns of ``L^-1`` at a time."""
-        found = []
-        for rows in slices(len(self.factor), SMALL):
-            # What lies above is zero: L^-1 is lower triangular.
-            below = self.factor[rows.start :, rows.start :]
-            columns = self._torch.eye(
-                len(below), rows.stop - rows.start, dtype=below.dtype, device=below.device
-            )
-            part = self._torch.linalg.solve_triangular(below, columns, upper=False)
-            found.append(part.double().square_().sum(0))
-        return self._torch.cat(found)
+        """Return the diagonal of ``A^-1``, (n_rows,)."""
+        inverse = _inverse_lower(self.factor)
+        blocks = slices(len(inverse), BLOCK)
+        return self._torch.cat([inverse[:, rows].double().square_().sum(0) for rows in blocks])
+
+
+def _inverse_lower(factor: Tensor) -> Tensor:
+    """Invert lower triangular matrices by halves: products are what a GPU is quick at."""
+    half = factor.shape[-1] // 2
+    if half <= _SMALL_BLOCK // 2:
+        torch = require("torch")
+        identity = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
+        return torch.linalg.solve_triangular(factor, identity, upper=False)
+    inverse = factor.new_zeros(factor.shape)
+    inverse[..., :half, :half] = _inverse_lower(factor[..., :half, :half])
+    inverse[..., half:, half:] = _inverse_lower(factor[..., half:, half:])
+    below = inverse[..., half:, half:] @ factor[..., half:, :half]
+    inverse[..., half:, :half] = -(below @ inverse[..., :half, :half])
+    return inverse
+
+
+def solve_many(matrices: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Solve many systems at once, by blocks: a GPU is slow at factoring, quick at products.
+
+    `matrices`: (n_systems, n, n); symmetric, used up. `right`: (n, k). Gives the solutions,
+    (n_systems, n, k), and which systems are not positive definite.
+    """
+    torch, n = require("torch"), matrices.shape[-1]
+    blocks, inverses, failed = [*slices(n, _SMALL_BLOCK)], [], False
+    for rows in blocks:
+        done, below = slice(0, rows.start), slice(rows.stop, n)
+        own = matrices[:, rows, done]
+        factor, info = torch.linalg.cholesky_ex(matrices[:, rows, rows] - own @ own.mT)
+        failed = failed | (info > 0)
+        inverses.append(_inverse_lower(factor))
+        panel = matrices[:, below, rows] - matrices[:, below, done] @ own.mT
+        matrices[:, below, rows] = panel @ inverses[-1].mT
+    work = right.expand(len(matrices), -1, -1).clone()
+    for rows, inverse in zip(blocks, inverses, strict=True):
+        known = matrices[:, rows, : rows.start] @ work[:, : rows.start]
+        work[:, rows] = inverse @ (work[:, rows] - known)
+    for rows, inverse in zip(blocks[::-1], inverses[::-1], strict=True):
+        known = matrices[:, rows.stop :, rows].mT @ work[:, rows.stop :]
+        work[:, rows] = inverse.mT @ (work[:, rows] - known)
+    return work, failed
 
 
 def make_dual(kernel: Kernel, n_rows: int, ridge: float, like: Numbers) -> Dual:
