@@ -12,6 +12,7 @@ from acqh._core.arrays import Array, Floats, Matrix, check_positive_int, is_spar
 from acqh._core.device import Tensor, to_tensor
 from acqh._core.linalg import fix_signs, whiten
 from acqh._core.runtime import RandomState, check_rng
+from acqh.errors import ViewError
 from acqh.features.base import FeatureMap, row_blocks, with_data
 
 # Up to this many rows or columns the SVD is exact, from the smaller Gram matrix.
@@ -209,15 +210,13 @@ class RowSpace(FeatureMap):
         return np.asarray(X @ self.basis_.astype(X.dtype, copy=False))
 
 
-def _exponent(largest: float) -> int:
-    """Return the power of two that brings numbers of this size to one, where they need it."""
-    if not largest or _SMALLEST <= largest <= _LARGEST:
-        return 0
-    return -int(np.frexp(largest)[1])
-
-
-def _origin(mean: Floats, variance: float) -> Floats:
-    """Return what to take from rows of this mean and spread."""
+def _origin(largest: float, mean: Floats, variance: float) -> Floats:
+    """Return what to take from rows with this largest number, mean and spread."""
+    if largest and not _SMALLEST <= largest <= _LARGEST:
+        raise ViewError(
+            f"the largest number is {largest:.0e}, and squares of such numbers cannot be summed; "
+            f"scale the features to between {_SMALLEST:.0e} and {_LARGEST:.0e}"
+        )
     # Rows that are all the same say nothing of how far apart others will be.
     if variance > 0 and np.max(np.abs(mean)) > _FARTHEST * np.sqrt(variance):
         return mean
@@ -225,18 +224,16 @@ def _origin(mean: Floats, variance: float) -> Floats:
 
 
 class Condition(OneToOneFeatureMixin, FeatureMap):
-    """Move and scale features that sums of squares could not hold; leave all others alone.
+    """Centre features too far from zero for sums of squares; leave all others alone.
 
-    A dense view whose means lie more than a thousand times its spread from zero is centred; a view
-    whose largest number is beyond 1e60 or below 1e-60 is scaled, by a power of two and so without
-    rounding; sparse rows stay sparse. Methods put this map behind a view's own where it is needed.
+    A dense view whose means lie more than a thousand times its spread from zero is centred; sparse
+    rows stay as they are. Methods put this map behind a view's own where it is needed. A view whose
+    largest number is beyond 1e60 or below 1e-60 is refused.
 
     Attributes
     ----------
     origin_ : (n_features,)
-        What is taken from every row, after scaling; zeros where nothing needs it.
-    exponent_ : int
-        Rows are multiplied by two to this power.
+        What is taken from every row; zeros where nothing needs it.
 
     Examples
     --------
@@ -249,46 +246,41 @@ class Condition(OneToOneFeatureMixin, FeatureMap):
            [2.]])
     """
 
-    _state_axes: ClassVar = {
-        "origin_": ("n_features",),
-        "exponent_": int,
-    }
+    _state_axes: ClassVar = {"origin_": ("n_features",)}
     origin_: Floats
-    exponent_: int
 
     def _learn(self, X: Matrix) -> None:
         values = X.data if is_sparse(X) else X
         largest = float(np.max(np.abs(values), initial=0.0))
-        self.exponent_ = _exponent(largest)
-        self.origin_ = np.zeros(X.shape[1])
+        mean, variance = np.zeros(X.shape[1]), 0.0
         if not is_sparse(X):
-            scaled = np.ldexp(X.astype(np.float64, copy=False), self.exponent_)
-            mean = scaled.mean(axis=0)
-            self.origin_ = _origin(mean, float(np.square(scaled - mean).mean()))
+            with np.errstate(over="ignore"):  # what is too large is refused
+                mean = X.mean(axis=0, dtype=np.float64)
+                variance = float(np.square(X - mean).mean())
+        self.origin_ = _origin(largest, mean, variance)
 
     def fit_tensor(self, X: Tensor) -> Self:
         """Look at rows that are a tensor, where they lie; the rest is as `fit`."""
         wide = X.double()
         self.n_features_in_ = wide.shape[1]
-        self.exponent_ = _exponent(float(wide.abs().max()) if len(wide) else 0.0)
-        wide = wide * 2.0**self.exponent_
         mean = wide.mean(dim=0)
-        self.origin_ = _origin(mean.cpu().numpy(), float((wide - mean).square_().mean()))
+        variance = float((wide - mean).square_().mean())
+        largest = float(wide.abs().max()) if len(wide) else 0.0
+        self.origin_ = _origin(largest, mean.cpu().numpy(), variance)
         return self
 
     def transform_tensor(self, X: Tensor) -> Tensor:
-        """Return the moved and scaled rows of a tensor, on its device."""
-        moved = X.double() * 2.0**self.exponent_ - to_tensor(self.origin_, X.device)
+        """Return the moved rows of a tensor, on its device."""
+        moved = X.double() - to_tensor(self.origin_, X.device)
         return moved.to(X.dtype) if X.dtype.is_floating_point else moved
 
     @property
     def is_needed(self) -> bool:
         """Whether the map changes anything."""
-        return bool(self.exponent_ or self.origin_.any())
+        return bool(self.origin_.any())
 
     def _map(self, X: Matrix) -> Matrix:
         if is_sparse(X):
-            return with_data(X, np.ldexp(X.data, self.exponent_))
+            return X
         # Widened first: of single precision the origin has digits that the rows do not.
-        moved = np.ldexp(X.astype(np.float64), self.exponent_) - self.origin_
-        return moved.astype(X.dtype, copy=False)
+        return (X.astype(np.float64) - self.origin_).astype(X.dtype, copy=False)

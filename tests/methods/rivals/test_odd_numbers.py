@@ -50,7 +50,7 @@ def test_half_precision_gives_the_codes_of_single_precision():
     np.testing.assert_array_equal(sums[0].views["image"].gram, sums[1].views["image"].gram)
 
 
-@pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e160, 1e300])
+@pytest.mark.parametrize("scale", [1e-55, 1e55])
 def test_the_scale_of_a_view_does_not_matter(scale, usual):
     image = IMAGE * scale
     model = fit(image)
@@ -58,6 +58,13 @@ def test_the_scale_of_a_view_does_not_matter(scale, usual):
     assert len(np.unique(model.encode({"image": image}), axis=0)) > 100
     sparse = sp.csr_array(image)
     assert precision(fit(sparse), sparse) == pytest.approx(usual, abs=0.01)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e160, 1e300])
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+def test_numbers_whose_squares_cannot_be_summed_are_refused(scale, make):
+    with pytest.raises(ViewError, match=r"scale the features to between 1e-60 and 1e\+60"):
+        fit(make(IMAGE * scale))
 
 
 @pytest.mark.parametrize("offset", [1e4, 1e8, 1e12])
@@ -69,7 +76,7 @@ def test_a_view_far_from_zero_is_centred_first(offset, usual):
 @pytest.mark.filterwarnings("ignore::acqh.errors.FewerBitsWarning")
 @pytest.mark.parametrize("name", OTHERS)
 def test_no_method_fails_on_extreme_numbers(name):
-    views = {"image": IMAGE[:80] * 1e160, "text": DATA.views["text"][:80] + 1e8}
+    views = {"image": IMAGE[:80] * 1e55, "text": DATA.views["text"][:80] + 1e8}
     model = acqh.methods.get(name)(random_state=0).fit(views, DATA.labels[:80])
     for view, matrix in views.items():
         assert np.isfinite(model.embed_queries(matrix, view=view)).all()
@@ -82,7 +89,7 @@ def test_usual_numbers_are_not_touched():
 
 
 def test_the_condition_is_saved_with_the_method_and_comes_before_a_named_map(tmp_path):
-    image = IMAGE * 1e170
+    image = IMAGE + 1e8
     model = fit(image, feature_maps={"image": "bias"})
     model.save(tmp_path / "model")
     loaded = acqh.load(tmp_path / "model")
