@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from acqh import CodeIndex
 from acqh.errors import DuplicateIdError, InvalidInputError
 from acqh.index.items import snapshot as snapshots
-from acqh.index.layout import parts as reading
+from acqh.index.layout import lay_out as reading
 
 
 def arrays_of(index):
@@ -141,12 +141,12 @@ def test_parts_that_cannot_be_added_change_nothing():
 
 
 def test_more_items_than_row_numbers_are_refused(monkeypatch):
-    monkeypatch.setattr("acqh.index.items.new_ids.MAX_ROWS", 600)
+    assert snapshots.MAX_ROWS == 2**32 - 1
+    monkeypatch.setattr(snapshots, "MAX_ROWS", 600)
     index = CodeIndex(CODEBOOKS).add(CODES)
     for add in (lambda: index.add(CODES), lambda: index.add_parts([(CODES, None)])):
         with pytest.raises(InvalidInputError, match="at most 600 items"):
             add()
-    assert snapshots.MAX_ROWS == 2**32 - 1
 
 
 def test_ids_that_count_up_through_all_parts_are_not_stored():

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex
-from acqh.index.layout import few as few_codes
-from acqh.index.layout.few import FewSegment
+from acqh.index.layout import planes as few_codes
+from acqh.index.layout.planes import FewSegment
 from acqh.index.search.few import best_rows
 
 
@@ -73,9 +73,9 @@ def test_few_codes_come_back_from_a_file_as_they_were(tmp_path):
 
 
 def test_a_stored_word_outside_its_codebook_is_damage():
-    columns = np.full((3, 2), 9, dtype=np.uint8)
+    planes = np.full((3, 2), 9, dtype=np.uint8)
     with pytest.raises(CorruptBundleError, match="codebook_size"):
-        FewSegment.from_arrays({"columns": columns}, {"codebook_size": 9})
+        FewSegment.from_arrays({"planes": planes}, {"codebook_size": 9})
 
 
 def test_an_index_that_grows_is_laid_out(monkeypatch):

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from acqh.errors import DuplicateIdError, InvalidInputError, UnknownIdError
 from acqh.index import CodeIndex, HammingIndex
-from acqh.index.search.hamming import byte_tables
+from acqh.index.hamming_index import byte_tables
 
 
 def random_bits(n_items, n_bits, seed=0):

@@ -19,8 +19,7 @@ from acqh.index.items.files import (
     write_snapshot,
 )
 from acqh.index.items.ids import IdKind, read_ids
-from acqh.index.items.new_ids import NewIds, check_kind
-from acqh.index.items.snapshot import Part, S, Snapshot
+from acqh.index.items.snapshot import NewIds, Part, S, Snapshot, check_kind
 from acqh.io import read_bundle
 
 

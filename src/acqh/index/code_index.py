@@ -12,20 +12,24 @@ from acqh._core.runtime import Progress
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index.base import BaseIndex
 from acqh.index.exchange.faiss import from_faiss, to_faiss
-from acqh.index.items.checks import as_codebooks, as_codes, as_queries, as_thread_count
+from acqh.index.items.checks import (
+    as_codebooks,
+    as_codes,
+    as_queries,
+    as_thread_count,
+    frozen,
+    read_array,
+    require,
+)
 from acqh.index.items.filters import rows_allowed
 from acqh.index.items.ids import read_ids
-from acqh.index.items.new_ids import NewIds
-from acqh.index.items.snapshot import ALL_ROWS, Snapshot, pack_bits
-from acqh.index.items.stored import frozen, read_array, require
-from acqh.index.layout.few import MAX_FEW, FewSegment
-from acqh.index.layout.parts import PartReader
+from acqh.index.items.snapshot import ALL_ROWS, NewIds, Snapshot, pack_bits
+from acqh.index.layout.planes import MAX_FEW, FewSegment, planes_of
 from acqh.index.layout.reaches import Rests
 from acqh.index.result import SearchResult
 from acqh.index.search.few import search_few
 from acqh.index.search.rerank import candidate_count, places_of, rank_again
-from acqh.index.search.stop import TO_THE_END, as_stop
-from acqh.index.search.types import Runs, Target, TopRows
+from acqh.index.search.types import TO_THE_END, Runs, Target, TopRows, as_stop
 
 if TYPE_CHECKING:
     from acqh.index.layout.segment import CodeSegment
@@ -133,7 +137,7 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
                 "parts are read twice, and an iterator can be read only once; give a list, or "
                 "anything else that can be read again, or add the parts one by one"
             )
-        from acqh.index.layout.lay_out import lay_out
+        from acqh.index.layout.lay_out import PartReader, lay_out
         from acqh.index.layout.segment import CodeSegment
 
         n_codebooks, codebook_size, _ = self._codebooks.shape
@@ -390,7 +394,7 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
 
     def _segment_of(self, codes: Array) -> "FewSegment | CodeSegment":
         if len(self._snapshot) + len(codes) <= MAX_FEW:
-            return FewSegment.of(codes, self._codebooks.shape[1], self._rests)
+            return FewSegment(planes_of(codes), self._codebooks.shape[1], self._rests)
         from acqh.index.layout.segment import CodeSegment
 
         return CodeSegment.of(codes, self._codebooks.shape[1], self._rests)
@@ -422,7 +426,7 @@ def _few_targets(
         if not isinstance(part.segment, FewSegment):
             return None
         allowed = part.live if masks is None else pack_bits(masks[number])
-        targets.append(Target(part.segment.columns, int(snapshot.first_rows[number]), allowed))
+        targets.append(Target(part.segment.planes, int(snapshot.first_rows[number]), allowed))
     return targets
 
 

@@ -1,6 +1,6 @@
 """HammingIndex: exact search over binary codes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -8,15 +8,15 @@ import numpy as np
 from acqh._core.arrays import Array, Floats, Ints, check_positive_int, take_in
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index.base import BaseIndex
-from acqh.index.items.checks import as_queries, as_thread_count
+from acqh.index.compiled import hamming as compiled
+from acqh.index.items.checks import as_queries, as_thread_count, read_count, require
 from acqh.index.items.filters import rows_allowed
 from acqh.index.items.snapshot import Snapshot, pack_bits
-from acqh.index.items.stored import read_count, require
-from acqh.index.layout.hamming_segment import HammingSegment, spare_bits
+from acqh.index.layout.planes import HammingSegment, planes_of, spare_bits
 from acqh.index.result import SearchResult
 from acqh.index.search.few import check_scales
-from acqh.index.search.hamming import search_planes
-from acqh.index.search.types import Target
+from acqh.index.search.topk import in_blocks, unpack_keys
+from acqh.index.search.types import Target, TopRows
 
 # Distances are counted in two bytes, and one value stands for "too far".
 MAX_BITS = 65_528
@@ -148,7 +148,7 @@ class HammingIndex(BaseIndex[HammingSegment]):
         return np.where(bits, np.float32(1), np.float32(-1))
 
     def _segment_of(self, codes: Array) -> HammingSegment:
-        return HammingSegment.of(codes, self._n_bits)
+        return HammingSegment(planes_of(codes), self._n_bits)
 
     def _settings(self) -> tuple[dict[str, Array], dict[str, Any]]:
         return {}, {"n_bits": self._n_bits}
@@ -197,3 +197,79 @@ def _targets(snapshot: Snapshot[HammingSegment], filter_: Any) -> list[Target[Ar
         allowed = part.live if masks is None else pack_bits(masks[number])
         targets.append(Target(part.segment.planes, int(snapshot.first_rows[number]), allowed))
     return targets
+
+
+_BYTE_VALUES = 256
+
+
+def search_planes(
+    targets: Sequence[Target[Array]],
+    queries: Array,
+    k: int,
+    n_bits: int,
+    n_items: int,
+    n_threads: int,
+) -> TopRows:
+    """Find each query's k rows of highest inner product with the signs of their bits.
+
+    `targets`: in order of row. `queries`: packed bits, (n_queries, n_bytes) uint8, whose rows are
+    found by Hamming distance; or (n_queries, n_bits) float32. `k`, `n_bits`, `n_items`,
+    `n_threads`: at least 1, but `n_items`, how many rows may be found at most.
+    """
+    top = TopRows.none(len(queries), k)
+    top.tallies[:] = sum(planes.shape[1] for planes, _, _ in targets)
+    k = min(k, n_items)
+    is_packed = queries.dtype == np.uint8
+
+    def search(block: slice) -> None:
+        if is_packed:
+            _take_nearest(targets, queries[block], k, n_bits, top.part(block))
+        else:
+            _take_best(targets, queries[block], k, top.part(block))
+
+    n_numbers = 4 * k + n_bits + 2 if is_packed else 2 * k + 32 * n_bits
+    in_blocks(search, len(queries), n_numbers, n_threads)
+    return top
+
+
+def _take_nearest(
+    targets: Sequence[Target[Array]], queries: Array, k: int, n_bits: int, top: TopRows
+) -> None:
+    candidates = compiled.no_candidates(len(queries), k, n_bits)
+    for planes, first_row, allowed in targets:
+        compiled.take_nearest(planes, first_row, allowed, queries, k, candidates)
+    distances = np.empty((len(queries), k), dtype=np.int64)
+    compiled.sort_nearest(candidates, top.rows[:, :k], distances, top.counts)
+    found = np.arange(k) < top.counts[:, None]
+    top.scores[:, :k][found] = n_bits - 2 * distances[found]
+
+
+def _take_best(targets: Sequence[Target[Array]], queries: Floats, k: int, top: TopRows) -> None:
+    keys = np.empty((len(queries), 2 * k + 1), dtype=np.uint64)
+    thresholds = np.full(len(queries), -np.inf, dtype=np.float32)
+    best, tables = compiled.Best(keys, top.counts, thresholds), byte_tables(queries)
+    for planes, first_row, allowed in targets:
+        compiled.take_best(planes, first_row, allowed, tables, k, best)
+    unpack_keys(keys, top, k)
+
+
+def byte_tables(queries: Floats) -> Floats:
+    """Return what each value of each byte of a code adds to a score.
+
+    `queries`: (n_queries, n_bits) float32. Gives (n_queries, n_bytes, 256) float32; sums of the
+    components with the signs of the bits, first bit first.
+
+    Examples
+    --------
+    >>> byte_tables(np.array([[1, 2, 4]], dtype=np.float32))[0, 0, 0b101 << 5]
+    np.float32(3.0)
+    """
+    n_queries, n_bits = queries.shape
+    n_bytes = -(-n_bits // 8)
+    components = np.zeros((n_queries, 8 * n_bytes), dtype=np.float32)
+    components[:, :n_bits] = queries
+    signs = np.unpackbits(np.arange(_BYTE_VALUES, dtype=np.uint8)[:, None], axis=1) * 2.0 - 1
+    tables = np.zeros((n_queries, n_bytes, _BYTE_VALUES), dtype=np.float32)
+    for bit in range(8):
+        tables += components[:, bit::8, None] * signs[:, bit].astype(np.float32)
+    return tables

@@ -18,24 +18,26 @@ import numpy as np
 
 from acqh._core.arrays import Array
 from acqh._core.runtime import kernel
-from acqh.index.compiled.heads import (
+from acqh.index.compiled.keys import NO_KEY, is_allowed, keep_best, keep_key, key_score, pack_key
+from acqh.index.compiled.runs import (
+    BINS_A_WAVE,
+    MIN_GROUPED,
+    N_WAVES,
     begin_heads,
+    choose,
+    count_heads,
+    expected_misses,
     fill_head,
+    forget_rows,
     head_score,
     new_heads,
     order_heads,
-)
-from acqh.index.compiled.keys import NO_KEY, is_allowed, keep_best, keep_key, key_score, pack_key
-from acqh.index.compiled.recall import (
-    BINS_A_WAVE,
-    N_WAVES,
-    count_heads,
-    expected_misses,
+    run_bound,
+    tail_score,
     tail_spread,
+    visit_rows,
 )
-from acqh.index.compiled.rows import forget_rows, visit_rows
 from acqh.index.compiled.tables import MAX_SCALE, fill_tables
-from acqh.index.compiled.tails import MIN_GROUPED, choose, run_bound, tail_score
 from acqh.index.search.types import NO_LIMIT, Effort, Heads, Query, Runs
 
 # Once one part in this many was looked at, a pass in storage order is cheaper than going on.

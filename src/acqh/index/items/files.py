@@ -9,9 +9,9 @@ import numpy as np
 
 from acqh._core.arrays import Array
 from acqh.errors import CorruptBundleError
+from acqh.index.items.checks import read_count, require
 from acqh.index.items.ids import NumberIds, RunningIds
 from acqh.index.items.snapshot import MAX_ROWS, Part, S, Snapshot
-from acqh.index.items.stored import read_count, require
 from acqh.io import Bundle, write_bundle
 
 # Counts up when parts are stored in another way; older ways stay readable.

@@ -8,8 +8,7 @@ import numpy as np
 from acqh._core.arrays import Array, Bools, take_in
 from acqh.errors import InvalidInputError
 from acqh.index.items.ids import read_ids
-from acqh.index.items.new_ids import check_kind
-from acqh.index.items.snapshot import S, Snapshot
+from acqh.index.items.snapshot import S, Snapshot, check_kind
 
 
 def rows_allowed(snapshot: Snapshot[S], filter_: Any) -> list[Bools]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, Bools, Ints, pack_texts, take_in
 from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
-from acqh.index.items.stored import check_rising, frozen, read_array, require
+from acqh.index.items.checks import check_rising, frozen, read_array, require
 
 IdKind: TypeAlias = Literal["number", "text"]
 # What results carry where there is no item, so no item may have it.

@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 
 from acqh._core.arrays import Array, Floats
-from acqh.index.items.stored import frozen
+from acqh.index.items.checks import frozen
 
 # A reach is a byte.
 _LEVELS = 255

@@ -14,10 +14,17 @@ import numpy as np
 from acqh._core.arrays import Array, Bools, Ints, slices
 from acqh.errors import CorruptBundleError
 from acqh.index.compiled.layout import read_codes, read_lists
-from acqh.index.items.checks import MAX_CODEBOOK_SIZE, MAX_CODEBOOKS
-from acqh.index.items.stored import check_rising, frozen, read_array, read_count, require
-from acqh.index.layout.few import FewSegment
+from acqh.index.items.checks import (
+    MAX_CODEBOOK_SIZE,
+    MAX_CODEBOOKS,
+    check_rising,
+    frozen,
+    read_array,
+    read_count,
+    require,
+)
 from acqh.index.layout.lay_out import digits_a_side, lay_out
+from acqh.index.layout.planes import FewSegment
 from acqh.index.layout.reaches import Rests
 from acqh.index.search.types import Runs
 

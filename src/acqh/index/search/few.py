@@ -4,7 +4,6 @@ For one query of a few thousand items this is as quick as these, which take half
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -105,61 +104,3 @@ def search_few(words: Floats, targets: Sequence[Target[Array]], queries: Floats,
         top.counts[i] = len(best)
         top.rows[i, : len(best)], top.scores[i, : len(best)] = row_of[best], scores[best]
     return top
-
-
-@dataclass(frozen=True, eq=False)
-class FewCodes:
-    """Items in memory as they are, in order of insertion; immutable.
-
-    Examples
-    --------
-    >>> words = np.array([[[1.0, 0.0]], [[0.0, 0.5]]], dtype=np.float32)
-    >>> few = FewCodes.none(words).changed(np.array([4, 7]), np.array([[1, 0], [0, 1]]), [])
-    >>> few.search(np.ones(1, dtype=np.float32), k=1)
-    (array([7]), array([1.5], dtype=float32))
-    """
-
-    # (n_codebooks, n_components, codebook_size) float32: the codebooks, components before words.
-    words: Floats
-    numbers: Ints  # (n_items,) int64: of the items, rising
-    codes: Array  # (n_items, n_codebooks) uint8
-
-    @classmethod
-    def none(cls, words: Floats) -> "FewCodes":
-        """Return no items."""
-        codes = np.empty((0, len(words)), dtype=np.uint8)
-        return cls(words, np.empty(0, dtype=np.int64), codes)
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def changed(self, numbers: Ints, codes: Array, gone: Ints) -> "FewCodes":
-        """Return these items without those that are gone, and after them new ones."""
-        if len(codes) and int(codes.max()) >= self.words.shape[2]:
-            raise InvalidInputError(
-                f"a code has the word {codes.max()} of {self.words.shape[2]} in a codebook"
-            )
-        stay = ~np.isin(self.numbers, gone)
-        return replace(
-            self,
-            numbers=np.concatenate([self.numbers[stay], numbers]),
-            codes=np.concatenate([self.codes[stay], codes]),
-        )
-
-    def search(self, query: Floats, k: int, selected: Ints | None = None) -> tuple[Ints, Floats]:
-        """Return the numbers and scores of the best items, as `acqh.CodeIndex` does.
-
-        `query`: (n_components,) float32. `selected`: (n_selected,); numbers of the items that may
-        be found. Raises InvalidInputError: scores of the query may overflow.
-        """
-        numbers, codes = self.numbers, self.codes
-        if selected is not None:
-            chosen = np.isin(numbers, selected)
-            numbers, codes = numbers[chosen], codes[chosen]
-        with np.errstate(over="ignore", invalid="ignore"):
-            tables = fill_tables(self.words, query[np.newaxis])
-        extent = np.abs(tables.max(axis=2)) + np.abs(tables.min(axis=2))
-        check_scales(extent.sum(axis=1))
-        scores = score_codes(tables, codes)[0]
-        best = best_rows(scores, k)
-        return numbers[best], scores[best]

@@ -11,8 +11,7 @@ from acqh.index.compiled.search import search_runs
 from acqh.index.compiled.tables import TABLE_WIDTH, fill_tables, sort_keys
 from acqh.index.layout.reaches import Rests
 from acqh.index.search.few import check_scales
-from acqh.index.search.stop import TO_THE_END, Stop
-from acqh.index.search.types import Runs, Target, TopRows
+from acqh.index.search.types import TO_THE_END, Runs, Stop, Target, TopRows
 
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 # Room for candidates beyond twice k; more room means sorting out the best less often.
