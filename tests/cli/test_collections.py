@@ -31,11 +31,10 @@ def test_the_command_and_python_build_with_the_same_options():
         return {each.name: each.default for each in found if each.default is not each.empty}
 
     settings = {field.name: field.default for field in fields(BuildSettings)}
-    settings.pop("like", None)  # of Python alone
     in_python, typed = defaults(Collection.build), defaults(build)
     assert settings.items() <= in_python.items()
     typed["random_state"] = typed.pop("seed")
-    assert in_python.keys() - typed.keys() - {"like", "auto_labels"} == {"progress"}
+    assert in_python.keys() - typed.keys() == {"progress"}
     assert typed.keys() - in_python.keys() == {"encoder", "as_json"}
     assert {name: typed[name] for name in settings} == settings
 

@@ -168,6 +168,22 @@ def test_removed_content_gets_back_what_people_gave_it_under_any_name(followed, 
     assert (followed.item("back.png").text, followed.item("back.png").labels) == ("", ())
 
 
+@pytest.mark.parametrize("first", ["photos", "other"])
+def test_an_image_moved_to_another_followed_folder_keeps_what_people_gave_it(
+    followed, photos, tmp_path, first
+):
+    save(tmp_path / "other" / "dog.png", 600)
+    followed.sync(tmp_path / "other")
+    (photos / "old" / "IMG_0.png").rename(tmp_path / "other" / "sea.png")
+    for name in (first, "photos", "other"):
+        followed.sync(tmp_path / name)
+    moved = followed.item("sea.png")
+    assert (moved.text, moved.labels) == ("caption old/IMG_0.png", ("dog",))
+    assert (moved.columns["place"], moved.columns["file"]) == ("Rome", "sea.png")
+    assert followed.item("dog.png").text == ""
+    assert followed.verify().problems == ()
+
+
 @pytest.mark.parametrize("way", ["label", "upsert"])
 def test_captions_given_while_changed_files_are_read_stay(followed, photos, path, way, monkeypatch):
     names = files(followed, photos)

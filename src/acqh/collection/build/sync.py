@@ -7,6 +7,7 @@ from pathlib import Path
 
 from acqh._core.runtime import Progress
 from acqh.collection.build.add import add_items
+from acqh.collection.build.label import label_items
 from acqh.collection.disk.layout import Opened
 from acqh.collection.sources.check import Skipped
 from acqh.collection.sources.folder import ImageFile, Listing, list_images
@@ -19,6 +20,7 @@ from acqh.collection.store.follow import (
     forget_removed,
     free_id,
     given_to,
+    heirs,
     move_items,
     remove_followed,
 )
@@ -230,6 +232,8 @@ def _carry_out(plan: _Plan, opened: Opened, say: Progress) -> SyncReport:
         placed = [(item, str(file.folder), file.name, columns) for item, file, columns in moves]
         move_items(opened.store, placed)
     deleted = remove_followed(opened.store, plan.deleted) if plan.deleted else []
+    if deleted:  # as where an image was moved to another folder, which was looked at first
+        label_items(opened, heirs(opened.store, plan.deleted), say, keep=True)
     files = [_ToRead(file, digest, item.id) for item, file, digest in plan.changed]
     files += [_ToRead(*new, new[0].usual_id) for new in plan.new]
     ids, unreadable, n_done = _read(files, opened, say)

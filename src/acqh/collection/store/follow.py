@@ -102,6 +102,22 @@ def remove_followed(store: Store, items: Iterable[Followed]) -> list[str]:
     return removed
 
 
+def heirs(store: Store, removed: Iterable[Followed]) -> list[Item]:
+    """Return items of the same content as removed ones with what these were given.
+
+    But for those that people gave something themselves.
+    """
+    found = []
+    digests = {item.digest for item in removed}
+    others = [item for item in followed_items(store) if item.digest in digests]
+    with store.reading() as connection:
+        for item in others:
+            if not any(given_to(connection, item.folder, item.name, item.digest)):
+                text, labels, columns = given_to(connection, "", "", item.digest)
+                found.append(Item(None, text, labels, item.id, columns))
+    return found
+
+
 def _remember(connection: sqlite3.Connection, item: Followed) -> None:
     row = connection.execute(
         "SELECT text, labels, columns FROM items WHERE id = ?", (item.id,)
