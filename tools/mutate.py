@@ -30,7 +30,7 @@ import scipy.sparse as sp
 
 import acqh
 from acqh.collection import Collection, Item, verify_collection
-from acqh.data import read, read_chunks, read_manifest, read_records
+from acqh.data import list_pieces, read, read_pieces, read_records
 from acqh.errors import AcqhError
 
 N_ITEMS = 40
@@ -193,14 +193,11 @@ def _write_collection(folder: Path) -> dict[str, tuple[Path, Probe]]:
 
 
 def _read_data(path: Path) -> object:
-    return _all_of(lambda: read(path), lambda: list(read_chunks(path, chunk_size=7)))
+    return _all_of(lambda: read(path), lambda: list(read_pieces(list_pieces(path, chunk_size=7))))
 
 
 def _read_items(path: Path) -> object:
-    probes = [lambda: list(read_records(path))]
-    if path.suffix == ".csv":
-        probes.append(lambda: read_manifest(path))
-    return _all_of(*probes)
+    return list(read_records(path))
 
 
 def _read_bundle(path: Path) -> object:

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from acqh.data import MultiViewData, read, read_manifest
+from acqh.data import MultiViewData, read
 from acqh.errors import InvalidInputError
 
 
-@pytest.mark.parametrize("name", ["label", "L", "y", "Labels", "target"])
+@pytest.mark.parametrize("name", ["L", "y", "Classes", "target"])
 def test_an_array_that_may_be_the_labels_is_no_view(tmp_path, name):
     path = tmp_path / "x.npz"
     np.savez(path, image=np.eye(3), **{name: np.eye(3, 2)})
@@ -21,17 +21,17 @@ def test_an_array_that_may_be_the_labels_is_no_view(tmp_path, name):
 
 def test_labels_with_commas_are_refused_until_the_separator_is_said(tmp_path):
     path = tmp_path / "x.csv"
-    path.write_text('text,labels\na,"sea, sky"\nb,sea\n')
+    path.write_text('x_0,labels\n1,"sea, sky"\n2,sea\n')
     with pytest.raises(InvalidInputError, match=r"^x\.csv, line 2: .* label_separator=','"):
-        read_manifest(path)
-    assert read_manifest(path, label_separator=",").label_names == ("sea", "sky")
-    assert read_manifest(path, label_separator="|").label_names == ("sea", "sea, sky")
+        read(path)
+    assert read(path, label_separator=",").label_names == ("sea", "sky")
+    assert read(path, label_separator="|").label_names == ("sea", "sea, sky")
 
 
 def test_semicolons_and_capital_headings_are_read(tmp_path):
     path = tmp_path / "x.csv"
-    path.write_text("ID;Image;Text;Labels\np1;a.jpg;a, b;sea|sky\n")
-    found = read_manifest(path)
+    path.write_text("ID;Image;Text;Labels;x_0\np1;a.jpg;a, b;sea|sky;1\n")
+    found = read(path)
     assert found.ids.tolist() == ["p1"]
     assert found.items["text"].tolist() == ["a, b"]
     assert found.items["image"][0].endswith("a.jpg")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from acqh.data import MultiViewData, read_manifest, save_npz
+from acqh.data import MultiViewData, read, save_npz
 from acqh.errors import DuplicateIdError, InvalidInputError, LabelError, ViewError
 
 
@@ -306,9 +306,9 @@ def test_of_several_splits_one_is_chosen_by_name(tmp_path):
 
 
 def test_columns_of_a_table_give_several_splits(tmp_path):
-    lines = ["text,split,split_few", "a,train,test", "b,train,train", "c,test,train"]
+    lines = ["x_0,split,split_few", "1,train,test", "2,train,train", "3,test,train"]
     (tmp_path / "m.csv").write_text("\n".join(lines))
-    splits = read_manifest(tmp_path / "m.csv").splits
+    splits = read(tmp_path / "m.csv").splits
     assert {name: rows.tolist() for name, rows in splits.items()} == {
         "train": [0, 1], "test": [2], "train_few": [1, 2], "test_few": [0],
     }  # fmt: skip

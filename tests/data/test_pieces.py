@@ -14,8 +14,13 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh.data import MultiViewData, Piece, list_pieces, read, read_chunks, read_pieces, save_npz
+from acqh.data import MultiViewData, Piece, list_pieces, read, read_pieces, save_npz
 from acqh.errors import ViewError
+
+
+def read_chunks(path, **options):
+    return read_pieces(list_pieces(path, **options))
+
 
 arrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -297,7 +302,7 @@ def test_a_piece_of_a_folder_opens_only_the_files_that_have_its_rows(tmp_path: P
 @pytest.mark.parametrize("write", [write_npy, write_parquet, write_csv, write_parquets])
 def test_a_piece_of_a_file_that_is_gone_names_it(tmp_path: Path, write: Write) -> None:
     path = write(make(8), tmp_path)
-    piece = list_pieces(path, chunk_size=4)[1]
+    piece = pickle.loads(pickle.dumps(list_pieces(path, chunk_size=4)[1]))  # noqa: S301
     gone = sorted(path.iterdir())[1] if path.is_dir() else path
     gone.unlink()
     with pytest.raises((OSError, ValueError), match=gone.stem):
@@ -307,7 +312,7 @@ def test_a_piece_of_a_file_that_is_gone_names_it(tmp_path: Path, write: Write) -
 @pytest.mark.parametrize("write", [write_npy, write_parquet, write_csv, write_npz, write_arrow])
 def test_a_file_that_has_lost_rows_since_it_was_listed_is_refused(tmp_path, write) -> None:
     path = write(make(8), tmp_path)
-    piece = list_pieces(path, chunk_size=5)[1]
+    piece = pickle.loads(pickle.dumps(list_pieces(path, chunk_size=5)[1]))  # noqa: S301
     (tmp_path / "new").mkdir()
     shorter = write(make(6), tmp_path / "new")
     path.rename(tmp_path / "old")

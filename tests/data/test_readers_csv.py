@@ -1,4 +1,4 @@
-"""CSV files: manifests of images and texts, and numbers of views."""
+"""CSV files: numbers of views, with labels, ids and an item table."""
 
 from pathlib import Path
 
@@ -7,20 +7,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acqh.data import (
-    MultiViewData,
-    read,
-    read_chunks,
-    read_manifest,
-    read_manifest_chunks,
-    read_records,
-)
+from acqh.data import MultiViewData, list_pieces, read, read_pieces, read_records
 from acqh.errors import DuplicateIdError, InvalidInputError, LabelError, ViewError
 
-MANIFEST = """image,text,labels
-images/a.jpg,"red dress, people",people|portrait
-images/b.jpg,sky,sky | clouds
-images/c.jpg,,
+
+def read_chunks(path, **options):
+    return read_pieces(list_pieces(path, **options))
+
+
+ITEMS = """image,text,labels,x_0
+images/a.jpg,"red dress, people",people|portrait,1
+images/b.jpg,sky,sky | clouds,2
+images/c.jpg,,,3
 """
 VIEWS = """id,image_0,image_1,text_0,caption,labels
 a,1,2.5,-1e3,one,cat
@@ -34,84 +32,65 @@ def write(path: Path, content: str) -> Path:
     return path
 
 
-def test_a_manifest_has_paths_texts_and_labels(tmp_path: Path) -> None:
-    manifest = read_manifest(write(tmp_path / "photos.csv", MANIFEST))
-    assert len(manifest) == 3
-    assert manifest.items["image"][0] == str(tmp_path / "images" / "a.jpg")
-    assert manifest.items["text"].tolist() == ["red dress, people", "sky", ""]
-    assert manifest.label_names == ("clouds", "people", "portrait", "sky")
-    assert manifest.labels.tolist() == [[0, 1, 1, 0], [1, 0, 0, 1], [0, 0, 0, 0]]
-    assert manifest.ids.tolist() == [0, 1, 2]
-    assert repr(manifest) == "Manifest('photos': 3 items; 4 labels; items image, text)"
+def test_columns_are_paths_texts_and_labels(tmp_path: Path) -> None:
+    data = read(write(tmp_path / "photos.csv", ITEMS))
+    assert data.items["image"][0] == str(tmp_path / "images" / "a.jpg")
+    assert data.items["text"].tolist() == ["red dress, people", "sky", ""]
+    assert data.label_names == ("clouds", "people", "portrait", "sky")
+    assert data.labels.tolist() == [[0, 1, 1, 0], [1, 0, 0, 1], [0, 0, 0, 0]]
+    assert data.ids.tolist() == [0, 1, 2]
+    assert (
+        repr(data) == "MultiViewData('photos': 3 items; x 1 float64; 4 labels; items image, text)"
+    )
 
 
-def test_the_photographs_manifest_is_read_without_opening_a_picture(data_dir: Path) -> None:
-    path = data_dir.parent / "photos" / "manifest.csv"
-    if not path.is_file():
-        pytest.skip("the photographs are not here")
-    manifest = read_manifest(path)
-    assert len(manifest) == 4_000
-    assert len(manifest.label_names) == 24
-    assert Path(manifest.items["image"][0]).is_absolute()
-
-
-def test_a_manifest_with_views_is_data(tmp_path: Path) -> None:
-    manifest = read_manifest(write(tmp_path / "photos.csv", MANIFEST))
-    data = manifest.with_views({"image": np.eye(3)})
-    assert isinstance(data, MultiViewData)
-    assert data.name == "photos"
-    assert data.label_names == manifest.label_names
-    assert data.items["text"].tolist() == manifest.items["text"].tolist()
-    with pytest.raises(ViewError, match="view 'image' has 2 rows, but the manifest has 3 items"):
-        manifest.with_views({"image": np.eye(2)})
-    with pytest.raises(ViewError, match="has 2 rows"):
-        manifest.with_views({"image": [[1.0], [2.0]]})
+def test_a_view_and_a_text_may_share_a_name(tmp_path: Path) -> None:
+    data = read(write(tmp_path / "a.csv", "image,image_0,Text,text_0\na.jpg,1,a dog,2\n"))
+    assert list(data.views) == ["image", "text"]
+    assert data.items["image"].tolist() == [str(tmp_path / "a.jpg")]
+    assert data.items["text"].tolist() == ["a dog"]
 
 
 def test_columns_can_be_named(tmp_path: Path) -> None:
-    content = "photo,tags,kinds,key,note\na.jpg,one two,x;y,k1,n1\nb.jpg,three,y,k2,n2\n"
-    manifest = read_manifest(
+    content = "kinds,key,note,x_0,y_0\nx;y,k1,n1,1,2\ny,k2,n2,3,4\n"
+    data = read(
         write(tmp_path / "photos.csv", content),
-        image="photo",
-        text="tags",
+        views={"image": "y"},
         labels="kinds",
         ids="key",
         label_separator=";",
         label_names=["y", "x"],
     )
-    assert list(manifest.items) == ["image", "text", "note"]
-    assert manifest.ids.tolist() == ["k1", "k2"]
-    assert manifest.label_names == ("y", "x")
-    assert manifest.labels.tolist() == [[1, 1], [1, 0]]
+    assert data.views["image"].tolist() == [[2], [4]]
+    assert list(data.items) == ["x", "note"]
+    assert data.ids.tolist() == ["k1", "k2"]
+    assert data.label_names == ("y", "x")
+    assert data.labels.tolist() == [[1, 1], [1, 0]]
 
 
-def test_a_manifest_need_not_have_labels(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", "text\nhello\n")
-    assert read_manifest(path).labels is None
-    path = write(tmp_path / "b.csv", "text,labels\nhello,\n")
-    assert read_manifest(path).labels is None
-    assert next(read_manifest_chunks(path)).labels is None
+def test_there_need_not_be_labels(tmp_path: Path) -> None:
+    for content in ("x_0\n1\n", "x_0,labels\n1,\n"):
+        path = write(tmp_path / "a.csv", content)
+        assert read(path).labels is None
+        assert next(read_chunks(path)).labels is None
 
 
 def test_tabs_bom_windows_lines_and_blank_lines(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
-    path.write_bytes("text\tlabels\r\n\r\nä, b\tx\r\n\r\n".encode("utf-8-sig"))
-    manifest = read_manifest(path)
-    assert manifest.items["text"].tolist() == ["ä, b"]
-    assert manifest.label_names == ("x",)
+    path.write_bytes("text\tlabels\tx_0\r\n\r\nä, b\tx\t1\r\n\r\n".encode("utf-8-sig"))
+    data = read(path)
+    assert data.items["text"].tolist() == ["ä, b"]
+    assert data.label_names == ("x",)
 
 
-def test_pictures_stay_plain_paths(tmp_path: Path) -> None:
-    content = 'image\n/somewhere/else.jpg\n""\nnot there.jpg\n'
-    manifest = read_manifest(write(tmp_path / "a.csv", content))
+def test_images_stay_plain_paths(tmp_path: Path) -> None:
+    content = 'image,x_0\n/somewhere/else.jpg,1\n"",2\nnot there.jpg,3\n'
     expected = ["/somewhere/else.jpg", "", str(tmp_path / "not there.jpg")]
-    assert manifest.items["image"].tolist() == expected
+    assert read(write(tmp_path / "a.csv", content)).items["image"].tolist() == expected
 
 
 def test_a_split_column_gives_the_official_split(tmp_path: Path) -> None:
-    content = "text,split\na,train\nb,test\nc,train\n"
-    manifest = read_manifest(write(tmp_path / "a.csv", content))
-    data = manifest.with_views({"text": np.eye(3)})
+    data = read(write(tmp_path / "a.csv", "x_0,split\n1,train\n2,test\n3,train\n"))
     assert data.splits["train"].tolist() == [0, 2]
     assert data.splits["test"].tolist() == [1]
 
@@ -135,8 +114,8 @@ def test_numbered_columns_may_stand_in_any_order(tmp_path: Path) -> None:
 
 
 def test_numbers_that_do_not_start_at_0_are_an_item_column(tmp_path: Path) -> None:
-    manifest = read_manifest(write(tmp_path / "a.csv", "text,take_2\nhello,yes\n"))
-    assert manifest.items["take_2"].tolist() == ["yes"]
+    data = read(write(tmp_path / "a.csv", "x_0,take_2\n1,yes\n"))
+    assert data.items["take_2"].tolist() == ["yes"]
 
 
 @pytest.mark.parametrize("chunk_size", [1, 2, 3, 50])
@@ -154,14 +133,6 @@ def test_chunks_put_together_are_the_whole(tmp_path: Path, chunk_size: int) -> N
     assert together.items["caption"].tolist() == whole.items["caption"].tolist()
 
 
-def test_manifests_can_be_read_in_chunks(tmp_path: Path) -> None:
-    path = write(tmp_path / "photos.csv", MANIFEST)
-    chunks = list(read_manifest_chunks(path, chunk_size=2))
-    assert [len(chunk) for chunk in chunks] == [2, 1]
-    assert chunks[1].ids.tolist() == [2]
-    assert {chunk.label_names for chunk in chunks} == {read_manifest(path).label_names}
-
-
 def test_a_large_file_is_joined_from_its_blocks(tmp_path: Path) -> None:
     n_rows = 20_000
     rows = "".join(f"{i},{i / 2},caption {i},{i % 3}\n" for i in range(n_rows))
@@ -177,31 +148,29 @@ def test_a_large_file_is_joined_from_its_blocks(tmp_path: Path) -> None:
     [
         ("", InvalidInputError, r"a\.csv is empty; give a header"),
         ("\n\n", InvalidInputError, r"a\.csv is empty; give a header"),
-        ("image,text\n", InvalidInputError, "has a header but no rows"),
         ("image,,text\nx,y,z\n", InvalidInputError, "line 1: column 2 has no name"),
         ("image,text,text\nx,y,z\n", InvalidInputError, "line 1: column 'text' is there twice"),
-        ("a,b\n1,2\n", InvalidInputError, "neither images nor texts nor views.* a, b; name"),
         ("text,labels\na,x\nb\n", InvalidInputError, "line 3: 1 fields, but the header has 2"),
         ("text\na\nb,c\n", InvalidInputError, "line 3: 2 fields, but the header has 1"),
         ('text\na\n"b\nc\n', InvalidInputError, "line 3: unexpected end of data"),
         ('text\n"a"b\n', InvalidInputError, "line 2: .*quote fields"),
-        ('text,id\n"two\nlines",k\nz,k\n', DuplicateIdError, "'k' is on the lines 2 and 4"),
-        ("text,id\na,\n", InvalidInputError, "line 2: the id is empty"),
         ("text\n" + "x" * 2**24 + "\n", InvalidInputError, "line 2: the line is longer than"),
     ],
 )
-def test_a_file_that_is_no_manifest(tmp_path: Path, content, error, message) -> None:
+def test_a_file_that_is_no_table(tmp_path: Path, content, error, message) -> None:
     path = write(tmp_path / "a.csv", content)
-    with pytest.raises(error, match=message):
-        read_manifest(path)
-    with pytest.raises(error, match=message):
-        list(read_manifest_chunks(path))
+    for action in (read, read_records, list_pieces):
+        with pytest.raises(error, match=message):
+            list(action(path))
 
 
 @pytest.mark.parametrize(
     ("content", "error", "message"),
     [
-        (MANIFEST, InvalidInputError, "no numbers of views .* acqh.data.read_manifest"),
+        ("text\na\n", InvalidInputError, "no numbers of views .* acqh.data.read_records"),
+        ("image,x_0\n", InvalidInputError, "has a header but no rows"),
+        ('x_0,t,id\n1,"two\nlines",k\n2,z,k\n', DuplicateIdError, "'k' is on the lines 2 and 4"),
+        ("x_0,id\n1,\n", InvalidInputError, "line 2: the id is empty"),
         ("image_0,image_2\n1,2\n", InvalidInputError, "line 1: view 'image' has no column image_1"),
         ("image_0,image_00\n1,2\n", InvalidInputError, "line 1: two columns are number 0 of 'im"),
         ("x_0,x_1\n1,2\n1,\n", InvalidInputError, "line 3: x_1 must be a number, got 'nothing'"),
@@ -221,40 +190,38 @@ def test_a_file_that_has_no_readable_views(tmp_path: Path, content, error, messa
 def test_text_that_is_not_utf8_names_the_line(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"text\nfine\nm\xfcde\n")
     with pytest.raises(InvalidInputError, match="line 3: not UTF-8 text"):
-        read_manifest(tmp_path / "a.csv")
+        read(tmp_path / "a.csv")
 
 
-@pytest.mark.parametrize("option", ["image", "text", "labels", "ids"])
+@pytest.mark.parametrize("option", ["labels", "ids"])
 def test_a_named_column_that_is_not_there(tmp_path: Path, option: str) -> None:
-    path = write(tmp_path / "a.csv", MANIFEST)
-    with pytest.raises(
-        InvalidInputError, match=r"no column 'other', named for .* image, text, lab"
-    ):
-        read_manifest(path, **{option: "other"})
+    path = write(tmp_path / "a.csv", ITEMS)
+    message = f"no column 'other', named for {option}; it has: x 3 x 1, image 3"
+    with pytest.raises(InvalidInputError, match=message):
+        read(path, **{option: "other"})
 
 
 def test_ids_are_compared_through_the_whole_file(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", "id,text\na,x\nb,x\nc,x\na,x\n")
+    path = write(tmp_path / "a.csv", "id,x_0\na,1\nb,1\nc,1\na,1\n")
     with pytest.raises(DuplicateIdError, match="'a' is on the lines 2 and 5"):
-        read_manifest(path)
+        next(read_chunks(path, chunk_size=2))
 
 
 def test_labels_outside_the_names_given(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", MANIFEST)
+    path = write(tmp_path / "a.csv", ITEMS)
     with pytest.raises(LabelError, match="in row 0 is not among the label names"):
-        read_manifest(path, label_names=["sky"])
+        read(path, label_names=["sky"])
 
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.text(st.sampled_from('text,labels\n\r"|ä_01'), max_size=60))
-def test_any_text_is_a_manifest_or_one_of_our_errors(tmp_path: Path, content: str) -> None:
+def test_any_text_is_a_table_or_one_of_our_errors(tmp_path: Path, content: str) -> None:
     path = tmp_path / "a.csv"
     path.write_text(content, encoding="utf-8", newline="")
     try:
-        manifest = read_manifest(path)
+        assert len(read(path)) >= 1
     except ValueError:
         return
-    assert len(manifest) >= 1
 
 
 def test_a_tsv_file_in_capitals_is_cut_at_tabs(tmp_path) -> None:

@@ -6,13 +6,18 @@ import numpy as np
 import pytest
 import scipy.io
 
-from acqh.data import MultiViewData, read, read_chunks, read_manifest, read_manifest_chunks
+from acqh.data import MultiViewData, list_pieces, read, read_pieces, read_records
 from acqh.errors import DatasetNotFoundError, InvalidInputError, LabelError
+
+
+def read_chunks(path, **options):
+    return read_pieces(list_pieces(path, **options))
+
 
 ARRAYS = {"XAll": np.eye(4, 3), "LAll": np.eye(4, 2)}
 
 
-@pytest.mark.parametrize("action", [read, read_chunks, read_manifest, read_manifest_chunks])
+@pytest.mark.parametrize("action", [read, read_chunks, read_records])
 def test_a_missing_file_is_named(tmp_path: Path, action) -> None:
     with pytest.raises(DatasetNotFoundError, match=r"there is no file or folder .*nothing\.npz"):
         action(tmp_path / "nothing.npz")
@@ -68,7 +73,6 @@ def test_names_of_labels_that_are_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chunk_size", [0, -1, 1.5, True])
-@pytest.mark.parametrize("action", [read_chunks, read_manifest_chunks])
-def test_chunk_sizes_are_positive_whole_numbers(tmp_path: Path, action, chunk_size) -> None:
+def test_chunk_sizes_are_positive_whole_numbers(tmp_path: Path, chunk_size) -> None:
     with pytest.raises(InvalidInputError, match="chunk_size must be a whole number"):
-        action(tmp_path / "a.npz", chunk_size=chunk_size)
+        list_pieces(tmp_path / "a.npz", chunk_size=chunk_size)

@@ -10,8 +10,13 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acqh.data import MultiViewData, read, read_chunks
+from acqh.data import MultiViewData, list_pieces, read, read_pieces
 from acqh.errors import InvalidInputError, MissingExtraError, ViewError
+
+
+def read_chunks(path, **options):
+    return read_pieces(list_pieces(path, **options))
+
 
 RNG = np.random.default_rng(0)
 IMAGE = RNG.normal(size=(9, 5))
@@ -38,20 +43,16 @@ def test_variables_can_be_named(tmp_path, save_mat) -> None:
     save_mat(tmp_path / "a.mat", {"first": IMAGE, "second": TEXT, "third": LABELS})
     with pytest.raises(InvalidInputError, match="no variables of a known layout"):
         read(tmp_path / "a.mat")
-    names = {"audio": "first", "text": "second", "labels": "third"}
-    data = read(tmp_path / "a.mat", variables=names, label_names=["x", "y", "z"])
+    names = {"audio": "first", "text": "second"}
+    data = read(tmp_path / "a.mat", views=names, labels="third", label_names=["x", "y", "z"])
     assert list(data.views) == ["audio", "text"]
     assert data.label_names == ("x", "y", "z")
 
 
 def test_variables_of_parts_can_be_named(tmp_path, save_mat) -> None:
     save_mat(tmp_path / "a.mat", two_parts("a b c d e f"))
-    names = {
-        "image": {"train": "a", "test": "d"},
-        "text": {"train": "b", "test": "e"},
-        "labels": {"train": "c", "test": "f"},
-    }
-    data = read(tmp_path / "a.mat", variables=names)
+    names = {"image": {"train": "a", "test": "d"}, "text": {"train": "b", "test": "e"}}
+    data = read(tmp_path / "a.mat", views=names, labels={"train": "c", "test": "f"})
     assert_holds(data, IMAGE, TEXT, LABELS)
     assert data.splits["test"].tolist() == [6, 7, 8]
 
@@ -59,8 +60,8 @@ def test_variables_of_parts_can_be_named(tmp_path, save_mat) -> None:
 def test_row_numbers_can_be_named(tmp_path, save_mat) -> None:
     variables = {"X": IMAGE, "L": LABELS, "a": np.array([[1, 2]]), "b": np.array([[3, 4]])}
     save_mat(tmp_path / "a.mat", variables)
-    names = {"image": "X", "labels": "L", "train_idx": "a", "test_idx": "b"}
-    assert read(tmp_path / "a.mat", variables=names).splits["test"].tolist() == [2, 3]
+    names = {"views": {"image": "X"}, "labels": "L", "splits": {"train": "a", "test": "b"}}
+    assert read(tmp_path / "a.mat", **names).splits["test"].tolist() == [2, 3]
 
 
 def test_the_variables_are_listed_where_the_layout_is_unknown(tmp_path, save_mat) -> None:
@@ -71,7 +72,7 @@ def test_the_variables_are_listed_where_the_layout_is_unknown(tmp_path, save_mat
     assert "foo 9 x 5 double" in message
     assert "bar 9 x 3 sparse" in message
     assert "note" in message
-    assert "variables={'image': NAME" in message
+    assert "views={'image': NAME" in message
 
 
 @pytest.mark.parametrize(
@@ -81,20 +82,20 @@ def test_the_variables_are_listed_where_the_layout_is_unknown(tmp_path, save_mat
         ({"YAll": TEXT[:5]}, {}, ViewError, "do not pair by item"),
         ({"X_all": IMAGE}, {}, InvalidInputError, "both 'XAll' and 'X_all' could be the image"),
         ({"XTrain": IMAGE}, {}, InvalidInputError, "both whole matrices and parts"),
-        ({}, {"variables": {"image": "I"}}, InvalidInputError, "variable 'I' is not there"),
-        ({"n": "x"}, {"variables": {"image": "n"}}, InvalidInputError, "not a matrix of numbers"),
-        ({}, {"variables": {"labels": "LAll"}}, InvalidInputError, "no view is named"),
+        ({}, {"views": {"image": "I"}}, InvalidInputError, "variable 'I' is not there"),
+        ({"n": "x"}, {"views": {"image": "n"}}, InvalidInputError, "not a matrix of numbers"),
+        ({}, {"labels": "LAll"}, InvalidInputError, "no view is named"),
         (
             {},
-            {"variables": {"image": {"training": "XAll"}}},
+            {"views": {"image": {"training": "XAll"}}},
             InvalidInputError,
             "parts are called train, database, test, all, got 'training'",
         ),
         (
             {},
-            {"variables": {"image": "XAll", "text": {"train": "YAll"}}},
+            {"views": {"image": "XAll", "text": {"train": "YAll"}}},
             InvalidInputError,
-            "either whole matrices or parts",
+            "both whole matrices and parts",
         ),
         ({}, {"orientation": "down"}, InvalidInputError, "must be 'rows' or 'columns'"),
         ({}, {"orientation": "columns"}, ViewError, "do not pair by item"),

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from acqh.data import MultiViewData, read, read_chunks
+from acqh.data import MultiViewData, list_pieces, read, read_pieces
 from acqh.errors import CorruptBundleError, InvalidInputError
+
+
+def read_chunks(path, **options):
+    return read_pieces(list_pieces(path, **options))
 
 
 def save_folder(folder: Path, **arrays: np.ndarray) -> Path:

@@ -7,8 +7,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from acqh.data import MultiViewData, read, read_chunks
+from acqh.data import MultiViewData, list_pieces, load_dataset, read, read_pieces
 from acqh.errors import InvalidInputError, LabelError, ViewError
+
+
+def read_chunks(path, **options):
+    return read_pieces(list_pieces(path, **options))
 
 
 def csr_pieces(name: str, matrix: sp.csr_array) -> dict[str, np.ndarray]:
@@ -58,7 +62,7 @@ def test_mirflickr_keeps_sparse_tags_and_appends_rows_without_image(data_dir: Pa
     assert sp.issparse(pairs.views["text"])
     assert pairs.ids[0] == np.load(data_dir / "mirflickr25k.npz")["image_id"][0]
     assert len(pairs.label_names) == 24
-    whole = read(data_dir / "mirflickr25k.npz", extra=True)
+    whole = load_dataset("mirflickr25k", data_dir, include_text_only=True)
     assert len(whole) == 20_015
     assert int(whole.present["image"].sum()) == len(pairs) == 15_677
     assert whole.present["text"].all()
@@ -187,8 +191,8 @@ def test_big_endian_and_integer_views_are_kept_as_numbers(tmp_path: Path) -> Non
             "view 'text' has 2 rows, but there are 3 items",
         ),
         ({"a": np.eye(2)}, {"views": {"image": "b"}}, InvalidInputError, "no array 'b'"),
-        ({"a": np.eye(2)}, {"labels": "L"}, InvalidInputError, "no array 'L', named for 'labels'"),
-        ({"a": np.eye(2)}, {"ids": "key"}, InvalidInputError, "no array 'key', named for 'ids'"),
+        ({"a": np.eye(2)}, {"labels": "L"}, InvalidInputError, "no array 'L', named for labels"),
+        ({"a": np.eye(2)}, {"ids": "key"}, InvalidInputError, "no array 'key', named for ids"),
         (
             {"a": np.eye(2), "L": np.eye(3)},
             {"views": {"image": "a"}, "labels": "L"},
@@ -201,7 +205,6 @@ def test_big_endian_and_integer_views_are_kept_as_numbers(tmp_path: Path) -> Non
             ViewError,
             "'b' has 3 rows, but there are 2 items",
         ),
-        ({"a": np.eye(2)}, {"extra": True}, InvalidInputError, "no extra_ arrays"),
         ({"a": np.empty((0, 2))}, {}, ViewError, "no rows"),
         ({"a": np.array([[np.nan]])}, {}, ViewError, "NaN or infinite value in row 0"),
         ({"a": np.array(3.0), "labels": np.array(1)}, {}, InvalidInputError, "a scalar"),
@@ -225,19 +228,12 @@ def test_chunks_of_no_rows_are_an_error(tmp_path: Path) -> None:
         next(read_chunks(tmp_path / "a.npz"))
 
 
-def test_rows_of_extra_arrays_are_numbered_on_where_there_are_no_ids(tmp_path: Path) -> None:
-    np.savez(
-        tmp_path / "a.npz",
-        image=np.eye(2),
-        text=np.eye(2),
-        extra_text=np.ones((1, 2)),
-        train_idx=np.array([0]),
-        test_idx=np.array([1]),
-    )
-    data = read(tmp_path / "a.npz", views={"image": "image", "text": "text"}, extra=True)
-    assert data.ids.tolist() == [0, 1, 2]
-    assert data.present["image"].tolist() == [True, True, False]
-    assert data.splits["test"].tolist() == [1]
+def test_row_numbers_of_parts_can_be_named(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", image=np.eye(3), first=np.array([0, 2]), last=np.array([1]))
+    data = read(tmp_path / "a.npz", splits={"train": "first", "test": "last"})
+    assert {part: rows.tolist() for part, rows in data.splits.items()} == {
+        "train": [0, 2], "test": [1],
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("names", [None, ["cat", "dog"]])

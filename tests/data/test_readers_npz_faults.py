@@ -12,8 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acqh.data import MultiViewData, read, read_chunks
+from acqh.data import MultiViewData, list_pieces, read, read_pieces
 from acqh.errors import AcqhError, CorruptBundleError, InvalidInputError
+
+
+def read_chunks(path, **options):
+    return read_pieces(list_pieces(path, **options))
+
 
 PIECES = {
     "text_data": np.ones(3),
@@ -101,7 +106,7 @@ def test_values_without_size_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("acqh.data.readers.limits._ALWAYS_ALLOWED_BYTES", 2**20)
+    monkeypatch.setattr("acqh.data.readers.columns._ALWAYS_ALLOWED_BYTES", 2**20)
     zeros = npy_head((1000, 1000)) + bytes(8_000_000)
     path = write_zip(tmp_path / "a.npz", {"image.npy": zeros}, zipfile.ZIP_DEFLATED)
     assert path.stat().st_size < 10_000

@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> Path:
         ({"max_bytes": 0}, "max_bytes must be a positive whole number, got 0"),
         ({"label_names": "cat"}, "label_names must be a list of names, got 'cat'"),
         ({"label_names": 3}, "label_names must be a list of names, got 3"),
-        ({"extra": "yes"}, "extra must be True or False, got 'yes'"),
+        ({"splits": "train"}, "splits must be a mapping .*, got 'train'"),
     ],
 )
 def test_an_option_of_the_wrong_type_is_named(path, options, message):
@@ -40,9 +40,17 @@ def test_an_option_of_the_wrong_type_is_named(path, options, message):
 
 def test_a_mat_variable_that_is_no_name_is_refused(tmp_path):
     (tmp_path / "a.mat").write_bytes(b"")
-    for variables in (["XAll"], {"image": 3}, {"image": {"train": 3}}):
-        with pytest.raises(InvalidInputError, match="variables must be a mapping"):
-            read(tmp_path / "a.mat", variables=variables)
+    for views in (["XAll"], {"image": 3}, {"image": {"train": 3}}):
+        with pytest.raises(InvalidInputError, match="views must be a mapping"):
+            read(tmp_path / "a.mat", views=views)
+    with pytest.raises(InvalidInputError, match="labels must be a name"):
+        read(tmp_path / "a.mat", labels={"train": 3})
+
+
+def test_whether_missing_chunks_are_filled_is_true_or_false(tmp_path):
+    (tmp_path / "zarr.json").touch()
+    with pytest.raises(InvalidInputError, match="fill_missing must be True or False, got 'yes'"):
+        read(tmp_path, fill_missing="yes")
 
 
 @pytest.mark.parametrize("action", [read, read_records, list_pieces])

@@ -10,11 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh.data import list_pieces, read, read_chunks
+from acqh.data import list_pieces, read
 from acqh.errors import CorruptBundleError, InvalidInputError, LabelError, ViewError
-
-arrow = pytest.importorskip("pyarrow")
-parquet = pytest.importorskip("pyarrow.parquet")
 
 N_ITEMS = 23
 RNG = np.random.default_rng(0)
@@ -30,17 +27,9 @@ def write_arrays(folder: Path, rows: Any, size: int) -> None:
         np.save(folder / f"part-{number}.npy", rows[start : start + size])
 
 
-def write_tables(folder: Path, size: int, **columns: Any) -> None:
-    folder.mkdir(parents=True)
-    table = arrow.table({name: list(values) for name, values in columns.items()})
-    for number, start in enumerate(range(0, len(table), size)):
-        rows = table.slice(start, size)
-        parquet.write_table(rows, folder / f"{number}.parquet", row_group_size=2)
-
-
 def write_pairs(path: Path, sizes: tuple[int, int, int] = (2, 7, 5)) -> Path:
     write_arrays(path / "image", IMAGE, sizes[0])
-    write_tables(path / "text", sizes[1], vector=TEXT)
+    write_arrays(path / "text", TEXT, sizes[1])
     write_arrays(path / "labels", CLASSES, sizes[2])
     return path
 
@@ -73,46 +62,21 @@ def test_rows_are_paired_however_the_files_are_cut(sizes, chunk_size, seed) -> N
 def test_other_names_of_folders_are_given(tmp_path: Path) -> None:
     write_arrays(tmp_path / "img_emb", IMAGE, 10)
     write_arrays(tmp_path / "text_emb", TEXT, 9)
-    write_tables(tmp_path / "metadata", 8, key=[f"k{i}" for i in range(N_ITEMS)])
+    write_arrays(tmp_path / "metadata", np.array([f"k{i:02}" for i in range(N_ITEMS)]), 8)
     data = read(tmp_path, views={"image": "img_emb", "text": "text_emb"}, ids="metadata")
     assert list(data.views) == ["image", "text"]
-    assert data.ids[:2].tolist() == ["k0", "k1"]
+    assert data.ids[:2].tolist() == ["k00", "k01"]
     assert data.labels is None
 
 
-@pytest.mark.parametrize(("id_name", "label_name"), [("id", "labels"), ("Id", "Labels")])
-def test_labels_and_ids_may_lie_beside_a_view(tmp_path: Path, id_name, label_name) -> None:
-    ids = [f"id {i}" for i in range(N_ITEMS)]
-    write_arrays(tmp_path / "image", IMAGE, 10)
-    labels = [["dog"] if i % 2 else ["cat", "dog"] for i in range(N_ITEMS)]
-    write_tables(tmp_path / "text", 6, **{id_name: ids, "text": TEXT, label_name: labels})
-    data = read(tmp_path)
-    assert data.ids.tolist() == ids
-    assert data.label_names == ("cat", "dog")
-    assert data.labels[:2].tolist() == [[1, 1], [0, 1]]
-
-
-def test_ids_that_differ_between_views_are_an_error_that_names_the_row(tmp_path: Path) -> None:
-    write_tables(tmp_path / "image", 6, id=np.arange(N_ITEMS), image=IMAGE)
-    other = np.arange(N_ITEMS)
-    other[[7, 8]] = [8, 7]
-    write_tables(tmp_path / "text", 5, id=other, text=TEXT)
-    with pytest.raises(ViewError, match=r"row 7 has the id 7 in .*image but 8 in .*text"):
-        list(read_chunks(tmp_path, chunk_size=4))
-
-
-def test_totals_that_differ_name_the_files(tmp_path: Path) -> None:
+def test_totals_that_differ_are_an_error(tmp_path: Path) -> None:
     write_arrays(tmp_path / "image", IMAGE, 20)
-    write_tables(tmp_path / "text", 40, text=TEXT[:-1])
-    message = r"23 in image/part-0.npy, image/part-1.npy; 22 in text/0.parquet; rows are paired"
-    with pytest.raises(ViewError, match=message):
+    write_arrays(tmp_path / "text", TEXT[:-1], 40)
+    with pytest.raises(InvalidInputError, match="different row counts; it has: image 23 x 3, text"):
         list_pieces(tmp_path)
-
-
-def test_a_view_may_be_null_in_a_table(tmp_path: Path) -> None:
-    write_arrays(tmp_path / "image", IMAGE[:3], 2)
-    write_tables(tmp_path / "text", 2, text=[[1.0, 2.0], None, [3.0, 4.0]])
-    assert read(tmp_path).present["text"].tolist() == [True, False, True]
+    write_arrays(tmp_path / "labels", CLASSES, 40)
+    with pytest.raises(ViewError, match="view 'text' has 22 rows, but there are 23 items"):
+        list_pieces(tmp_path)
 
 
 def test_only_files_of_the_rows_are_opened(tmp_path: Path) -> None:
@@ -140,23 +104,12 @@ def test_names_may_be_counted_by_class_numbers(tmp_path: Path) -> None:
         read(path, label_names=["ape", "bee"])
 
 
-@pytest.mark.parametrize(
-    ("prepare", "message"),
-    [
-        (lambda p: np.save(p / "text" / "a.npy", TEXT), "both .npy files and tables"),
-        (lambda p: np.save(p / "image" / "z.npy", IMAGE[:, :2]), "z.npy has rows of shape"),
-        (lambda p: np.save(p / "image" / "z.npy", 1.0), "z.npy holds a single number"),
-        (lambda p: write_arrays(p / "audio", np.ones((N_ITEMS, 2, 2)), 9), "rows of shape"),
-        (lambda p: write_arrays(p / "audio", np.array(["a"] * N_ITEMS), 9), "rows of shape"),
-        (lambda p: write_tables(p / "audio", 9, a=TEXT, b=TEXT), "2 columns with lists"),
-        (lambda p: write_tables(p / "ids", 9, a=CLASSES, b=CLASSES), "call one 'id'"),
-    ],
-)
-def test_what_cannot_be_paired_is_an_error(tmp_path: Path, prepare, message: str) -> None:
+def test_files_of_a_folder_must_be_alike(tmp_path: Path) -> None:
     path = write_pairs(tmp_path / "pairs")
-    prepare(path)
-    with pytest.raises((InvalidInputError, ViewError), match=message):
-        read(path)
+    for odd in (IMAGE[:, :2], IMAGE.astype(np.float64), 1.0):
+        np.save(path / "image" / "z.npy", odd)
+        with pytest.raises(InvalidInputError, match=r"z\.npy has rows of shape"):
+            read(path)
 
 
 def test_folders_without_rows_are_an_error(tmp_path: Path) -> None:
@@ -167,15 +120,7 @@ def test_folders_without_rows_are_an_error(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-def test_labels_in_two_places_must_be_told_apart(tmp_path: Path) -> None:
-    for view, rows in (("image", IMAGE), ("text", TEXT)):
-        write_tables(tmp_path / view, 9, labels=CLASSES, **{view: rows})
-    with pytest.raises(LabelError, match="name the folder to take with labels=NAME"):
-        read(tmp_path)
-    assert read(tmp_path, labels="text").label_names == ("0", "1", "2", "3")
-
-
 def test_labels_alone_are_no_data(tmp_path: Path) -> None:
     write_arrays(tmp_path / "labels", CLASSES, 9)
-    with pytest.raises(InvalidInputError, match="has no folder with a view"):
+    with pytest.raises(InvalidInputError, match="has no matrix of numbers with 23 rows"):
         read(tmp_path)

@@ -5,8 +5,13 @@ import pickle
 import numpy as np
 import pytest
 
-from acqh.data import list_pieces, read, read_chunks
+from acqh.data import list_pieces, read, read_pieces
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
+
+
+def read_chunks(path, **options):
+    return read_pieces(list_pieces(path, **options))
+
 
 RNG = np.random.default_rng(0)
 FLOATS = RNG.normal(size=(23, 5)).astype(np.float32)
@@ -37,7 +42,7 @@ def test_a_matrix_is_read_whole_in_chunks_and_by_pieces_that_travel(tmp_path, su
     assert list(whole.views) == ["vectors"]
     np.testing.assert_array_equal(whole.views["vectors"], ALL[suffix])
     assert whole.views["vectors"].dtype == ALL[suffix].dtype
-    chunks = list(read_chunks(path, chunk_size=7, view="image"))
+    chunks = list(read_chunks(path, chunk_size=7, views={"image": "vectors"}))
     np.testing.assert_array_equal(np.vstack([c.views["image"] for c in chunks]), ALL[suffix])
     piece = pickle.loads(pickle.dumps(list_pieces(path, chunk_size=10)[2]))  # noqa: S301
     assert piece.read().ids.tolist() == [20, 21, 22]

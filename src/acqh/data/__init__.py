@@ -4,16 +4,8 @@ from acqh.data.datasets.catalogue import DatasetInfo, list_datasets, load_datase
 from acqh.data.datasets.files import DataFile, DataFolder
 from acqh.data.datasets.named import NamedDataset
 from acqh.data.multiview import MultiViewData
-from acqh.data.readers.formats import (
-    list_pieces,
-    read,
-    read_chunks,
-    read_manifest,
-    read_manifest_chunks,
-)
-from acqh.data.readers.manifest import Manifest
+from acqh.data.readers.formats import list_pieces, read, read_records
 from acqh.data.readers.pieces import Piece, Pieces, read_pieces
-from acqh.data.readers.records import read_records
 from acqh.data.splits import official_rows, split_rows
 from acqh.data.synthetic import make_like, make_multiview
 from acqh.data.write import save_npz
@@ -22,7 +14,6 @@ __all__ = [
     "DataFile",
     "DataFolder",
     "DatasetInfo",
-    "Manifest",
     "MultiViewData",
     "NamedDataset",
     "Piece",
@@ -34,9 +25,6 @@ __all__ = [
     "make_multiview",
     "official_rows",
     "read",
-    "read_chunks",
-    "read_manifest",
-    "read_manifest_chunks",
     "read_pieces",
     "read_records",
     "save_npz",

@@ -10,16 +10,14 @@ import numpy as np
 from acqh._core.arrays import Array, is_sparse, pack_texts
 from acqh._core.files import written_whole
 from acqh.data.multiview import MultiViewData
+from acqh.data.readers.arrays import CSR_PIECES, TEXT_PIECES
 from acqh.data.readers.columns import (
-    CSR_PIECES,
-    EXTRA_PREFIX,
     ID_NAMES,
     ITEM_PREFIX,
     LABEL_NAMES,
     LIKELY_LABELS,
     PRESENT_PREFIX,
     SPLIT_SUFFIX,
-    TEXT_PIECES,
 )
 from acqh.errors import InvalidInputError
 
@@ -85,9 +83,9 @@ def _arrays(data: MultiViewData) -> dict[str, Array]:
         if not data.present[view].all():
             arrays[PRESENT_PREFIX + view] = data.present[view]
     if data.labels is not None:
-        arrays.update(_matrix_pieces(LABEL_NAMES[0], data.labels))
+        arrays.update(_matrix_pieces("labels", data.labels))
         arrays["label_names"] = _fixed_strings(data.label_names)
-    arrays[ID_NAMES[0]] = data.ids
+    arrays["ids"] = data.ids
     for part, rows in data.splits.items():
         _check_name(part, "split")
         arrays[part + SPLIT_SUFFIX] = rows
@@ -100,8 +98,8 @@ def _arrays(data: MultiViewData) -> dict[str, Array]:
 def _check_name(name: str, what: str, *, prefixed: bool = False) -> None:
     """Refuse a name that would read back as something else; a prefix sets most apart."""
     reserved = not prefixed and (
-        name in {*LABEL_NAMES, *ID_NAMES, "label_names"}
-        or name.startswith((ITEM_PREFIX, PRESENT_PREFIX, EXTRA_PREFIX))
+        name.lower() in {*LABEL_NAMES, *ID_NAMES, "label_names"}
+        or name.startswith((ITEM_PREFIX, PRESENT_PREFIX))
         or name.endswith(SPLIT_SUFFIX)
     )
     if reserved or name.endswith((*CSR_PIECES, *TEXT_PIECES)):

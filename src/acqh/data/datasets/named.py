@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -56,14 +57,14 @@ class NamedDataset(DatasetFacts):
 
 
 def _load(
-    folder: DataFolder, widths: Mapping[str, int], *, n_items: int | None = None, **options: Any
+    folder: DataFolder, widths: Mapping[str, int], path: Path | None = None, **options: Any
 ) -> MultiViewData:
     """Read the first file of a data set, whose views have these widths."""
     dataset = DATASETS[folder.dataset]
-    path = folder.require(dataset.files[0].name)
+    path = path or folder.require(dataset.files[0].name)
     if path.suffix == ".npz":
         options["views"] = {name: name for name in widths}
-    counts = {"n_labels": dataset.n_labels, "n_items": n_items or dataset.n_items}
+    counts = {"n_labels": dataset.n_labels, "n_items": dataset.n_items}
     return _checked(read(path, **options), folder, widths, **counts)
 
 
@@ -72,10 +73,13 @@ def _load_mirflickr25k(
 ) -> MultiViewData:
     if features not in ("edge", "deep"):
         raise InvalidInputError(f"features must be 'edge' or 'deep', got {features!r}")
-    n_items = 20_015 if include_text_only else None
-    widths = {"image": 150, "text": 1_386}
-    data = _load(folder, widths, n_items=n_items, extra=include_text_only)
-    data = data._replace(items=check_items({"tags": _join_tags(data, folder)}, len(data)))
+    path = folder.require("mirflickr25k.npz")
+    data = _load(folder, {"image": 150, "text": 1_386}, path)
+    if include_text_only:
+        names = {"labels": "extra_labels", "ids": "extra_image_id"}
+        extra = read(path, views={"text": "extra_text"}, label_names=data.label_names, **names)
+        data = MultiViewData.concat([data, extra])._replace(splits=data.splits)
+    data = data._replace(items=check_items({"tags": _join_tags(data, path)}, len(data)))
     return data if features == "edge" else _with_deep_features(data, folder)
 
 
@@ -95,9 +99,9 @@ def _with_deep_features(data: MultiViewData, folder: DataFolder) -> MultiViewDat
     return data.with_views(image=image)._replace(name="mirflickr25k_deep")
 
 
-def _join_tags(data: MultiViewData, folder: DataFolder) -> list[str]:
+def _join_tags(data: MultiViewData, path: Path) -> list[str]:
     """Return the tags of each item as one text."""
-    with np.load(folder.require("mirflickr25k.npz"), allow_pickle=False) as arrays:
+    with np.load(path, allow_pickle=False) as arrays:
         names = arrays["tag_names"]
     text = data.views["text"]
     return [

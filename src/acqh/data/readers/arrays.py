@@ -1,31 +1,40 @@
-"""Named arrays in a .npz file or in a folder of .npy files, checked before they are allocated."""
+"""Named arrays: .npz files and folders of .npy files, checked before they are allocated."""
 
+import itertools
 import math
 import os
 import struct
 import sys
 import zipfile
 import zlib
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol
+from typing import IO, Any, Literal
 
 import numpy as np
+import scipy.sparse as sp
 
-from acqh._core.arrays import Array
-from acqh.data.readers.limits import DEFLATE_RATIO, check_unpacked_size
+from acqh._core.arrays import Array, Matrix
+from acqh.data.readers.columns import (
+    Entry,
+    FileRows,
+    Options,
+    Parts,
+    Table,
+    check_unpacked_size,
+    data_files,
+    parts_of,
+)
 from acqh.errors import CorruptBundleError, InvalidInputError
 
+CSR_PIECES = ("_data", "_indices", "_indptr", "_shape")
+TEXT_PIECES = ("_utf8", "_offsets")
+# No deflated stream can unpack to more than about 1,032 times its size.
+DEFLATE_RATIO = 1_040
 _LOCAL_HEADER_BYTES = 30
 _READ_BYTES = 2**20
-# Rows of a compressed array that are unpacked at a time only to get past them.
-_SKIP_ROWS = 1024
-
-# Gives the rows of an array from the first number up to, not including, the second.
-Rows = Callable[[int, int], Any]
 
 
 @dataclass(frozen=True)
@@ -34,8 +43,8 @@ class Header:
 
     shape: tuple[int, ...]
     dtype: "np.dtype[Any]"
-    fortran: bool
-    offset: int
+    fortran: bool = False
+    offset: int = 0
 
     @property
     def n_bytes(self) -> int:
@@ -43,17 +52,287 @@ class Header:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-class ArrayStore(Protocol):
-    """Named arrays that can be loaded whole or taken rows at a time."""
+class ArrayTable(Table):
+    """Arrays by name: which are pieces of sparse matrices or texts, and rows of all of them."""
 
-    path: Path
     headers: dict[str, Header]
 
-    def load(self, name: str) -> Array:
-        """Return a whole array."""
+    @abstractmethod
+    def values(self, name: str, start: int, stop: int) -> Array:
+        """Return some rows of an array as it is stored."""
 
-    def rows(self, name: str) -> Rows:
-        """Return a function that gives some rows of an array."""
+    def list_entries(self) -> None:
+        """List what there is, in its order, pieces of CSR matrices and texts put together."""
+        owner = {name: name for name in self.headers}
+        forms = dict.fromkeys(self.headers, "")
+        for name in self.headers:
+            stem = name.removesuffix("_indptr")
+            if stem != name and f"{stem}_indices" in self.headers:
+                missing = [stem + piece for piece in CSR_PIECES if stem + piece not in self.headers]
+                if missing:
+                    raise CorruptBundleError(
+                        f"the sparse matrix {stem!r} of {self.path.name} lacks {', '.join(missing)}"
+                    )
+                owner |= {stem + piece: stem for piece in CSR_PIECES}
+                forms[stem] = "csr"
+            stem = name.removesuffix("_utf8")
+            if stem != name and f"{stem}_offsets" in self.headers:
+                owner |= {stem + piece: stem for piece in TEXT_PIECES}
+                forms[stem] = "text"
+        for stem, form in forms.items():
+            if form and stem in self.headers:
+                raise CorruptBundleError(f"{self.path.name} has {stem!r} both whole and in pieces")
+        self.entries = {stem: self._entry(stem, forms[stem]) for stem in owner.values()}
+
+    def _entry(self, name: str, form: str) -> Entry:
+        if form == "csr":
+            return Entry(name, self._csr_shape(name), self.headers[f"{name}_data"].dtype.kind, form)
+        if form == "text":
+            n_offsets = math.prod(self.headers[f"{name}_offsets"].shape)
+            return Entry(name, (max(n_offsets - 1, 0),), "U", form)
+        return Entry(name, self.headers[name].shape, self.headers[name].dtype.kind)
+
+    def _csr_shape(self, stem: str) -> tuple[int, int]:
+        name = f"{stem}_shape"
+        header = self.headers[name]
+        if header.shape != (2,) or header.dtype.kind not in "iu":
+            raise CorruptBundleError(f"{name} of {self.path.name} must be two whole numbers")
+        rows, columns = self.values(name, 0, 2).tolist()
+        if not (0 <= rows < 2**62 and 0 <= columns < 2**62):
+            raise CorruptBundleError(f"{name} of {self.path.name} is {rows} x {columns}")
+        return rows, columns
+
+    def take(self, entry: Entry, start: int, stop: int) -> Any:
+        """Return some rows: an array, a csr_array, or an array of str objects."""
+        if entry.form == "csr":
+            return self._take_csr(entry, start, stop)
+        if entry.form == "text":
+            return self._take_texts(entry, start, stop)
+        return self.values(entry.name, start, stop)
+
+    def _pointers(self, name: str, n_rows: int, start: int, stop: int, n_stored: int) -> Array:
+        """Return where some rows start, and where the last of them ends."""
+        header, where = self.headers[name], f"{name!r} of {self.path.name}"
+        if header.dtype.kind not in "iu" or header.shape != (n_rows + 1,):
+            raise _bad_pointers(where, header, n_rows + 1)
+        pointers = self.values(name, start, stop + 1).astype(np.int64)
+        check_pointers(where, pointers, n_stored, start, n_rows + 1)
+        return pointers
+
+    def _take_csr(self, entry: Entry, start: int, stop: int) -> Matrix:
+        n_rows, columns = entry.shape
+        where = f"{entry.name!r} of {self.path.name}"
+        counts = [self.headers[entry.name + piece] for piece in CSR_PIECES[:2]]
+        if counts[0].shape != counts[1].shape or len(counts[0].shape) != 1:
+            raise CorruptBundleError(
+                f"{where} is damaged: its data have shape {counts[0].shape}, its indices "
+                f"{counts[1].shape}"
+            )
+        pointers = self._pointers(f"{entry.name}_indptr", n_rows, start, stop, counts[0].shape[0])
+        first, last = int(pointers[0]), int(pointers[-1])
+        data = self.values(f"{entry.name}_data", first, last)
+        indices = self.values(f"{entry.name}_indices", first, last)
+        check_indices(where, indices, columns)
+        parts = _as_indices(columns, indices, pointers - first)
+        return sp.csr_array((data, *parts), shape=(stop - start, columns))
+
+    def _take_texts(self, entry: Entry, start: int, stop: int) -> Array:
+        where = f"{entry.name!r} of {self.path.name}"
+        header = self.headers[f"{entry.name}_utf8"]
+        if len(header.shape) != 1 or header.dtype != np.uint8:
+            raise CorruptBundleError(f"{where} is damaged: its text is not bytes")
+        ends = self._pointers(f"{entry.name}_offsets", entry.shape[0], start, stop, header.shape[0])
+        buffer = self.values(f"{entry.name}_utf8", int(ends[0]), int(ends[-1])).tobytes()
+        ends -= ends[0]
+        try:
+            texts = [buffer[a:b].decode("utf-8") for a, b in itertools.pairwise(ends.tolist())]
+        except UnicodeDecodeError as error:
+            raise CorruptBundleError(f"{where} is damaged: {error}") from error
+        return np.fromiter(texts, dtype=object, count=stop - start)
+
+
+class NpyFolder(ArrayTable):
+    """The .npy files of a folder, memory-mapped; or of its folders, each one array in files.
+
+    Rows of the files of a folder follow one another in the order of their names.
+    """
+
+    pattern = "*.npy"
+
+    def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
+        super().__init__(path, options, parts)
+        files = parts or {name: _list_rows(files) for name, files in npy_files(path).items()}
+        files = {name: found for name, found in files.items() if found}
+        if any(len(each) > 1 or each[0].path.parent != path for each in files.values()):
+            self.parts = files
+        self._files = files
+        self.headers = {}
+        for name, (first, *rest) in files.items():
+            header, last = read_file_header(first.path), rest[-1] if rest else first
+            n_rows = last.first_row + last.n_rows
+            shape = (n_rows, *header.shape[1:]) if header.shape else ()
+            self.headers[name] = Header(shape, header.dtype)
+        self.list_entries()
+
+    def values(self, name: str, start: int, stop: int) -> Array:
+        """Return some rows as a read-only memory map; of several files, a copy."""
+        taken, like = [], self.headers[name]
+        files = self._files[name]
+        for file in (
+            files if len(files) == 1 else parts_of({"": files}, start, stop)[""] or files[:1]
+        ):
+            header, first = read_file_header(file.path), file.first_row
+            refuse_objects(header, file.path.name)
+            if (header.shape[:1] or (1,), header.shape[1:], header.dtype) != (
+                (file.n_rows,), like.shape[1:], like.dtype,
+            ):  # fmt: skip
+                raise CorruptBundleError(f"{file.path.name} has changed since it was listed")
+            begin, end = max(start - first, 0), min(stop - first, file.n_rows)
+            rows = map_rows(file.path, header, header.offset, begin, end, file.path.name)
+            taken.append(rows)
+        return taken[0] if len(taken) == 1 else np.concatenate(taken)
+
+
+def npy_files(folder: Path) -> dict[str, list[Path]]:
+    """Return the .npy files of a folder, or failing these those of its folders, by name."""
+    files = data_files(folder.iterdir(), (".npy",))
+    if files:
+        return {file.stem: [file] for file in files}
+    inner = sorted(each for each in folder.iterdir() if each.is_dir())
+    shown = (each for each in inner if not each.name.startswith((".", "_")))
+    found = {each.name: data_files(each.iterdir(), (".npy",)) for each in shown}
+    return {name: files for name, files in found.items() if files}
+
+
+def _list_rows(files: list[Path]) -> tuple[FileRows, ...]:
+    """Return files, whose rows must be alike, with the rows that each of them has."""
+    listed: list[FileRows] = []
+    first_row, first = 0, read_file_header(files[0])
+    for file in files:
+        header = read_file_header(file)
+        if (len(header.shape), header.shape[1:], header.dtype) != (
+            len(first.shape), first.shape[1:], first.dtype,
+        ):  # fmt: skip
+            raise InvalidInputError(
+                f"{file} has rows of shape {header.shape[1:]} and dtype {header.dtype}, "
+                f"{files[0].name} of {first.shape[1:]} and {first.dtype}; all files of a folder "
+                "must have the same"
+            )
+        listed.append(FileRows(file, first_row, header.shape[0] if header.shape else 1))
+        first_row += listed[-1].n_rows
+    return tuple(listed)
+
+
+class NpzFile(ArrayTable):
+    """The arrays of a .npz file, every declared size checked against the file when opened.
+
+    Of an array that is stored, some rows are memory-mapped; a compressed one is unpacked whole.
+    """
+
+    def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
+        super().__init__(path, options, parts)
+        self.headers = {}
+        self._unpacked: dict[str, Array] = {}
+        try:
+            self._zip = zipfile.ZipFile(path)
+        except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+            raise CorruptBundleError(
+                f"{path.name} is not a readable .npz file (a zip archive of arrays): {error}"
+            ) from error
+        try:
+            self._read_headers(path.stat().st_size)
+            self.list_entries()
+        except BaseException:
+            self._zip.close()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        self._zip.close()
+
+    def _read_headers(self, file_size: int) -> None:
+        members = [info for info in self._zip.infolist() if info.filename.endswith(".npy")]
+        if sum(info.compress_size for info in members) > file_size:
+            raise CorruptBundleError(f"{self.path.name} is damaged: its members overlap")
+        names = [info.filename.removesuffix(".npy") for info in members]
+        for name, count in Counter(names).items():
+            if count > 1:
+                raise CorruptBundleError(f"{self.path.name} has two arrays called {name!r}")
+        for info in members:
+            self._check_packing(info)
+        declared = sum(info.file_size for info in members)
+        check_unpacked_size(self.path, declared, file_size, self.options.max_bytes)
+        for name, info in zip(names, members, strict=True):
+            with self._open(info.filename) as handle:
+                where = f"{info.filename} in {self.path.name}"
+                self.headers[name] = read_header(handle, where, info.file_size)
+
+    def _check_packing(self, info: zipfile.ZipInfo) -> None:
+        where = f"{info.filename} in {self.path.name}"
+        known = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+        if info.flag_bits & 1 or info.compress_type not in known:
+            raise InvalidInputError(
+                f"{where} is encrypted or packed in a way NumPy never uses; save it with "
+                "numpy.savez or numpy.savez_compressed"
+            )
+        if info.file_size > DEFLATE_RATIO * info.compress_size:
+            raise CorruptBundleError(
+                f"{where} cannot be real: {info.compress_size:,} bytes cannot unpack to "
+                f"{info.file_size:,}"
+            )
+
+    def _open(self, member: str) -> IO[bytes]:
+        try:
+            return self._zip.open(member)
+        except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, struct.error) as error:
+            raise CorruptBundleError(
+                f"{member} in {self.path.name} cannot be read: {error}"
+            ) from error
+
+    def values(self, name: str, start: int, stop: int) -> Array:
+        """Return some rows of an array; of all of them the checksum is compared."""
+        header, where = self.headers[name], f"array {name!r} of {self.path.name}"
+        refuse_objects(header, where)
+        info = self._zip.getinfo(f"{name}.npy")
+        is_part = bool(header.shape) and (start, stop) != (0, header.shape[0])
+        if is_part and info.compress_type == zipfile.ZIP_STORED:
+            offset = self._data_offset(info) + header.offset
+            return map_rows(self.path, header, offset, start, stop, where)
+        if name not in self._unpacked:
+            array = self._load(name, header, where)
+            if not is_part:
+                return array
+            self._unpacked[name] = array
+        return self._unpacked[name][start:stop]
+
+    def _load(self, name: str, header: Header, where: str) -> Array:
+        values = np.empty(math.prod(header.shape), header.dtype)
+        room = values.view(np.uint8) if values.size else np.empty(0, np.uint8)
+        done = 0
+        with self._open(f"{name}.npy") as handle:
+            handle.read(header.offset)
+            while done < len(room):
+                try:
+                    n_read = handle.readinto(room[done : done + _READ_BYTES])  # type: ignore[attr-defined]
+                except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+                    raise CorruptBundleError(f"{where} is damaged: {error}") from error
+                if n_read == 0:
+                    raise CorruptBundleError(f"{where} ends too early")
+                done += n_read
+        order: Literal["C", "F"] = "F" if header.fortran else "C"
+        return native(values, where).reshape(header.shape, order=order)
+
+    def _data_offset(self, info: zipfile.ZipInfo) -> int:
+        # The local header repeats name and extra fields, whose lengths may differ from the
+        # directory's; the array starts after them.
+        with self.path.open("rb") as handle:
+            handle.seek(info.header_offset)
+            local = handle.read(_LOCAL_HEADER_BYTES)
+            name_length, extra_length = struct.unpack("<HH", local[26:30])
+            start = info.header_offset + _LOCAL_HEADER_BYTES + name_length + extra_length
+            if start + info.file_size > os.fstat(handle.fileno()).st_size:
+                raise CorruptBundleError(f"{info.filename} in {self.path.name} is cut off")
+        return int(start)
 
 
 def read_header(handle: IO[bytes], where: str, n_bytes: int) -> Header:
@@ -108,198 +387,78 @@ def native(array: Array, where: str) -> Array:
     return array
 
 
-def _map(path: Path, header: Header, offset: int) -> Array:
-    if header.n_bytes == 0:
-        return np.empty(header.shape, header.dtype)
-    order: Literal["C", "F"] = "F" if header.fortran else "C"
-    shape = header.shape
-    return np.memmap(path, header.dtype, mode="r", offset=offset, shape=shape, order=order)
-
-
-def _mapped_rows(path: Path, header: Header, offset: int, where: str) -> Rows:
-    """Return a function that maps some rows, afresh each time.
+def map_rows(path: Path, header: Header, offset: int, start: int, stop: int, where: str) -> Array:
+    """Map some rows of an array in a file, afresh each time.
 
     What of a file has been read stays mapped as long as the map: one map of the whole would, in the
     end, have all of it in memory.
     """
-
-    def take(start: int, stop: int) -> Array:
-        stop = min(stop, header.shape[0])
-        if header.fortran:
-            return native(_map(path, header, offset)[start:stop], where)
-        row = Header((1, *header.shape[1:]), header.dtype, False, 0).n_bytes
-        block = Header((stop - start, *header.shape[1:]), header.dtype, False, 0)
-        return native(_map(path, block, offset + start * row), where)
-
-    return take
-
-
-def file_rows(path: Path, header: Header) -> Rows:
-    """Return a function that gives some rows of a .npy file."""
-    refuse_objects(header, path.name)
-    return _mapped_rows(path, header, header.offset, path.name)
+    shape = header.shape
+    if not header.fortran and shape:
+        shape = (min(stop, shape[0]) - start, *shape[1:])
+        offset += start * math.prod(shape[1:]) * header.dtype.itemsize
+    if math.prod(shape) == 0:
+        return np.empty(shape, header.dtype)
+    order: Literal["C", "F"] = "F" if header.fortran else "C"
+    mapped = np.memmap(path, header.dtype, mode="r", offset=offset, shape=shape, order=order)
+    return native(mapped[start:stop] if header.fortran else mapped, where)
 
 
-class NpyFolder:
-    """The .npy files of a folder, memory-mapped."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.headers: dict[str, Header] = {}
-        for file in sorted(path.glob("*.npy")):
-            self.headers[file.stem] = read_file_header(file)
-
-    def load(self, name: str) -> Array:
-        """Return an array as a read-only memory map."""
-        header = self.headers[name]
-        refuse_objects(header, f"{name}.npy")
-        file = self.path / f"{name}.npy"
-        return native(_map(file, header, header.offset), file.name)
-
-    def rows(self, name: str) -> Rows:
-        """Return a function that gives some rows of an array."""
-        return file_rows(self.path / f"{name}.npy", self.headers[name])
+def check_pointers(
+    where: str, pointers: Array, n_stored: int, start: int = 0, n_pointers: int | None = None
+) -> None:
+    """Check pointers from row `start` on, which rise from 0 to the number of stored values."""
+    falling = np.flatnonzero(pointers[1:] < pointers[:-1])
+    if falling.size:
+        raise CorruptBundleError(
+            f"{where} is damaged: its pointers fall after row {start + falling[0]}"
+        )
+    first, last = int(pointers[0]), int(pointers[-1])
+    at_end = n_pointers is None or start + len(pointers) == n_pointers
+    fits = (start > 0 or first == 0) and (not at_end or last == n_stored)
+    if not fits or first < 0 or last > n_stored:
+        raise CorruptBundleError(
+            f"{where} is damaged: its pointers go from {first} to {last}, but {n_stored} values "
+            "are stored"
+        )
 
 
-class NpzStore(AbstractContextManager["NpzStore"]):
-    """The arrays of a .npz file, every declared size checked against the file when opened.
+def check_indices(where: str, indices: Array, n_minor: int) -> None:
+    """Check that the indices of a sparse matrix are inside it."""
+    if indices.dtype.kind not in "iu" or indices.ndim != 1:
+        raise CorruptBundleError(
+            f"{where} is damaged: its indices have dtype {indices.dtype} and {indices.ndim} "
+            "dimensions, expected a list of whole numbers"
+        )
+    if indices.size and (indices.min() < 0 or indices.max() >= n_minor):
+        wrong = indices.max() if indices.max() >= n_minor else indices.min()
+        raise CorruptBundleError(
+            f"{where} is damaged: it has an index {wrong}, but indices go from 0 to {n_minor - 1}"
+        )
 
-    `max_bytes`: how much the arrays may take; see `check_unpacked_size`.
-    """
 
-    def __init__(self, path: Path, max_bytes: int | None = None) -> None:
-        self.path = path
-        self.headers: dict[str, Header] = {}
-        try:
-            self._zip = zipfile.ZipFile(path)
-        except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-            raise CorruptBundleError(
-                f"{path.name} is not a readable .npz file (a zip archive of arrays): {error}"
-            ) from error
-        with ExitStack() as opened:
-            opened.enter_context(self._zip)
-            self._read_headers(path.stat().st_size, max_bytes)
-            self._streams = opened.pop_all()
+def _bad_pointers(where: str, pointers: Any, n_expected: int) -> CorruptBundleError:
+    return CorruptBundleError(
+        f"{where} is damaged: its pointers have dtype {pointers.dtype} and shape {pointers.shape}, "
+        f"expected {n_expected} whole numbers"
+    )
 
-    def __exit__(self, *_: object) -> None:
-        self._streams.close()
 
-    def _read_headers(self, file_size: int, max_bytes: int | None) -> None:
-        members = [info for info in self._zip.infolist() if info.filename.endswith(".npy")]
-        if sum(info.compress_size for info in members) > file_size:
-            raise CorruptBundleError(f"{self.path.name} is damaged: its members overlap")
-        names = [info.filename.removesuffix(".npy") for info in members]
-        for name, count in Counter(names).items():
-            if count > 1:
-                raise CorruptBundleError(f"{self.path.name} has two arrays called {name!r}")
-        for info in members:
-            self._check_packing(info)
-        check_unpacked_size(self.path, sum(i.file_size for i in members), file_size, max_bytes)
-        for name, info in zip(names, members, strict=True):
-            with self._open(info.filename) as handle:
-                where = f"{info.filename} in {self.path.name}"
-                self.headers[name] = read_header(handle, where, info.file_size)
+def make_csc(where: str, pieces: list[Array], shape: tuple[int, int]) -> Matrix:
+    """Make a sparse matrix of pointers, row numbers and values, which are compared before."""
+    pointers, indices, values = pieces
+    if pointers.dtype.kind not in "iu" or pointers.shape != (shape[1] + 1,):
+        raise _bad_pointers(where, pointers, shape[1] + 1)
+    check_pointers(where, pointers, len(indices))
+    if len(indices) != len(values):
+        raise CorruptBundleError(
+            f"{where} is damaged: {len(indices)} indices but {len(values)} values"
+        )
+    check_indices(where, indices, shape[0])
+    return sp.csc_array((values, *_as_indices(max(shape), indices, pointers)), shape=shape)
 
-    def _check_packing(self, info: zipfile.ZipInfo) -> None:
-        where = f"{info.filename} in {self.path.name}"
-        if info.flag_bits & 1 or info.compress_type not in (
-            zipfile.ZIP_STORED,
-            zipfile.ZIP_DEFLATED,
-        ):
-            raise InvalidInputError(
-                f"{where} is encrypted or packed in a way NumPy never uses; save it with "
-                "numpy.savez or numpy.savez_compressed"
-            )
-        if info.file_size > DEFLATE_RATIO * info.compress_size:
-            raise CorruptBundleError(
-                f"{where} cannot be real: {info.compress_size:,} bytes cannot unpack to "
-                f"{info.file_size:,}"
-            )
 
-    def _open(self, member: str) -> IO[bytes]:
-        try:
-            return self._zip.open(member)
-        except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, struct.error) as error:
-            raise CorruptBundleError(
-                f"{member} in {self.path.name} cannot be read: {error}"
-            ) from error
-
-    def _where(self, name: str) -> str:
-        return f"array {name!r} of {self.path.name}"
-
-    def _header(self, name: str) -> Header:
-        refuse_objects(self.headers[name], self._where(name))
-        return self.headers[name]
-
-    def load(self, name: str) -> Array:
-        """Return a whole array, its checksum verified."""
-        header = self._header(name)
-        with self._open(f"{name}.npy") as handle:
-            handle.read(header.offset)
-            values = self._take_values(handle, header, name, math.prod(header.shape))
-        return values.reshape(header.shape, order="F" if header.fortran else "C")
-
-    def rows(self, name: str) -> Rows:
-        """Return a function that gives some rows of an array.
-
-        A stored array is memory-mapped; a compressed one is unpacked up to the rows, from where the
-        last ones ended if that is before. Only an array that is compressed with its columns one
-        after another has to be loaded whole.
-        """
-        header = self._header(name)
-        info = self._zip.getinfo(f"{name}.npy")
-        if info.compress_type == zipfile.ZIP_STORED:
-            offset = self._data_offset(info) + header.offset
-            return _mapped_rows(self.path, header, offset, self._where(name))
-        if header.fortran and len(header.shape) > 1:
-            whole = self.load(name)
-            return lambda start, stop: whole[start:stop]
-        return self._unpacked_rows(name, header)
-
-    def _unpacked_rows(self, name: str, header: Header) -> Rows:
-        row_shape = header.shape[1:]
-        row_values = math.prod(row_shape)
-        handle: IO[bytes] | None = None
-        position = 0
-
-        def take(start: int, stop: int) -> Array:
-            nonlocal handle, position
-            if handle is None or start < position:
-                handle = self._streams.enter_context(self._open(f"{name}.npy"))
-                handle.read(header.offset)
-                position = 0
-            while position < start:
-                n_skipped = min(start - position, _SKIP_ROWS)
-                self._take_values(handle, header, name, n_skipped * row_values)
-                position += n_skipped
-            values = self._take_values(handle, header, name, (stop - start) * row_values)
-            position = stop
-            return values.reshape(stop - start, *row_shape)
-
-        return take
-
-    def _take_values(self, handle: IO[bytes], header: Header, name: str, count: int) -> Array:
-        values = np.empty(count, header.dtype)
-        room = values.view(np.uint8) if count else np.empty(0, np.uint8)
-        done = 0
-        while done < len(room):
-            try:
-                n_read = handle.readinto(room[done : done + _READ_BYTES])  # type: ignore[attr-defined]
-            except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-                raise CorruptBundleError(f"{self._where(name)} is damaged: {error}") from error
-            if n_read == 0:
-                raise CorruptBundleError(f"{self._where(name)} ends too early")
-            done += n_read
-        return native(values, self._where(name))
-
-    def _data_offset(self, info: zipfile.ZipInfo) -> int:
-        # The local header repeats name and extra fields, whose lengths may differ from the
-        # directory's; the array starts after them.
-        with self.path.open("rb") as handle:
-            handle.seek(info.header_offset)
-            local = handle.read(_LOCAL_HEADER_BYTES)
-            name_length, extra_length = struct.unpack("<HH", local[26:30])
-            start = info.header_offset + _LOCAL_HEADER_BYTES + name_length + extra_length
-            if start + info.file_size > os.fstat(handle.fileno()).st_size:
-                raise CorruptBundleError(f"{info.filename} in {self.path.name} is cut off")
-        return int(start)
+def _as_indices(n_minor: int, *parts: Array) -> list[Array]:
+    # Of wide arrays SciPy would keep the wide type; and it wants one for indices and pointers.
+    fits = max(n_minor, len(parts[0])) < np.iinfo(np.int32).max
+    return [part.astype(np.int32 if fits else np.int64, copy=False) for part in parts]

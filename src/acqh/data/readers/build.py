@@ -1,180 +1,192 @@
-"""Rows of data from columns of tables and from arrays, in one or several sets of files."""
+"""From the columns of a table to MultiViewData: all rows, or some of them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Self
+from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array
+from acqh._core.arrays import Array, Ints
 from acqh.data.checks import check_splits
 from acqh.data.multiview import MultiViewData
-from acqh.data.readers import arrowcolumns as arrow
-from acqh.data.readers.arrays import Header, file_rows, read_file_header
-from acqh.data.readers.classes import Classes
-from acqh.data.readers.limits import check_unpacked_size
-from acqh.data.readers.options import column_splits
-from acqh.data.readers.pieces import ReadRows, RowSource
-from acqh.data.readers.tables import File, FileRows, TableCursor, files_of
-from acqh.errors import CorruptBundleError, ViewError
-
-
-class Column(NamedTuple):
-    """A column of one of several sets of files; arrays are one column, without a name."""
-
-    source: str
-    name: str = ""
+from acqh.data.readers.columns import Entry, Layout, Options, Parts, Table, choose, parts_of
+from acqh.errors import CorruptBundleError, LabelError
 
 
 @dataclass(frozen=True)
-class Files(Generic[File]):
-    """Files whose rows follow one another."""
+class Classes:
+    """Names of the label columns, and from where class numbers count them, unless they are them."""
+
+    names: tuple[str, ...] | None = None
+    first: int | None = None
+
+    def named(self, labels: Any) -> Any:
+        """Return labels as they are, or the names that class numbers count."""
+        if self.first is None or self.names is None:
+            return labels
+        if isinstance(labels, list):
+            return [[self.names[number - self.first] for number in row] for row in labels]
+        return np.asarray(self.names)[labels.astype(np.int64) - self.first]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a look at a file or folder has found out: all that reading some of its rows takes.
+
+    Small, and can be pickled. Views, label columns and ids are settled here once, so that they are
+    the same whoever reads whichever rows.
+    """
 
     path: Path
-    files: tuple[File, ...]
-
-    def only(self, start: int, stop: int) -> Self:
-        """Return this without files that have none of these rows."""
-        return replace(self, files=files_of(self.files, start, stop))
-
-
-@dataclass(frozen=True)
-class Tables(Files[FileRows]):
-    """Some columns of tables."""
-
-    columns: tuple[str, ...]
-
-    def reader(self) -> Callable[[int, int], Iterator[Any]]:
-        """Return what gives some rows in batches, which have columns by name."""
-        return TableCursor(self.files, [*dict.fromkeys(self.columns)]).batches
-
-
-@dataclass(frozen=True)
-class NpyFile(FileRows):
-    """A .npy file, and what its header said when it was listed."""
-
-    header: Header
-
-
-@dataclass(frozen=True)
-class Arrays(Files[NpyFile]):
-    """Arrays in .npy files."""
-
-    @property
-    def row_shape(self) -> tuple[int, ...]:
-        """Shape of a row."""
-        return self.files[0].header.shape[1:]
-
-    def reader(self) -> Callable[[int, int], Iterator[Any]]:
-        """Return what gives some rows in batches, which are arrays."""
-        return self._batches
-
-    def _batches(self, start: int, stop: int) -> Iterator[Array]:
-        for file in files_of(self.files, start, stop):
-            if read_file_header(file.path) != file.header:
-                raise CorruptBundleError(f"{file.path} has changed since it was listed")
-            first, last = max(start, file.first_row), min(stop, file.last_row + 1)
-            take = file_rows(file.path, file.header)
-            yield take(first - file.first_row, last - file.first_row)
-
-
-@dataclass(frozen=True)
-class ColumnRows(RowSource):
-    """The rows of columns that are paired in the order of their files."""
-
-    sources: Mapping[str, Tables | Arrays]
-    views: Mapping[str, Column]
-    widths: Mapping[str, int]
-    labels: Column | None
+    n_rows: int
+    kind: type[Table]
+    options: Options
+    parts: Parts
+    layout: Layout
     classes: Classes
-    # All that have ids: they must agree.
-    ids: tuple[Column, ...]
-    items: Mapping[str, Column]
+    table: Table | None = None  # where it is in memory
 
-    @contextmanager
-    def open(self) -> Iterator[ReadRows]:
-        """Open the files, as their rows are read."""
-        readers = {name: source.reader() for name, source in self.sources.items()}
-        labels = () if self.labels is None else (self.labels,)
+    def open(self) -> AbstractContextManager[Table]:
+        """Open what has the rows; reading on where the last rows ended costs no search."""
+        if self.table is not None:
+            return nullcontext(self.table)
+        table = self.kind(self.path, self.options, self.parts)
+        layout = self.layout
+        entries = [*layout.views.values(), layout.labels, layout.ids, *layout.items.values()]
+        for entry in entries:
+            if entry is not None and not table.parts and _is_other(table.entries, entry):
+                table.__exit__(None, None, None)
+                raise CorruptBundleError(
+                    f"{entry.name!r} of {self.path.name} has changed since it was listed"
+                )
+        return table
 
-        def read(start: int, stop: int) -> MultiViewData:
-            views = {
-                view: arrow.ViewRows(stop - start, self.widths[view], self._where(column), start)
-                for view, column in self.views.items()
-            }
-            pieces: dict[Column, list[Any]] = {
-                column: [] for column in (*labels, *self.ids, *self.items.values())
-            }
-            for source, batches in readers.items():
-                for batch in batches(start, stop):
-                    for view, column in self.views.items():
-                        if column.source == source:
-                            views[view].add(arrow.column_of(batch, column.name))
-                    for column, found in pieces.items():
-                        if column.source == source:
-                            found.append(arrow.column_of(batch, column.name))
-            joined = {column: arrow.join(found) for column, found in pieces.items()}
-            return self._build(views, joined, range(start, stop))
+    def only(self, start: int, stop: int) -> "Source":
+        """Return what is needed for these rows alone, under the same row numbers."""
+        return replace(self, table=None, parts=parts_of(self.parts, start, stop))
 
-        yield read
+    def files(self) -> Iterable[Path]:
+        """Return all files that rows are read from."""
+        if self.parts:
+            return [part.path for parts in self.parts.values() for part in parts]
+        if self.path.is_dir():
+            return (file for file in self.path.rglob(self.kind.pattern) if file.is_file())
+        return [self.path]
 
-    def _build(
-        self, views: Mapping[str, arrow.ViewRows], columns: Mapping[Column, Any], rows: range
-    ) -> MultiViewData:
-        labels: Any = None
-        if self.labels is not None:
-            found, where = columns[self.labels], self._where(self.labels)
-            labels = arrow.label_values(found, self.classes, where, rows.start)
+    def read(self, table: Table, start: int, stop: int) -> MultiViewData:
+        """Read some rows."""
+        layout = self.layout
+        views, present = {}, {}
+        for view, entry in layout.views.items():
+            views[view], mask = table.take_view(entry, start, stop)
+            if mask is not None:
+                present[view] = mask
+        present |= {view: table.take(entry, start, stop) for view, entry in layout.present.items()}
+        labels = None
+        if layout.labels is not None:
+            labels = self.classes.named(table.take_labels(layout.labels, start, stop))
+        ids = np.arange(start, stop)
+        if layout.ids is not None:
+            ids = table.take_ids(layout.ids, start, stop)
         return MultiViewData(
-            {view: each.matrix for view, each in views.items()},
+            views,
             labels,
-            ids=self._ids(columns, rows),
-            items={name: arrow.item_values(columns[column]) for name, column in self.items.items()},
+            ids=ids,
+            items={name: table.take(entry, start, stop) for name, entry in layout.items.items()},
             label_names=None if labels is None else self.classes.names,
-            present={view: each.present for view, each in views.items()},
+            present=present,
             name=self.path.stem,
         )
 
-    def _ids(self, columns: Mapping[Column, Any], rows: range) -> Array:
-        found = [
-            arrow.id_values(columns[column], self._where(column), rows.start) for column in self.ids
-        ]
-        for column, values in zip(self.ids[1:], found[1:], strict=True):
-            differ = found[0] != values
-            if np.any(differ):
-                row = int(np.argmax(differ))
-                raise ViewError(
-                    f"row {rows[row]} has the id {found[0][row]} in {self._path(self.ids[0])} but "
-                    f"{values[row]} in {self._path(column)}; rows are paired in the order of the "
-                    "files"
-                )
-        return found[0] if found else np.arange(rows.start, rows.stop)
+    def read_whole(self, table: Table) -> MultiViewData:
+        """Read all rows, with the official split where there is one."""
+        data = self.read(table, 0, self.n_rows)
+        splits = _column_splits(data.items) if table.is_paired else {}
+        for part, entry in self.layout.splits.items():
+            splits[part] = table.take(entry, 0, entry.shape[0])
+        return data._replace(splits=check_splits(splits, len(data)))
 
-    def whole(self) -> MultiViewData:
-        """Read all rows, with the official split where a column has one.
 
-        Raises InvalidInputError: they would unpack to far more than the files' size.
-        """
-        for source in self.sources.values():
-            n_bytes = sum(file.n_bytes for file in source.files)
-            file_size = sum(file.path.stat().st_size for file in source.files)
-            check_unpacked_size(source.path, n_bytes, file_size, source.files[0].max_bytes)
-        data = super().whole()
-        return data._replace(splits=check_splits(column_splits(data.items), len(data)))
+def _is_other(entries: Mapping[str, Entry], listed: Entry) -> bool:
+    there = entries.get(listed.name)
+    return there is None or (there.shape[:1], there.kind) != (listed.shape[:1], listed.kind)
 
-    def only(self, start: int, stop: int) -> Self:
-        """Return this without files that have none of these rows."""
-        fewer = {name: source.only(start, stop) for name, source in self.sources.items()}
-        return replace(self, sources=fewer)
 
-    def files(self) -> Iterable[Path]:
-        """Return the files that rows are read from."""
-        return [file.path for source in self.sources.values() for file in source.files]
+def look(table: Table, options: Options) -> Source:
+    """Find out what the columns of an open table are, and which labels are in use."""
+    layout = choose(table)
+    classes = _find_classes(table, layout.labels)
+    if layout.labels is not None and classes.names == ():
+        layout = replace(layout, labels=None)  # no row has a label
+    return Source(
+        path=table.path,
+        n_rows=layout.n_items,
+        kind=type(table),
+        options=options,
+        parts=table.parts,
+        layout=layout,
+        classes=classes,
+        table=table if table.in_memory else None,
+    )
 
-    def _path(self, column: Column) -> Path:
-        return self.sources[column.source].path
 
-    def _where(self, column: Column) -> str:
-        return f"column {column.name!r} of {self._path(column).relative_to(self.path.parent)}"
+def _find_classes(table: Table, labels: Entry | None) -> Classes:
+    """Return the label columns of all rows: those in use, or the names that there are for them."""
+    given = table.options.label_names
+    if labels is None:
+        if given is not None:
+            raise LabelError(f"label_names were given, but {table.path.name} has no labels")
+        return Classes()
+    names = _stored_names(table) if given is None else tuple(str(name) for name in given)
+    if names is not None and labels.kind in "UO":
+        return Classes(names)
+    found = table.distinct_labels(labels)
+    return Classes(names) if found is None else _settle(list(found), names, table)
+
+
+def _stored_names(table: Table) -> tuple[str, ...] | None:
+    entry = table.entries.get("label_names")
+    if entry is None or table.is_paired:
+        return None
+    if len(entry.shape) != 1 or entry.kind not in "UO":
+        raise CorruptBundleError(
+            f"label_names of {table.path.name} must be a list of strings, got {entry.kind!r} of "
+            f"shape {entry.shape}"
+        )
+    return tuple(str(name) for name in table.take(entry, 0, entry.shape[0]))
+
+
+def _settle(found: list[Any], names: tuple[str, ...] | None, table: Table) -> Classes:
+    """Compare the class ids in use with names, which they may count; numbers may be floats."""
+    if found and all(isinstance(value, float) and value.is_integer() for value in found):
+        found = [int(value) for value in found]
+    found = sorted(found)
+    as_names = tuple(str(value) for value in found)
+    if names is None:
+        return Classes(as_names)
+    if set(as_names) <= set(names):
+        return Classes(names)
+    if isinstance(found[0], int):
+        # A 0 among the numbers is the first in any case.
+        first = min(table.first_class, max(found[0], 0))
+        if found[0] >= first and found[-1] - first < len(names):
+            return Classes(names, first)
+    raise LabelError(
+        f"the class ids of {table.path.name} go from {found[0]} to {found[-1]} and neither are nor "
+        f"count the {len(names)} label names"
+    )
+
+
+def _column_splits(items: Mapping[str, Array]) -> dict[str, Ints]:
+    """Return the splits that columns ``split`` and ``split_NAME`` with train and test give."""
+    found: dict[str, Ints] = {}
+    for name, column in items.items():
+        split, _, suffix = name.partition("_")
+        parts = {value for value in column.tolist() if isinstance(value, str) and value}
+        if split != "split" or not {"train", "test"} <= parts:
+            continue
+        for part in sorted(parts):
+            found[f"{part}_{suffix}" if suffix else part] = np.flatnonzero(column == part)
+    return found

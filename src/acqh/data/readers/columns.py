@@ -1,53 +1,158 @@
-"""The layout of .npz files and .npy folders: which array is a view, the labels, the ids, ..."""
+"""What the columns of a file are: views, labels, ids, the item table. The same for all formats.
 
-import itertools
-import math
-from collections.abc import Mapping
+A format is a `Table`: it lists its columns as entries and gives some rows of one. `choose` decides
+what each entry is.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 
-from acqh._core.arrays import Array, Matrix
-from acqh.data.readers.arrays import ArrayStore, Rows
-from acqh.data.readers.limits import (
-    check_compressed,
-    check_indices,
-    check_pointer_count,
-    check_some_pointers,
-)
-from acqh.data.readers.options import NamedOptions
-from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
+from acqh._core.arrays import Bools
+from acqh.errors import InvalidInputError, ViewError
 
-CSR_PIECES = ("_data", "_indices", "_indptr", "_shape")
-TEXT_PIECES = ("_utf8", "_offsets")
-LABEL_NAMES = ("labels", "class_id")
-ID_NAMES = ("ids", "image_id")
+# Rows taken together where the caller does not say.
+CHUNK_SIZE = 8_192
+
+LABEL_NAMES = ("labels", "label", "class_id")
+ID_NAMES = ("id", "ids", "image_id")
 ITEM_PREFIX = "item_"
 PRESENT_PREFIX = "present_"
-EXTRA_PREFIX = "extra_"
 SPLIT_SUFFIX = "_idx"
 # Names by which files call labels that the reader does not take by itself, whatever their case.
-LIKELY_LABELS = ("label", "labels", "l", "y", "class", "classes", "target", "targets")
-_PREFIXES = (ITEM_PREFIX, PRESENT_PREFIX, EXTRA_PREFIX)
+LIKELY_LABELS = ("l", "y", "class", "classes", "target", "targets")
 # Views by these names are meant to be read: one with other rows is a mistake, not a stranger.
 _WELL_KNOWN_VIEWS = ("image", "text")
+
+# A compressed file may unpack to this much whatever its size ...
+_ALWAYS_ALLOWED_BYTES = 256 * 2**20
+# ... and beyond that to this many times its size. Real feature files stay far below.
+_ALWAYS_ALLOWED_RATIO = 200
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a caller may say of a file; None means by the usual names."""
+
+    views: Mapping[str, Any] | None = None
+    labels: Any = None
+    ids: str | None = None
+    splits: Mapping[str, str] | None = None
+    label_names: Iterable[str] | None = None
+    label_separator: str | None = None
+    orientation: str | None = None
+    fill_missing: bool = False
+    max_bytes: int | None = None
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One array, CSR matrix or text column of a store, not loaded yet."""
+    """One column of a table, not read yet."""
 
     name: str
+    # Of all rows; -1 for how many numbers each has where only reading tells.
     shape: tuple[int, ...]
     kind: str  # of the values, as NumPy's dtype.kind
-    form: str = "array"  # or "csr", "text"
+    form: str = ""  # how it is stored, where a format has several ways
 
     @property
     def is_view_like(self) -> bool:
         """Whether it is a matrix of numbers."""
         return len(self.shape) == 2 and self.kind in "buif"
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """A file among several whose rows follow one another, and which of all rows it has."""
+
+    path: Path
+    first_row: int
+    n_rows: int
+
+
+Parts = Mapping[str, tuple[FileRows, ...]]
+
+
+class Table(AbstractContextManager["Table"], ABC):
+    """The columns of a file or folder, some rows of which can be taken.
+
+    `parts`: of a column in several files, or of all columns (under the name ``""``), the files that
+    have the rows that will be read; all, where there are none given. Raises CorruptBundleError:
+    the file is damaged.
+    """
+
+    noun: ClassVar[str] = "array"  # what a column is called in an error
+    # Whether all columns have a value for each item: what is nothing else is an item column.
+    is_paired: ClassVar[bool] = False
+    first_class: ClassVar[int] = 0  # from where class numbers count
+    in_memory: ClassVar[bool] = False  # whether all has been read when it is open
+    pattern: ClassVar[str] = "*"  # of the files, if it is a folder
+    no_views: ClassVar[str] = "no matrix of numbers"
+
+    def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
+        self.path = path
+        self.options = options
+        self.parts: Parts = parts or {}
+        self.entries: dict[str, Entry] = {}
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+
+    @abstractmethod
+    def take(self, entry: Entry, start: int, stop: int) -> Any:
+        """Return the rows of a column from `start` up to, not including, `stop`."""
+
+    def take_view(self, entry: Entry, start: int, stop: int) -> tuple[Any, Bools | None]:
+        """Return rows of a view, and which of them are there if some are not."""
+        return self.take(entry, start, stop), None
+
+    def take_labels(self, entry: Entry, start: int, stop: int) -> Any:
+        """Return labels as a matrix, as class ids, or as a list of labels for each row."""
+        return self.take(entry, start, stop)
+
+    def take_ids(self, entry: Entry, start: int, stop: int) -> Any:
+        """Return ids, which are whole numbers or texts."""
+        return self.take(entry, start, stop)
+
+    def distinct_labels(self, entry: Entry) -> Iterable[Any] | None:
+        """Return all class ids or names in use; None where labels are a matrix."""
+        if len(entry.shape) != 1:
+            return None
+        found: Any = []
+        for start in range(0, entry.shape[0], 2**20):
+            rows = self.take_labels(entry, start, min(start + 2**20, entry.shape[0]))
+            found = np.union1d(found, rows) if start else np.unique(rows)
+        return list(found.tolist())
+
+    def settle(self, entry: Entry) -> Entry:
+        """Return a view with the numbers in each row known."""
+        return entry
+
+
+class LoadedTable(Table):
+    """A table that is in memory when it is open."""
+
+    in_memory = True
+
+    def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
+        super().__init__(path, options, parts)
+        self._columns: dict[str, Any] = {}
+
+    def add(self, name: str, values: Any) -> None:
+        """Add a column: an array, or a sparse matrix."""
+        self._columns[name] = values
+        self.entries[name] = Entry(name, values.shape, values.dtype.kind)
+
+    def take(self, entry: Entry, start: int, stop: int) -> Any:
+        """Return some rows of a column."""
+        return self._columns[entry.name][start:stop]
 
 
 @dataclass(frozen=True)
@@ -58,112 +163,84 @@ class Layout:
     views: Mapping[str, Entry]
     labels: Entry | None
     ids: Entry | None
-    label_names: Entry | None
     present: Mapping[str, Entry] = field(default_factory=dict)
     items: Mapping[str, Entry] = field(default_factory=dict)
     splits: Mapping[str, Entry] = field(default_factory=dict)
 
 
-def find_entries(store: ArrayStore) -> dict[str, Entry]:
-    """Return what a store holds, in its order, pieces of CSR matrices and texts put together."""
-    headers = store.headers
-    owner = {name: name for name in headers}
-    forms = dict.fromkeys(headers, "array")
-    for name in headers:
-        stem = name.removesuffix("_indptr")
-        if stem != name and f"{stem}_indices" in headers:
-            missing = [stem + piece for piece in CSR_PIECES if stem + piece not in headers]
-            if missing:
-                raise CorruptBundleError(
-                    f"the sparse matrix {stem!r} of {store.path.name} lacks {', '.join(missing)}"
-                )
-            owner |= {stem + piece: stem for piece in CSR_PIECES}
-            forms[stem] = "csr"
-        stem = name.removesuffix("_utf8")
-        if stem != name and f"{stem}_offsets" in headers:
-            owner |= {stem + piece: stem for piece in TEXT_PIECES}
-            forms[stem] = "text"
-    for stem, form in forms.items():
-        if form != "array" and stem in headers:
-            raise CorruptBundleError(f"{store.path.name} has {stem!r} both whole and in pieces")
-    return {stem: _entry(store, stem, forms[stem]) for stem in owner.values()}
+def choose(table: Table) -> Layout:
+    """Decide what each entry is, by its name, its type and its number of rows.
 
-
-def _entry(store: ArrayStore, name: str, form: str) -> Entry:
-    if form == "csr":
-        kind = store.headers[f"{name}_data"].dtype.kind
-        return Entry(name, _csr_shape(store, name), kind, form)
-    if form == "text":
-        n_offsets = math.prod(store.headers[f"{name}_offsets"].shape)
-        return Entry(name, (max(n_offsets - 1, 0),), "U", form)
-    header = store.headers[name]
-    return Entry(name, header.shape, header.dtype.kind, form)
-
-
-def _csr_shape(store: ArrayStore, stem: str) -> tuple[int, int]:
-    name = f"{stem}_shape"
-    header = store.headers[name]
-    if header.shape != (2,) or header.dtype.kind not in "iu":
-        raise CorruptBundleError(f"{name} of {store.path.name} must be two whole numbers")
-    rows, columns = store.load(name).tolist()
-    if not (0 <= rows < 2**62 and 0 <= columns < 2**62):
-        raise CorruptBundleError(f"{name} of {store.path.name} is {rows} x {columns}")
-    return rows, columns
-
-
-def choose(entries: Mapping[str, Entry], file: str, options: NamedOptions) -> Layout:
-    """Decide what each entry is, by its name and its number of rows.
-
-    By default the labels are ``labels`` or ``class_id``, ids ``ids`` or ``image_id``, and views all
-    matrices of numbers with as many rows. `file`: what to call the file in an error. Raises
-    InvalidInputError: a name that was given is not there, or what the views are cannot be told.
-    Raises ViewError: views called image or text have other row counts than the labels.
+    By default labels and ids have usual names, and views are all matrices of numbers with as many
+    rows. Raises InvalidInputError: a name that was given is not there, or what the views are cannot
+    be told. Raises ViewError: views called image or text have other row counts than the labels.
     """
-    labels = _named(entries, options.labels, LABEL_NAMES, file, "labels")
-    ids = _named(entries, options.ids, ID_NAMES, file, "ids")
+    options, entries = table.options, table.entries
+    n_usual = 2 if table.is_paired else 3
+    labels = _find(table, options.labels, LABEL_NAMES[:n_usual], "labels")
+    ids = _find(table, options.ids, ID_NAMES[:n_usual], "ids")
+    named = {} if table.is_paired else _prefixed(entries, ITEM_PREFIX)
+    marks = {} if table.is_paired else _prefixed(entries, PRESENT_PREFIX)
+    splits = {} if table.is_paired else _find_splits(table)
     if options.views is None:
-        if labels is None:
-            _refuse_likely_labels(entries, file)
-        own = {*LABEL_NAMES, *ID_NAMES, options.labels, options.ids}
-        views, n_items = _guess_views(entries, labels or ids, own, file)
+        if labels is None and not table.is_paired:
+            _refuse_likely_labels(table)
+        own = {each.name for each in (labels, ids, *named.values(), *marks.values()) if each}
+        views, n_items = _guess_views(table, labels or ids, own)
     else:
-        views = {view: _get(entries, name, file, view) for view, name in options.views.items()}
+        views = {view: _get(table, name, f"view {view!r}") for view, name in options.views.items()}
         n_items = next((entry.shape[0] for entry in views.values() if entry.shape), 0)
+        _check_views(table, views)
     # Ids by a usual name belong to the rows only if they are as many.
     if options.ids is None and ids is not None and ids.shape != (n_items,):
         ids = None
+    if table.is_paired:
+        taken = {each.name for each in (labels, ids, *views.values()) if each}
+        rest = {name: entry for name, entry in entries.items() if name not in taken}
+        # A view and a column of the item table may share a name.
+        short = {name: name.removeprefix(ITEM_PREFIX) for name in rest}
+        named = {short[n] if short[n] in views else n: entry for n, entry in rest.items()}
     layout = Layout(
         n_items=n_items,
-        views=views,
+        views={view: table.settle(entry) for view, entry in views.items()},
         labels=labels,
         ids=ids,
-        label_names=entries.get("label_names"),
-        present=_prefixed(entries, PRESENT_PREFIX, views),
-        items=_prefixed(entries, ITEM_PREFIX),
-        splits={
-            name.removesuffix(SPLIT_SUFFIX): entry
-            for name, entry in entries.items()
-            if name.endswith(SPLIT_SUFFIX)
-            and not name.startswith(_PREFIXES)
-            and len(entry.shape) == 1
-        },
+        present={view: entry for view, entry in marks.items() if view in views},
+        items=named,
+        splits=splits,
     )
-    _check_rows(layout, file)
+    _check_rows(layout, table.path.name)
     return layout
 
 
-def _refuse_likely_labels(entries: Mapping[str, Entry], file: str) -> None:
-    """Refuse to take for a view, or to pass over, what may be the labels."""
-    for name in entries:
-        if name.lower() in LIKELY_LABELS:
-            raise InvalidInputError(
-                f"{file} has no array 'labels', but one called {name!r}; rename it: to 'labels' if "
-                "it holds the labels, to another name if it is a view. Python can also read it as "
-                f"it is: labels={name!r}, or views={{'image': NAME}}"
+def _find_splits(table: Table) -> dict[str, Entry]:
+    """Return the row numbers of parts: those that were named, or all called ``NAME_idx``."""
+    if table.options.splits is not None:
+        return {
+            part: _get(table, name, f"split {part!r}")
+            for part, name in table.options.splits.items()
+        }
+    return {
+        name.removesuffix(SPLIT_SUFFIX): entry
+        for name, entry in table.entries.items()
+        if name.endswith(SPLIT_SUFFIX)
+        and not name.startswith((ITEM_PREFIX, PRESENT_PREFIX))
+        and len(entry.shape) == 1
+    }
+
+
+def _check_views(table: Table, views: Mapping[str, Entry]) -> None:
+    for entry in views.values():
+        if table.is_paired and not entry.is_view_like:
+            raise ViewError(
+                f"{table.noun} {entry.name!r} of {table.path.name} is no view: a view needs a list "
+                f"of numbers in each row; {describe(table)}"
             )
 
 
 def _check_rows(layout: Layout, file: str) -> None:
+    if layout.n_items == 0:
+        raise ViewError(f"{file} has no rows; give at least one item")
     others = [layout.labels, layout.ids, *layout.present.values(), *layout.items.values()]
     for entry in (*layout.views.values(), *(other for other in others if other is not None)):
         if not entry.shape or entry.shape[0] != layout.n_items:
@@ -173,46 +250,55 @@ def _check_rows(layout: Layout, file: str) -> None:
             )
 
 
-def _get(entries: Mapping[str, Entry], name: str, file: str, what: str) -> Entry:
-    if name not in entries:
+def _get(table: Table, name: str, what: str) -> Entry:
+    if name not in table.entries:
         raise InvalidInputError(
-            f"{file} has no array {name!r}, named for {what!r}; {describe(entries)}"
+            f"{table.path.name} has no {table.noun} {name!r}, named for {what}; {describe(table)}"
         )
-    return entries[name]
+    return table.entries[name]
 
 
-def _named(
-    entries: Mapping[str, Entry], given: str | None, usual: tuple[str, ...], file: str, what: str
-) -> Entry | None:
+def _find(table: Table, given: str | None, usual: tuple[str, ...], what: str) -> Entry | None:
+    """Return the entry that was named, or the first that has a usual name, or None."""
     if given is not None:
-        return _get(entries, given, file, what)
-    return next((entries[name] for name in usual if name in entries), None)
+        return _get(table, given, what)
+    name = find_name(table.entries, usual)
+    return None if name is None else table.entries[name]
 
 
-def _prefixed(
-    entries: Mapping[str, Entry], prefix: str, wanted: Mapping[str, Any] | None = None
-) -> dict[str, Entry]:
-    found = {n.removeprefix(prefix): e for n, e in entries.items() if n.startswith(prefix)}
-    return {name: entry for name, entry in found.items() if wanted is None or name in wanted}
+def find_name(names: Iterable[str], usual: tuple[str, ...]) -> str | None:
+    """Return the first name that is a usual one, or is but for capital letters."""
+    listed = list(names)
+    small = {name.lower(): name for name in reversed(listed)}
+    exact = next((name for name in usual if name in listed), None)
+    return exact or next((small[name] for name in usual if name in small), None)
+
+
+def _prefixed(entries: Mapping[str, Entry], prefix: str) -> dict[str, Entry]:
+    return {n.removeprefix(prefix): e for n, e in entries.items() if n.startswith(prefix)}
 
 
 def _guess_views(
-    entries: Mapping[str, Entry], counter: Entry | None, own: set[str | None], file: str
+    table: Table, counter: Entry | None, own: set[str]
 ) -> tuple[dict[str, Entry], int]:
     """Return every matrix that pairs with `counter`, the labels or ids, and the row count."""
+    file = table.path.name
     matrices = {
         name: entry
-        for name, entry in entries.items()
-        if entry.is_view_like and name not in own and not name.startswith(_PREFIXES)
+        for name, entry in table.entries.items()
+        if entry.is_view_like and name not in own
     }
-    hint = f"{describe(entries)}; say which are the views with views={{'image': NAME}}"
+    hint = f"{describe(table)}; say which are the views with views={{'image': NAME}}"
     if counter is not None and counter.shape:
         n_items = counter.shape[0]
+    elif not matrices:
+        raise InvalidInputError(f"{file} has {table.no_views}; {hint}")
     else:
         counts = {entry.shape[0] for entry in matrices.values()}
-        if len(counts) != 1:
-            found = "matrices of different row counts" if counts else "no matrix of numbers"
-            raise InvalidInputError(f"{file} has neither labels nor ids, and {found}; {hint}")
+        if len(counts) > 1:
+            raise InvalidInputError(
+                f"{file} has neither labels nor ids, and matrices of different row counts; {hint}"
+            )
         n_items = counts.pop()
     views = {name: entry for name, entry in matrices.items() if entry.shape[0] == n_items}
     for name in _WELL_KNOWN_VIEWS:
@@ -222,112 +308,63 @@ def _guess_views(
                 f"{n_items} items; views are paired by row"
             )
     if not views:
-        raise InvalidInputError(f"{file} has no matrix of numbers with {n_items} rows; {hint}")
+        rows = "" if table.is_paired else f" with {n_items} rows"
+        raise InvalidInputError(f"{file} has {table.no_views}{rows}; {hint}")
     return views, n_items
 
 
-def describe(entries: Mapping[str, Entry]) -> str:
+def _refuse_likely_labels(table: Table) -> None:
+    """Refuse to take for a view, or to pass over, what may be the labels."""
+    for name in table.entries:
+        if name.lower() in LIKELY_LABELS:
+            raise InvalidInputError(
+                f"{table.path.name} has no array 'labels', but one called {name!r}; rename it: to "
+                "'labels' if it holds the labels, to another name if it is a view. Python can also "
+                f"read it as it is: labels={name!r}, or views={{'image': NAME}}"
+            )
+
+
+def describe(table: Table) -> str:
     """Return a list of what there is, for an error."""
-    if not entries:
-        return "it is empty"
-    shown = (f"{n} {' x '.join(map(str, e.shape)) or 'scalar'}" for n, e in entries.items())
-    return f"it has: {', '.join(shown)}"
+    shown = (
+        f"{entry.name} {' x '.join(map(str, entry.shape)).replace('-1', '?') or 'scalar'}"
+        f"{'' if entry.kind in 'buif' else ' texts' if entry.kind in 'U' else ' objects'}"
+        for entry in table.entries.values()
+    )
+    return f"it has: {', '.join(shown)}" if table.entries else "it is empty"
 
 
-def load(store: ArrayStore, entry: Entry) -> Matrix:
-    """Return a whole entry: an array, a csr_array, or an array of str objects."""
-    if entry.form == "array":
-        return store.load(entry.name)
-    if entry.form == "text":
-        return _text_rows(store, entry)(0, entry.shape[0])
-    data, indices, indptr = (store.load(entry.name + piece) for piece in CSR_PIECES[:3])
-    n_rows, columns = entry.shape
-    check_compressed(_where(store, entry), indptr, indices, data, (n_rows, columns))
-    return _csr(data, indices, indptr, (n_rows, columns))
+def check_unpacked_size(path: Path, declared: int, file_size: int, max_bytes: int | None) -> None:
+    """Refuse a file that would unpack to far more memory than its size on disk suggests.
 
-
-def rows(store: ArrayStore, entry: Entry) -> Rows:
-    """Return a function that gives some rows of an entry."""
-    if entry.form == "array":
-        return store.rows(entry.name)
-    if entry.form == "text":
-        return _text_rows(store, entry)
-    return _csr_rows(store, entry)
-
-
-def _pointer_rows(store: ArrayStore, name: str, where: str, n_rows: int, n_stored: int) -> Rows:
-    """Return a function that gives where some rows start, and where the last of them ends."""
-    header = store.headers[name]
-    check_pointer_count(where, header.shape, header.dtype, n_rows)
-    take = store.rows(name)
-    end, end_pointer = -1, np.empty(0, np.int64)
-
-    def pointers(start: int, stop: int) -> Array:
-        nonlocal end, end_pointer
-        # The last pointer is kept: a compressed array would be unpacked again to go one row back.
-        if start == end:
-            found = np.concatenate([end_pointer, take(start + 1, stop + 1).astype(np.int64)])
-        else:
-            found = take(start, stop + 1).astype(np.int64)
-        end, end_pointer = stop, found[-1:].copy()
-        check_some_pointers(where, found, start, n_rows, n_stored)
-        return found
-
-    return pointers
-
-
-def _csr_rows(store: ArrayStore, entry: Entry) -> Rows:
-    n_rows, columns = entry.shape
-    where = _where(store, entry)
-    counts = [store.headers[entry.name + piece].shape for piece in CSR_PIECES[:2]]
-    if counts[0] != counts[1] or len(counts[0]) != 1:
-        raise CorruptBundleError(
-            f"{where} is damaged: its data have shape {counts[0]}, its indices {counts[1]}"
+    `declared`: bytes the arrays of the file would take. `file_size`: bytes the file takes.
+    `max_bytes`: the caller's own limit, which replaces the usual one. Raises InvalidInputError: the
+    limit is exceeded.
+    """
+    limit = max_bytes
+    if limit is None:
+        limit = max(_ALWAYS_ALLOWED_BYTES, _ALWAYS_ALLOWED_RATIO * file_size)
+    if declared > limit:
+        raise InvalidInputError(
+            f"{path.name} has {file_size:,} bytes but its arrays would take {declared:,}, more "
+            f"than the {limit:,} allowed; if you trust the file, give max_bytes={declared}"
         )
-    pointers_of = _pointer_rows(store, f"{entry.name}_indptr", where, n_rows, counts[0][0])
-    data_of, indices_of = (store.rows(entry.name + piece) for piece in CSR_PIECES[:2])
-
-    def take(start: int, stop: int) -> Matrix:
-        pointers = pointers_of(start, stop)
-        stored = int(pointers[0]), int(pointers[-1])
-        data, indices = data_of(*stored), indices_of(*stored)
-        check_indices(where, indices, columns)
-        return _csr(data, indices, pointers - pointers[0], (stop - start, columns))
-
-    return take
 
 
-def _text_rows(store: ArrayStore, entry: Entry) -> Rows:
-    where = _where(store, entry)
-    header = store.headers[f"{entry.name}_utf8"]
-    if len(header.shape) != 1 or header.dtype != np.uint8:
-        raise CorruptBundleError(f"{where} is damaged: its text is not bytes")
-    offsets_of = _pointer_rows(
-        store, f"{entry.name}_offsets", where, entry.shape[0], header.shape[0]
-    )
-    bytes_of = store.rows(f"{entry.name}_utf8")
-
-    def take(start: int, stop: int) -> Array:
-        ends = offsets_of(start, stop)
-        buffer = bytes_of(int(ends[0]), int(ends[-1])).tobytes()
-        ends -= ends[0]
-        try:
-            texts = [buffer[a:b].decode("utf-8") for a, b in itertools.pairwise(ends.tolist())]
-        except UnicodeDecodeError as error:
-            raise CorruptBundleError(f"{where} is damaged: {error}") from error
-        return np.fromiter(texts, dtype=object, count=stop - start)
-
-    return take
+def data_files(found: Iterable[Path], suffixes: tuple[str, ...]) -> list[Path]:
+    """Return the files of these endings, without hidden ones, by name: 2 before 10."""
+    shown = (each for each in found if not each.name.startswith((".", "_")))
+    return sorted((each for each in shown if each.suffix.lower() in suffixes), key=_natural_order)
 
 
-def _csr(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> Matrix:
-    # Of arrays as wide as these SciPy would keep the wide type; and it wants one for both.
-    fits = max(shape[1], len(indices)) < np.iinfo(np.int32).max
-    index = np.int32 if fits else np.int64
-    return sp.csr_array(
-        (data, indices.astype(index, copy=False), indptr.astype(index, copy=False)), shape=shape
-    )
+def _natural_order(path: Path) -> list[str | int]:
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(path))]
 
 
-def _where(store: ArrayStore, entry: Entry) -> str:
-    return f"{entry.name!r} of {store.path.name}"
+def parts_of(parts: Parts, start: int, stop: int) -> dict[str, tuple[FileRows, ...]]:
+    """Return the files that have some of the rows from `start` up to, not including, `stop`."""
+    found = {}
+    for name, files in parts.items():
+        first = bisect_left(files, start, key=lambda file: file.first_row + file.n_rows - 1)
+        found[name] = files[first : bisect_left(files, stop, key=lambda file: file.first_row)]
+    return found

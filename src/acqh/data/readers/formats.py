@@ -1,71 +1,78 @@
 """Which reader a file needs, by its ending or by its first bytes."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from os import PathLike
 from os.path import commonpath
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from acqh._core.arrays import check_positive_int
 from acqh.data.multiview import MultiViewData
-from acqh.data.readers import tables
+from acqh.data.readers.arrays import NpyFolder, NpzFile, npy_files
+from acqh.data.readers.build import look
+from acqh.data.readers.columns import Options, Table
 from acqh.data.readers.csv import (
-    CsvOptions,
-    find_csv_rows,
-    read_csv,
-    read_manifest_file,
-    read_manifest_file_chunks,
+    CSV_SUFFIXES,
+    JSON_SUFFIXES,
+    CsvTable,
+    csv_records,
+    json_records,
 )
-from acqh.data.readers.limits import CHUNK_SIZE
-from acqh.data.readers.manifest import Manifest
-from acqh.data.readers.matlab import MatOptions, find_mat_rows, read_mat
-from acqh.data.readers.npz import ArrayOptions, ZarrOptions, find_array_rows, read_arrays
-from acqh.data.readers.options import NamedOptions, as_path, check_option, is_mapping_of_names
-from acqh.data.readers.paired import find_paired_rows, is_paired
-from acqh.data.readers.parquet import TableOptions, find_table_rows
-from acqh.data.readers.pieces import Pieces, RowSource, read_pieces
-from acqh.data.readers.vectors import VECTOR_SUFFIXES, VectorOptions, find_vector_rows
-from acqh.data.readers.zarr import ZARR_MARKS
+from acqh.data.readers.matlab import MatTable
+from acqh.data.readers.pieces import Pieces
+from acqh.data.readers.tables import (
+    ARROW_MAGIC,
+    PARQUET_MAGIC,
+    TABLE_SUFFIXES,
+    ArrowTable,
+    arrow_records,
+    list_parts,
+)
+from acqh.data.readers.vectors import VECTOR_SUFFIXES, VectorFile
+from acqh.data.readers.zarr import ZARR_MARKS, ZarrGroup
 from acqh.errors import DatasetNotFoundError, InvalidInputError
+
+_COMMON = ("views", "labels", "ids", "label_names", "max_bytes")
 
 
 @dataclass(frozen=True)
 class _Format:
-    """How files of one kind are recognised and read."""
+    """How files of one kind are recognised and read. A new kind is a Table, and a line below."""
 
     name: str
-    suffixes: tuple[str, ...]
-    magics: tuple[bytes, ...]
-    options: type[Any]
-    # Of a path, for pieces of this many rows.
-    find_rows: Callable[[Path, int, Any], RowSource]
-    # Where all rows need not be looked at before they are read.
-    read: Callable[[Path, Any], MultiViewData] | None = None
+    table: type[Table]
+    suffixes: tuple[str, ...] = ()
+    magics: tuple[bytes, ...] = ()
+    options: tuple[str, ...] = ()  # beyond the common ones
 
 
-_ARRAYS = _Format("NumPy", (".npz",), (b"PK\x03\x04",), ArrayOptions, find_array_rows, read_arrays)
-_ZARR = _Format("Zarr", (), (), ZarrOptions, find_array_rows, read_arrays)
-_PAIRED = _Format("paired", (), (), NamedOptions, find_paired_rows)
-_TABLE = _Format(
-    "Parquet or Arrow",
-    tables.TABLE_SUFFIXES,
-    (tables.PARQUET_MAGIC, tables.ARROW_MAGIC),
-    TableOptions,
-    find_table_rows,
-)
+_NPZ = _Format("NumPy", NpzFile, (".npz",), (b"PK\x03\x04",), ("splits",))
+_NPY = _Format("NumPy", NpyFolder, options=("splits",))
+_ZARR = _Format("Zarr", ZarrGroup, options=("splits", "fill_missing"))
 _MATLAB = _Format(
-    "Matlab", (".mat",), (b"MATLAB 5.0", b"MATLAB 7.3"), MatOptions, find_mat_rows, read_mat
+    "Matlab", MatTable, (".mat",), (b"MATLAB 5.0", b"MATLAB 7.3"), ("splits", "orientation")
 )
-_CSV = _Format("CSV", (".csv", ".tsv"), (), CsvOptions, find_csv_rows, read_csv)
-_VECTORS = _Format(
-    "vector",
-    VECTOR_SUFFIXES,
-    (b"IxF2", b"IxFI"),  # flat indexes of Faiss
-    VectorOptions,
-    find_vector_rows,
-)
-_FORMATS = (_ARRAYS, _MATLAB, _TABLE, _CSV, _VECTORS)
+_ARROW = _Format("Parquet or Arrow", ArrowTable, TABLE_SUFFIXES, (PARQUET_MAGIC, ARROW_MAGIC))
+_CSV = _Format("CSV", CsvTable, CSV_SUFFIXES, options=("label_separator",))
+# By their first bytes: flat indexes of Faiss.
+_VECTORS = _Format("vector", VectorFile, VECTOR_SUFFIXES, (b"IxF2", b"IxFI"))
+_FORMATS = (_NPZ, _MATLAB, _ARROW, _CSV, _VECTORS)
+_RECORDS = {
+    **dict.fromkeys(CSV_SUFFIXES, csv_records),
+    **dict.fromkeys(JSON_SUFFIXES, json_records),
+    **dict.fromkeys(TABLE_SUFFIXES, arrow_records),
+}
+
+_EXPECTED = {
+    "views": "a mapping such as {'image': NAME}",
+    "splits": "a mapping such as {'train': NAME, 'test': NAME}",
+    "label_names": "a list of names",
+    "max_bytes": "a positive whole number",
+    "fill_missing": "True or False",
+}
 
 
 def read(path: str | PathLike[str], **options: Any) -> MultiViewData:
@@ -74,28 +81,25 @@ def read(path: str | PathLike[str], **options: Any) -> MultiViewData:
     Parameters
     ----------
     path : path
-        ``.npz``, a folder of ``.npy`` files (memory-mapped), a Zarr group in a folder, ``.mat``,
-        ``.parquet``, ``.arrow`` or a folder of them, ``.csv``; a file of one matrix (``.npy``,
-        ``.fvecs``, ``.bvecs``, ``.ivecs``, ``.fbin``, ``.u8bin``, ``.i8bin``, ``.ibin``, or a Faiss
-        index, ``.faiss`` or ``.index``); or a folder with a folder for each view and for the
-        labels. A file without a known ending is told by its first bytes.
+        ``.npz``, a folder of ``.npy`` files (memory-mapped) or of folders of them, a Zarr group in
+        a folder, ``.mat``, ``.parquet``, ``.arrow`` or a folder of them, ``.csv``; a file of one
+        matrix (``.npy``, ``.fvecs``, ``.bvecs``, ``.ivecs``, ``.fbin``, ``.u8bin``, ``.i8bin``,
+        ``.ibin``, or a Faiss index, ``.faiss`` or ``.index``). A file without a known ending is
+        told by its first bytes.
     **options
-        By kind of file; each has a usual value.
+        Each has a usual value.
 
-        - ``.npz`` and ``.npy``: `views` (``{"image": ARRAY}``), `labels`, `ids` (names of
-          arrays), `label_names`, `extra` (True appends the rows of ``extra_...`` arrays),
-          `max_bytes` (how much the arrays may take).
-        - Zarr: the same, and `fill_missing` (True takes a chunk that is not there as one that has
-          the array's fill value everywhere).
-        - ``.mat``: `variables` (``{"image": NAME, "labels": NAME}``, or for each a mapping of
-          train, database, test to names), `orientation` ("rows" or "columns": where items are),
-          `label_names`, `max_bytes`.
-        - Parquet and Arrow: `views` (``{"image": COLUMN}``), `labels`, `ids` (columns),
-          `label_names`, `max_bytes`.
-        - A folder of folders: `views` (``{"image": FOLDER}``), `labels`, `ids` (folders),
-          `label_names`.
-        - CSV: `image`, `text`, `labels`, `ids` (columns), `label_names`, `label_separator`.
-        - A file of one matrix: `view` (what to call it, ``"vectors"`` by default).
+        - `views` (``{"image": NAME}``), `labels`, `ids`: the arrays, columns or variables to take.
+          The matrix of a file of one matrix is called ``vectors``. Of a ``.mat`` file in parts,
+          ``{"train": NAME, "test": NAME}`` stands for a name.
+        - `label_names`: the labels there are, in order; class numbers may count them.
+        - `max_bytes`: how much may be unpacked, if it is far more than the file has.
+        - `splits` (``{"train": NAME, "test": NAME}``) of ``.npz``, ``.npy``, Zarr and ``.mat``:
+          arrays of row numbers.
+        - `label_separator` of CSV: what stands between the labels of one item.
+        - `orientation` of ``.mat``: "rows" or "columns", where items are.
+        - `fill_missing` of Zarr: True takes a chunk that is not there as one that has the array's
+          fill value everywhere.
 
     Returns
     -------
@@ -122,52 +126,11 @@ def read(path: str | PathLike[str], **options: Any) -> MultiViewData:
     ...     read(f"{folder}/pets.npz")
     MultiViewData('pets': 3 items; image 3 float64, text 5 float64; 2 labels)
     """
-    place = as_path(path)
-    form = _detect(place, options)
+    place = _find(path)
+    form = _detect(place)
     chosen = _make_options(form, options)
-    if form.read is not None:
-        return form.read(place, chosen)
-    return form.find_rows(place, CHUNK_SIZE, chosen).whole()
-
-
-def read_chunks(
-    path: str | PathLike[str], *, chunk_size: int = CHUNK_SIZE, **options: Any
-) -> Iterator[MultiViewData]:
-    """Read a file, or folder, a given number of rows at a time.
-
-    Every chunk has the same views and label columns. Of ``.npz``, ``.npy``, Zarr, Parquet, Arrow
-    and CSV files no more than a chunk is in memory; a ``.mat`` file is read whole and then cut.
-
-    Parameters
-    ----------
-    path : path
-        As in `read`.
-    chunk_size : int
-        Rows of a chunk; the last one may have fewer.
-    **options
-        As in `read`, but for `extra`.
-
-    Yields
-    ------
-    MultiViewData
-        Without the official split, which is of the whole. Items of a file without ids are
-        numbered through all chunks.
-
-    Notes
-    -----
-    The errors are those of `read`, some only when the chunk with the mistake is reached. Ids are
-    compared within a chunk, not across chunks.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import numpy as np
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.savez(f"{folder}/pets.npz", image=np.eye(5), labels=[0, 1, 0, 2, 2])
-    ...     [chunk.ids.tolist() for chunk in read_chunks(f"{folder}/pets.npz", chunk_size=2)]
-    [[0, 1], [2, 3], [4]]
-    """
-    return read_pieces(list_pieces(path, chunk_size=chunk_size, **options))
+    with form.table(place, chosen) as table:
+        return look(table, chosen).read_whole(table)
 
 
 def list_pieces(
@@ -179,7 +142,7 @@ def list_pieces(
     """Cut the rows of a file, or folder, into pieces that can be read apart.
 
     Pieces can be read in any order and, since they can be pickled, by other processes that see the
-    same files. Read in order they are the chunks of `read_chunks`.
+    same files. `read_pieces` reads them one after the other.
 
     Parameters
     ----------
@@ -188,27 +151,28 @@ def list_pieces(
     chunk_size : int, default 65,536
         Rows of a piece; the last one may have fewer.
     **options
-        As in `read`, but for `extra`.
+        As in `read`.
 
     Returns
     -------
     Pieces
-        A sequence of `Piece`.
+        A sequence of `Piece`. Every piece has the same views and label columns, and none the
+        official split, which is of the whole. Items of a file without ids are numbered through.
 
     Raises
     ------
     DatasetNotFoundError, CorruptBundleError, InvalidInputError, ViewError, LabelError
-        As `read` raises them; mistakes in rows are found when these are read.
+        As `read` raises them; mistakes in rows are found when these are read. Ids are compared
+        within a piece, not across pieces.
     MissingExtraError
         The kind of file needs a package that is not installed.
 
     Notes
     -----
-    What has to be known before, labels that are in use and the number of rows, is read here:
-    columns of labels whole, and of CSV files all lines, but no numbers. A piece then reads its own
-    rows from arrays, and the row groups or record batches it touches from tables. Into a ``.mat``
-    file and an array that is compressed in a ``.npz`` file there is no such way: each piece
-    reads the former whole, and unpacks the latter up to its rows.
+    What has to be known before, labels that are in use and the number of rows, is read here. A
+    piece then reads its own rows from arrays, and the row groups or record batches it touches from
+    tables. Into a ``.mat`` or CSV file and an array that is compressed in a ``.npz`` file there is
+    no such way: a process that reads a piece reads these whole.
 
     Examples
     --------
@@ -221,93 +185,82 @@ def list_pieces(
     (3, 5, MultiViewData('pets': 2 items; image 5 float64; 3 labels))
     """
     check_positive_int(chunk_size, "chunk_size")
-    if not isinstance(path, str | PathLike):
-        files = [_find_table(each).absolute() for each in _listed(path)]
+    if isinstance(path, Iterable) and not isinstance(path, str | PathLike):
+        files = [_find_table(each).absolute() for each in path]
         if not files:
             raise InvalidInputError("the list of files is empty; give at least one")
-        folder = Path(commonpath([file.parent for file in files]))
-        rows = find_table_rows(folder, chunk_size, _make_options(_TABLE, options), files)
-        return Pieces(rows, chunk_size)
-    place = Path(path)
-    form = _detect(place, options)
-    return Pieces(form.find_rows(place, chunk_size, _make_options(form, options)), chunk_size)
+        place, form = Path(commonpath([file.parent for file in files])), _ARROW
+        chosen = _make_options(form, options)
+        table: Table = ArrowTable(place, chosen, list_parts(files))
+    else:
+        place = _find(path)
+        form = _detect(place)
+        chosen = _make_options(form, options)
+        table = form.table(place, chosen)
+    with table:
+        return Pieces(look(table, chosen), chunk_size)
 
 
-def read_manifest(path: str | PathLike[str], **options: Any) -> Manifest:
-    r"""Read a CSV file of images and texts that have no features yet.
+def read_records(path: str | PathLike[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    r"""Yield the rows of a table of items that are not features yet, with the place of each.
 
     Parameters
     ----------
     path : path
-        CSV (or TSV) in UTF-8 with a header; images are named relative to the file.
-    **options
-        `image`, `text`, `labels`, `ids`: the columns, by default those names (``id`` for ids).
-        `label_separator`: between the labels of one item, by default ``|``. `label_names`: all
-        labels there are, in order.
+        CSV, TSV (all values are str), JSON lines, Parquet or Arrow, by its ending.
 
-    Returns
-    -------
-    Manifest
-        Its ``with_views`` makes MultiViewData once the items are encoded.
+    Yields
+    ------
+    place : str
+        The file and the line or row, for messages.
+    row : dict of str to value
 
     Raises
     ------
     DatasetNotFoundError
         There is no such file.
-    InvalidInputError, DuplicateIdError, LabelError
-        The file cannot be understood; the line is named.
+    CorruptBundleError
+        A Parquet or Arrow file is damaged.
+    InvalidInputError
+        The file is of another kind, or a line cannot be read; the line is named.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     table = Path(folder) / "photos.csv"
-    ...     _ = table.write_text("image,text,labels\na.jpg,a red dress,people|portrait\n")
-    ...     read_manifest(table)
-    Manifest('photos': 1 items; 2 labels; items image, text)
+    ...     table = Path(folder) / "pets.jsonl"
+    ...     _ = table.write_text('{"text": "a dog"}\n')
+    ...     list(read_records(table))
+    [('pets.jsonl, line 1', {'text': 'a dog'})]
     """
-    return read_manifest_file(_find(path), _make_options(_CSV, options))
+    place = _find(path)
+    records = _RECORDS.get(place.suffix.lower())
+    if records is None or place.is_dir():
+        raise InvalidInputError(
+            f"{place.name} has an unknown file type; known endings are {', '.join(_RECORDS)}"
+        )
+    return records(place)
 
 
-def read_manifest_chunks(
-    path: str | PathLike[str], *, chunk_size: int = CHUNK_SIZE, **options: Any
-) -> Iterator[Manifest]:
-    """Read a CSV file of images and texts, a given number of rows at a time.
-
-    Parameters
-    ----------
-    path, **options
-        As in `read_manifest`.
-    chunk_size : int
-        Rows of a chunk; the last one may have fewer.
-
-    Yields
-    ------
-    Manifest
-        All with the same label columns.
-    """
-    check_positive_int(chunk_size, "chunk_size")
-    return read_manifest_file_chunks(_find(path), chunk_size, _make_options(_CSV, options))
-
-
-def _find(path: str | PathLike[str]) -> Path:
-    place = as_path(path)
+def _find(path: Any) -> Path:
+    if not isinstance(path, str | PathLike):
+        raise InvalidInputError(f"give the path of a file, got {path!r}")
+    place = Path(path)
     if not place.exists():
         raise DatasetNotFoundError(f"there is no file or folder {place}")
     return place
 
 
-def _find_table(path: str | PathLike[str]) -> Path:
+def _find_table(path: Any) -> Path:
     place = _find(path)
-    if _detect(place, {}) is not _TABLE or place.is_dir():
+    if place.is_dir() or _detect(place) is not _ARROW:
         raise InvalidInputError(f"{place} is not a Parquet or Arrow file; only these can be listed")
     return place
 
 
-def _detect(path: Path, options: Mapping[str, Any]) -> _Format:
-    _find(path)
+def _detect(path: Path) -> _Format:
     if path.is_dir():
-        return _detect_folder(path, options)
+        return _detect_folder(path)
     for form in _FORMATS:
         if path.suffix.lower() in form.suffixes:
             return form
@@ -323,31 +276,57 @@ def _detect(path: Path, options: Mapping[str, Any]) -> _Format:
     )
 
 
-def _detect_folder(path: Path, options: Mapping[str, Any]) -> _Format:
+def _detect_folder(path: Path) -> _Format:
     if any((path / mark).exists() for mark in ZARR_MARKS):
         return _ZARR
-    if any(path.glob("*.npy")):
-        return _ARRAYS
-    views = options.get("views")
-    if is_paired(path, views if is_mapping_of_names(views) else None):
-        return _PAIRED
-    if any(file.suffix.lower() in _TABLE.suffixes for file in path.rglob("*")):
-        return _TABLE
+    if npy_files(path):
+        return _NPY
+    if any(file.suffix.lower() in TABLE_SUFFIXES for file in path.rglob("*")):
+        return _ARROW
     raise InvalidInputError(
         f"the folder {path.name} has no .npy, Parquet or Arrow files and is not a Zarr group"
     )
 
 
-def _make_options(form: _Format, options: dict[str, Any]) -> Any:
-    known = [field.name for field in fields(form.options)]
-    for name in options:
+def _make_options(form: _Format, given: Mapping[str, Any]) -> Options:
+    """Return the options of a caller; refuse those of other formats, and of the wrong type."""
+    known = [each.name for each in fields(Options) if each.name in (*_COMMON, *form.options)]
+    for name, value in given.items():
         if name not in known:
             raise InvalidInputError(
                 f"{form.name} files are read with the options {', '.join(known)}, not {name!r}"
             )
-        check_option(name, options[name])
-    return form.options(**options)
+        if value is not None and not _is_valid(name, value, in_parts=form is _MATLAB):
+            raise InvalidInputError(
+                f"{name} must be {_EXPECTED.get(name, 'a name')}, got {value!r}"
+            )
+    options = Options(**given)
+    if options.label_names is None:
+        return options
+    return Options(**{**given, "label_names": tuple(str(name) for name in options.label_names)})
 
 
-def _listed(paths: Any) -> Iterable[Any]:
-    return paths if isinstance(paths, Iterable) else [as_path(paths)]
+def _is_valid(name: str, value: Any, *, in_parts: bool) -> bool:
+    if name == "views":
+        return _are_names(value) or (
+            in_parts
+            and isinstance(value, Mapping)
+            and all(isinstance(each, str) or _are_names(each) for each in value.values())
+        )
+    if name == "splits":
+        return _are_names(value)
+    if name == "label_names":
+        return isinstance(value, Iterable) and not isinstance(value, str | bytes)
+    if name == "max_bytes":
+        return isinstance(value, int | np.integer) and bool(value > 0)
+    if name == "fill_missing":
+        return isinstance(value, bool)
+    return isinstance(value, str) or (name == "labels" and in_parts and _are_names(value))
+
+
+def _are_names(value: Any) -> bool:
+    return (
+        isinstance(value, Mapping)
+        and bool(value)
+        and all(isinstance(each, str) for pair in value.items() for each in pair)
+    )

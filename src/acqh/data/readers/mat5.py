@@ -7,16 +7,17 @@ This one reads matrices of numbers only, and every length is checked before it i
 import math
 import struct
 import zlib
+from abc import abstractmethod
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Matrix
-from acqh.data.readers.limits import DEFLATE_RATIO, check_compressed, check_unpacked_size
-from acqh.data.readers.matvariable import MatFile, Variable, matlab_kind
+from acqh.data.readers.arrays import DEFLATE_RATIO, make_csc
+from acqh.data.readers.columns import check_unpacked_size
 from acqh.errors import CorruptBundleError
 
 _HEAD_BYTES = 128
@@ -32,6 +33,46 @@ _NUMBERS |= {14: "i8", 15: "u8"}
 _OTHERS = {1: "cell", 2: "struct", 3: "object", 4: "char", 5: "sparse", 16: "function"}
 _STRUCT, _SPARSE = 2, 5
 _COMPLEX_FLAG, _LOGICAL_FLAG = 0x08, 0x02
+
+
+_FLOATS = {"float64": "double", "float32": "single", "bool": "logical"}
+
+
+def _matlab_kind(dtype: "np.dtype[Any]") -> str:
+    """Return Matlab's name of a type of numbers."""
+    return _FLOATS.get(dtype.name, dtype.name)
+
+
+# Cells, texts, functions and objects are listed in errors but never read.
+NUMBER_KINDS = frozenset(_matlab_kind(np.dtype(code)) for code in "?bBhHiIqQfd") | {"sparse"}
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of the file: its Matlab size and class."""
+
+    shape: tuple[int, ...]
+    kind: str
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is empty or has one entry, as counters of a saved workspace have."""
+        return math.prod(self.shape) <= 1
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it is a matrix of numbers, dense or sparse, of more than one entry."""
+        return self.kind in NUMBER_KINDS and len(self.shape) == 2 and not self.is_scalar
+
+
+class MatFile(AbstractContextManager["MatFile"]):
+    """Variables by name; fields of a struct are called ``struct.field``."""
+
+    variables: dict[str, Variable]
+
+    @abstractmethod
+    def load(self, name: str) -> Matrix:
+        """Return a matrix of numbers as Matlab shows it, dense or CSC."""
 
 
 class _DamageError(Exception):
@@ -52,7 +93,7 @@ class _Head:
     def kind(self) -> str:
         name = _OTHERS.get(self.code, "unknown")
         if self.code in _NUMBERS:
-            name = matlab_kind(np.dtype(_NUMBERS[self.code]))
+            name = _matlab_kind(np.dtype(_NUMBERS[self.code]))
         if self.flags & _COMPLEX_FLAG:
             return f"complex {name}"
         return "logical" if self.flags & _LOGICAL_FLAG and self.code in _NUMBERS else name
@@ -269,11 +310,10 @@ def _sparse_values(view: memoryview, head: _Head, order: str, where: str) -> Mat
         kind, content, at = _element(view, at, order)
         pieces.append(_numbers(kind, content, order))
     indices, pointers, values = pieces
-    n_rows, n_columns = head.shape[:2]
     # Matlab may leave room behind the last entry.
     n_used = int(pointers[-1]) if len(pointers) and pointers.dtype.kind in "iu" else 0
     indices, values = indices[: max(n_used, 0)], values[: max(n_used, 0)]
-    check_compressed(where, pointers, indices, values, (n_columns, n_rows))
     dtype: Any = np.bool_ if head.flags & _LOGICAL_FLAG else np.float64
-    pieces = [values.astype(dtype), indices.astype(np.int32), pointers.astype(np.int32)]
-    return sp.csc_array(tuple(pieces), shape=(n_rows, n_columns))
+    return make_csc(
+        where, [pointers, indices, values.astype(dtype)], (head.shape[0], head.shape[1])
+    )

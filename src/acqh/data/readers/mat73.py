@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Matrix
 from acqh._core.imports import require
-from acqh.data.readers.limits import check_compressed, check_unpacked_size
-from acqh.data.readers.matvariable import NUMBER_KINDS, MatFile, Variable
+from acqh.data.readers.arrays import make_csc
+from acqh.data.readers.columns import check_unpacked_size
+from acqh.data.readers.mat5 import NUMBER_KINDS, MatFile, Variable
 from acqh.errors import AcqhError, CorruptBundleError, InvalidInputError
 
 _MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -130,6 +130,4 @@ class Mat73File(MatFile):
         # Matlab leaves the other two out of a matrix without entries.
         indices, data = (node[key][()] if key in node else _EMPTY for key in ("ir", "data"))
         where = f"variable {name!r} of {self._path.name}"
-        check_compressed(where, pointers, indices, data, (columns, rows))
-        pieces = (data, indices.astype(np.int64), pointers.astype(np.int64))
-        return sp.csc_array(pieces, shape=(rows, columns))
+        return make_csc(where, [pointers, indices, data], (rows, columns))

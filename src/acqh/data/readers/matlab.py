@@ -1,110 +1,253 @@
-"""Read Matlab files with the variable layouts the field uses."""
+"""Matlab files with the variables the field uses, read whole: names, parts, and the items' axis."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Ints, Matrix, is_sparse
 from acqh.data.concat import stack
-from acqh.data.multiview import MultiViewData
-from acqh.data.readers.classes import find_classes
-from acqh.data.readers.limits import check_names_have_labels
-from acqh.data.readers.mat5 import Mat5File
+from acqh.data.readers.columns import SPLIT_SUFFIX, LoadedTable, Options, Parts
+from acqh.data.readers.mat5 import Mat5File, Variable
 from acqh.data.readers.mat73 import Mat73File, is_hdf5
-from acqh.data.readers.matlayout import LABELS, WHOLE, Orientation, Plan, find_axes, make_plan
-from acqh.data.readers.matvariable import MatFile
-from acqh.data.readers.pieces import ReadRows, RowSource
-from acqh.errors import InvalidInputError
+from acqh.errors import InvalidInputError, ViewError
+
+_LABELS, _WHOLE = "labels", "all"
+# Names in use in the field, in lower case and without underscores.
+_ROLES = {
+    "image": ("i", "x", "f", "v", "img", "imgs", "image", "images", "visual"),
+    "text": ("t", "y", "txt", "txts", "text", "texts", "tag", "tags"),
+    _LABELS: ("l", "lab", "label", "labels", "cat", "gnd", "class", "classes"),
+}
+_PARTS = {
+    "train": ("training", "train", "tr"),
+    "database": ("database", "retrieval", "db"),
+    "test": ("testing", "test", "query", "te"),
+    _WHOLE: ("all", ""),
+}
+_INDEX_WORDS = ("indices", "index", "inds", "idx", "ind")
+
+_Variables = Mapping[str, Variable]
+_Roles = dict[str, str]  # role -> variable
+_Block = dict[str, Matrix]  # role -> matrix, items in rows
 
 
-@dataclass(frozen=True)
-class MatOptions:
-    """What a caller may say about a Matlab file; None means by the usual names and shapes."""
+class MatTable(LoadedTable):
+    """The matrices of a Matlab file, by what they are; parts are put under one another."""
 
-    variables: Mapping[str, str | Mapping[str, str]] | None = None
-    orientation: Orientation | None = None
-    label_names: Sequence[str] | None = None
-    max_bytes: int | None = None
+    first_class = 1
 
-
-# Role -> matrix, items in rows.
-_Block = dict[str, Matrix]
-
-
-def read_mat(path: Path, options: MatOptions) -> MultiViewData:
-    """Read a whole Matlab file."""
-    with _open(path, options.max_bytes) as file:
-        plan = make_plan(file.variables, path.name, options.variables)
-        blocks = _load_blocks(file, plan, path.name, options.orientation)
-        rows = {part: _whole_numbers(file.load(name), name) for part, name in plan.rows.items()}
-    if WHOLE in blocks:
-        whole = blocks[WHOLE]
-        splits = _index_splits(rows)
-    else:
-        whole, splits = _join_parts(blocks, path.name)
-    labels = whole.pop(LABELS, None)
-    names = options.label_names
-    if labels is None:
-        check_names_have_labels(names, path)
-    elif labels.shape[1] == 1:
-        numbers = _whole_numbers(labels, LABELS)
-        classes = find_classes(
-            lambda start, stop: numbers[start:stop], len(numbers), names, path.name, first=1
+    def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
+        super().__init__(path, options, parts)
+        with (Mat73File if is_hdf5(path) else Mat5File)(path, options.max_bytes) as file:
+            plan, rows = _make_plan(file.variables, path.name, options)
+            axes = _find_axes(plan, file.variables, path.name, options.orientation)
+            blocks = {
+                part: {
+                    role: _items_first(file.load(name), axes[role == _LABELS])
+                    for role, name in roles.items()
+                }
+                for part, roles in plan.items()
+            }
+            numbers = {part: _whole_numbers(file.load(name), name) for part, name in rows.items()}
+        if _WHOLE in blocks:
+            whole, splits = blocks[_WHOLE], _index_splits(numbers)
+        else:
+            whole, splits = _join_parts(blocks, path.name)
+        for role, matrix in whole.items():
+            is_classes = role == _LABELS and matrix.shape[1] == 1
+            self.add(role, _whole_numbers(matrix, role) if is_classes else matrix)
+        for part, taken in splits.items():
+            self.add(part + SPLIT_SUFFIX, taken)
+        self.options = replace(
+            options,
+            views={role: role for role in whole if role != _LABELS},
+            labels=_LABELS if _LABELS in whole else None,
+            splits={part: part + SPLIT_SUFFIX for part in splits},
         )
-        labels, names = classes.named(numbers), classes.names
-    return MultiViewData(whole, labels, label_names=names, splits=splits, name=path.stem)
 
 
-@dataclass(frozen=True)
-class MatRows(RowSource):
-    """The rows of a Matlab file, whose formats cannot be entered by items: it is read whole."""
+def _make_plan(
+    variables: _Variables, file: str, options: Options
+) -> tuple[dict[str, _Roles], dict[str, str]]:
+    """Find out which variable is which: part -> role -> variable, and rows of parts of a whole.
 
-    options: MatOptions
-    data: MultiViewData | None = None
+    Raises InvalidInputError: a name is not there, two variables fit, or a part is incomplete.
+    """
+    if options.views is None and options.labels is None:
+        parts, rows = _usual_plan(variables, file)
+    else:
+        parts, rows = _given_plan(variables, file, options)
+    if not parts:
+        raise InvalidInputError(
+            f"{file} has no variables of a known layout, such as I_tr, T_tr, L_tr, I_te, T_te, "
+            f"L_te or XAll, YAll, LAll; {_hint(variables)}"
+        )
+    if _WHOLE in parts and len(parts) > 1:
+        raise InvalidInputError(
+            f"{file} has both whole matrices and parts, so it cannot be told which to read; "
+            f"{_hint(variables)}"
+        )
+    roles = list(dict.fromkeys(role for part in parts.values() for role in part))
+    if not set(roles) - {_LABELS}:
+        raise InvalidInputError(f"{file}: no view is named; {_hint(variables)}")
+    for part, role in itertools.product(parts, roles):
+        if role not in parts[part]:
+            raise InvalidInputError(
+                f"{file} has no {role} for the part {part!r}, although another part has; "
+                f"{_hint(variables)}"
+            )
+    return parts, rows if _WHOLE in parts else {}
 
-    @contextmanager
-    def open(self) -> Iterator[ReadRows]:
-        """Read the file, unless it is in memory already."""
-        whole = read_mat(self.path, self.options) if self.data is None else self.data
-        yield lambda start, stop: whole.subset(slice(start, stop))
 
-    def only(self, start: int, stop: int) -> Self:  # noqa: ARG002
-        """Return this without what has been read."""
-        return replace(self, data=None)
+def _given_plan(
+    variables: _Variables, file: str, options: Options
+) -> tuple[dict[str, _Roles], dict[str, str]]:
+    parts: dict[str, _Roles] = {}
+    given = dict(options.views or {})
+    if options.labels is not None:
+        given[_LABELS] = options.labels
+    for role, value in given.items():
+        for part, name in ({_WHOLE: value} if isinstance(value, str) else dict(value)).items():
+            if part not in _PARTS:
+                raise InvalidInputError(f"parts are called {', '.join(_PARTS)}, got {part!r}")
+            parts.setdefault(part, {})[role] = name
+    rows = dict(options.splits or {})
+    for name in (*(name for roles in parts.values() for name in roles.values()), *rows.values()):
+        if name not in variables or not variables[name].is_matrix:
+            what = "is not a matrix of numbers" if name in variables else "is not there"
+            raise InvalidInputError(f"{file}: variable {name!r} {what}; {_hint(variables)}")
+    return parts, rows
 
 
-def find_mat_rows(path: Path, _: int, options: MatOptions) -> MatRows:
-    """Read a file, to know its rows."""
-    whole = read_mat(path, options)
-    return MatRows(path, len(whole), options, whole)
+def _usual_plan(variables: _Variables, file: str) -> tuple[dict[str, _Roles], dict[str, str]]:
+    parts: dict[str, _Roles] = {}
+    rows: dict[str, str] = {}
+    unreadable: list[tuple[str, str, str]] = []
+    for name, variable in variables.items():
+        meaning, index = _meaning(name), _index_part(name)
+        if variable.is_scalar:
+            continue
+        if meaning is not None and not variable.is_matrix:
+            unreadable.append((*meaning, name))
+        elif meaning is not None or (index is not None and variable.is_matrix):
+            part, key = meaning or ("", index or "")
+            known = parts.setdefault(part, {}) if part else rows
+            if key in known:
+                raise InvalidInputError(
+                    f"{file}: both {known[key]!r} and {name!r} could be the {key}; "
+                    f"{_hint(variables)}"
+                )
+            known[key] = name
+    for part, role, name in unreadable:
+        if part in parts and role not in parts[part]:
+            raise InvalidInputError(
+                f"{file}: {name!r} seems to be the {role} but is not a matrix of real numbers; "
+                f"{_hint(variables)}"
+            )
+    # A letter alone, such as L, is a remnant where it has no views beside it.
+    parts = {part: roles for part, roles in parts.items() if set(roles) - {_LABELS}}
+    texts = [roles.get("text", "") for roles in parts.values()]
+    if not any(_LABELS in roles for roles in parts.values()):
+        for text in texts:
+            if text.rpartition(".")[2].lower().startswith("y"):
+                raise InvalidInputError(
+                    f"{file} has no variable for labels, so {text!r} could be text or labels; "
+                    f"{_hint(variables)}"
+                )
+    return parts, rows
 
 
-def _open(path: Path, max_bytes: int | None) -> MatFile:
-    return Mat73File(path, max_bytes) if is_hdf5(path) else Mat5File(path, max_bytes)
+def _meaning(name: str) -> tuple[str, str] | None:
+    """Return part and role of a variable with a usual name, whichever comes first in it."""
+    word = _plain(name)
+    for part, affixes in _PARTS.items():
+        for affix in affixes:
+            for rest in (word.removesuffix(affix), word.removeprefix(affix)):
+                for role, synonyms in _ROLES.items():
+                    if rest in synonyms and (rest != word or not affix):
+                        return part, role
+    return None
 
 
-def _load_blocks(
-    file: MatFile, plan: Plan, name: str, orientation: Orientation | None
-) -> dict[str, _Block]:
-    shapes = {
-        variable: file.variables[variable].shape
-        for roles in plan.parts.values()
-        for variable in roles.values()
-    }
-    view_axis, label_axis = find_axes(plan, shapes, name, orientation)
-    blocks: dict[str, _Block] = {}
-    for part, roles in plan.parts.items():
-        blocks[part] = {
-            role: _items_first(file.load(variable), label_axis if role == LABELS else view_axis)
-            for role, variable in roles.items()
-        }
-    return blocks
+def _index_part(name: str) -> str | None:
+    word = _plain(name)
+    for index_word in _INDEX_WORDS:
+        for rest in (word.removesuffix(index_word), word.removeprefix(index_word)):
+            for part, affixes in _PARTS.items():
+                if rest not in ("", word) and rest in affixes and part != _WHOLE:
+                    return part
+    return None
+
+
+def _plain(name: str) -> str:
+    return name.rpartition(".")[2].replace("_", "").lower()
+
+
+def _hint(variables: _Variables) -> str:
+    shown = ", ".join(
+        f"{name} {' x '.join(map(str, variable.shape))} {variable.kind}"
+        for name, variable in variables.items()
+    )
+    return (
+        f"the variables are: {shown or 'none'}; name them with views={{'image': NAME, 'text': "
+        "NAME} and labels=NAME, or for parts with {'train': NAME, 'test': NAME} instead of NAME"
+    )
+
+
+def _find_axes(
+    plan: Mapping[str, _Roles], variables: _Variables, file: str, orientation: str | None
+) -> tuple[int, int]:
+    """Tell which axis of the views, and which of the labels, is the items'.
+
+    Views have one item axis in common, labels may have the other. An axis is possible where all
+    matrices of a part have the same size along it, and each role has the same size along the
+    other one in all parts. Raises ViewError: no axis fits. Raises InvalidInputError: both do, and
+    `orientation` does not say where the items of the views are.
+    """
+    if orientation not in (None, "rows", "columns"):
+        raise InvalidInputError(f"orientation must be 'rows' or 'columns', got {orientation!r}")
+    wanted = (0, 1) if orientation is None else (("rows", "columns").index(orientation),)
+    has_labels = any(_LABELS in roles for roles in plan.values())
+    possible = [
+        axes
+        for axes in itertools.product(wanted, (0, 1))
+        if (has_labels or axes[0] == axes[1]) and _fits(plan, variables, axes)
+    ]
+    if orientation is not None:
+        # Labels that fit either way lie as the views do.
+        possible = sorted(possible, key=lambda axes: axes[0] != axes[1])[:1]
+    if len(possible) == 1:
+        return possible[0]
+    found = ", ".join(
+        f"{name} {' x '.join(map(str, variables[name].shape))}"
+        for roles in plan.values()
+        for name in roles.values()
+    )
+    if not possible:
+        raise ViewError(f"{file}: the variables do not pair by item, whichever way: {found}")
+    raise InvalidInputError(
+        f"{file}: items could be the rows or the columns of {found}; say which with "
+        "orientation='rows' or orientation='columns'"
+    )
+
+
+def _fits(plan: Mapping[str, _Roles], variables: _Variables, axes: tuple[int, ...]) -> bool:
+    widths: dict[str, set[int]] = {}
+    for roles in plan.values():
+        counts = set()
+        for role, name in roles.items():
+            axis = axes[role == _LABELS]
+            counts.add(variables[name].shape[axis])
+            widths.setdefault(role, set()).add(variables[name].shape[1 - axis])
+        if len(counts) != 1:
+            return False
+    return all(len(sizes) == 1 for sizes in widths.values())
 
 
 def _items_first(matrix: Matrix, axis: int) -> Matrix:
@@ -151,8 +294,7 @@ def _join_parts(blocks: dict[str, _Block], file: str) -> tuple[_Block, dict[str,
         n_items = next(iter(blocks[part].values())).shape[0]
         rows[part] = np.arange(start, start + n_items)
         start += n_items
-    roles = blocks[order[0]]
-    whole = {role: stack([blocks[part][role] for part in order]) for role in roles}
+    whole = {role: stack([blocks[part][role] for part in order]) for role in blocks[order[0]]}
     return whole, _disjoint(rows) if len(rows) > 1 else {}
 
 
@@ -162,10 +304,8 @@ def _find_rows(part: _Block, whole: _Block, file: str) -> Ints | None:
     The field's files often repeat the training items inside the database.
     """
     places: dict[bytes, list[int]] = {}
-    for row, digest in enumerate(_row_digests(whole)):
+    for row, digest in reversed(list(enumerate(_row_digests(whole)))):
         places.setdefault(digest, []).append(row)
-    for rows in places.values():
-        rows.reverse()
     found = [places[d].pop() if places.get(d) else None for d in _row_digests(part)]
     rows_found = [row for row in found if row is not None]
     if not rows_found:
@@ -173,7 +313,7 @@ def _find_rows(part: _Block, whole: _Block, file: str) -> Ints | None:
     if len(rows_found) < len(found):
         raise InvalidInputError(
             f"{file}: {len(rows_found)} of the {len(found)} training items are also in the "
-            "database, the others are not; name the variables to read with variables="
+            "database, the others are not; name the variables to read with views= and labels="
         )
     return np.asarray(rows_found, dtype=np.int64)
 

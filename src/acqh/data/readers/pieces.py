@@ -2,53 +2,18 @@
 
 import hashlib
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, overload
+from typing import Any, overload
 
 from acqh._core.arrays import NotFiniteError
 from acqh.data.multiview import MultiViewData
-from acqh.data.readers.limits import check_any_rows
+from acqh.data.readers.build import Source
+from acqh.data.readers.columns import Table
 from acqh.errors import CorruptBundleError
-
-# Gives the rows from the first number up to, not including, the second.
-ReadRows = Callable[[int, int], MultiViewData]
-
-
-@dataclass(frozen=True)
-class RowSource(ABC):
-    """What a look at a file or folder has found out: all that reading some of its rows takes.
-
-    Small, and can be pickled. Views, label columns and ids are settled here once, so that they are
-    the same whoever reads whichever rows.
-    """
-
-    path: Path
-    n_rows: int
-
-    def __post_init__(self) -> None:
-        check_any_rows(self.n_rows, self.path)
-
-    @abstractmethod
-    def open(self) -> AbstractContextManager[ReadRows]:
-        """Open what has the rows; reading on where the last rows ended costs no search."""
-
-    def only(self, start: int, stop: int) -> Self:  # noqa: ARG002
-        """Return what is needed for these rows alone, under the same row numbers."""
-        return self  # what is known need not grow with the rows
-
-    def files(self) -> Iterable[Path]:
-        """Return all files that rows are read from."""
-        return [self.path]
-
-    def whole(self) -> MultiViewData:
-        """Read all rows."""
-        with self.open() as read:
-            return read(0, self.n_rows)
 
 
 @dataclass(frozen=True)
@@ -79,7 +44,7 @@ class Piece:
     [4]
     """
 
-    source: RowSource
+    source: Source
     start: int
     stop: int
 
@@ -114,7 +79,8 @@ class Piece:
         OSError
             The file cannot be read.
         """
-        return next(read_pieces([self]))
+        source = self.source if self.source.table else self.source.only(self.start, self.stop)
+        return next(read_pieces([Piece(source, self.start, self.stop)]))
 
 
 class Pieces(Sequence[Piece]):
@@ -134,7 +100,7 @@ class Pieces(Sequence[Piece]):
         Rows of all pieces together.
     """
 
-    def __init__(self, source: RowSource, chunk_size: int) -> None:
+    def __init__(self, source: Source, chunk_size: int) -> None:
         self._source = source
         self.chunk_size = chunk_size
         self.n_items = source.n_rows
@@ -223,13 +189,13 @@ def read_pieces(
 
 def _read_in_order(pieces: Iterable[Piece]) -> Generator[MultiViewData, None, None]:
     with ExitStack() as opened:
-        source: RowSource | None = None
+        source: Source | None = None
         for piece in pieces:
             if piece.source is not source:
                 opened.close()
                 source = piece.source
-                read = opened.enter_context(source.open())
-            yield _read_checked(read, piece)
+                table = opened.enter_context(source.open())
+            yield _read_checked(table, piece)
 
 
 def _read_ahead(chunks: Iterator[MultiViewData]) -> Generator[MultiViewData, None, None]:
@@ -242,9 +208,9 @@ def _read_ahead(chunks: Iterator[MultiViewData]) -> Generator[MultiViewData, Non
             del chunk
 
 
-def _read_checked(read: ReadRows, piece: Piece) -> MultiViewData:
+def _read_checked(table: Table, piece: Piece) -> MultiViewData:
     try:
-        rows = read(piece.start, piece.stop)
+        rows = piece.source.read(table, piece.start, piece.stop)
     except NotFiniteError as error:
         name, row, _ = error.args
         raise NotFiniteError(name, piece.start + row, piece.path.name) from error

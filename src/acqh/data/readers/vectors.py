@@ -1,8 +1,7 @@
-"""Read files of one matrix: .npy, those of the nearest-neighbour benchmarks, Faiss indexes."""
+"""Files of one matrix: .npy, those of the nearest-neighbour benchmarks, Faiss indexes."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,103 +9,69 @@ import numpy as np
 
 from acqh._core.arrays import Array
 from acqh._core.imports import require
-from acqh.data.multiview import MultiViewData
-from acqh.data.readers.arrays import Rows, file_rows, read_file_header
-from acqh.data.readers.limits import check_any_rows
-from acqh.data.readers.pieces import ReadRows, RowSource
+from acqh.data.readers.arrays import map_rows, read_file_header, refuse_objects
+from acqh.data.readers.columns import Entry, Options, Parts, Table
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 
-FAISS_SUFFIXES = (".faiss", ".index")
 # Every row has its length, four bytes, before its values.
-_VECS: dict[str, "np.dtype[Any]"] = {
-    ".fvecs": np.dtype("<f4"),
-    ".bvecs": np.dtype("u1"),
-    ".ivecs": np.dtype("<i4"),
-}
+_VECS = {".fvecs": "<f4", ".bvecs": "u1", ".ivecs": "<i4"}
 # The numbers of rows and of columns, four bytes each, come before all values.
-_BIN: dict[str, "np.dtype[Any]"] = {
-    ".fbin": np.dtype("<f4"),
-    ".u8bin": np.dtype("u1"),
-    ".i8bin": np.dtype("i1"),
-    ".ibin": np.dtype("<i4"),
-}
-VECTOR_SUFFIXES = (".npy", *_VECS, *_BIN, *FAISS_SUFFIXES)
-_INT = np.dtype("<i4")
+_BIN = {".fbin": "<f4", ".u8bin": "u1", ".i8bin": "i1", ".ibin": "<i4"}
+VECTOR_SUFFIXES = (".npy", *_VECS, *_BIN, ".faiss", ".index")
 _BIN_HEADER_BYTES = 8
 
-
-@dataclass(frozen=True)
-class VectorOptions:
-    """What a caller may say about a file of one matrix: what to call its view."""
-
-    view: str = "vectors"
+# The shape and kind of a matrix, and what gives its rows from one up to, not including, another.
+_Opened = tuple[tuple[int, ...], str, Callable[[int, int], Array]]
 
 
-@dataclass(frozen=True)
-class VectorRows(RowSource):
-    """The rows of a file of one matrix."""
+class VectorFile(Table):
+    """A file of one matrix, its size compared with what it declares before rows are read."""
 
-    n_columns: int
-    view: str  # what the matrix is called
+    def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
+        super().__init__(path, options, parts)
+        suffix = path.suffix.lower()
+        if suffix == ".npy":
+            shape, kind, self._rows = _open_npy(path)
+        elif suffix in _VECS:
+            shape, kind, self._rows = _open_vecs(path, np.dtype(_VECS[suffix]))
+        elif suffix in _BIN:
+            shape, kind, self._rows = _open_bin(path, np.dtype(_BIN[suffix]))
+        else:
+            shape, kind, self._rows = _open_faiss(path)
+        self.entries = {"vectors": Entry("vectors", shape, kind)}
 
-    @contextmanager
-    def open(self) -> Iterator[ReadRows]:
-        """Open the file for its rows."""
-        shape, take = _open(self.path)
-        if shape != (self.n_rows, self.n_columns):
-            raise CorruptBundleError(f"{self.path.name} has changed since it was listed")
-
-        def read(start: int, stop: int) -> MultiViewData:
-            return MultiViewData(
-                {self.view: take(start, stop)}, ids=np.arange(start, stop), name=self.path.stem
-            )
-
-        yield read
-
-
-def find_vector_rows(path: Path, _: int, options: VectorOptions) -> VectorRows:
-    """Look at the size of a matrix, without reading its rows."""
-    (n_rows, n_columns), _take = _open(path)
-    return VectorRows(path, n_rows, n_columns, options.view)
+    def take(self, _: Entry, start: int, stop: int) -> Array:
+        """Return some rows."""
+        return self._rows(start, stop)
 
 
-def _open(path: Path) -> tuple[tuple[int, int], Rows]:
-    """Return the shape of a file's matrix, and what gives some of its rows."""
-    suffix = path.suffix.lower()
-    if suffix == ".npy":
-        return _open_npy(path)
-    if suffix in _VECS:
-        return _open_vecs(path, _VECS[suffix])
-    if suffix in _BIN:
-        return _open_bin(path, _BIN[suffix])
-    return _open_faiss(path)
-
-
-def _open_npy(path: Path) -> tuple[tuple[int, int], Rows]:
+def _open_npy(path: Path) -> _Opened:
     header = read_file_header(path)
+    refuse_objects(header, path.name)
     if len(header.shape) != 2:
         raise ViewError(
             f"{path.name} has {len(header.shape)} dimensions; give a matrix of shape "
             "(items, features)"
         )
-    return (header.shape[0], header.shape[1]), file_rows(path, header)
+    rows = partial(map_rows, path, header, header.offset, where=path.name)
+    return header.shape, header.dtype.kind, lambda start, stop: rows(start=start, stop=stop)
 
 
-def _open_vecs(path: Path, dtype: "np.dtype[Any]") -> tuple[tuple[int, int], Rows]:
+def _open_vecs(path: Path, dtype: "np.dtype[Any]") -> _Opened:
     with path.open("rb") as handle:
-        head = handle.read(_INT.itemsize)
-    check_any_rows(len(head), path)
-    n_columns = int(np.frombuffer(head.ljust(4, b"\0"), _INT)[0])
+        head = handle.read(4)
+    n_columns = int.from_bytes(head, "little", signed=True)
     # A damaged first length must not become the size of an array.
-    row_bytes = _INT.itemsize + n_columns * dtype.itemsize
+    row_bytes = 4 + n_columns * dtype.itemsize
     n_bytes = path.stat().st_size
+    if not head:
+        raise ViewError(f"{path.name} has no rows; give at least one item")
     if n_columns <= 0 or n_bytes % row_bytes:
         raise CorruptBundleError(
             f"{path.name} has {n_bytes:,} bytes, which rows of {n_columns} numbers, as its first "
             f"has, do not fill; it is cut off or no {path.suffix} file"
         )
-    row = np.dtype([("length", _INT), ("values", dtype, (n_columns,))])
-    n_rows = n_bytes // row_bytes
+    row = np.dtype([("length", "<i4"), ("values", dtype, (n_columns,))])
 
     def take(start: int, stop: int) -> Array:
         rows = np.memmap(path, row, "r", start * row_bytes, (stop - start,))
@@ -119,10 +84,10 @@ def _open_vecs(path: Path, dtype: "np.dtype[Any]") -> tuple[tuple[int, int], Row
             )
         return np.ascontiguousarray(rows["values"])
 
-    return (n_rows, n_columns), take
+    return (n_bytes // row_bytes, n_columns), dtype.kind, take
 
 
-def _open_bin(path: Path, dtype: "np.dtype[Any]") -> tuple[tuple[int, int], Rows]:
+def _open_bin(path: Path, dtype: "np.dtype[Any]") -> _Opened:
     with path.open("rb") as handle:
         head = handle.read(_BIN_HEADER_BYTES)
     n_bytes = path.stat().st_size
@@ -141,10 +106,10 @@ def _open_bin(path: Path, dtype: "np.dtype[Any]") -> tuple[tuple[int, int], Rows
         offset = _BIN_HEADER_BYTES + start * row_bytes
         return np.memmap(path, dtype, "r", offset, (stop - start, n_columns))
 
-    return (n_rows, n_columns), take
+    return (n_rows, n_columns), dtype.kind, take
 
 
-def _open_faiss(path: Path) -> tuple[tuple[int, int], Rows]:
+def _open_faiss(path: Path) -> _Opened:
     faiss = require("faiss")
     try:
         index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
@@ -168,4 +133,4 @@ def _open_faiss(path: Path) -> tuple[tuple[int, int], Rows]:
                 "back; save them with numpy.save"
             ) from error
 
-    return (int(index.ntotal), int(index.d)), take
+    return (int(index.ntotal), int(index.d)), "f", take
