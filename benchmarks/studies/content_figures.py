@@ -72,7 +72,7 @@ def draw_found(data: Emoji, found: dict[float, Any], path: Path) -> None:
         for row, (weight, name) in enumerate(((1.0, "labels"), (0.5, "labels, text"))):
             draw.text((words, top + row * SIZE + 10), name, "gray", font)
             for place, item in enumerate(found[weight][number]):
-                image = Image.open(io.BytesIO(data.data.items["picture"][item])).convert("RGBA")
+                image = Image.open(io.BytesIO(data.data.items["image"][item])).convert("RGBA")
                 image = image.resize((SIZE - 4, SIZE - 4))
                 corner = words + names + place * SIZE + 2, top + row * SIZE + 2
                 sheet.paste(image, corner, image)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acqh.data import MultiViewData, list_pieces, read, read_pieces, read_records
+from acqh.data import list_pieces, read, read_pieces, read_records
 from acqh.errors import DuplicateIdError, InvalidInputError, LabelError, ViewError
 
 
@@ -116,21 +116,6 @@ def test_numbered_columns_may_stand_in_any_order(tmp_path: Path) -> None:
 def test_numbers_that_do_not_start_at_0_are_an_item_column(tmp_path: Path) -> None:
     data = read(write(tmp_path / "a.csv", "x_0,take_2\n1,yes\n"))
     assert data.items["take_2"].tolist() == ["yes"]
-
-
-@pytest.mark.parametrize("chunk_size", [1, 2, 3, 50])
-def test_chunks_put_together_are_the_whole(tmp_path: Path, chunk_size: int) -> None:
-    path = write(tmp_path / "a.csv", VIEWS)
-    whole = read(path)
-    chunks = list(read_chunks(path, chunk_size=chunk_size))
-    assert all(chunk.label_names == whole.label_names for chunk in chunks)
-    together = MultiViewData.concat(chunks)
-    for view in whole.views:
-        np.testing.assert_array_equal(together.views[view], whole.views[view])
-        np.testing.assert_array_equal(together.present[view], whole.present[view])
-    np.testing.assert_array_equal(together.labels, whole.labels)
-    np.testing.assert_array_equal(together.ids, whole.ids)
-    assert together.items["caption"].tolist() == whole.items["caption"].tolist()
 
 
 def test_a_large_file_is_joined_from_its_blocks(tmp_path: Path) -> None:

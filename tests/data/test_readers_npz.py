@@ -87,24 +87,6 @@ def test_views_labels_names_and_split_are_found(tmp_path: Path, arrays) -> None:
     np.testing.assert_array_equal(data.ids, np.arange(7))
 
 
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("chunk_size", [1, 3, 7, 100])
-def test_chunks_put_together_are_the_whole(tmp_path, arrays, save, order, chunk_size) -> None:
-    arrays["image"] = np.asarray(arrays["image"], order=order)
-    arrays["image_id"] = np.arange(100, 107)
-    save(tmp_path / "pairs.npz", **arrays)
-    whole = read(tmp_path / "pairs.npz")
-    chunks = list(read_chunks(tmp_path / "pairs.npz", chunk_size=chunk_size))
-    assert [len(chunk) for chunk in chunks[:-1]] == [chunk_size] * (len(chunks) - 1)
-    together = MultiViewData.concat(chunks)
-    for view in ("image", "text"):
-        np.testing.assert_array_equal(dense(together.views[view]), dense(whole.views[view]))
-    np.testing.assert_array_equal(together.labels, whole.labels)
-    np.testing.assert_array_equal(together.ids, whole.ids)
-    assert together.label_names == whole.label_names
-
-
 def test_chunks_of_class_ids_have_the_same_label_columns(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", image=np.eye(4), labels=np.array([2, 2, 10, 0]))
     chunks = list(read_chunks(tmp_path / "a.npz", chunk_size=2))

@@ -129,23 +129,6 @@ def test_a_null_means_that_the_view_is_absent(tmp_path: Path, save: Save) -> Non
     assert data.present["text"].all()
 
 
-@pytest.mark.parametrize("chunk_size", [1, 2, 4, 5, 100])
-def test_chunks_put_together_are_the_whole(tmp_path, save, chunk_size) -> None:
-    image = pa.array([None, None, None, [3, 4], [5, 6], None], FLOATS)
-    path = save(tmp_path / "pairs", pairs(image=image, caption=pa.array(list("uvwxyz"))))
-    whole = read(path)
-    chunks = list(read_chunks(path, chunk_size=chunk_size))
-    assert [len(chunk) for chunk in chunks[:-1]] == [chunk_size] * (len(chunks) - 1)
-    together = MultiViewData.concat(chunks)
-    for view in whole.views:
-        np.testing.assert_array_equal(together.views[view], whole.views[view])
-        np.testing.assert_array_equal(together.present[view], whole.present[view])
-    np.testing.assert_array_equal(together.labels, whole.labels)
-    np.testing.assert_array_equal(together.ids, whole.ids)
-    assert together.items["caption"].tolist() == list("uvwxyz")
-    assert all(chunk.label_names == whole.label_names for chunk in chunks)
-
-
 @pytest.mark.parametrize("chunk_size", [2, 4, 7, 12])
 def test_a_folder_of_files_is_one_table(tmp_path: Path, chunk_size: int) -> None:
     folder = tmp_path / "pairs"

@@ -200,3 +200,30 @@ def check_splits(splits: Mapping[str, Any] | None, n_items: int) -> Mapping[str,
         others[array] = True
         checked[str(name)] = array.astype(np.int64, copy=False)
     return MappingProxyType(checked)
+
+
+def check_rows(rows: Any, n_items: int) -> slice | Ints:
+    """Return a selection of rows as a slice or as row numbers from 0 to n_items - 1."""
+    if isinstance(rows, slice):
+        if len(range(*rows.indices(n_items))) == 0:
+            raise InvalidInputError(f"{rows} selects no rows of {n_items}")
+        return rows
+    array = np.asarray(rows)
+    if array.ndim != 1:
+        raise InvalidInputError(
+            f"rows have {array.ndim} dimensions; give row numbers, a mask or a slice"
+        )
+    if array.dtype == bool:
+        if len(array) != n_items:
+            raise InvalidInputError(f"the row mask has {len(array)} entries for {n_items} items")
+        array = np.flatnonzero(array)
+    if array.size == 0:
+        raise InvalidInputError("no rows were selected; select at least one")
+    if array.dtype.kind not in "iu":
+        raise InvalidInputError(f"row numbers have dtype {array.dtype}; give whole numbers")
+    wrong = (array < -n_items) | (array >= n_items)
+    if wrong.any():
+        raise InvalidInputError(
+            f"row {array[np.argmax(wrong)]} does not exist; there are {n_items} items"
+        )
+    return np.where(array < 0, array + n_items, array).astype(np.int64)

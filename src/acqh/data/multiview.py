@@ -11,11 +11,10 @@ from acqh._core.arrays import Array, Bools, Ints, Matrix, check_positive_int, is
 from acqh._core.runtime import RandomState
 from acqh.data import checks
 from acqh.data.concat import concat_fields
-from acqh.data.rows import TakesRows, check_rows, take_each
 from acqh.data.splits import official_rows, split_rows
 
 
-class MultiViewData(TakesRows):
+class MultiViewData:
     """Named views of the same items, with labels, ids and a table of anything else.
 
     Row i of every view, of the labels, of the ids and of the item table is the same item.
@@ -193,18 +192,27 @@ class MultiViewData(TakesRows):
         >>> data.subset(data.ids != "b").ids.tolist()
         ['a', 'c', 'd']
         """
-        selected = check_rows(rows, len(self))
+        selected = checks.check_rows(rows, len(self))
         ids = self.ids[selected]
         if not isinstance(selected, slice) and len(np.unique(selected)) < len(selected):
             checks.check_unique_ids(ids)  # finds the id that would occur twice
         return self._replace(
-            views=take_each(self.views, selected),
+            views=_take_each(self.views, selected),
             labels=None if self.labels is None else self.labels[selected],
             ids=ids,
-            items=take_each(self.items, selected),
-            present=take_each(self.present, selected),
+            items=_take_each(self.items, selected),
+            present=_take_each(self.present, selected),
             splits=MappingProxyType({}),
         )
+
+    def take(self, rows: Any, axis: int = 0) -> Self:  # noqa: ARG002
+        """Return some rows, by number: `subset`, under the name that scikit-learn calls."""
+        return self.subset(rows)
+
+    @property
+    def iloc(self) -> Self:
+        """The data itself: its presence tells scikit-learn that `take` gives rows."""
+        return self
 
     def chunks(self, size: int) -> Iterator[Self]:
         """Yield the rows in order, `size` at a time, without copying dense arrays.
@@ -395,3 +403,8 @@ class MultiViewData(TakesRows):
         from acqh.data.readers.formats import read  # which needs this class
 
         return read(path, **options)
+
+
+def _take_each(columns: Mapping[str, Matrix], rows: slice | Ints) -> Mapping[str, Matrix]:
+    """Select the same rows of every matrix or column."""
+    return MappingProxyType({name: values[rows] for name, values in columns.items()})

@@ -28,7 +28,7 @@ def load_emoji() -> MultiViewData:
         Views ``image`` (1906, 544) float32 and ``text`` (1906, n_words) CSR float32 counts; one
         label of 9 per item; ids such as ``"1F44B"``, the code points. Item columns: ``name`` and
         ``text`` (name and tags) in English, ``emoji`` (the character), ``image`` (bytes of a
-        WebP file, 64 x 64; also called ``picture`` until the next release), ``subgroup``,
+        WebP file, 64 x 64), ``subgroup``,
         ``family``.
 
     Examples
@@ -61,7 +61,6 @@ def load_emoji() -> MultiViewData:
             "text": [", ".join([name, *words]) for name, words in zip(names, tags, strict=True)],
             "emoji": ["".join(chr(int(code, 16)) for code in each.split("-")) for each in ids],
             "image": images,
-            "picture": images,
             "subgroup": subgroups,
             "family": families,
         },
