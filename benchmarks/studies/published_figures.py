@@ -14,7 +14,7 @@ import numpy as np
 
 import acqh
 from acqh.bench import evaluate, make_split
-from acqh.bench.run.evaluate import measure, open_data
+from acqh.bench.running.evaluate import measure, open_data
 from acqh.methods import CMFH, DCH, DDCMH
 from acqh.metrics import mean_average_precision, relevance
 from benchmarks._measure import emit

@@ -7,10 +7,11 @@ import pytest
 
 import acqh
 from acqh.bench import ResultRow, Store
-from acqh.bench.run.cells import RunGrid, fair_plan, merge_cells, paper_plan
-from acqh.bench.run.evaluate import open_data
-from acqh.bench.run.variants import make_variant
-from acqh.bench.run.worker import Workbench, WorkerSettings, machine, versions
+from acqh.bench.running.cells import RunGrid, fair_plan, merge_cells, paper_plan
+from acqh.bench.running.evaluate import open_data
+from acqh.bench.running.runner import machine, versions
+from acqh.bench.running.variants import make_variant
+from acqh.bench.running.worker import Workbench, WorkerSettings
 from acqh.data import save_npz
 
 # Importing this one registers methods that are for one test's run only.

@@ -20,7 +20,7 @@ from acqh.bench.report.plots import Plot
 from acqh.bench.report.published import load_field, load_paper
 from acqh.bench.report.results import Results, group
 from acqh.bench.report.tables import Table
-from acqh.bench.run.store import Record
+from acqh.bench.running.store import Record
 from acqh.methods.registry import get
 from acqh.methods.registry import list as list_methods
 

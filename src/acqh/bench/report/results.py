@@ -11,8 +11,8 @@ from zipfile import BadZipFile
 import numpy as np
 
 from acqh._core.arrays import Array, Floats
-from acqh.bench.run.evaluate import ResultRow
-from acqh.bench.run.store import Record, Store
+from acqh.bench.running.evaluate import ResultRow
+from acqh.bench.running.store import Record, Store
 from acqh.errors import CorruptBundleError, InvalidInputError
 
 Kind = Literal["ours", "baseline", "control"]

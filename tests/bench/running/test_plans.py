@@ -3,17 +3,17 @@ import pytest
 
 import acqh
 from acqh.bench.protocol import make_split
-from acqh.bench.run.cells import (
+from acqh.bench.running.cells import (
     CODE_LENGTHS,
     RunGrid,
     build,
     fair_plan,
     paper_plan,
 )
-from acqh.bench.run.evaluate import BenchData, hash_contents, open_data, prepare
-from acqh.bench.run.runner import Estimator
-from acqh.bench.run.variants import RandomCodes, list_variants, make_maps, make_variant
-from acqh.bench.run.worker import peak_memory, reset_peak_memory
+from acqh.bench.running.evaluate import BenchData, hash_contents, open_data, prepare
+from acqh.bench.running.runner import Estimator
+from acqh.bench.running.variants import RandomCodes, list_variants, make_maps, make_variant
+from acqh.bench.running.worker import peak_memory, reset_peak_memory
 from acqh.data import save_npz
 from acqh.errors import DatasetNotFoundError, InvalidInputError
 from acqh.features import KernelMap

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Ints
-from acqh.bench.run.evaluate import ResultRow
+from acqh.bench.running.evaluate import ResultRow
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.io import replace_file
 from acqh.io.manifest import MANIFEST_NAME

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from acqh._core.imports import load_plugins
-from acqh.bench.run.variants import load_method_file
+from acqh.bench.running.variants import load_method_file
 from acqh.errors import InvalidInputError
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "plugin"

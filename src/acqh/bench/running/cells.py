@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from acqh.bench.protocol import PROTOCOLS, make_split
-from acqh.bench.run.evaluate import BenchData
-from acqh.bench.run.variants import Variant, find_method, make_maps
+from acqh.bench.running.evaluate import BenchData
+from acqh.bench.running.variants import Variant, find_method, make_maps
 from acqh.errors import InvalidInputError
 from acqh.methods import BaseMethod
 from acqh.methods.registry import DatabaseMode

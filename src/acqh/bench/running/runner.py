@@ -1,24 +1,29 @@
 """Running cells: one worker process, one cell at a time, each stored as it ends."""
 
+import platform
 import signal
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
 from multiprocessing.connection import wait
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from acqh.bench.run.cells import Cell
-from acqh.bench.run.store import Record, Store
-from acqh.bench.run.worker import Outcome, WorkerSettings, failure, machine, versions, work
+from acqh import __version__
+from acqh._core.runtime import count_cores
+from acqh.bench.running.cells import Cell
+from acqh.bench.running.store import Record, Store
+from acqh.bench.running.worker import Outcome, WorkerSettings, failure, work
 
 # How long a worker that was told to end may take before it is killed.
 _PATIENCE = 5.0
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "torch")
 # Where nothing like a cell has been run: about a middling method on one core.
 _GUESSED_SECONDS = 3.0
 
@@ -224,6 +229,38 @@ class _Worker:
             self._process.join()
         self._process.close()
         self._process = None
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what a result depends on.
+
+    Examples
+    --------
+    >>> sorted(versions())[:2]
+    ['acqh', 'numba']
+    """
+    found = {"acqh": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
+def machine() -> dict[str, str | int]:
+    """Return the kind of machine: system, processor, number of cores."""
+    return {
+        "system": f"{platform.system()} {platform.release()}",
+        "processor": _processor(),
+        "n_cores": count_cores(),
+    }
+
+
+def _processor() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 class Estimator:

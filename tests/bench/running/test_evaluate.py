@@ -3,7 +3,7 @@ import pytest
 
 import acqh
 from acqh.bench import evaluate, make_split
-from acqh.bench.run.evaluate import measure
+from acqh.bench.running.evaluate import measure
 from acqh.errors import InvalidInputError
 from acqh.methods import CVH
 from acqh.methods.rivals.binary import pack_signs

@@ -5,9 +5,9 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from acqh.bench.run.cells import Cell, merge_cells
-from acqh.bench.run.evaluate import ResultRow
-from acqh.bench.run.store import Store
+from acqh.bench.running.cells import Cell, merge_cells
+from acqh.bench.running.evaluate import ResultRow
+from acqh.bench.running.store import Store
 from acqh.errors import CorruptBundleError, InvalidInputError
 
 CELL = Cell(

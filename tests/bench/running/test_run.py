@@ -13,12 +13,12 @@ import pytest
 
 import acqh
 from acqh import bench
-from acqh.bench.run.cells import RunGrid, fair_plan
-from acqh.bench.run.evaluate import open_data
-from acqh.bench.run.runner import pending, run_cells
-from acqh.bench.run.store import Store
-from acqh.bench.run.variants import find_method, load_method_file, make_variant
-from acqh.bench.run.worker import Workbench, WorkerSettings
+from acqh.bench.running.cells import RunGrid, fair_plan
+from acqh.bench.running.evaluate import open_data
+from acqh.bench.running.runner import pending, run_cells
+from acqh.bench.running.store import Store
+from acqh.bench.running.variants import find_method, load_method_file, make_variant
+from acqh.bench.running.worker import Workbench, WorkerSettings
 from acqh.data import save_npz
 from acqh.errors import InvalidInputError
 from acqh.methods import registry

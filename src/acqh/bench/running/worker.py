@@ -2,7 +2,6 @@
 
 import math
 import os
-import platform
 import signal
 import sys
 import threading
@@ -12,7 +11,6 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -20,12 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from acqh import __version__
 from acqh._core.arrays import Array
-from acqh._core.runtime import count_cores
 from acqh.bench.protocol import Split, SplitParts, make_split
-from acqh.bench.run.cells import Cell, build
-from acqh.bench.run.evaluate import (
+from acqh.bench.running.cells import Cell, build
+from acqh.bench.running.evaluate import (
     BenchData,
     Measured,
     check_database,
@@ -33,7 +29,7 @@ from acqh.bench.run.evaluate import (
     open_data,
     prepare,
 )
-from acqh.bench.run.variants import load_method_file
+from acqh.bench.running.variants import load_method_file
 from acqh.methods import BaseMethod
 
 # Ranks at which precision is measured: close where curves bend, up to the paper's last.
@@ -41,7 +37,6 @@ _TOP_N = (1, 2, 5, 10, 20, 30, 50, 75, *range(100, 1001, 50))
 _CURVE_POINTS = 200
 # Rows of the fit that only makes code compile and load.
 _WARM_UP_ROWS = 200
-_PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "torch")
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
 # Written to the file above, it makes the peak of resident memory start again.
@@ -231,38 +226,6 @@ def _spread(recall: Array) -> Array:
     """Return ranks, from the first to the last, at about equal steps of recall."""
     steps = np.linspace(recall[0], recall[-1], _CURVE_POINTS)
     return np.unique(np.minimum(np.searchsorted(recall, steps), len(recall) - 1))
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of what a result depends on.
-
-    Examples
-    --------
-    >>> sorted(versions())[:2]
-    ['acqh', 'numba']
-    """
-    found = {"acqh": __version__, "python": platform.python_version()}
-    for package in _PACKAGES:
-        with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
-
-
-def machine() -> dict[str, str | int]:
-    """Return the kind of machine: system, processor, number of cores."""
-    return {
-        "system": f"{platform.system()} {platform.release()}",
-        "processor": _processor(),
-        "n_cores": count_cores(),
-    }
-
-
-def _processor() -> str:
-    with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def reset_peak_memory() -> None:

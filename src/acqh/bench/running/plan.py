@@ -12,12 +12,12 @@ from acqh._core.arrays import check_positive_int
 from acqh._core.runtime import count_cores
 from acqh.bench.protocol import find_protocol
 from acqh.bench.protocol import seeds as first_seeds
-from acqh.bench.run.cells import CODE_LENGTHS, Cell, RunGrid, fair_plan, paper_plan
-from acqh.bench.run.evaluate import BenchData, of_memory, open_data
-from acqh.bench.run.runner import RunSummary, Watch, pending, run_cells
-from acqh.bench.run.store import Store
-from acqh.bench.run.variants import Variant, list_variants, load_method_file, make_variant
-from acqh.bench.run.worker import WorkerSettings
+from acqh.bench.running.cells import CODE_LENGTHS, Cell, RunGrid, fair_plan, paper_plan
+from acqh.bench.running.evaluate import BenchData, of_memory, open_data
+from acqh.bench.running.runner import RunSummary, Watch, pending, run_cells
+from acqh.bench.running.store import Store
+from acqh.bench.running.variants import Variant, list_variants, load_method_file, make_variant
+from acqh.bench.running.worker import WorkerSettings
 from acqh.data import MultiViewData, list_datasets, official_rows, save_npz
 from acqh.errors import InvalidInputError
 from acqh.methods import BaseMethod

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import acqh
-from acqh.bench.run.cells import APART, digest_rooms, fingerprint_code
+from acqh.bench.running.cells import APART, digest_rooms, fingerprint_code
 from acqh.errors import InvalidInputError
 from acqh.methods import CVH
 
@@ -75,7 +75,7 @@ def test_what_runs_cells_uses_nothing_that_stands_apart():
     assert all((PACKAGE / room).is_dir() for room in APART)
     apart = "|".join(room.replace("/", r"\.") for room in APART)
     bench = PACKAGE / "bench"
-    for path in (bench / "protocol.py", *(bench / "run").glob("*.py")):
+    for path in (bench / "protocol.py", *(bench / "running").glob("*.py")):
         assert not re.search(rf"(from|import) acqh\.({apart})\b", path.read_text()), path
 
 
