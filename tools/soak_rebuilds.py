@@ -13,7 +13,6 @@ mix builds, or changes that reach a build other than the one opened) and `damage
 import argparse
 import itertools
 import json
-import os
 import random
 import subprocess
 import sys
@@ -145,13 +144,12 @@ def search_over_http(trial: Trial, port: int) -> None:
 
 
 @contextmanager
-def server(path: Path, reload_seconds: float, token_file: Path | None) -> Iterator[int]:
+def server(path: Path, token_file: Path | None) -> Iterator[int]:
     command = [*ACQH, "serve", str(path), "--port", "0"]
     if token_file is not None:
         command += ["--write-token-file", str(token_file)]
-    environment = {**os.environ, "ACQH_RELOAD_SECONDS": str(reload_seconds)}
     with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(command, stderr=log, env=environment)
+        process = subprocess.Popen(command, stderr=log)
         try:
             yield _port(process, log)
         finally:
@@ -213,8 +211,8 @@ def run(folder: Path, n_rebuilds: int, seed: int) -> Trial:
     token.chmod(0o600)
     rebuild(trial, 0, rng)
     with ExitStack() as stack:
-        writable = stack.enter_context(server(trial.path, 0.5, token))
-        watching = stack.enter_context(server(trial.path, 0.2, None))
+        writable = stack.enter_context(server(trial.path, token))
+        watching = stack.enter_context(server(trial.path, None))
         unaware = ExitStack()
         stack.push(unaware)
         threads = [
@@ -232,7 +230,7 @@ def run(folder: Path, n_rebuilds: int, seed: int) -> Trial:
             for turn in range(1, n_rebuilds + 1):
                 if turn % 10 == 1:
                     unaware.close()  # with its old index, in the folder of another build
-                    unaware.enter_context(server(trial.path, 3600, None))
+                    unaware.enter_context(server(trial.path, None))
                 old = Collection.open(trial.path)
                 rebuild(trial, turn, rng)
                 go_on(trial, old, turn - 1)

@@ -4,6 +4,7 @@ import io
 import shutil
 import threading
 from contextlib import contextmanager
+from dataclasses import fields
 
 import httpx
 import numpy as np
@@ -12,7 +13,8 @@ from PIL import Image
 
 from acqh.collection import Collection, Item
 from acqh.serve import Settings, create_app
-from acqh.serve._server import Server, listen, server_config
+from acqh.serve.run import Server, listen, server_config
+from acqh.serve.settings import Limits
 
 WORDS = {
     "cat": ["soft grey cat", "cat on a sofa", "black cat", "a cat sleeps"],
@@ -82,17 +84,20 @@ def own_copy(built, tmp_path):
 @contextmanager
 def serving(path, **settings):
     """Serve a collection on a free port of loopback, in a thread; give a client and the server."""
+    names = {each.name for each in fields(Limits)}
+    limits = Limits(**{name: value for name, value in settings.items() if name in names})
+    settings = {name: value for name, value in settings.items() if name not in names}
     chosen = Settings(collection=path, **{"port": 0, "n_threads": 2, **settings})
     ready = threading.Event()
     address = []
     with listen(chosen) as listening:
-        app = create_app(chosen)
+        app = create_app(chosen, limits=limits)
 
         def announce(url):
             address.append(url)
             ready.set()
 
-        server = Server(server_config(app, chosen), announce)
+        server = Server(server_config(app, chosen, limits), announce)
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
         assert ready.wait(60), "the server did not start"

@@ -2,7 +2,6 @@ import base64
 import json
 from dataclasses import asdict
 from io import BytesIO
-from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -53,7 +52,9 @@ def test_a_picture_finds_the_same_in_json_and_in_a_form(client, collection, make
     encoded = base64.b64encode(content).decode()
     assert same(client.post("/search", json={"image": encoded, "k": 4}).json(), expected)
     upload = {"image": ("red.png", content, "image/png")}
-    assert same(client.post("/search", files=upload, data={"k": "4"}).json(), expected)
+    assert same(
+        client.post("/search/images", files=upload, data={"query": '{"k": 4}'}).json(), expected
+    )
 
 
 def test_what_telephones_make_finds_its_like(client, collection, start):
@@ -63,20 +64,22 @@ def test_what_telephones_make_finds_its_like(client, collection, start):
     expected = collection.search(image=file.getvalue(), k=4)
     assert expected.hits[0].labels == ("car",)
     upload = {"image": ("red.heic", file.getvalue(), "image/heic")}
-    assert same(client.post("/search", files=upload, data={"k": "4"}).json(), expected)
-    damaged = client.post("/search", files={"image": file.getvalue()[:60]})
+    assert same(
+        client.post("/search/images", files=upload, data={"query": '{"k": 4}'}).json(), expected
+    )
+    damaged = client.post("/search/images", files={"image": file.getvalue()[:60]})
     assert damaged.status_code == 422
     large = {"image": ("l.heic", file.getvalue(), "image/heic")}
     with start(collection.path, max_pixels=64 * 48 - 1) as strict:
-        assert strict.post("/search", files=large).status_code == 413
+        assert strict.post("/search/images", files=large).status_code == 413
 
 
 def test_text_and_picture_are_weighed_as_in_python(client, collection, make_picture):
     content = make_picture(RED)
     weights = {"text": 0.25, "image": 2.0}
     expected = collection.search(text="blue sea", image=content, weights=weights)
-    form = {"text": "blue sea", "weights": json.dumps(weights)}
-    answer = client.post("/search", data=form, files={"image": content}).json()
+    form = {"query": json.dumps({"text": "blue sea", "weights": weights})}
+    answer = client.post("/search/images", data=form, files={"image": content}).json()
     assert same(answer, expected)
 
 
@@ -108,9 +111,9 @@ def test_filters_hold_as_in_python(client, collection, where):
     answer = client.post("/search", json={"text": "black", "where": where, "k": 50}).json()
     assert answer["hits"]
     assert same(answer, collection.search(text="black", where=where, k=50))
-    form = {"text": "black", "where": json.dumps(where), "k": "50"}
+    form = {"query": json.dumps({"text": "black", "where": where, "k": 50})}
     assert same(
-        client.post("/search", data=form, files={"image": b""}).json(),
+        client.post("/search/images", data=form, files={"image": b""}).json(),
         collection.search(text="black", where=where, k=50),
     )
 
@@ -154,14 +157,14 @@ def test_any_text_finds_what_it_finds_in_python(client, collection, text, k):
 @pytest.mark.parametrize("identifier", ["cat-0-0", "plain", "odd/100%#?.jpg"])
 def test_items_and_thumbnails_are_those_of_the_collection(client, collection, identifier):
     expected = collection.item(identifier)
-    where = f"/items/{quote(identifier, safe='')}"
-    item = client.get(where).json()
+    asked = {"params": {"id": identifier}}
+    item = client.get("/item", **asked).json()
     assert item["id"] == identifier
     assert item["text"] == expected.text
     assert item["columns"] == expected.columns
     if not expected.has_thumbnail:
         assert item["thumbnail"] is None
-        assert client.get(f"{where}/thumbnail").status_code == 404
+        assert client.get("/item/thumbnail", **asked).status_code == 404
         return
     picture = client.get(item["thumbnail"])
     assert picture.content == collection.thumbnail(identifier)

@@ -3,24 +3,21 @@ import io
 import json
 import logging
 import threading
-from urllib.parse import quote, unquote
 
 import pytest
 from PIL import Image
 
-from acqh.collection import Collection
-from acqh.serve import Settings
-from acqh.serve._limits import LimitBody
-from acqh.serve._logs import RepeatLimit
-from acqh.serve._problems import ProblemError
-from acqh.serve._shield import Shield, allowed_names, item_id, path_with_parts
-from acqh.serve._work import Crew, Slots, patient
+from acqh.serve.live import Workers
+from acqh.serve.middleware import LimitBody, RepeatLimit, Shield, allowed_names
+from acqh.serve.schemas import ProblemError
+from acqh.serve.settings import Limits
 
 
 def limit_body(app, max_seconds=5.0, **limits):
     """Wrap an application with a limit of 10 bytes, or others."""
-    limits = {"max_body_bytes": 10, "max_json_bytes": 10, "max_buffered_bytes": 10**6, **limits}
-    return LimitBody(app, Settings(collection="none", max_body_seconds=max_seconds, **limits))
+    limits = {"max_json_bytes": 10, "max_buffered_bytes": 10**6, **limits}
+    max_bytes = limits.pop("max_body_bytes", 10)
+    return LimitBody(app, max_bytes, Limits(max_body_seconds=max_seconds, **limits))
 
 
 async def echo(scope, receive, send):
@@ -180,18 +177,18 @@ def test_the_end_of_a_connection_has_no_deadline():
 
 
 def test_one_piece_of_work_too_many_is_429_and_failed_work_gives_its_place_back():
-    slots = Slots(2)
+    slots = Workers(1, 2, 1.0)
     with slots.hold("quick"), slots.hold("quick"):
         with pytest.raises(ProblemError, match="2 such requests") as caught, slots.hold("quick"):
             pass
-        assert (caught.value.status, caught.value.headers) == (429, {"Retry-After": "1"})
+        assert (caught.value.status_code, caught.value.headers) == (429, {"Retry-After": "1"})
     for _ in range(3):
         with pytest.raises(RuntimeError, match="on purpose"), slots.hold("quick"):
             raise RuntimeError("on purpose")
 
 
 def test_images_take_half_of_the_places_at_most():
-    slots = Slots(4)
+    slots = Workers(1, 4, 1.0)
     with slots.hold("image"), slots.hold("image"):
         with pytest.raises(ProblemError, match="2 such requests"), slots.hold("image"):
             pass
@@ -199,21 +196,21 @@ def test_images_take_half_of_the_places_at_most():
             slots.hold("quick").__enter__()
 
 
-def test_as_many_threads_describe_images_as_search(built):
-    crew = Crew(Collection.open(built), n_threads=2)
+def test_as_many_threads_describe_images_as_search():
+    workers = Workers(2, 4, 1.0)
     together = threading.Barrier(2, timeout=30)
-    working = [crew.submit(lambda _: together.wait(), "image") for _ in range(2)]
+    working = [workers.submit(together.wait, "image") for _ in range(2)]
     assert {work.result() for work in working} == {0, 1}
-    crew.close()
+    workers.close()
 
 
 def test_images_may_have_as_many_pixels_as_is_set(built, start):
     file = io.BytesIO()
     Image.new("1", (8_192, 8_192)).save(file, "PNG")  # 67 million
     with start(built, max_pixels=70_000_000) as client:
-        assert client.post("/search", files={"image": file.getvalue()}).status_code == 200
+        assert client.post("/search/images", files={"image": file.getvalue()}).status_code == 200
     with start(built, max_pixels=60_000_000) as client:
-        assert client.post("/search", files={"image": file.getvalue()}).status_code == 413
+        assert client.post("/search/images", files={"image": file.getvalue()}).status_code == 413
 
 
 def test_a_line_that_repeats_is_left_out_of_the_log_and_counted(caplog):
@@ -269,37 +266,23 @@ def test_names_can_be_added_and_other_addresses_take_any():
     assert "search.example" in allowed_names("127.0.0.1", True, ["Search.example"])
 
 
-@pytest.mark.parametrize("identifier", ["a", "a/b", "100%", "%2F", "a%252Fb/%25", "é ü", "a?b#c"])
-def test_any_id_survives_its_way_through_a_path(identifier):
-    raw = f"/items/{quote(identifier, safe='')}/thumbnail".encode()
-    parts = path_with_parts({"raw_path": raw, "path": unquote(raw.decode())}).split("/")
-    assert len(parts) == 4
-    assert item_id(parts[2]) == identifier
-
-
 def test_late_work_is_503_and_work_that_has_not_begun_is_dropped():
-    from concurrent.futures import ThreadPoolExecutor
-    from threading import Event
-
-    release, done = Event(), []
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(release.wait)
-        waiting = pool.submit(done.append, 1)
-        for work in (running, waiting):
-            with pytest.raises(ProblemError, match=r"no answer within 0.01 s") as caught:
-                asyncio.run(patient(work, 0.01))
-            assert caught.value.status == 503
-            assert caught.value.headers["Retry-After"]
-        release.set()
+    release, done = threading.Event(), []
+    workers = Workers(1, 4, 0.01)
+    running, waiting = workers.submit(release.wait), workers.submit(lambda: done.append(1))
+    for work in (running, waiting):
+        with pytest.raises(ProblemError, match=r"no answer within 0.01 s") as caught:
+            asyncio.run(workers.wait_for(work))
+        assert caught.value.status_code == 503
+        assert caught.value.headers["Retry-After"]
+    release.set()
+    workers.close()
     assert not done
 
 
 def test_a_change_that_has_begun_is_waited_for():
-    from concurrent.futures import ThreadPoolExecutor
-    from threading import Event, Timer
-
-    release = Event()
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(release.wait)
-        Timer(0.05, release.set).start()
-        assert asyncio.run(patient(running, 0.01, give_up=False))
+    release, workers = threading.Event(), Workers(1, 4, 0.01)
+    running = workers.submit(release.wait)
+    threading.Timer(0.05, release.set).start()
+    assert asyncio.run(workers.wait_for(running, give_up=False))
+    workers.close()

@@ -194,7 +194,7 @@ def test_words_are_weighed_against_a_picture(client, visit, make_picture):
     expect(page.locator("#summary")).to_have_text("Best 24 of 38 items for car + sea.png")
     slider = page.get_by_role("slider", name="Words")
     for value, first in (("0", "car"), ("100", "sea")):
-        with page.expect_response("**/search"):
+        with page.expect_response("**/search/images"):
             slider.fill(value)
         expect(page.locator("#hits .names").first).to_have_text(first)
     expect(slider).to_have_attribute("aria-valuetext", "0 per cent words, 100 per cent picture")
@@ -210,7 +210,9 @@ def test_several_pictures_make_one_query_and_each_can_be_taken_out(client, visit
     page.locator("#file").set_input_files(files)
     expect(page.locator("#summary")).to_have_text("Best 24 of 38 items for 1.png + 2.png")
     upload = [("image", (each["name"], each["buffer"])) for each in files]
-    expected = client.post("/search", files=upload, data={"k": "24"}).json()["hits"]
+    expected = client.post("/search/images", files=upload, data={"query": '{"k": 24}'}).json()[
+        "hits"
+    ]
     assert page.locator("#hits a").first.get_attribute("data-id") == expected[0]["id"]
     page.get_by_role("button", name="Take “1.png” out of the query").click()
     expect(page.locator("#summary")).to_have_text("Best 24 of 38 items for 2.png")

@@ -121,7 +121,7 @@ def test_items_added_before_a_rebuild_do_not_end_up_in_the_new_collection(
         assert client.post("/items", json=new, headers=write).status_code == 201
         rebuild(own_copy, few, overwrite=True)
         until(lambda: n_items(client) == len(few))
-        assert client.get("/items/late").status_code == 404
+        assert client.get("/item?id=late").status_code == 404
     with Collection.open(own_copy) as collection:
         assert collection.verify().problems == ()
         assert len(collection) == len(few)
@@ -136,10 +136,10 @@ def test_items_added_before_a_rebuild_is_noticed_go_into_the_new_collection(
         rebuild(own_copy, few, overwrite=True)
         new = {"items": [{"text": "black cat", "id": "late"}]}
         assert client.post("/items", json=new, headers=write).status_code == 201
-        assert client.get("/items/late").status_code == 200
+        assert client.get("/item?id=late").status_code == 200
         assert n_items(client) == len(few) + 1
         rebuild(own_copy, few, overwrite=True)
-        assert client.delete(f"/items/{few[0].id}", headers=write).status_code == 204
+        assert client.delete("/item", params={"id": few[0].id}, headers=write).status_code == 204
     with Collection.open(own_copy) as collection:
         assert collection.verify().problems == ()
         assert sorted(collection) == sorted(item.id for item in few[1:])

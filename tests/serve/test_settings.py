@@ -4,7 +4,7 @@ import pytest
 
 from acqh.errors import InvalidInputError
 from acqh.serve import Settings
-from acqh.serve._tokens import Tokens, read_tokens
+from acqh.serve.settings import Tokens, read_tokens
 
 
 def test_the_defaults_are_loopback_and_read_only():
@@ -23,7 +23,7 @@ def test_settings_come_from_the_environment(monkeypatch):
     assert str(settings.collection) == "elsewhere.acqh"
 
 
-@pytest.mark.parametrize("wrong", [{"max_k": 0}, {"port": 70000}, {"max_work_seconds": 0}])
+@pytest.mark.parametrize("wrong", [{"max_k": 0}, {"port": 70000}, {"n_threads": 0}])
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Settings(collection="things.acqh", **wrong)

@@ -1,4 +1,5 @@
 import base64
+import json
 import logging
 import shutil
 
@@ -29,7 +30,7 @@ def guarded(built, start, write_tokens, tmp_path_factory):
 def test_without_the_right_token_nothing_is_read(guarded, headers):
     for response in (
         guarded.get("/stats", headers=headers),
-        guarded.get("/items/plain/thumbnail", headers=headers),
+        guarded.get("/item/thumbnail?id=plain", headers=headers),
         guarded.get("/metrics", headers=headers),
         guarded.post("/search", json={"text": "cat"}, headers=headers),
     ):
@@ -47,9 +48,9 @@ def test_both_tokens_read_and_only_one_writes(guarded):
     new = {"items": [{"text": "black cat", "id": "new"}]}
     for headers in ({}, READ):
         assert guarded.post("/items", json=new, headers=headers).status_code == 401
-        assert guarded.delete("/items/plain", headers=headers).status_code == 401
-    assert guarded.get("/items/new", headers=READ).status_code == 404
-    assert guarded.get("/items/plain", headers=READ).status_code == 200
+        assert guarded.delete("/item?id=plain", headers=headers).status_code == 401
+    assert guarded.get("/item?id=new", headers=READ).status_code == 404
+    assert guarded.get("/item?id=plain", headers=READ).status_code == 200
 
 
 def test_the_body_of_an_unauthorized_request_is_not_looked_at(guarded):
@@ -70,10 +71,10 @@ def test_added_items_are_found_and_removed_ones_are_not(guarded, make_picture):
     assert first == "a/b"
     found = guarded.post("/search", json={"text": "sea", "k": 100}, headers=READ).json()
     assert "a/b" in [hit["id"] for hit in found["hits"]]
-    assert guarded.get(f"/items/{second}", headers=READ).json()["columns"]["turn"] == 7
-    assert guarded.get("/items/a%2Fb/thumbnail", headers=READ).status_code == 200
-    assert guarded.delete("/items/a%2Fb", headers=WRITE).status_code == 204
-    assert guarded.delete("/items/a%2Fb", headers=WRITE).status_code == 404
+    assert guarded.get("/item", params={"id": second}, headers=READ).json()["columns"]["turn"] == 7
+    assert guarded.get("/item/thumbnail?id=a%2Fb", headers=READ).status_code == 200
+    assert guarded.delete("/item?id=a%2Fb", headers=WRITE).status_code == 204
+    assert guarded.delete("/item?id=a%2Fb", headers=WRITE).status_code == 404
     found = guarded.post("/search", json={"text": "sea", "k": 100}, headers=READ).json()
     assert "a/b" not in [hit["id"] for hit in found["hits"]]
     with Collection.open(guarded.path) as collection:
@@ -82,11 +83,12 @@ def test_added_items_are_found_and_removed_ones_are_not(guarded, make_picture):
 
 
 def test_one_item_can_be_added_as_a_form(guarded, make_picture):
-    form = {"id": "upload", "text": "red car", "labels": '["car"]', "columns": '{"turn": 9}'}
+    said = {"id": "upload", "text": "red car", "labels": ["car"], "columns": {"turn": 9}}
+    form = {"item": json.dumps(said)}
     files = {"image": ("car.png", make_picture((220, 30, 30)))}
-    added = guarded.post("/items", data=form, files=files, headers=WRITE)
+    added = guarded.post("/item", data=form, files=files, headers=WRITE)
     assert added.json() == {"ids": ["upload"], "skipped": []}
-    item = guarded.get("/items/upload", headers=READ).json()
+    item = guarded.get("/item?id=upload", headers=READ).json()
     assert (item["labels"], item["columns"]) == (["car"], {"turn": 9})
     assert guarded.get(item["thumbnail"], headers=READ).status_code == 200
 
@@ -102,7 +104,7 @@ def test_an_id_that_is_taken_is_not_replaced_unless_asked(guarded):
     assert some["skipped"][0]["where"] == "items.0"
     replaced = guarded.post("/items", json=twice | {"replace": True}, headers=WRITE)
     assert replaced.json()["ids"] == ["cat-0-0"]
-    assert guarded.get("/items/cat-0-0", headers=READ).json()["text"] == "red car"
+    assert guarded.get("/item?id=cat-0-0", headers=READ).json()["text"] == "red car"
 
 
 @pytest.mark.parametrize(
@@ -130,4 +132,4 @@ def test_tokens_are_never_logged(guarded, caplog):
 def test_a_change_by_another_process_is_seen(guarded):
     with Collection.open(guarded.path) as collection:
         collection.remove(["cat-0-1"])
-    assert guarded.get("/items/cat-0-1", headers=READ).status_code == 404
+    assert guarded.get("/item?id=cat-0-1", headers=READ).status_code == 404

@@ -11,8 +11,8 @@ for _package in (
 ):
     require(_package)
 
-from acqh.serve._app import create_app  # noqa: E402
-from acqh.serve._server import run  # noqa: E402
-from acqh.serve._settings import Settings  # noqa: E402
+from acqh.serve.app import create_app  # noqa: E402
+from acqh.serve.run import run  # noqa: E402
+from acqh.serve.settings import Settings  # noqa: E402
 
 __all__ = ["Settings", "create_app", "run"]

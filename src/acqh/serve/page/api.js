@@ -107,17 +107,13 @@ export async function search(query, pictures, signal) {
   const options = { method: "POST", signal };
   if (pictures.length) {
     options.body = new FormData();
-    for (const [name, value] of Object.entries(query)) {
-      // A form holds one item; others go with it as pictures do, weighed the same.
-      if (name === "item") for (const id of value) options.body.append(name, id);
-      else options.body.append(name, typeof value === "string" ? value : JSON.stringify(value));
-    }
+    options.body.append("query", JSON.stringify(query));
     for (const picture of pictures) options.body.append("image", picture, "picture");
   } else {
     options.body = JSON.stringify(query);
     options.headers = { "Content-Type": "application/json" };
   }
-  return (await request(at("search"), options)).json();
+  return (await request(at(pictures.length ? "search/images" : "search"), options)).json();
 }
 
 /** Open a picture that needs a token in a tab of its own. */

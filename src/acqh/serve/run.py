@@ -1,19 +1,23 @@
-"""Connections: how many there may be, how long one may take, and which makes room for another."""
+"""Running the service with uvicorn: its connections, how many and how long, and the server."""
 
 import asyncio
 import ipaddress
+import signal
 import socket
 import sys
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import h11
+import uvicorn
+from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from acqh.serve._problems import ProblemError
-from acqh.serve._settings import Settings
-from acqh.serve._shield import SECURITY_HEADERS
+from acqh.serve.app import create_app
+from acqh.serve.middleware import SECURITY_HEADERS, RepeatLimit, room_for_connections
+from acqh.serve.schemas import ProblemError
+from acqh.serve.settings import Limits, Settings
 
 # A body that nobody reads is thrown away for this long, or this many times the longest that is
 # taken: most clients send all of it before they read an answer, and would otherwise see a broken
@@ -26,6 +30,8 @@ _KERNEL_BYTES = 256 * 1024
 _BURST = 128
 _GOES = 4
 
+_QUEUE = 128  # connections that wait to be taken in
+
 
 class Connections:
     """The connections of one server.
@@ -34,9 +40,10 @@ class Connections:
     off that has waited longest for its client. One whose request is worked on waits for nobody.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self._most = min(settings.max_connections, room_for_connections())
+    def __init__(self, max_body_bytes: int, limits: Limits) -> None:
+        self.max_body_bytes = max_body_bytes
+        self.limits = limits
+        self._most = min(limits.max_connections, room_for_connections())
         self._open: dict[Connection, str] = {}
 
     @property
@@ -47,7 +54,7 @@ class Connections:
     def admit(self, new: "Connection", address: str) -> bool:
         """Say whether there is room, or can be made, for another connection."""
         same = [each for each, from_ in self._open.items() if from_ == address]
-        if len(same) >= self.settings.max_connections_per_address and not self._cut_one(same):
+        if len(same) >= self.limits.max_connections_per_address and not self._cut_one(same):
             return False
         if len(self._open) >= self._most and not self._cut_one(self._open):
             return False
@@ -64,7 +71,7 @@ class Connections:
         total = sum(unread.values())
         others = [each for each in unread if each is not newest]
         for each in sorted(others, key=lambda other: other.progress):
-            if total <= self.settings.max_buffered_bytes:
+            if total <= self.limits.max_buffered_bytes:
                 return
             total -= unread[each]
             self._cut(each)
@@ -91,7 +98,7 @@ class Connection(H11Protocol):
         super().__init__(*args, **kwargs)
         self.progress = self.loop.time()
         self._connections = connections
-        self._settings = connections.settings
+        self._limits = connections.limits
         self._header_timer: asyncio.TimerHandle | None = None
         self._reader_timer: asyncio.TimerHandle | None = None
         self._n_discarded = 0
@@ -123,6 +130,7 @@ class Connection(H11Protocol):
     # --- what happens to it ------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection in, or refuse it."""
         self._raw = transport
         transport.set_write_buffer_limits(high=0)  # to know when all has left, and when not
         plug = transport.get_extra_info("socket")
@@ -138,9 +146,10 @@ class Connection(H11Protocol):
         transport.close()
 
     def data_received(self, data: bytes) -> None:
+        """Read on, or throw away what nobody waits for."""
         if self.transport.is_closing():
             self._n_discarded += len(data)
-            if self._n_discarded > _DISCARD * self._settings.max_body_bytes:
+            if self._n_discarded > _DISCARD * self._connections.max_body_bytes:
                 self.abort()
             return
         self.progress = self.loop.time()
@@ -148,6 +157,7 @@ class Connection(H11Protocol):
         self._wait_for_header()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it."""
         self._connections.leave(self)
         for timer in (self._header_timer, self._reader_timer):
             if timer is not None:
@@ -155,12 +165,14 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
+        """Wait for a client that does not read, but not for ever."""
         super().pause_writing()
-        seconds = self._settings.max_answer_seconds
+        seconds = self._limits.max_answer_seconds
         self._reader_timer = self.loop.call_later(seconds, self.abort)
         self._connections.limit_unread(self)
 
     def resume_writing(self) -> None:
+        """Go on with what was to come after the answer."""
         self.progress = self.loop.time()
         if self._reader_timer is not None:
             self._reader_timer.cancel()
@@ -170,6 +182,7 @@ class Connection(H11Protocol):
             super().on_response_complete()
 
     def on_response_complete(self) -> None:
+        """Let the next request have its turn, once the answer has left."""
         # The next request of the connection has its turn when this answer has left, so that
         # there is at most one answer a connection in memory.
         self.progress = self.loop.time()
@@ -199,7 +212,7 @@ class Connection(H11Protocol):
                 self._header_timer.cancel()
                 self._header_timer = None
         elif self._header_timer is None:
-            seconds = self._settings.max_body_seconds
+            seconds = self._limits.max_body_seconds
             self._header_timer = self.loop.call_later(seconds, self._hang_up)
 
     def _hang_up(self) -> None:
@@ -261,22 +274,6 @@ class _Transport:
         self._connection.loop.call_later(_LINGER_SECONDS, self._raw.abort)
 
 
-def room_for_connections() -> int:
-    """Return how many connections the process has file descriptors for, one for a file each."""
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return sys.maxsize
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most == resource.RLIM_INFINITY:
-        return sys.maxsize
-    try:
-        in_use = len(list(Path("/dev/fd").iterdir()))
-    except OSError:
-        in_use = most // 2
-    return max(1, (most - in_use) // 2)
-
-
 def network_of(host: str) -> str:
     """Return what counts as one address: of IPv6 a /64, since one machine has all of it.
 
@@ -302,3 +299,93 @@ def _raw_problem(problem: ProblemError) -> bytes:
     lines = [b"HTTP/1.1 %d %s" % (response.status_code, problem.title.encode())]
     lines += [name + b": " + value for name, value in response.raw_headers]
     return b"\r\n".join([*lines, b"", bytes(response.body)])
+
+
+def run(settings: Settings, announce: Callable[[str], object] = lambda _: None) -> None:
+    """Serve a collection until the process is told to stop.
+
+    SIGHUP reloads the collection, whether or not it seems to have changed.
+
+    Parameters
+    ----------
+    settings : Settings
+    announce : callable, optional
+        Called with the page's address once it can be opened.
+
+    Raises
+    ------
+    InvalidInputError, CorruptBundleError
+        As `create_app`.
+    OSError
+        The collection or a file with a token cannot be read, or the port is taken.
+    """
+    with listen(settings) as listening:
+        app = create_app(settings)
+        server = Server(server_config(app, settings), announce)
+        asyncio.run(_serve(server, app, listening))
+
+
+async def _serve(server: uvicorn.Server, app: FastAPI, listening: socket.socket) -> None:
+    if hasattr(signal, "SIGHUP"):
+        reload_soon = app.state.live.reload_soon
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_soon)
+    await server.serve([listening])
+
+
+def listen(settings: Settings) -> socket.socket:
+    """Return a socket that listens where the settings say."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    # With the protocol named: otherwise asyncio does not know that it is TCP, and lets every
+    # answer wait 40 ms for more to send.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((settings.host, settings.port))
+    except OSError as error:
+        listening.close()
+        raise OSError(
+            error.errno,
+            f"cannot listen on {settings.host}, port {settings.port} ({error.strerror}); "
+            "choose others with --host and --port",
+        ) from error
+    return listening
+
+
+class Server(uvicorn.Server):
+    """Uvicorn's server, which says where it is when it can be reached."""
+
+    def __init__(self, config: uvicorn.Config, announce: Callable[[str], object]) -> None:
+        super().__init__(config)
+        self._announce = announce
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until told to stop, without writing the same lines into the log for ever."""
+        with RepeatLimit().applied():
+            await super().serve(sockets)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then say so."""
+        await super().startup(sockets)
+        if self.started and sockets:
+            for listening in sockets:  # the queue may be longer than what is taken in at one go
+                listening.listen(_QUEUE)
+            host, port = sockets[0].getsockname()[:2]
+            self._announce(f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/")
+
+
+def server_config(app: FastAPI, settings: Settings, limits: Limits | None = None) -> uvicorn.Config:
+    """Return how uvicorn is to serve the application."""
+    limits = limits or Limits()
+    connections = Connections(settings.max_body_bytes, limits)
+    return uvicorn.Config(
+        app,
+        http=partial(Connection, connections),  # type: ignore[arg-type]
+        backlog=connections.burst,
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_config=None,  # the program that runs us says where logs go
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=max(1, round(limits.max_work_seconds)),
+    )

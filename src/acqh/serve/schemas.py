@@ -1,22 +1,31 @@
-"""What requests and answers look like: schemas at the edge, arrays inside."""
+"""What requests, answers and errors look like: schemas at the edge, arrays inside."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field, create_model, model_validator
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
 
 from acqh.collection import MAX_NAME_CHARACTERS, CollectionStats, Mode
-from acqh.serve._settings import Settings
 
 # More make no sense, and SQLite takes only this many in one statement.
 _MAX_CONDITIONS = 8
 _MAX_VALUES = 32
 _MAX_LABELS = 100
 _MAX_COLUMNS = 100
-_MAX_IMAGES = 8
 _MAX_IDS = 32
 _MAX_NUMBERS = 65_536
+# Any object has fewer fields of its own: each that is unknown would be an error.
+_MAX_FIELDS = 32
+MAX_IMAGES = 8
+MAX_TEXT_CHARS = 10_000
+MAX_ITEMS = 100
 MAX_ID_CHARS = 1000
+
+# --- what clients send ---------------------------------------------------------------------------
 
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
@@ -39,6 +48,11 @@ _BASE64 = "Bytes of an image file (JPEG, PNG, WebP, GIF, BMP, maybe HEIC) in bas
 InlineImage = Annotated[
     str, Field(min_length=1, description=_BASE64, json_schema_extra={"contentEncoding": "base64"})
 ]
+Images = Annotated[list[InlineImage], Field(min_length=1, max_length=MAX_IMAGES)]
+Ids = Annotated[list[Id], Field(min_length=1, max_length=_MAX_IDS)]
+Number = Annotated[float, Field(ge=-1e30, le=1e30)]  # as float32 holds them
+Vector = Annotated[list[Number], Field(min_length=1, max_length=_MAX_NUMBERS)]
+Weight = Annotated[float, Field(ge=0, le=1e6)]
 
 
 def _one_of(**given: dict[str, Any]) -> dict[str, Any]:
@@ -53,15 +67,15 @@ class _Request(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _check_fields(cls, given: Any) -> Any:
+        if isinstance(given, dict) and len(given) > _MAX_FIELDS:
+            raise ValueError(f"an object has {len(given):,} fields, of at most {_MAX_FIELDS}")
+        return given
 
-Images = Annotated[list[InlineImage], Field(min_length=1, max_length=_MAX_IMAGES)]
-Ids = Annotated[list[Id], Field(min_length=1, max_length=_MAX_IDS)]
-Number = Annotated[float, Field(ge=-1e30, le=1e30)]  # as float32 holds them
-Vector = Annotated[list[Number], Field(min_length=1, max_length=_MAX_NUMBERS)]
-Weight = Annotated[float, Field(ge=0, le=1e6)]
 
-
-class SearchRequest(_Request):
+class Query(_Request):
     """A query: a text, images, items to find more of, vectors, or several of these."""
 
     model_config = ConfigDict(
@@ -73,7 +87,7 @@ class SearchRequest(_Request):
         )
     )
 
-    text: str | None = Field(default=None, min_length=1)
+    text: str | None = Field(default=None, min_length=1, max_length=MAX_TEXT_CHARS)
     image: InlineImage | Images | None = Field(default=None, description=_BASE64)
     item: Id | Ids | None = Field(default=None, description="Ids of items: find more like them.")
     unlike: Ids | None = Field(default=None, description="Ids of items that are not wanted.")
@@ -98,7 +112,13 @@ class SearchRequest(_Request):
     )
 
 
-class BrowseRequest(_Request):
+class ImagesQuery(Query):
+    """What is asked for beside the images of a form."""
+
+    model_config = ConfigDict(json_schema_extra={})
+
+
+class Browse(_Request):
     """Items without a query: all, or those of a filter."""
 
     where: Where | None = None
@@ -108,7 +128,7 @@ class BrowseRequest(_Request):
     descending: bool = Field(default=False, description="Largest values first.")
 
 
-class ItemRequest(_Request):
+class NewItem(_Request):
     """An item to be added: a text, an image, or both."""
 
     model_config = ConfigDict(
@@ -117,8 +137,8 @@ class ItemRequest(_Request):
         )
     )
 
-    id: Id | None = Field(default=None, description="A number is given where there is none.")
-    text: str = ""
+    id: Id | None = Field(default=None, description="One is made where there is none.")
+    text: str = Field(default="", max_length=MAX_TEXT_CHARS)
     image: InlineImage | None = None
     labels: Annotated[list[Name], FailFast()] = Field(default_factory=list, max_length=_MAX_LABELS)
     columns: dict[Name, Value | None] = Field(
@@ -128,56 +148,28 @@ class ItemRequest(_Request):
     )
 
 
-class AddRequest(_Request):
+class ImageItem(NewItem):
+    """What is said of the image of a form."""
+
+    model_config = ConfigDict(json_schema_extra={})
+
+
+class NewItems(_Request):
     """Items to be added."""
 
-    items: Annotated[list[ItemRequest], FailFast()] = Field(min_length=1)
+    items: Annotated[list[NewItem], FailFast()] = Field(min_length=1, max_length=MAX_ITEMS)
     replace: bool = Field(default=False, description="Replace items that have these ids.")
 
 
-def limited_search(settings: Settings) -> type[SearchRequest]:
-    """Return the schema of a query with the limits of one service."""
-
-    class Query(SearchRequest):
-        """A query: a text, images, items to find more of, vectors, or several of these."""
-
-        text: str | None = Field(default=None, min_length=1, max_length=settings.max_text_chars)
-        k: int = Field(
-            default=min(10, settings.max_k), ge=1, le=settings.max_k, description="How many hits."
-        )
-
-    return Query
+def limited(model: type[BaseModel], max_k: int) -> Any:
+    """Return a schema of the same name whose `k` is limited."""
+    k = Field(
+        default=min(10, max_k), ge=1, le=max_k, description=model.model_fields["k"].description
+    )
+    return create_model(model.__name__, __base__=model, __doc__=model.__doc__, k=(int, k))
 
 
-def limited_browse(settings: Settings) -> type[BrowseRequest]:
-    """Return the schema of items without a query, with the limits of one service."""
-
-    class Browse(BrowseRequest):
-        """Items without a query: all, or those of a filter."""
-
-        k: int = Field(
-            default=min(10, settings.max_k), ge=1, le=settings.max_k, description="How many items."
-        )
-
-    return Browse
-
-
-def limited_add(settings: Settings) -> tuple[type[AddRequest], type[ItemRequest]]:
-    """Return the schemas of items to be added, many or one, with the limits of one service."""
-
-    class NewItem(ItemRequest):
-        """An item to be added: a text, an image, or both."""
-
-        text: str = Field(default="", max_length=settings.max_text_chars)
-
-    class NewItems(AddRequest):
-        """Items to be added."""
-
-        items: Annotated[list[NewItem], FailFast()] = Field(  # type: ignore[assignment]
-            min_length=1, max_length=settings.max_items
-        )
-
-    return NewItems, NewItem
+# --- what they get -------------------------------------------------------------------------------
 
 
 class Item(BaseModel):
@@ -285,7 +277,7 @@ class Labels(BaseModel):
     labels: list[Label]
 
 
-class Limits(BaseModel):
+class RequestLimits(BaseModel):
     """What a request may ask for."""
 
     max_body_bytes: int
@@ -302,7 +294,7 @@ class Stats(CollectionStats):
     modes: Annotated[
         list[str], Field(description="What texts may be searched by; the first is the default.")
     ]
-    limits: Limits
+    limits: RequestLimits
     writable: Annotated[
         bool, Field(description="Whether a token lets clients add and remove items.")
     ]
@@ -315,3 +307,73 @@ class Health(BaseModel):
         description="Stale: the collection on disk is damaged, and the one before it is served."
     )
     detail: str
+
+
+# --- what goes wrong -----------------------------------------------------------------------------
+
+MEDIA_TYPE = "application/problem+json"
+_MEANINGS = {
+    400: "The request is not HTTP as it should be, or names a host that is not served here.",
+    401: "A token is needed, or the one given is wrong.",
+    404: "There is no such thing.",
+    408: "The request's body came too slowly.",
+    413: "The body is too long, or the image has too many pixels.",
+    415: "The body is of a type that is not taken, or is compressed.",
+    422: "The request can be read but not followed; the detail says why.",
+    429: "Too many requests at once; try again.",
+    500: "Something failed in the service; its log says what.",
+    503: "No answer in time; try again.",
+}
+
+
+class Problem(BaseModel):
+    """The body of every error, with nothing of our insides."""
+
+    type: str = Field(default="about:blank", description="Kind of problem.")
+    title: str = Field(description="The status in words.")
+    status: int = Field(description="The HTTP status.")
+    detail: str = Field(description="What is wrong, what was given, and what to do.")
+
+
+class ProblemError(HTTPException):
+    """A request that is answered with a problem.
+
+    `status`: HTTP status. `detail`: what is wrong, what was given, and what to do; it is sent to
+    the client. `headers`: further headers of the answer.
+    """
+
+    def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(status, detail, dict(headers or {}))
+
+    @property
+    def title(self) -> str:
+        """The status in words."""
+        return HTTPStatus(self.status_code).phrase
+
+    def response(self) -> Response:
+        """Return the answer for this problem."""
+        problem = Problem(title=self.title, status=self.status_code, detail=self.detail)
+        return Response(problem.model_dump_json(), self.status_code, self.headers, MEDIA_TYPE)
+
+
+def invalid(errors: Iterable[Mapping[str, Any]]) -> ProblemError:
+    """Return the problem for fields that do not validate, naming each but quoting none.
+
+    What was given is not sent back: it may be long, and it may not be text.
+    """
+    lines = []
+    for error in errors:
+        where = ".".join(str(part) for part in error["loc"] if part not in ("body", "query"))
+        lines.append(f"{where}: {error['msg']}" if where else str(error["msg"]))
+    shown = "; ".join(lines[:5])
+    more = f"; and {len(lines) - 5} more" if len(lines) > 5 else ""
+    return ProblemError(422, f"the request cannot be used: {shown[:2000]}{more}")
+
+
+def documented(statuses: Sequence[int]) -> dict[int | str, dict[str, Any]]:
+    """Return what OpenAPI says of the statuses with which an operation may fail."""
+    content = {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}
+    return {
+        status: {"description": _MEANINGS[status], "content": content}
+        for status in sorted(statuses)
+    }

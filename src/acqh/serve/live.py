@@ -1,0 +1,273 @@
+"""What is being served: its threads, and how another takes its place without a failed request."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from acqh.collection import Collection, generation_of
+from acqh.errors import AcqhError, ReplacedError
+from acqh.serve.middleware import Metrics, room_for_connections
+from acqh.serve.schemas import ProblemError
+from acqh.serve.settings import Limits, Settings
+
+_LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
+# Images are decoded and described in threads of their own, so that other work need not wait; a
+# map of the collection, which takes seconds, in yet another.
+Lane = Literal["quick", "image", "map"]
+_MAP_REQUESTS = 4
+# How often a change is tried on a collection that takes the place of another.
+_MAX_RELOADS = 3
+# Device and number of the collection's file, and when it last changed.
+_Stamp = tuple[int, int, int]
+
+
+class Workers:
+    """Threads for numeric work, which is never done on the event loop, and not for ever.
+
+    `max_requests`: worked on at once; of those about images at most half as many. `max_seconds`:
+    longest wait for the end of work.
+    """
+
+    def __init__(self, n_threads: int, max_requests: int, max_seconds: float) -> None:
+        sizes: dict[Lane, int] = {"quick": n_threads, "image": n_threads, "map": 1}
+        self._pools = {
+            lane: ThreadPoolExecutor(size, thread_name_prefix=f"acqh-{lane}")
+            for lane, size in sizes.items()
+        }
+        self._most: dict[Lane, int] = {
+            "quick": max_requests,
+            "image": max(1, max_requests // 2),
+            "map": min(max_requests, _MAP_REQUESTS),
+        }
+        self._held: dict[Lane, int] = dict.fromkeys(self._most, 0)
+        self._seconds = max_seconds
+
+    @contextmanager
+    def hold(self, lane: Lane) -> Iterator[None]:
+        """Hold a place while something is worked on, or raise `ProblemError` 429 at once."""
+        is_full = sum(self._held.values()) >= self._most["quick"]
+        if is_full or self._held[lane] >= self._most[lane]:
+            detail = f"{self._most[lane]} such requests are being answered; try again soon"
+            raise ProblemError(429, detail, {"Retry-After": "1"})
+        self._held[lane] += 1
+        try:
+            yield
+        finally:
+            self._held[lane] -= 1
+
+    def submit(self, work: Callable[[], T], lane: Lane = "quick") -> "Future[T]":
+        """Have a thread do some work as soon as one is free."""
+        return self._pools[lane].submit(work)
+
+    async def wait_for(self, work: "Future[T]", *, give_up: bool = True) -> T:
+        """Return the result of work in a thread, or raise `ProblemError` 503 when it is late.
+
+        Work that still waits for a thread is then dropped. Work that has begun cannot be stopped;
+        its thread is busy until it ends, but nobody waits for it. So there is never more work than
+        requests are let in, and one piece per thread.
+
+        `give_up`: whether to leave work alone that has begun; work that changes something is
+        waited for.
+        """
+        waiting = asyncio.wrap_future(work)
+        done, _ = await asyncio.wait([waiting], timeout=self._seconds)
+        if done or not (give_up or work.cancel()):
+            return await waiting
+        waiting.cancel()
+        detail = f"no answer within {self._seconds:g} s; try again later, or ask for less"
+        raise ProblemError(503, detail, {"Retry-After": "1"})
+
+    def close(self) -> None:
+        """Finish all work."""
+        for pool in self._pools.values():
+            pool.shutdown(wait=True)
+
+
+class _Served:
+    """An open collection, closed when it is retired and nobody uses it any more."""
+
+    def __init__(self, collection: Collection) -> None:
+        self.collection = collection
+        self._lock = threading.Lock()
+        self._n_users = 1  # the service
+
+    def enter(self) -> bool:
+        """Begin to use it; say whether it is still open."""
+        with self._lock:
+            self._n_users += self._n_users > 0
+            return self._n_users > 0
+
+    def leave(self) -> None:
+        """End to use it."""
+        with self._lock:
+            self._n_users -= 1
+            is_last = self._n_users == 0
+        if is_last:
+            self.collection.close()
+
+
+class Live:
+    """The collection being served.
+
+    A collection that is built again has another SQLite file in its folder. That is noticed by a
+    look at the file's number, which stays taken for as long as the old file is open. The new
+    collection is opened and verified beside the old one, then takes its place; the old one is
+    closed when all that has begun with it has ended.
+
+    `problem`: what is wrong with the collection on disk, if it is not the one being served.
+    """
+
+    def __init__(self, settings: Settings, limits: Limits, metrics: Metrics) -> None:
+        self.problem: str | None = None
+        self._path = settings.collection
+        self._reload_seconds = limits.reload_seconds
+        self._metrics = metrics
+        self._reloading = threading.Lock()
+        self._wake: asyncio.Event | None = None
+        self._failed: _Stamp | None = None
+        generation_of(self._path)  # raises an error that says what is wrong, where there is none
+        self._stamp = _stamp(self._path)
+        self._served = _Served(_warm(Collection.open(self._path)))
+        # Of the connections that there can be, half are not worked on and can make room.
+        n_requests = min(limits.max_requests, max(1, room_for_connections() // 2))
+        self.workers = Workers(settings.n_threads, n_requests, limits.max_work_seconds)
+        metrics.items.set(len(self._served.collection))
+
+    async def run(self, work: Callable[[Collection], T], lane: Lane = "quick") -> T:
+        """Return what `work` makes of the collection.
+
+        Raises ProblemError: 429 when too much is being worked on, 503 when it takes too long.
+        """
+        with self.workers.hold(lane):
+            return await self.workers.wait_for(self._submit(work, lane))
+
+    async def change(self, work: Callable[[Collection], T], lane: Lane = "quick") -> T:
+        """Do as `run`, but wait for the end of work that has begun.
+
+        A collection that was replaced cannot be changed any more; the work is then done on the new
+        one.
+        """
+        with self.workers.hold(lane):
+            for _ in range(_MAX_RELOADS):
+                try:
+                    return await self.workers.wait_for(self._submit(work, lane), give_up=False)
+                except ReplacedError:
+                    await asyncio.to_thread(self.refresh)
+        detail = "the collection is being replaced by another; try again later"
+        raise ProblemError(503, detail, {"Retry-After": "1"})
+
+    def _submit(self, work: Callable[[Collection], T], lane: Lane) -> "Future[T]":
+        def with_collection() -> T:
+            while not (served := self._served).enter():
+                pass  # another one has just taken its place
+            try:
+                return work(served.collection)
+            finally:
+                served.leave()
+
+        return self.workers.submit(with_collection, lane)
+
+    def refresh(self) -> bool:
+        """Reload if the collection was built again; return whether another one is served now."""
+        try:
+            stamp = _stamp(self._path)
+        except OSError:
+            return False  # between two renames, or gone: what is open can still be served
+        if stamp[:2] == self._stamp[:2] or stamp == self._failed:
+            return False
+        return self.reload()
+
+    def reload(self) -> bool:
+        """Open and verify what is on disk, and serve it if it is whole.
+
+        Gives whether it is served now; if not, `problem` says why.
+        """
+        with self._reloading:
+            stamp = None
+            try:
+                # Before opening: if another one comes in between, the next look sees it.
+                stamp = _stamp(self._path)
+                fresh = _warm(Collection.open(self._path, verify=True))
+            except Exception as error:  # whatever damage does, the old one is still there
+                self._fail(error, stamp)
+                return False
+            self._stamp = stamp
+            old, self._served = self._served, _Served(fresh)
+            self.problem = self._failed = None
+            self._metrics.items.set(len(fresh))
+            self._metrics.reloads.labels("swapped").inc()
+            self._metrics.reload_failed.set(0)
+            _LOG.info("%s is reloaded: %d items", self._path, len(fresh))
+            old.leave()
+            return True
+
+    def _fail(self, error: Exception, stamp: _Stamp | None) -> None:
+        self.problem = "the collection on disk is damaged; the one before it is served; see the log"
+        _LOG.error("%s is not reloaded: %s", self._path, error)
+        self._metrics.reloads.labels("damaged").inc()
+        self._metrics.reload_failed.set(1)
+        if stamp is not None:
+            self._failed = stamp
+            with suppress(OSError):  # the look at the file may itself have changed it
+                now = _stamp(self._path)
+                self._failed = now if now[:2] == stamp[:2] else stamp
+
+    async def watch(self) -> None:
+        """Look for ever whether the collection was built again."""
+        self._wake = asyncio.Event()
+        while True:
+            look = self.refresh
+            try:
+                async with asyncio.timeout(self._reload_seconds):
+                    await self._wake.wait()
+                look = self.reload
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            try:
+                await asyncio.to_thread(look)
+            except Exception:
+                _LOG.exception("the collection could not be looked at")
+
+    def reload_soon(self) -> None:
+        """Have `watch` reload at once, whether or not anything seems to have changed."""
+        if self._wake is not None:
+            self._wake.set()
+
+    def close(self) -> None:
+        """Finish all work and close the collection."""
+        with self._reloading:
+            self.workers.close()
+            self._served.leave()
+
+
+def _stamp(path: Path) -> _Stamp:
+    found = (path / "items.sqlite").stat()
+    return found.st_dev, found.st_ino, found.st_ctime_ns
+
+
+def _warm(collection: Collection) -> Collection:
+    """Make one search of each kind that clients may make, so that all is loaded when they do."""
+    try:
+        collection.warm_up()
+        first = next(iter(collection), None)
+        if first is not None:
+            item = collection.item(first)
+            queries: list[dict[str, Any]] = [{"item": first}]
+            queries += [{"item": first, "where": {"label": item.labels}}] if item.labels else []
+            queries += [{"text": item.text}] if item.text else []
+            queries += [{"image": collection.thumbnail(first)}] if item.has_thumbnail else []
+            for query in queries:
+                with suppress(AcqhError):  # not every collection answers every kind
+                    collection.search(**query, k=1)
+    except BaseException:
+        collection.close()
+        raise
+    return collection

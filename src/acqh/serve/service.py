@@ -1,0 +1,348 @@
+"""What the routes do, without HTTP: queries and changes of the live collection."""
+
+import base64
+import binascii
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from io import BytesIO
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+from urllib.parse import quote
+
+from pydantic_core import to_json
+
+from acqh._core.imports import require
+from acqh.collection import Answer, Collection, Explanation, Hit, Item, Mode
+from acqh.encoders.images import image_formats, is_foreign
+from acqh.errors import (
+    AcqhError,
+    CorruptBundleError,
+    MissingExtraError,
+    MissingItemError,
+    ReplacedError,
+)
+from acqh.serve import schemas
+from acqh.serve.live import Lane, Live
+from acqh.serve.map import MapCache
+from acqh.serve.middleware import Metrics
+from acqh.serve.schemas import ProblemError
+from acqh.serve.settings import Limits, Settings
+
+T = TypeVar("T")
+# What is written as JSON, and whatever is in it.
+Written = dict[str, Any]
+
+# The columns that name an item's image file: a manifest's, and that of a folder of images.
+_FILES = ("image", "file")
+# A name on the map.
+_NAME_CHARS = 80
+# What browsers show; fewer decoders than Pillow has.
+_SHOWN = ("BMP", "GIF", "JPEG", "PNG", "WEBP")
+# An image that can be decoded at reduced size may have this many times the pixels of another.
+_REDUCED = 4
+
+
+class Service:
+    """Answers from the live collection, within the limits that are set.
+
+    `writable`: whether clients with a token may change the collection.
+    """
+
+    def __init__(self, settings: Settings, limits: Limits, writable: bool) -> None:
+        self.settings = settings
+        self.limits = limits
+        self.writable = writable
+        self.metrics = Metrics()
+        self.live = Live(settings, limits, self.metrics)
+        self._maps = MapCache()
+        self._most_pixels = _REDUCED * settings.max_pixels
+        images = require("PIL.Image")
+        if images.MAX_IMAGE_PIXELS is not None:  # above it, Pillow warns; above twice it raises
+            images.MAX_IMAGE_PIXELS = max(images.MAX_IMAGE_PIXELS, self._most_pixels)
+
+    async def search(self, query: schemas.Query, uploads: list[bytes]) -> bytes:
+        """Answer a query; `uploads` are the images of a form."""
+        started = time.perf_counter()
+        in_base64 = [query.image] if isinstance(query.image, str) else query.image or []
+        if in_base64 and uploads:
+            raise ProblemError(422, "image: send images as files or in base64, not both ways")
+
+        def work(collection: Collection) -> Written:
+            images = [self._checked(each) for each in (*map(_decoded, in_base64), *uploads)]
+            answer = collection.search(
+                text=query.text,
+                image=images or None,
+                item=query.item,
+                unlike=query.unlike,
+                features=query.vector,
+                weights=_weights(query, bool(images), collection),
+                k=query.k,
+                where=query.where,
+                explain=query.explain,
+                mode=query.mode,
+                max_pixels=self._most_pixels,
+            )
+            self.metrics.count(answer)
+            return self._answer(answer, collection, started)
+
+        return await self._run(work, "image" if in_base64 or uploads else "quick")
+
+    async def browse(self, asked: schemas.Browse) -> bytes:
+        """Return items without a query."""
+        started = time.perf_counter()
+
+        def work(collection: Collection) -> Written:
+            return self._answer(collection.browse(**asked.model_dump()), collection, started)
+
+        return await self._run(work)
+
+    async def map(self) -> bytes:
+        """Return where items lie on a map, which takes a while when it is first asked for."""
+
+        def work(collection: Collection) -> Written:
+            made = self._maps.get(collection)
+            pairs = zip(made.items, made.positions.tolist(), strict=True)
+            points = [
+                {
+                    "id": item.id,
+                    "name": (item.text or _file_of(item) or item.id)[:_NAME_CHARS],
+                    "x": round(x, 4),
+                    "y": round(y, 4),
+                    "label": item.labels[0] if item.labels else None,
+                    "thumbnail": self._address("thumbnail", item) if item.has_thumbnail else None,
+                }
+                for item, (x, y) in pairs
+            ]
+            return {"points": points, "n_items": made.n_items}
+
+        return await self._run(work, "map")
+
+    async def original(self, identifier: str) -> tuple[Path, str]:
+        """Return the file of an item's image, and its media type."""
+        root = self.settings.image_root
+
+        def work(collection: Collection) -> tuple[Path, str]:
+            name = _file_of(collection.item(identifier))
+            if root is None or name is None:
+                raise ProblemError(404, "the image of this item is not served as it was")
+            return _original(root, name)
+
+        return await self.live.run(_translating(work))
+
+    async def item(self, identifier: str) -> bytes:
+        """Return an item."""
+        return await self._run(lambda collection: self._item(collection.item(identifier)))
+
+    async def thumbnail(self, identifier: str) -> bytes:
+        """Return an item's small image."""
+        return await self.live.run(_translating(lambda c: c.thumbnail(identifier)))
+
+    async def labels(self) -> bytes:
+        """Return all labels, the most frequent first."""
+
+        def work(collection: Collection) -> Written:
+            ordered = sorted(collection.labels().items(), key=lambda pair: (-pair[1], pair[0]))
+            return {"labels": [{"name": name, "count": count} for name, count in ordered]}
+
+        return await self._run(work)
+
+    async def stats(self) -> bytes:
+        """Return facts about the collection and the service."""
+        limits = {
+            "max_body_bytes": self.settings.max_body_bytes,
+            "max_json_bytes": self.limits.max_json_bytes,
+            "max_pixels": self.settings.max_pixels,
+            "max_text_chars": schemas.MAX_TEXT_CHARS,
+            "max_k": self.settings.max_k,
+        }
+        own = {"modes": get_args(Mode), "limits": limits, "writable": self.writable}
+        return await self._run(lambda collection: asdict(collection.stats()) | own)
+
+    async def add(
+        self, items: Sequence[schemas.NewItem], uploads: list[bytes], *, replace: bool
+    ) -> bytes:
+        """Add items; `uploads` are the images of the first ones."""
+        given = [*uploads, *[None] * (len(items) - len(uploads))]
+        for position, (item, upload) in enumerate(zip(items, given, strict=True)):
+            if not item.text.strip() and item.image is None and upload is None:
+                raise ProblemError(422, f"items.{position}: it has neither an image nor a text")
+            if item.image is not None and upload is not None:
+                raise ProblemError(422, "image: send it as a file or in base64, not both ways")
+
+        def work(collection: Collection) -> Written:
+            new = []
+            for position, (item, upload) in enumerate(zip(items, given, strict=True)):
+                image = upload if item.image is None else _decoded(item.image)
+                new.append(
+                    Item(
+                        image=None if image is None else self._checked(image),
+                        text=item.text,
+                        labels=item.labels,
+                        id=item.id,
+                        columns=item.columns,
+                        origin=f"items.{position}",
+                    )
+                )
+            put = collection.upsert if replace else collection.add
+            report = put(new, max_pixels=self._most_pixels)
+            self.metrics.items.set(len(collection))
+            if not report.ids:
+                raise ProblemError(422, "; ".join(f"{at}: {why}" for at, why in report.skipped[:5]))
+            skipped = [{"where": where, "why": why} for where, why in report.skipped]
+            return {"ids": report.ids, "skipped": skipped}
+
+        has_image = bool(uploads) or any(item.image for item in items)
+        lane: Lane = "image" if has_image else "quick"
+        return await self.live.change(_translating(_written(work)), lane)
+
+    async def remove(self, identifier: str) -> None:
+        """Remove an item."""
+
+        def work(collection: Collection) -> None:
+            collection.remove([identifier])
+            self.metrics.items.set(len(collection))
+
+        await self.live.change(_translating(work))
+
+    async def _run(self, work: Callable[[Collection], Written], lane: Lane = "quick") -> bytes:
+        """Return what work gives, written in its thread, however long that is."""
+        return await self.live.run(_translating(_written(work)), lane)
+
+    def _answer(self, answer: Answer, collection: Collection, started: float) -> Written:
+        spent = 1e3 * (time.perf_counter() - started)
+        why = answer.explanation
+        return {
+            "hits": [self._hit(hit) for hit in answer.hits],
+            "n_items": answer.n_items,
+            "n_candidates": answer.n_candidates,
+            "n_seen": answer.n_seen,
+            "bytes_per_item": collection.bytes_per_item,
+            "milliseconds": {**answer.milliseconds, "total": spent},
+            "explanation": None if why is None else _explained(why),
+        }
+
+    def _hit(self, hit: Hit) -> Written:
+        return {**self._item(hit), "score": hit.score, "why": hit.why, "code": list(hit.code)}
+
+    def _item(self, item: Item) -> Written:
+        file, has_originals = _file_of(item), self.settings.image_root is not None
+        return {
+            "id": item.id,
+            "text": item.text,
+            "labels": item.labels,
+            "columns": item.columns,
+            "file": file,
+            "thumbnail": self._address("thumbnail", item) if item.has_thumbnail else None,
+            "original": self._address("original", item) if file and has_originals else None,
+        }
+
+    def _address(self, what: str, item: Item) -> str:
+        return f"{self.settings.root_path}/item/{what}?id={quote(item.id, safe='')}"
+
+    def _checked(self, content: bytes) -> bytes:
+        """Return an image whose header can be read and has few enough pixels."""
+        images, most = require("PIL.Image"), self.settings.max_pixels
+        # What telephones make is taken, too, where its decoder is installed.
+        taken = [name for name in image_formats() if name in (*_SHOWN, "HEIF")]
+        detail = f"the image has more than {most:,} pixels; send a smaller one"
+        too_large = ProblemError(413, detail)
+        try:
+            with images.open(BytesIO(content), formats=taken) as image:
+                width, height = image.size
+                # Decoded at reduced size; but a progressive one is kept whole while it is decoded.
+                is_reduced = image.format == "JPEG" and not image.info.get("progressive")
+        except (images.DecompressionBombError, images.DecompressionBombWarning):
+            raise too_large from None
+        except Exception:  # damaged bytes make decoders raise anything
+            detail = f"image: this is not an image in one of {', '.join(taken)}, or is damaged"
+            if is_foreign(content):
+                detail = "image: here is no decoder for HEIC (pillow-heif); send it as JPEG"
+            raise ProblemError(422, detail) from None
+        if width * height > (_REDUCED if is_reduced else 1) * most:
+            raise too_large
+        return content
+
+
+def _file_of(item: Item) -> str | None:
+    """Return the name of an item's image file, as its manifest or its folder gave it."""
+    names = (item.columns.get(column) for column in _FILES)
+    return next((name for name in names if isinstance(name, str) and name), None)
+
+
+def _explained(why: Explanation) -> Written:
+    rows = zip(*(each.tolist() for each in (why.words, why.entries, why.parts)), strict=True)
+    return {
+        "query": why.query.tolist(),
+        "tables": why.tables.tolist(),
+        "names": why.names,
+        "hits": [{"words": w, "entries": entries, "parts": parts} for w, entries, parts in rows],
+    }
+
+
+def _decoded(text: str) -> bytes:
+    """Return the bytes that a text in base64 stands for."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise ProblemError(422, "image: this is not base64; send the file's bytes so") from None
+
+
+def _original(root: Path, name: str) -> tuple[Path, str]:
+    """Return the path and the media type of an image that a manifest names.
+
+    Raises ProblemError: 404: it does not exist, lies outside the folder, or is not an image that
+    browsers show.
+    """
+    missing = ProblemError(404, "the image file of this item does not exist")
+    try:
+        path = (root / name).resolve()
+        if not path.is_relative_to(root.resolve()) or not path.is_file():
+            raise missing
+        with require("PIL.Image").open(path, formats=_SHOWN) as image:
+            return path, str(image.get_format_mimetype())
+    except ProblemError:
+        raise
+    except Exception:  # damaged bytes make decoders raise anything
+        raise missing from None
+
+
+def _weights(query: schemas.Query, has_images: bool, collection: Collection) -> dict[str, float]:
+    """Return the weights of what is asked for; refuse those of what never could be."""
+    parts = {"text": query.text, "item": query.item, "unlike": query.unlike}
+    given = {name for name, value in parts.items() if value is not None} | set(query.vector or ())
+    if has_images:
+        given.add("image")
+    if has_images and "image" in (query.vector or ()):
+        raise ProblemError(422, "image: give an image or its vector, not both")
+    possible = {*parts, "image", *collection.views}
+    for name in query.weights or {}:
+        if name not in possible:
+            known = ", ".join(sorted(possible))
+            raise ProblemError(422, f"weights: a query has no such part; it may have {known}")
+    return {name: weight for name, weight in (query.weights or {}).items() if name in given}
+
+
+def _written(work: Callable[[Collection], Written]) -> Callable[[Collection], bytes]:
+    """Return work that ends with its answer as JSON."""
+    return lambda collection: to_json(work(collection), inf_nan_mode="null")
+
+
+def _translating(work: Callable[[Collection], T]) -> Callable[[Collection], T]:
+    """Return work whose errors are problems for clients, where clients can do something."""
+
+    def translated(collection: Collection) -> T:
+        try:
+            return work(collection)
+        except MissingItemError as error:
+            raise ProblemError(404, str(error)) from None
+        except (CorruptBundleError, MissingExtraError, ReplacedError):
+            raise  # our own trouble, not the client's
+        except AcqhError as error:
+            if isinstance(error.__cause__, sqlite3.Error):
+                detail = "the collection is being changed by another process; try again soon"
+                raise ProblemError(503, detail, {"Retry-After": "1"}) from error
+            raise ProblemError(422, str(error)) from error
+
+    return translated
