@@ -12,5 +12,5 @@ def lay_out_few():
     """Have compiled code search indexes of any size."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("acqh.index.code_index.MAX_FEW", 0)
-        patch.setattr("acqh.index.code_index._QUICK_FEW", 0)
+        patch.setattr("acqh.index.code_index._QUICK_ROWS", 0)
         yield

@@ -21,7 +21,7 @@ def keep_few():
     """Keep few items as they came, as users' indexes do; the other tests have them laid out."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("acqh.index.code_index.MAX_FEW", few_codes.MAX_FEW)
-        patch.setattr("acqh.index.code_index._QUICK_FEW", few_codes.MAX_FEW)
+        patch.setattr("acqh.index.code_index._QUICK_ROWS", few_codes.MAX_FEW)
         yield
 
 

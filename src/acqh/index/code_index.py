@@ -34,9 +34,9 @@ from acqh.index.search.types import TO_THE_END, Runs, Target, TopRows, as_stop
 if TYPE_CHECKING:
     from acqh.index.layout.segment import CodeSegment
 
-# Up to this many rows NumPy is quicker for one query, and up to more where loading compiled code
-# comes on top.
-_QUICK_FEW = 4096
+# Up to this many rows of words of this many numbers NumPy is quicker for one query; for more and
+# longer ones where loading compiled code comes on top.
+_QUICK_ROWS, _QUICK_NUMBERS = 4096, 256
 # Where a filter leaves at most one row in this many, they are copied out before the search.
 _RESTRICT_PART = 16
 # Bytes of codes that reading in batches keeps in memory.
@@ -231,14 +231,19 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
         snapshot = self._snapshot
         masks = None if filter is None else rows_allowed(snapshot, filter)
         top: TopRows
-        few = _few_targets(snapshot, masks) if stop == TO_THE_END and len(queries) == 1 else None
+        compiled: Any = sys.modules.get("acqh.index.search.topk")
+        few = None
+        if len(queries) == 1 and stop is TO_THE_END:
+            m, n_components, _ = self._words.shape
+            quick = _QUICK_ROWS if m * n_components <= _QUICK_NUMBERS else 0
+            few = _few_targets(snapshot, masks, 2 * MAX_FEW if compiled is None else quick)
         if few is not None:
             top = search_few(self._words, few, queries, n_found)
         else:
-            from acqh.index.search.topk import search_targets
-
+            if compiled is None:
+                from acqh.index.search import topk as compiled
             targets, n_items = _targets(snapshot, masks), len(snapshot)
-            top = search_targets(
+            top = compiled.search_targets(
                 self._words, self._rests, targets, queries, n_found, n_items, n_threads, stop
             )
         found = SearchResult.of(snapshot.take_ids(top.rows), top)
@@ -415,10 +420,9 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
 
 
 def _few_targets(
-    snapshot: "Snapshot[FewSegment | CodeSegment]", masks: Sequence[Bools] | None
+    snapshot: "Snapshot[FewSegment | CodeSegment]", masks: Sequence[Bools] | None, most: int
 ) -> list[Target[Array]] | None:
-    """Return the segments to search as they came; None where compiled code is better."""
-    most = _QUICK_FEW if "acqh.index.search.topk" in sys.modules else 2 * MAX_FEW
+    """Return the segments to search as they came; None unless all are kept so, and few."""
     if snapshot.first_rows[-1] > most:
         return None
     targets = []

@@ -134,7 +134,7 @@ class Stop(NamedTuple):
 
     def efforts(self, targets: Sequence[Target[Runs]], k: int) -> Sequence[Effort | None]:
         """Return what each target may cost, in proportion to its codes."""
-        if self == TO_THE_END:
+        if self is TO_THE_END:
             return [None] * len(targets)
         ends = np.cumsum([len(target.arrays.tails) for target in targets])
         efforts, before = [], 0
@@ -166,4 +166,5 @@ def as_stop(budget: Any, epsilon: Any, recall: Any) -> Stop:
     if not isinstance(recall, int | float | np.number) or not 0 < recall <= 1:
         raise InvalidInputError(f"recall must be above 0 and at most 1, got {recall!r}")
     budget = None if budget is None else check_positive_int(budget, "budget")
-    return Stop(budget, float(epsilon), float(recall))
+    stop = Stop(budget, float(epsilon), float(recall))
+    return TO_THE_END if stop == TO_THE_END else stop
