@@ -118,8 +118,8 @@ def _style(kind: str, number: int) -> _Style:
         color = _OURS[number % len(_OURS)]
         return {"color": color, "linewidth": 2.0, "marker": marker, "markersize": 4.5, "zorder": 4}
     if kind == "control":
-        dashes = _DASHES[number % len(_DASHES)]
-        return {"color": _CONTROL, "linewidth": 1.4, "linestyle": dashes, "marker": "", "zorder": 3}
+        look = {"linestyle": _DASHES[number % len(_DASHES)], "marker": "_|x"[number % 3]}
+        return {"color": _CONTROL, "linewidth": 1.4, "markersize": 7, "zorder": 3, **look}
     # The palette repeats with dashes, so that twice as many lines can be told apart.
     is_dashed = number // len(_BASELINES) % 2
     return {
@@ -145,10 +145,8 @@ def _draw_panel(ax: Any, panel: Panel, plot: Plot, styles: dict[str, _Style]) ->
             style.pop("markersize", None)
             ax.axhline(series.y[0], **style)
             continue
-        if len(series.x) > _MAX_MARKERS:
+        if len(series.x) > (1 if series.kind == "control" else _MAX_MARKERS):
             style["marker"] = ""
-        elif len(series.x) == 1 and not style["marker"]:
-            style.update(marker="_", markersize=8)
         ax.plot(series.x, series.y, **style)
     _plain_ticks(ax, plot, panel.series)
 
