@@ -15,7 +15,8 @@ import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import partial
 from importlib import import_module
 from math import isfinite
 from types import UnionType
@@ -24,6 +25,7 @@ from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_typ
 import numpy as np
 
 from acqh._core.arrays import Array, is_sparse
+from acqh._core.imports import require
 from acqh.errors import InvalidInputError, NotFittedError
 
 # Name -> the module that defines it, which is imported when it is needed; or the thing itself.
@@ -31,7 +33,6 @@ Homes: TypeAlias = Mapping[str, Any]
 # Attribute -> a name for each axis, or a type.
 Axes: TypeAlias = Mapping[str, Any]
 
-_CSR = ("data", "indices", "indptr")
 _ROW, _COLUMN, _MATRIX = ("n_components",), ("n_features",), ("n_components", "n_features")
 _WIDTH: dict[str, Any] = {"n_features_in_": int}
 _SVD = {
@@ -82,8 +83,8 @@ def pack(
     >>> pack({"a": (1, 2.5)}, {})
     ({'dict': [['a', {'tuple': [1, 2.5]}]]}, {})
     """
-    writer = _Writer(allowed)
-    return writer.write(value, path, fitted), writer.arrays
+    writer = _Writer(allowed, fitted)
+    return writer.write(value, path), writer.arrays
 
 
 def unpack(described: Any, arrays: dict[str, Array], allowed: Homes, *, whole: bool = True) -> Any:
@@ -130,23 +131,33 @@ def _name_of(thing: Any, allowed: Homes) -> str:
     return name
 
 
-def _axes_of(kind: type) -> Axes:
-    """Return what is stored of a class beside its parameters or fields."""
-    if kind.__module__.startswith("sklearn."):
-        return _SCIKIT[kind.__name__][1]
-    own = [vars(each).get("_state_axes", {}) for each in reversed(kind.__mro__)]
-    return {name: axes for each in own for name, axes in each.items()}
+def _is_scikit(kind: type) -> bool:
+    return kind.__module__.startswith("sklearn.")
 
 
+def _fields_of(kind: Any) -> dict[str, Any]:
+    """Return what is stored of a class beside parameters: attributes, each with axes or a type."""
+    if _is_scikit(kind):
+        return dict(_SCIKIT[kind.__name__][1])
+    found: dict[str, Any] = {}
+    if is_dataclass(kind) and not hasattr(kind, "get_params"):
+        hints = get_type_hints(kind)
+        found = {each.name: hints[each.name] for each in fields(kind) if each.init}
+    for each in reversed(kind.__mro__):
+        found |= vars(each).get("_state_axes", {})
+    return found
+
+
+@dataclass
 class _Writer:
-    """Takes objects apart."""
+    """Takes objects apart; arrays are named by the path to them."""
 
-    def __init__(self, allowed: Homes) -> None:
-        self.allowed = allowed
-        self.arrays: dict[str, Array] = {}
+    allowed: Homes
+    fitted: bool
+    arrays: dict[str, Array] = field(default_factory=dict)
 
-    def write(self, value: Any, path: str, fitted: bool) -> Any:
-        """Return a value as JSON; its arrays are named by the path to them."""
+    def write(self, value: Any, path: str) -> Any:
+        """Return a value as JSON."""
         if isinstance(value, np.generic):
             value = value.item()
         match value:
@@ -156,40 +167,33 @@ class _Writer:
                 return value if isfinite(value) else {"number": str(value)}
             case np.random.Generator() | np.random.SeedSequence() | np.random.RandomState():
                 return None
+            case np.ndarray() if value.dtype == bool:  # files know no truth values
+                return {"bools": self._keep(value.astype(np.uint8), path)}
             case np.ndarray():
-                if value.dtype == bool:  # files know no truth values
-                    return {"bools": self._keep(path, value.astype(np.uint8))}
-                return {"array": self._keep(path, value)}
+                return {"array": self._keep(value, path)}
             case list():
-                return self._all(value, path, fitted)
+                return self._all(value, path)
             case tuple():
-                return {"tuple": self._all(value, path, fitted)}
+                return {"tuple": self._all(value, path)}
             case AbstractSet():
-                return {"set": self._all(sorted(value), path, fitted)}
+                return {"set": self._all(sorted(value), path)}
             case Mapping():
-                keys = self._all(value, path, fitted)
-                parts = [
-                    key if isinstance(key, str) else number for number, key in enumerate(value)
-                ]
-                return {"dict": [
-                    [key, self.write(each, _join(path, part), fitted)]
-                    for key, part, each in zip(keys, parts, value.values(), strict=True)
-                ]}  # fmt: skip
+                parts = [key if isinstance(key, str) else at for at, key in enumerate(value)]
+                inner = [self.write(value[k], _join(path, p)) for k, p in zip(value, parts)]  # noqa: B905
+                return {"dict": [*map(list, zip(self._all(value, path), inner, strict=True))]}
         if is_sparse(value):
-            return self._csr(value, path)
-        if isinstance(value, type) or not hasattr(type(value), "__dict__"):
+            return {"csr": self._csr(value, path)}
+        if hasattr(value, "__name__"):
             return {"name": _name_of(value, self.allowed)}
-        if callable(value) and hasattr(value, "__name__"):
-            return {"name": _name_of(value, self.allowed)}
-        return self._object(value, path, fitted)
+        return self._object(value, path)
 
-    def _all(self, values: Iterable[Any], path: str, fitted: bool) -> list[Any]:
-        return [self.write(it, _join(path, place), fitted) for place, it in enumerate(values)]
+    def _all(self, values: Iterable[Any], path: str) -> list[Any]:
+        return [self.write(each, _join(path, place)) for place, each in enumerate(values)]
 
-    def _named(self, values: Mapping[str, Any], path: str, fitted: bool) -> dict[str, Any]:
-        return {name: self.write(it, _join(path, name), fitted) for name, it in values.items()}
+    def _named(self, values: Mapping[str, Any], path: str) -> dict[str, Any]:
+        return {name: self.write(each, _join(path, name)) for name, each in values.items()}
 
-    def _keep(self, path: str, array: Array) -> str:
+    def _keep(self, array: Array, path: str) -> str:
         if array.dtype.kind not in "iuf":
             raise InvalidInputError(f"{path} cannot be stored: an array of {array.dtype}")
         name = path or "array"
@@ -198,74 +202,61 @@ class _Writer:
         self.arrays[name] = array
         return name
 
-    def _csr(self, value: Any, path: str) -> dict[str, Any]:
-        import scipy.sparse as sp
+    def _csr(self, value: Any, path: str) -> list[Any]:
+        matrix = require("scipy.sparse").csr_array(value)
+        parts = ("data", "indices", "indptr")
+        return [*(self._keep(getattr(matrix, it), f"{path}.{it}") for it in parts), *matrix.shape]
 
-        matrix = sp.csr_array(value)
-        names = [self._keep(f"{path}.{part}", getattr(matrix, part)) for part in _CSR]
-        return {"csr": names, "shape": list(matrix.shape)}
-
-    def _object(self, value: Any, path: str, fitted: bool) -> dict[str, Any]:
+    def _object(self, value: Any, path: str) -> dict[str, Any]:
         kind = type(value)
-        described: dict[str, Any] = {"class": _name_of(kind, self.allowed)}
+        name = _name_of(kind, self.allowed)
         if not hasattr(value, "get_params"):
-            named = [it.name for it in fields(value) if it.init] if is_dataclass(value) else []
-            named += [name.removesuffix("?") for name in _axes_of(kind)]
-            own = {name: getattr(value, name) for name in named}
-            return described | {"fields": self._named(own, path, fitted)}
+            named = [spec.removesuffix("?") for spec in _fields_of(kind)]
+            own = {each: getattr(value, each) for each in named}
+            return {"class": name, "fields": self._named(own, path)}
         params = value.get_params(deep=False)
-        if kind.__module__.startswith("sklearn."):
-            params = {name: it for name, it in params.items() if name not in _LEFT_OUT}
-        inside = fitted and described["class"] == "Pipeline"
-        described["params"] = self._named(params, path, inside)
-        if fitted:
-            described["state"] = self._named(_learnt(value), path, True)
-        return described
+        if _is_scikit(kind):
+            params = {each: it for each, it in params.items() if each not in _LEFT_OUT}
+        # What estimators are given as parameters is not fitted, but for the steps of a pipeline.
+        inner = self if name == "Pipeline" else replace(self, fitted=False)
+        described = {"class": name, "params": inner._named(params, path)}
+        return described | ({"state": self._named(_learnt(value), path)} if self.fitted else {})
 
 
+@dataclass
 class _Reader:
-    """Puts objects together again."""
+    """Puts objects together again; of values that JSON holds, whatever they say."""
 
-    def __init__(self, allowed: Homes, arrays: dict[str, Array]) -> None:
-        self.allowed = allowed
-        self.arrays = arrays
+    allowed: Homes
+    arrays: dict[str, Array]
 
     def read(self, described: Any) -> Any:
         """Return what `_Writer.write` described."""
-        match described:
-            case None | bool() | int() | float() | str():
-                return described
-            case list():
-                return [self.read(each) for each in described]
-            case {"number": str(text), **rest} if not rest:
-                return float(text)
-            case {"array": str(name), **rest} if not rest:
-                return self._take(name)
-            case {"bools": str(name), **rest} if not rest:
-                return self._take(name).astype(bool)
-            case {"csr": [*names], "shape": [int(n_rows), int(width)], **rest} if not rest:
-                return self._csr([self._take(name) for name in names], (n_rows, width))
-            case {"tuple": [*values], **rest} if not rest:
-                return tuple(self.read(each) for each in values)
-            case {"set": [*values], **rest} if not rest:
-                return frozenset(self.read(each) for each in values)
-            case {"dict": [*pairs], **rest} if not rest:
-                return {self.read(key): self.read(each) for key, each in pairs}
-            case {"name": str(name), **rest} if not rest:
-                return thing_of(name, self.allowed)
-            case {"class": str(name), "fields": dict(own), **rest} if not rest:
-                return self._record(self._class(name), self._named(own))
-            case {"class": str(name), "params": dict(params), **rest} if not rest:
-                return self._estimator(self._class(name), self._named(params))
-            case {"class": str(name), "params": dict(params), "state": dict(state), **rest} if (
-                not rest
-            ):
-                made = self._estimator(self._class(name), self._named(params))
-                return _with_learnt(made, self._named(state))
+        if isinstance(described, list):
+            return [*map(self.read, described)]
+        if not isinstance(described, dict):
+            return described
+        if "class" in described:
+            return self._object(described)
+        ((kind, inner),) = described.items()
+        match kind:
+            case "number":
+                return float(inner)
+            case "array":
+                return self._take(inner)
+            case "bools":
+                return self._take(inner).astype(bool)
+            case "csr":
+                return self._csr(*inner)
+            case "tuple":
+                return tuple(map(self.read, inner))
+            case "set":
+                return frozenset(map(self.read, inner))
+            case "dict":
+                return {self.read(key): self.read(each) for key, each in inner}
+            case "name":
+                return thing_of(inner, self.allowed)
         raise InvalidInputError(f"what is stored is not readable: {described!r:.80}")
-
-    def _named(self, described: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: self.read(each) for name, each in described.items()}
 
     def _take(self, name: str) -> Array:
         if name not in self.arrays:
@@ -275,45 +266,48 @@ class _Reader:
             raise InvalidInputError(f"{name!r} holds no numbers but {array.dtype}")
         return array if array.flags.writeable else array.copy()
 
-    def _csr(self, parts: Sequence[Array], shape: tuple[int, int]) -> Any:
-        import scipy.sparse as sp
-
+    def _csr(self, data: str, indices: str, indptr: str, n_rows: int, width: int) -> Any:
+        parts = tuple(map(self._take, (data, indices, indptr)))
         try:
-            matrix = sp.csr_array(tuple(parts), shape=shape)
+            matrix = require("scipy.sparse").csr_array(parts, shape=(n_rows, width))
             matrix.check_format(full_check=True)
         except ValueError as error:
             raise InvalidInputError(f"what is stored is not a CSR matrix: {error}") from error
         return matrix
 
-    def _class(self, name: str) -> Any:
-        kind = thing_of(name, self.allowed)
+    def _object(self, described: Mapping[str, Any]) -> Any:
+        parts = dict(described)
+        kind: Any = thing_of(parts.pop("class"), self.allowed)
         if not isinstance(kind, type):
-            raise InvalidInputError(f"{name!r} is not a class")
-        return kind
+            raise InvalidInputError(f"{kind!r} is not a class")
+        own = {
+            part: {name: self.read(each) for name, each in inner.items()}
+            for part, inner in parts.items()
+        }
+        match own:
+            case {"fields": values, **rest} if not rest:
+                if not is_dataclass(kind):
+                    return _filled(object.__new__(kind), values)
+                check_values(kind.__name__, values, _fields_of(kind))
+                return _finished(kind(**values))
+            case {"params": params, **rest} if not rest:
+                return _estimator(kind, params)
+            case {"params": params, "state": learnt, **rest} if not rest:
+                return _with_learnt(_estimator(kind, params), learnt)
+        raise InvalidInputError(f"what is stored is not readable: {[*described]}")
 
-    def _record(self, kind: Any, own: dict[str, Any]) -> Any:
-        """Make an object of its fields, checked against their annotations."""
-        if hasattr(kind, "__dataclass_fields__"):
-            hints = get_type_hints(kind)
-            named = {each.name: hints[each.name] for each in fields(kind) if each.init}
-            check_values(kind.__name__, own, named | dict(_axes_of(kind)))
-            return _finished(kind(**own))
-        check_values(kind.__name__, own, _axes_of(kind))
-        made = kind.__new__(kind)
-        for name, value in own.items():
-            setattr(made, name, value)
-        return _finished(made)
 
-    def _estimator(self, kind: Any, params: dict[str, Any]) -> Any:
-        if not kind.__module__.startswith("sklearn."):
-            return kind(**params)
-        if refused := sorted(_LEFT_OUT & set(params)):
-            raise InvalidInputError(f"a stored {kind.__name__} cannot set {', '.join(refused)}")
-        if params.get("input", "content") != "content":
-            raise InvalidInputError(f"a stored {kind.__name__} cannot set input")
-        made = kind(**params)
-        made._validate_params()
-        return made
+def _estimator(kind: Any, params: dict[str, Any]) -> Any:
+    if not _is_scikit(kind):
+        return kind(**params)
+    refused = _LEFT_OUT & set(params)
+    if params.get("input", "content") != "content":
+        refused |= {"input"}
+    if refused:
+        raise InvalidInputError(f"a stored {kind.__name__} cannot set {', '.join(sorted(refused))}")
+    made = kind(**params)
+    made._validate_params()
+    return made
 
 
 def check_values(owner: str, values: Mapping[str, Any], expected: Axes) -> None:
@@ -392,21 +386,21 @@ def _learnt(estimator: Any) -> dict[str, Any]:
     kind = type(estimator)
     if hasattr(estimator, "get_state"):
         return dict(estimator.get_state())
-    if kind.__name__ == "TfidfVectorizer" and hasattr(estimator, "vocabulary_"):
+    is_words = kind.__name__ == "TfidfVectorizer"
+    if is_words and hasattr(estimator, "vocabulary_"):
         columns = estimator.vocabulary_
         words = json.dumps(sorted(columns, key=columns.__getitem__), ensure_ascii=False)
         weights = estimator.idf_ if estimator.use_idf else None
         return {"words": np.frombuffer(words.encode(), dtype=np.uint8), "idf_": weights}
-    found = {}
-    for spec in _axes_of(kind):
-        name = spec.removesuffix("?")
-        if hasattr(estimator, name):
-            found[name] = getattr(estimator, name)
-        elif name == spec:
-            raise NotFittedError(f"this {kind.__name__} is not fitted; call fit first")
-    if kind.__name__ == "TfidfVectorizer":
-        raise NotFittedError("this TfidfVectorizer is not fitted; call fit with texts first")
-    return found
+    specs = _fields_of(kind)
+    if is_words or not all(map(partial(hasattr, estimator), set(specs) - _optional(specs))):
+        raise NotFittedError(f"this {kind.__name__} is not fitted; call fit first")
+    names = [spec.removesuffix("?") for spec in specs]
+    return {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
+
+
+def _optional(specs: Iterable[str]) -> set[str]:
+    return {spec for spec in specs if spec.endswith("?")}
 
 
 def _with_learnt(made: Any, learnt: dict[str, Any]) -> Any:
@@ -416,12 +410,17 @@ def _with_learnt(made: Any, learnt: dict[str, Any]) -> Any:
         return made.set_state(learnt)
     if kind.__name__ == "TfidfVectorizer":
         return _with_words(made, learnt)
-    check_values(kind.__name__, learnt, _axes_of(kind))
-    for name, value in learnt.items():
-        setattr(made, name, value)
-    is_scikit = kind.__module__.startswith("sklearn.")
-    if is_scikit and any(isinstance(each, np.ndarray) for each in learnt.values()):
+    _filled(made, learnt)
+    if _is_scikit(kind) and any(isinstance(each, np.ndarray) for each in learnt.values()):
         _try(made, np.zeros((1, made.n_features_in_)))
+    return made
+
+
+def _filled(made: Any, values: Mapping[str, Any]) -> Any:
+    """Set attributes, once they are checked."""
+    check_values(type(made).__name__, values, _fields_of(type(made)))
+    for name, value in values.items():
+        setattr(made, name, value)
     return _finished(made)
 
 
