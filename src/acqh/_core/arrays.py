@@ -232,8 +232,10 @@ def group_rows(masks: Mapping[str, Bools], rows: Ints) -> Iterator[tuple[tuple[s
     """
     names = np.array(list(masks))
     chosen = np.stack([mask[rows] for mask in masks.values()])
-    if chosen.all():
-        yield tuple(names.tolist()), rows
+    first = chosen[:, :1]
+    if (chosen == first).all():  # one combination, as nearly always: sorting rows takes far longer
+        if first.any() or not len(rows):
+            yield tuple(names[first.all(axis=1)].tolist()), rows
         return
     patterns, inverse = np.unique(chosen, axis=1, return_inverse=True)
     for number, pattern in enumerate(patterns.T):
