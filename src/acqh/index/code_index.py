@@ -226,7 +226,7 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
         given, give_back = take_in(queries)
         queries = as_queries(given, self._codebooks.shape[2])
         k = check_positive_int(k, "k")
-        n_found = candidate_count(k, rerank, rerank_k)
+        n_found = k if rerank is rerank_k is None else candidate_count(k, rerank, rerank_k)
         n_threads = as_thread_count(n_threads, len(queries))
         snapshot = self._snapshot
         masks = None if filter is None else rows_allowed(snapshot, filter)
