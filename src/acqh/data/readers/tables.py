@@ -55,6 +55,7 @@ class ArrowTable(Table):
         self._rows, self._n_bytes = (0, 0), 0
         self.parts = parts or list_parts(_find_files(path))
         self.files = self.parts[""]
+        self._file_size = sum(part.path.stat().st_size for part in self.files)
         self.schema = self.file(self.files[0].path).schema
         self.n_rows = self.files[-1].first_row + self.files[-1].n_rows
         self.entries = {field.name: self._entry(field) for field in self.schema}
@@ -96,11 +97,10 @@ class ArrowTable(Table):
             self._rows, self._n_bytes = (start, stop), 0
         if entry.name not in self._cursors:
             self._cursors[entry.name] = _Cursor(self, entry.name)
-        file_size = sum(part.path.stat().st_size for part in self.files)
         kind = self.schema.field(entry.name).type
         for column in self._cursors[entry.name].columns(start, stop):
             self._n_bytes += _unpacked_bytes(column)
-            check_unpacked_size(self.path, self._n_bytes, file_size, self.options.max_bytes)
+            check_unpacked_size(self.path, self._n_bytes, self._file_size, self.options.max_bytes)
             yield column if column.type.equals(kind) else column.cast(kind)
 
     def _all_columns(self, entry: Entry) -> Iterator[Any]:
