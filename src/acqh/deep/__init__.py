@@ -1,6 +1,5 @@
 """Deep maps: torch encoders fine-tuned towards the targets of the closed form."""
 
-from acqh.deep._efficientnet import efficientnet_lite0
-from acqh.deep._tune import FineTuner
+from acqh._core.imports import door
 
-__all__ = ["FineTuner", "efficientnet_lite0"]
+__getattr__, __dir__, __all__ = door(__name__)

@@ -4,6 +4,6 @@
 framework; `DocumentStore` is what both rest on.
 """
 
-from acqh.integrations._documents import DocumentStore
+from acqh._core.imports import door
 
-__all__ = ["DocumentStore"]
+__getattr__, __dir__, __all__ = door(__name__)

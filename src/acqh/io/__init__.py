@@ -1,14 +1,5 @@
 """Bundle format: a manifest and safetensors members, written atomically, checked on reading."""
 
-from acqh.io.read import Bundle, BundleReport, kind_of, read_bundle, verify_bundle
-from acqh.io.write import replace_file, write_bundle
+from acqh._core.imports import door
 
-__all__ = [
-    "Bundle",
-    "BundleReport",
-    "kind_of",
-    "read_bundle",
-    "replace_file",
-    "verify_bundle",
-    "write_bundle",
-]
+__getattr__, __dir__, __all__ = door(__name__)

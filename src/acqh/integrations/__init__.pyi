@@ -1,0 +1,1 @@
+from acqh.integrations._documents import DocumentStore as DocumentStore
