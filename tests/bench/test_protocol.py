@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.bench import make_split, plan, seeds
@@ -21,7 +21,6 @@ def test_labelled_database_is_the_training_set_and_all_that_is_no_query():
     assert len(split.query) == 20
 
 
-@settings(max_examples=30)
 @given(st.integers(10, 80), st.integers(0, 5), st.integers(1, 4), st.integers(1, 4))
 def test_unlabelled_parts_are_disjoint_and_of_the_asked_size(n, seed, n_query, n_train):
     data = make_multiview(n, random_state=0)

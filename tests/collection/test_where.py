@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.collection import MAX_NAME_CHARACTERS, Collection, Item
@@ -167,7 +167,6 @@ values = st.one_of(
 )
 
 
-@settings(max_examples=60)
 @given(name=names, stored=values, wanted=st.data())
 def test_any_value_is_found_by_itself_and_by_no_other(collection, name, stored, wanted):
     other = wanted.draw(st.one_of(values, st.just(stored)))

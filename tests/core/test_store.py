@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh._core.arrays import Floats
@@ -111,7 +111,6 @@ JUNK = st.sampled_from(
 )
 
 
-@settings(max_examples=200)
 @given(st.data())
 def test_damaged_descriptions_raise_nothing_else(data: st.DataObject) -> None:
     described, arrays = pack(WHOLE, HOMES)

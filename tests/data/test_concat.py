@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.data import MultiViewData
@@ -12,7 +12,6 @@ def dense(matrix):
     return matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix)
 
 
-@settings(max_examples=40)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.booleans(), st.booleans())
 def test_concat_undoes_a_cut_into_parts(sizes, sparse_view, sparse_labels):
     n = sum(sizes)

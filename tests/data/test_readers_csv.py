@@ -198,7 +198,7 @@ def test_labels_outside_the_names_given(tmp_path: Path) -> None:
         read(path, label_names=["sky"])
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.text(st.sampled_from('text,labels\n\r"|ä_01'), max_size=60))
 def test_any_text_is_a_table_or_one_of_our_errors(tmp_path: Path, content: str) -> None:
     path = tmp_path / "a.csv"

@@ -56,7 +56,7 @@ def test_a_new_file_cut_off_anywhere(tmp_path: Path, save_new_mat) -> None:
             read(tmp_path / "cut.mat")
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(compressed=st.booleans(), data=st.data())
 def test_changed_bytes_of_an_old_file_give_data_or_one_of_our_errors(
     tmp_path: Path, compressed, data

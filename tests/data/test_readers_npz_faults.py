@@ -256,7 +256,7 @@ def test_a_flipped_value_fails_the_checksum(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_changed_bytes_give_data_or_one_of_our_errors(tmp_path, save, data) -> None:
     path = tmp_path / "a.npz"

@@ -306,7 +306,7 @@ def test_an_arrow_file_that_contradicts_itself_is_named(tmp_path: Path) -> None:
         read(path)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_offsets_that_point_outside_an_arrow_file_are_refused(tmp_path: Path, data) -> None:
     path = save_arrow(tmp_path / "pairs", pairs())

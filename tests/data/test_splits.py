@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.data import MultiViewData, official_rows, split_rows
@@ -12,7 +12,6 @@ def make(n, **options):
     return MultiViewData({"image": np.ones((n, 1))}, **options)
 
 
-@settings(max_examples=60)
 @given(st.integers(2, 60), st.data())
 def test_the_parts_have_the_asked_size_and_share_no_row(n, draw):
     n_test = draw.draw(st.integers(1, n - 1))
@@ -36,7 +35,6 @@ def test_the_same_seed_gives_the_same_split_and_another_one_another():
     assert first.tolist() != data.split(0.3, random_state=6)[1].ids.tolist()
 
 
-@settings(max_examples=60)
 @given(st.lists(st.integers(0, 6), min_size=4, max_size=60), st.floats(0.05, 0.95))
 def test_a_group_stays_on_one_side_and_the_size_is_nearly_met(groups, share):
     sizes = np.bincount(groups)
@@ -61,7 +59,6 @@ def test_groups_may_be_a_column_of_the_item_table():
     assert set(train.items["family"]).isdisjoint(test.items["family"])
 
 
-@settings(max_examples=60)
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=80), st.data(), st.booleans())
 def test_a_stratified_split_gives_every_class_its_share_up_to_rounding(classes, draw, sparse):
     n = len(classes)

@@ -13,7 +13,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import acqh
@@ -101,7 +101,6 @@ def test_what_was_stored_loads_and_works(kind, texts):
     try_out(*stored(kind, texts))
 
 
-@settings(max_examples=200)
 @given(data=st.data(), kind=st.sampled_from(KINDS), texts=st.booleans())
 def test_arrays_with_any_values_types_and_shapes_do_no_harm(data, kind, texts):
     index_type, info, members = stored(kind, texts)
@@ -146,7 +145,6 @@ def paths_of(value, path=()):
     return [path, *(place for key, inner in items for place in paths_of(inner, (*path, key)))]
 
 
-@settings(max_examples=200)
 @given(data=st.data(), kind=st.sampled_from(KINDS), texts=st.booleans())
 def test_any_values_in_the_manifest_do_no_harm(data, kind, texts):
     index_type, info, members = stored(kind, texts)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.base import clone
@@ -57,7 +57,6 @@ def test_block_size_does_not_change_the_result(feature_map: Any, monkeypatch: An
 
 
 @pytest.mark.parametrize("feature_map", MAPS, ids=repr)
-@settings(max_examples=25)
 @given(X=matrices)
 def test_sparse_rows_give_what_dense_rows_give(feature_map: Any, X: np.ndarray) -> None:
     from_dense = clone(feature_map).fit_transform(X)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh import CodeIndex
@@ -54,7 +54,6 @@ def parts_of_items(draw):
 
 
 @given(case=parts_of_items(), block=st.sampled_from([1, 7, 1000]))
-@settings(max_examples=100)
 def test_parts_give_the_index_of_all_items_at_once(case, block):
     codebooks, parts, codes, ids = case
     with pytest.MonkeyPatch.context() as patch:
@@ -65,7 +64,6 @@ def test_parts_give_the_index_of_all_items_at_once(case, block):
 
 
 @given(case=parts_of_items())
-@settings(max_examples=40)
 def test_parts_follow_the_items_that_are_there(case):
     codebooks, parts, codes, _ = case
     first = np.zeros((3, len(codebooks)), dtype=np.uint8)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import twins
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh import CodeIndex
@@ -65,7 +65,6 @@ STOPS = st.one_of(
 
 
 @given(case=cases(), stop=STOPS, k=st.sampled_from([1, 3, 10, 1000]), filtered=st.booleans())
-@settings(max_examples=80)
 def test_certificates_are_never_wrong(case, stop, k, filtered):
     index, queries, rng = case
     allowed = rng.random(len(index)) < 0.5 if filtered else np.ones(len(index), dtype=bool)
@@ -92,7 +91,6 @@ def test_a_search_with_epsilon_goes_on_until_k_items_are_found():
 
 
 @given(case=cases(), stop=STOPS, k=st.sampled_from([1, 3, 10, 1000]), filtered=st.booleans())
-@settings(max_examples=80)
 def test_fewer_than_k_are_found_only_where_there_are_fewer_or_a_budget_is_spent(
     case, stop, k, filtered
 ):
@@ -106,7 +104,6 @@ def test_fewer_than_k_are_found_only_where_there_are_fewer_or_a_budget_is_spent(
 
 
 @given(case=cases(), k=st.sampled_from([1, 10, 1000]))
-@settings(max_examples=40)
 def test_a_budget_for_all_codes_gives_the_exact_answer(case, k):
     index, queries, _ = case
     exact = index.search(queries, k)
@@ -221,7 +218,6 @@ def test_unusable_stops_are_refused(stop, message):
 
 
 @given(case=cases(), stop=STOPS, k=st.sampled_from([1, 3, 10]))
-@settings(max_examples=30)
 def test_shards_together_certify_as_one_index_does(case, stop, k):
     index, queries, rng = case
     where = rng.integers(3, size=len(index))

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 import twins
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.errors import CorruptBundleError, InvalidInputError
@@ -48,7 +48,6 @@ def search_compiled(index, *arguments, **options):
     k=st.integers(1, 250),
     removed=st.booleans(),
 )
-@settings(max_examples=40)
 def test_few_codes_are_found_as_compiled_code_finds_them(seed, n, size, k, removed):
     rng, index = make(seed, n, size)
     if removed:

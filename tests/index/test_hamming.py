@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.errors import DuplicateIdError, InvalidInputError, UnknownIdError
@@ -25,7 +25,6 @@ def ranked(scores, k):
     return np.argsort(-scores, axis=1, kind="stable")[:, :k]
 
 
-@settings(max_examples=50)
 @given(
     n_items=st.integers(1, 200),
     n_bits=st.sampled_from([1, 7, 8, 24, 64, 65, 254, 255, 300]),
@@ -53,7 +52,6 @@ def test_packed_queries_find_the_nearest_and_of_equals_the_first(n_items, n_bits
     assert (result.scores[:, n_found:] == -np.inf).all()
 
 
-@settings(max_examples=50)
 @given(
     n_items=st.integers(1, 300),
     n_bits=st.sampled_from([1, 7, 8, 24, 64, 65]),

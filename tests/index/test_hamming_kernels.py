@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.index.compiled import hamming as compiled
@@ -36,7 +36,6 @@ def check(codes, queries, allowed, k, n_segments=1):
         np.testing.assert_array_equal(distances[i, : counts[i]], expected)
 
 
-@settings(max_examples=60)
 @given(
     n_items=st.integers(1, 300),
     n_bytes=st.sampled_from([1, 2, 3, 8, 33]),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
@@ -96,7 +96,6 @@ def test_repeated_ids_are_refused(ids):
 
 
 @given(ids=st.one_of(numbers, texts, running))
-@settings(max_examples=100)
 def test_every_id_is_found_in_its_row_and_comes_back(ids):
     values = read_ids(ids)
     table = table_of(values)
@@ -108,7 +107,6 @@ def test_every_id_is_found_in_its_row_and_comes_back(ids):
 
 
 @given(ids=st.one_of(numbers, texts, running), data=st.data())
-@settings(max_examples=50)
 def test_joined_tables_hold_the_rows_kept(ids, data):
     cut = data.draw(st.integers(0, len(ids)))
     keep = np.array(data.draw(st.lists(st.booleans(), min_size=len(ids), max_size=len(ids))))

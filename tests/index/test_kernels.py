@@ -2,7 +2,7 @@
 
 import numpy as np
 import twins
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.index import CodeIndex
@@ -17,7 +17,6 @@ seeds = st.integers(0, 2**32)
 
 
 @given(seed=seeds, m=st.integers(1, 4), n=st.sampled_from([1, 3, 256]), dim=st.integers(1, 40))
-@settings(max_examples=30)
 def test_fill_tables_agrees_with_its_twin(seed, m, n, dim):
     rng = np.random.default_rng(seed)
     words = rng.standard_normal((m, dim, n), dtype=np.float32)
@@ -42,7 +41,6 @@ def test_scales_tell_where_tables_overflow():
 
 
 @given(seed=seeds, n=st.integers(1, 200), data=st.data())
-@settings(max_examples=50)
 def test_select_smallest_agrees_with_partition(seed, n, data):
     k = data.draw(st.integers(1, n))
     keys = np.random.default_rng(seed).integers(data.draw(st.sampled_from([3, 2**60])), size=n)
@@ -53,7 +51,6 @@ def test_select_smallest_agrees_with_partition(seed, n, data):
 
 
 @given(seed=seeds, counts=st.lists(st.integers(0, 150), min_size=1, max_size=4))
-@settings(max_examples=30)
 def test_sort_keys_agrees_with_sort(seed, counts):
     keys = np.random.default_rng(seed).integers(2**63, size=(len(counts), 160)).astype(np.uint64)
     keys >>= np.uint64(seed % 60)
@@ -68,7 +65,6 @@ def test_sort_keys_agrees_with_sort(seed, counts):
     known=st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, max_size=30),
     others=st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5),
 )
-@settings(max_examples=50)
 def test_find_numbers_agrees_with_its_twin(known, others):
     values = np.array(known, dtype=np.int64)
     wanted = np.array(known + others, dtype=np.int64)
@@ -79,7 +75,6 @@ def test_find_numbers_agrees_with_its_twin(known, others):
     known=st.lists(st.text(max_size=4), unique=True, max_size=30),
     others=st.lists(st.text(max_size=4), max_size=5),
 )
-@settings(max_examples=50)
 def test_find_texts_agrees_with_its_twin(known, others):
     values = np.array(known, dtype=object)
     wanted = np.array(known + others, dtype=object)
@@ -93,7 +88,6 @@ def test_find_texts_agrees_with_its_twin(known, others):
     first_row=st.integers(0, 2**31),
     n_tables=st.integers(1, 2),
 )
-@settings(max_examples=40)
 def test_search_runs_agrees_with_scoring_every_allowed_row(seed, k, grouped, first_row, n_tables):
     rng = np.random.default_rng(seed)
     codes = rng.integers(8, size=(300, 3)).astype(np.uint8)
@@ -126,7 +120,6 @@ def test_search_runs_agrees_with_scoring_every_allowed_row(seed, k, grouped, fir
 
 
 @given(seed=seeds, m=st.integers(1, 5), dim=st.integers(1, 9))
-@settings(max_examples=30)
 def test_measure_reaches_agrees_with_its_twin(seed, m, dim):
     rng = np.random.default_rng(seed)
     words = rng.standard_normal((m, 7, dim), dtype=np.float32)

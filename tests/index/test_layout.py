@@ -5,7 +5,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import twins
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.errors import InvalidInputError
@@ -43,7 +43,6 @@ def assert_same(layout, expected):
 
 
 @given(case=items(), known=st.booleans())
-@settings(max_examples=150)
 def test_blocks_are_laid_out_as_a_plain_sort_does(case, known):
     codes, n, cuts = case
     rows = np.arange(len(codes), dtype=np.uint32)
@@ -87,7 +86,6 @@ def test_lists_too_long_to_point_into_are_not_made():
 
 
 @given(case=items(), change=st.sampled_from(["more", "fewer", "others"]))
-@settings(max_examples=60)
 def test_other_runs_when_read_again_are_an_error(case, change):
     codes, n, _ = case
     if len(codes) == 0 or n == 1:
@@ -109,7 +107,6 @@ def test_other_runs_when_read_again_are_an_error(case, change):
 
 
 @given(lists=st.lists(st.sets(st.integers(0, 2**32 - 1), min_size=1, max_size=20), max_size=8))
-@settings(max_examples=100)
 def test_lists_are_read_in_pieces_as_they_are_at_once(lists):
     rows = np.array([row for one in lists for row in sorted(one)], dtype=np.int64)
     sizes = np.array([len(one) for one in lists], dtype=np.int64)
@@ -127,7 +124,6 @@ def test_lists_are_read_in_pieces_as_they_are_at_once(lists):
 
 
 @given(case=items(), seed=seeds)
-@settings(max_examples=60)
 def test_codes_are_read_back_from_runs(case, seed):
     codes, n, _ = case
     ordered = codes[np.lexsort(codes.T[::-1])]

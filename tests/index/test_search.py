@@ -5,7 +5,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import twins
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh import CodeIndex
@@ -68,7 +68,6 @@ def layouts(draw, m, n):
 
 
 @given(case=cases())
-@settings(max_examples=60)
 def test_search_equals_brute_force_for_every_shape(case):
     codebooks, codes, queries, k = case
     result = CodeIndex(codebooks).add(codes).search(queries, k)
@@ -76,7 +75,6 @@ def test_search_equals_brute_force_for_every_shape(case):
 
 
 @given(case=cases(), data=st.data())
-@settings(max_examples=60)
 def test_search_equals_brute_force_for_every_layout(case, data):
     codebooks, codes, queries, k = case
     digits = data.draw(layouts(codebooks.shape[0], codebooks.shape[1]))

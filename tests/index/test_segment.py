@@ -5,7 +5,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from twins import pack_lists, unpack_lists
 
@@ -27,7 +27,6 @@ def code_arrays(draw, max_items=300):
 
 
 @given(lists=st.lists(st.sets(st.integers(0, 2**32 - 1), min_size=1, max_size=20), max_size=8))
-@settings(max_examples=100)
 def test_row_lists_come_back(lists):
     rows = np.array([row for one in lists for row in sorted(one)], dtype=np.int64)
     sizes = np.array([len(one) for one in lists], dtype=np.int64)
@@ -38,7 +37,6 @@ def test_row_lists_come_back(lists):
 
 
 @given(case=code_arrays())
-@settings(max_examples=50)
 def test_codes_come_back_in_order_of_insertion(case):
     codes, n = case
     segment = CodeSegment.of(codes, n)
@@ -49,7 +47,6 @@ def test_codes_come_back_in_order_of_insertion(case):
 
 
 @given(case=code_arrays(), cut=st.integers(1, 100), piece=st.sampled_from([1, 7, 100]))
-@settings(max_examples=50)
 def test_codes_of_consecutive_rows_are_the_same_however_they_are_cut(case, cut, piece):
     codes, n = case
     segment = CodeSegment.of(codes, n)
@@ -68,7 +65,6 @@ def test_a_missing_row_is_noticed_when_codes_are_read_in_pieces():
 
 
 @given(case=code_arrays(), other=seeds)
-@settings(max_examples=50)
 def test_join_keeps_the_chosen_rows_in_order(case, other):
     codes, n = case
     rng = np.random.default_rng(other)
@@ -80,7 +76,6 @@ def test_join_keeps_the_chosen_rows_in_order(case, other):
 
 
 @given(case=code_arrays())
-@settings(max_examples=50)
 def test_a_segment_comes_back_from_its_arrays(case):
     codes, n = case
     back = CodeSegment.from_arrays(*CodeSegment.of(codes, n).to_arrays())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load_file
@@ -35,7 +35,6 @@ def small(path, value=1, **others):
     return path
 
 
-@settings(max_examples=60)
 @given(members=MEMBERS, info=st.dictionaries(st.text(), JSON, max_size=3), name=st.text())
 def test_what_is_written_is_read_back(members, info, name, tmp_path_factory):
     path = tmp_path_factory.mktemp("bundles") / "b.acqh"

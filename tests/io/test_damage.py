@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acqh.errors import CorruptBundleError
@@ -257,7 +257,6 @@ ENTRIES = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=400)
 @given(
     header=st.dictionaries(st.sampled_from(["x", "y", "__metadata__"]), ENTRIES),
     n=st.integers(0, 40),
@@ -274,7 +273,6 @@ def test_any_header_gives_arrays_within_the_file_or_an_error(header, n):
         assert not array.any()
 
 
-@settings(max_examples=200)
 @given(content=st.binary(max_size=200))
 def test_any_bytes_give_arrays_or_an_error(content):
     with suppress(CorruptBundleError):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.errors import InvalidInputError
@@ -49,7 +49,6 @@ def test_input_is_left_untouched(block):
     np.testing.assert_array_equal(relevant, copies[1])
 
 
-@settings(max_examples=50)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.sampled_from(("hits", "cutoff", "all")))
 def test_expected_average_precision_does_not_depend_on_database_order(seed, cutoff, denominator):
     rng = np.random.default_rng(seed)

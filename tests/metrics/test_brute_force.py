@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.metrics import (
@@ -72,7 +72,6 @@ small_rankings = st.integers(1, 7).flatmap(
 )
 
 
-@settings(max_examples=60)
 @given(small_rankings, st.sampled_from(DENOMINATORS))
 def test_average_precision_is_the_mean_over_tie_orders(ranking, denominator):
     scores, grades, cutoff = ranking
@@ -87,7 +86,6 @@ def test_average_precision_is_the_mean_over_tie_orders(ranking, denominator):
     assert found == pytest.approx(expected, rel=1e-13)
 
 
-@settings(max_examples=40)
 @given(small_rankings)
 def test_precision_and_recall_at_each_rank_are_means_over_tie_orders(ranking):
     scores, grades, _ = ranking
@@ -102,7 +100,6 @@ def test_precision_and_recall_at_each_rank_are_means_over_tie_orders(ranking):
         np.testing.assert_allclose(curve.recall, hits / sum(relevant), rtol=1e-13)
 
 
-@settings(max_examples=60)
 @given(small_rankings, st.sampled_from(DENOMINATORS))
 def test_stable_ties_keep_database_order(ranking, denominator):
     scores, grades, cutoff = ranking

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
@@ -107,7 +107,6 @@ def block_sum(seen, found, size, hit, places):
     return precision.sum() * hit / size
 
 
-@settings(max_examples=100)
 @given(st.integers(1, 12), st.integers(0, 2**32 - 1), st.integers(0, 2))
 def test_average_precision_of_blocks_agrees_with_its_twin(n_blocks, seed, denominator):
     rng = np.random.default_rng(seed)
@@ -154,7 +153,6 @@ def test_a_split_of_a_very_large_block_does_not_underflow():
     assert found == pytest.approx(0.4 * cases[0] + 0.6 * cases[1], rel=1e-12)
 
 
-@settings(max_examples=50)
 @given(st.integers(1, 8), st.integers(1, 60), st.integers(0, 2**32 - 1))
 def test_hits_by_rank_agree_with_their_twin(n_blocks, n_ranks, seed):
     rng = np.random.default_rng(seed)

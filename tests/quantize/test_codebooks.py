@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.quantize import (
@@ -39,7 +39,6 @@ def weighted_error(targets, weights, codes, codebooks):
     return float(weights @ quantization_errors(targets, codes, codebooks))
 
 
-@settings(max_examples=50)
 @shapes
 def test_decoding_is_the_sum_of_chosen_words(seed, n_items, n_codebooks, n_words, n_components):
     _, _, codes, codebooks = make_problem(seed, n_items, n_codebooks, n_words, n_components)
@@ -47,7 +46,6 @@ def test_decoding_is_the_sum_of_chosen_words(seed, n_items, n_codebooks, n_words
     np.testing.assert_allclose(decode(codes, codebooks), expected, atol=1e-12)
 
 
-@settings(max_examples=80)
 @shapes
 def test_least_squares_codebooks_reach_the_lowest_error(
     seed, n_items, n_codebooks, n_words, n_components
@@ -66,7 +64,6 @@ def test_least_squares_codebooks_reach_the_lowest_error(
     assert after <= lowest + 1e-6 * before
 
 
-@settings(max_examples=80)
 @shapes
 def test_every_step_towards_least_squares_lowers_the_error(
     seed, n_items, n_codebooks, n_words, n_components
@@ -88,7 +85,6 @@ def test_every_step_towards_least_squares_lowers_the_error(
     assert np.all(np.diff(errors) <= 1e-12 * start)
 
 
-@settings(max_examples=50)
 @shapes
 def test_enough_steps_reach_least_squares(seed, n_items, n_codebooks, n_words, n_components):
     targets, _, codes, codebooks = make_problem(seed, n_items, n_codebooks, n_words, n_components)
@@ -98,7 +94,6 @@ def test_enough_steps_reach_least_squares(seed, n_items, n_codebooks, n_words, n
     np.testing.assert_allclose(decode(codes, improved), decode(codes, solved), atol=1e-5)
 
 
-@settings(max_examples=30)
 @shapes
 def test_a_ridge_holds_words_where_they_were(seed, n_items, n_codebooks, n_words, n_components):
     targets, _, codes, codebooks = make_problem(seed, n_items, n_codebooks, n_words, n_components)
@@ -114,7 +109,6 @@ def test_a_ridge_holds_words_where_they_were(seed, n_items, n_codebooks, n_words
 
 
 @pytest.mark.parametrize("solve", [least_squares_codebooks, improve_codebooks])
-@settings(max_examples=50)
 @shapes
 def test_words_without_weight_keep_their_value(
     solve, seed, n_items, n_codebooks, n_words, n_components
@@ -127,7 +121,6 @@ def test_words_without_weight_keep_their_value(
     np.testing.assert_array_equal(found[~used], codebooks[~used])
 
 
-@settings(max_examples=50)
 @shapes
 def test_a_weight_is_as_many_copies(seed, n_items, n_codebooks, n_words, n_components):
     targets, _, codes, codebooks = make_problem(seed, n_items, n_codebooks, n_words, n_components)
@@ -146,7 +139,6 @@ def test_least_squares_stays_where_it_is_once_it_is_solved():
     np.testing.assert_allclose(again, solved, atol=1e-4)
 
 
-@settings(max_examples=80)
 @shapes
 def test_refilling_makes_the_worst_targets_exact_and_none_with_weight_worse(
     seed, n_items, n_codebooks, n_words, n_components

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.quantize import compiled, decode
@@ -86,7 +86,6 @@ problems = given(
 )
 
 
-@settings(max_examples=60)
 @problems
 def test_beam_search_is_its_twin(seed, n_codebooks, n_words, n_components, dtype, width):
     problem = whole_number_problem(seed, n_codebooks, n_words, n_components, dtype)
@@ -98,7 +97,6 @@ def test_beam_search_is_its_twin(seed, n_codebooks, n_words, n_components, dtype
         assert tuple(code.tolist()) == beam_twin(linear, pairs, width)
 
 
-@settings(max_examples=60)
 @problems
 def test_conditional_modes_are_their_twin(seed, n_codebooks, n_words, n_components, dtype, width):
     problem = whole_number_problem(seed, n_codebooks, n_words, n_components, dtype)
@@ -110,7 +108,6 @@ def test_conditional_modes_are_their_twin(seed, n_codebooks, n_words, n_componen
         assert code.tolist() == modes_twin(linear, pairs, begin.tolist(), width)
 
 
-@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n_items=st.integers(1, 40),
@@ -127,7 +124,6 @@ def test_seeds_are_their_twin(seed, n_items, n_components, n_words):
     assert chosen[:count].tolist() == seed_twin(points, weights, draws)
 
 
-@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32 - 1), n_points=st.integers(1, 40), n_words=st.integers(1, 256))
 def test_nearest_words_are_the_first_of_the_lowest_costs(seed, n_points, n_words):
     rng = np.random.default_rng(seed)
@@ -161,7 +157,6 @@ def test_ordered_bits_order_as_their_floats(dtype):
     assert [compiled._ordered(key(value), top, sign) for value in keys] == bits.tolist()
 
 
-@settings(max_examples=50)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n_items=st.integers(1, 20),
@@ -183,7 +178,6 @@ def test_the_normal_product_is_that_of_the_indicator_matrix(
     np.testing.assert_allclose(product, twin.reshape(words.shape), atol=1e-12)
 
 
-@settings(max_examples=50)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n_items=st.integers(0, 20),

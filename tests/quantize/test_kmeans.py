@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.quantize import weighted_kmeans
@@ -36,7 +36,6 @@ def test_words_are_a_fixed_point_of_lloyds_steps():
     )
 
 
-@settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n_distinct=st.integers(1, 12),

@@ -53,7 +53,6 @@ def greedy_by_residuals(targets, codebooks):
     return np.array(codes).T
 
 
-@settings(max_examples=30)
 @given(seed=seeds, n_codebooks=st.integers(1, 6), n_components=st.integers(1, 5))
 def test_greedy_takes_the_nearest_word_of_each_residual(seed, n_codebooks, n_components):
     targets, codebooks = make_problem(
@@ -63,7 +62,6 @@ def test_greedy_takes_the_nearest_word_of_each_residual(seed, n_codebooks, n_com
     np.testing.assert_array_equal(codes, greedy_by_residuals(targets, codebooks))
 
 
-@settings(max_examples=30)
 @given(seed=seeds)
 def test_a_beam_of_one_is_greedy(seed):
     targets, codebooks = make_problem(seed, n_words=16)
@@ -72,7 +70,6 @@ def test_a_beam_of_one_is_greedy(seed):
     np.testing.assert_array_equal(beam, greedy)
 
 
-@settings(max_examples=30)
 @given(seed=seeds, rank=st.integers(0, 4))
 def test_a_beam_as_wide_as_all_codes_finds_the_best_in_any_metric(seed, rank):
     targets, codebooks = make_problem(seed)
@@ -82,7 +79,6 @@ def test_a_beam_as_wide_as_all_codes_finds_the_best_in_any_metric(seed, rank):
     np.testing.assert_allclose(found, best_costs(targets, codebooks, metric), atol=1e-9)
 
 
-@settings(max_examples=30)
 @given(seed=seeds, search=st.sampled_from(["icm", "beam+icm"]))
 def test_icm_ends_where_no_single_word_is_better(seed, search):
     targets, codebooks = make_problem(seed, n_words=8)
@@ -94,7 +90,6 @@ def test_icm_ends_where_no_single_word_is_better(seed, search):
         assert np.all(quantization_errors(targets, other, codebooks) >= errors - 1e-12)
 
 
-@settings(max_examples=40)
 @given(
     seed=seeds,
     search=st.sampled_from(SEARCHES),

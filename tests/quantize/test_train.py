@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.quantize import (
@@ -33,7 +33,6 @@ def spread(targets, weights):
     return weights @ np.square(centred).sum(axis=1)
 
 
-@settings(max_examples=30)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n_items=st.integers(1, 60),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh import CodeIndex
@@ -46,7 +46,6 @@ def cases(draw):
     return whole, shards, queries, draw(st.integers(1, n_items + 3)), draw(st.sampled_from(filters))
 
 
-@settings(max_examples=60)
 @given(cases(), st.sampled_from([None, 5, 60]))
 def test_ranking_again_gives_what_one_index_of_everything_gives(case, more):
     whole, shards, queries, k, allowed = case
@@ -65,7 +64,6 @@ def test_places_are_those_in_the_order_of_ids():
     assert index.places([7, 5, 4]).tolist() == [3, -1, 0]
 
 
-@settings(max_examples=100)
 @given(cases())
 def test_the_answer_is_that_of_one_index_of_everything(case):
     whole, shards, queries, k, allowed = case

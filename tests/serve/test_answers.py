@@ -5,7 +5,7 @@ from io import BytesIO
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -142,7 +142,6 @@ def test_texts_are_searched_by_words_or_meaning_as_asked(client, collection):
     assert client.post("/search", json={"text": "sea", "mode": "sense"}).status_code == 422
 
 
-@settings(max_examples=30)
 @given(
     text=st.text(st.sampled_from("abcdefghi  klm é ü \x00'\"%"), min_size=1, max_size=40)
     | st.sampled_from(["cat", "sea car", "a black road"]),

@@ -1,13 +1,12 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.stats import LabelSets
 
 
-@settings(max_examples=60)
 @given(st.integers(1, 90), st.integers(1, 40), st.integers(0, 2**32 - 1))
 def test_numbers_agree_with_a_dictionary_of_tuples(n_labels, n_items, seed):
     rng = np.random.default_rng(seed)

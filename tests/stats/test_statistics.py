@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh._core.store import pack, unpack
@@ -53,7 +53,6 @@ def dense_oracle(views, labels, present):
     return grams, sums
 
 
-@settings(max_examples=30)
 @given(st.integers(1, 60), st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float64]))
 def test_sums_agree_with_adding_item_by_item(n_items, seed, dtype):
     views, labels, present = draw(np.random.default_rng(seed), n_items, dtype=dtype)
@@ -68,7 +67,6 @@ def test_sums_agree_with_adding_item_by_item(n_items, seed, dtype):
     assert stats.n_items == np.count_nonzero(labels.any(axis=1))
 
 
-@settings(max_examples=30)
 @given(st.integers(2, 80), st.integers(0, 2**32 - 1))
 def test_any_chunking_and_order_gives_the_same_sums(n_items, seed):
     rng = np.random.default_rng(seed)
@@ -85,7 +83,6 @@ def test_any_chunking_and_order_gives_the_same_sums(n_items, seed):
     assert_same(whole, merged)
 
 
-@settings(max_examples=30)
 @given(st.integers(2, 60), st.integers(0, 2**32 - 1))
 def test_forgetting_is_never_having_seen(n_items, seed):
     part = draw(np.random.default_rng(seed), n_items)

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import acqh
@@ -25,7 +25,6 @@ def data():
 
 
 @given(seeds)
-@settings(max_examples=30)
 def test_standard_rows_are_the_standardised_matrix(seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(3, 2, size=(12, 4)) * (rng.random((12, 4)) < 0.7)
@@ -47,7 +46,6 @@ def test_standard_rows_are_the_standardised_matrix(seed):
 
 
 @given(seeds)
-@settings(max_examples=30)
 def test_ccq_rotations_and_codebooks_never_raise_the_objective(seed):
     rng = np.random.default_rng(seed)
     views = {"a": rng.normal(size=(40, 5)), "b": rng.normal(size=(40, 3))}

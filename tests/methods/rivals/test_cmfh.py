@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import acqh
@@ -15,7 +15,6 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 @given(seeds)
-@settings(max_examples=30)
 def test_no_small_change_lowers_what_a_step_minimises(seed):
     rng = np.random.default_rng(seed)
     n_items, n_bits, widths = 15, int(rng.integers(1, 6)), {"a": 4, "b": 3}

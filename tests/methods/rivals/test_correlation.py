@@ -36,7 +36,6 @@ def draw_views(seed, n_views=2):
 
 
 @given(seeds)
-@settings(max_examples=30)
 def test_centred_products_are_those_of_the_centred_matrix_dense_or_sparse(seed):
     (x, y), labels = draw_views(seed)
     x0, y0 = x - x.mean(axis=0), y - y.mean(axis=0)
@@ -52,7 +51,6 @@ def test_centred_products_are_those_of_the_centred_matrix_dense_or_sparse(seed):
 
 
 @given(seeds)
-@settings(max_examples=30)
 def test_paired_directions_solve_the_generalised_eigenproblem(seed):
     (x, y), _ = draw_views(seed)
     gram_x, gram_y, cross = x.T @ x, y.T @ y, x.T @ y
@@ -65,7 +63,6 @@ def test_paired_directions_solve_the_generalised_eigenproblem(seed):
 
 
 @given(seeds)
-@settings(max_examples=30)
 def test_two_views_have_the_same_joint_and_paired_directions(seed):
     (x, y), _ = draw_views(seed)
     rows = [Rows(x, centre=True), Rows(y, centre=True)]
@@ -92,7 +89,6 @@ def test_the_semantic_cross_product_equals_that_of_the_whole_similarity_matrix(s
 
 
 @given(seeds)
-@settings(max_examples=30)
 def test_the_leading_pair_is_the_first_of_the_singular_value_decomposition(seed):
     rng = np.random.default_rng(seed)
     matrix = rng.normal(size=rng.integers(1, 7, 2))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.methods.rivals.factors.cre import Affinity, balance, update_codes
@@ -11,7 +11,6 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 @given(seeds)
-@settings(max_examples=30)
 def test_the_affinity_sums_cosines_of_centred_unit_rows(seed):
     rng = np.random.default_rng(seed)
     views = {"a": rng.normal(size=(20, 4)), "b": rng.random((20, 3))}
@@ -25,7 +24,6 @@ def test_the_affinity_sums_cosines_of_centred_unit_rows(seed):
 
 
 @given(seeds, st.integers(0, 4))
-@settings(max_examples=50)
 def test_balancing_is_feasible_and_no_other_feasible_point_is_better(seed, rank):
     rng = np.random.default_rng(seed)
     n_items, n_bits = 15, 4
@@ -46,7 +44,6 @@ def test_balancing_with_fewer_items_than_bits_goes_as_far_as_items_do():
 
 
 @given(seeds)
-@settings(max_examples=30)
 def test_no_other_codes_are_better_than_the_updated_ones(seed):
     rng = np.random.default_rng(seed)
     views = {"a": rng.normal(size=(12, 4)), "b": rng.random((12, 3))}

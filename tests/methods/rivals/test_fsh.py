@@ -12,7 +12,6 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 @given(seeds, st.integers(1, 6))
-@settings(max_examples=40)
 def test_links_go_to_the_nearest_anchors_with_equal_weight(seed, n_neighbours):
     # Whole numbers, so that some anchors are equally near.
     distances = np.random.default_rng(seed).integers(0, 5, (7, 6)).astype(float)

@@ -26,7 +26,6 @@ def draw(seed, n_items=20, n_features=4):
 
 
 @given(seeds)
-@settings(max_examples=30)
 def test_the_residual_equals_that_of_the_whole_similarity_matrix(seed):
     rng, labels, features, residual, whole = draw(seed)
     np.testing.assert_allclose(residual @ features, whole @ features, atol=1e-9)
@@ -37,7 +36,6 @@ def test_the_residual_equals_that_of_the_whole_similarity_matrix(seed):
 
 
 @given(seeds)
-@settings(max_examples=30)
 def test_the_gradient_is_that_of_finite_differences(seed):
     rng, _, features, residual, _ = draw(seed)
     w = 3 * rng.normal(size=features.shape[1])

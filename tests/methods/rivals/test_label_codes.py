@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.methods.rivals.bits import random_signs
@@ -26,7 +26,6 @@ def draw(seed):
 
 
 @given(seeds)
-@settings(max_examples=40)
 def test_dch_codes_never_raise_the_objective(seed):
     _, features, L, B = draw(seed)
     views = ViewRidge(features, 0.7, 0.1)
@@ -41,7 +40,6 @@ def test_dch_codes_never_raise_the_objective(seed):
 
 
 @given(seeds)
-@settings(max_examples=40)
 def test_fdch_codes_are_the_best_of_all_signs(seed):
     rng, _, _, B = draw(seed)
     fitted, predicted, drift = rng.normal(size=B.shape), rng.normal(size=B.shape), rng.normal()
@@ -64,7 +62,6 @@ def test_fdch_drift_is_the_mean_that_codes_lie_off():
 
 
 @given(seeds)
-@settings(max_examples=40)
 def test_adch_latent_vectors_are_the_minimum_and_codes_never_raise_it(seed):
     rng, features, L, B = draw(seed)
     similarity = LabelSimilarity.signed(L)
@@ -86,7 +83,6 @@ def test_adch_latent_vectors_are_the_minimum_and_codes_never_raise_it(seed):
 
 
 @given(seeds)
-@settings(max_examples=40)
 def test_dcmh_discrete_codes_never_raise_the_objective(seed):
     rng, features, L, B = draw(seed)
     other, F, n_bits = random_signs(rng, B.shape), features["image"], B.shape[1]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 
@@ -23,7 +23,6 @@ def draw_labels(rng, n_items):
 
 
 @given(seeds)
-@settings(max_examples=40)
 def test_gsph_columns_are_exact_minima_in_the_box(seed):
     rng = np.random.default_rng(seed)
     n_items, n_bits = int(rng.integers(1, 12)), int(rng.integers(1, 6))

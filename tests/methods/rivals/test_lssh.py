@@ -74,7 +74,6 @@ def dual(multipliers, gram, products):
 
 
 @given(seeds)
-@settings(max_examples=25)
 def test_bases_reach_the_optimum_of_the_dual(seed):
     rng = np.random.default_rng(seed)
     codes, targets = rng.normal(size=(30, 5)), 2 * rng.normal(size=(30, 4))
@@ -102,7 +101,6 @@ def test_basis_rows_that_no_code_uses_stay_as_they_were():
 
 
 @given(seeds)
-@settings(max_examples=25)
 def test_factors_are_the_least_squares_solution(seed):
     rng = np.random.default_rng(seed)
     Y, U, linked = rng.normal(size=(6, 4)), rng.normal(size=(3, 4)), rng.normal(size=(6, 3))

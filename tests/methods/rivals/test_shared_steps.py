@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.features import RBFAnchors
@@ -41,7 +41,6 @@ def descend_bits_slowly(B, H, Q, max_sweeps):
 
 
 @given(seeds)
-@settings(max_examples=60)
 def test_descent_equals_the_loop_over_single_bits(seed):
     # Whole numbers: the sums are exact, so ties happen and are told apart from rounding.
     B, H, Q = draw_discrete_problem(seed, whole=True)
@@ -51,7 +50,6 @@ def test_descent_equals_the_loop_over_single_bits(seed):
 
 
 @given(seeds)
-@settings(max_examples=60)
 def test_descent_never_raises_the_objective_and_ends_where_no_bit_helps(seed):
     B, H, Q = draw_discrete_problem(seed)
     found = descend_bits(B, H, Q, max_sweeps=200)
@@ -82,7 +80,6 @@ def test_a_zero_keeps_the_previous_sign():
 
 
 @given(seeds, st.booleans())
-@settings(max_examples=40)
 def test_ridge_is_the_stationary_point_of_its_loss(seed, is_sparse):
     rng = np.random.default_rng(seed)
     n_items, width = rng.integers(1, 12), rng.integers(1, 12)
@@ -99,7 +96,6 @@ def test_ridge_is_the_stationary_point_of_its_loss(seed, is_sparse):
 
 
 @given(seeds, st.booleans(), st.sampled_from(["cosine", "signed"]))
-@settings(max_examples=60)
 def test_label_products_equal_those_with_the_whole_matrix(seed, is_sparse, kind):
     rng = np.random.default_rng(seed)
     L = (rng.random((rng.integers(1, 15), rng.integers(1, 6))) < 0.4).astype(np.uint8)
