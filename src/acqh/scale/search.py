@@ -17,7 +17,8 @@ from acqh._core.runtime import Progress
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex
-from acqh.scale.shards import open_index
+from acqh.io import kind_of
+from acqh.scale.shards import SHARDS, ShardFolder, open_index
 from acqh.scale.sources import Source, check_view, cut_source, list_vector_pieces, tell, vectors_of
 from acqh.scale.workers import slim, workers_of
 
@@ -134,14 +135,14 @@ def _check_model(model: Any, index: CodeIndex, view: str | None) -> None:
         )
 
 
-def _paths_of(index: Any) -> Any:
-    """Return where workers open an index."""
-    several = not isinstance(index, str | PathLike | CodeIndex)
-    listed = list(index) if several else [index]
+def _paths_of(index: Any) -> list[Path]:
+    """Return where workers open an index, or its shards."""
+    listed = [index] if isinstance(index, str | PathLike | CodeIndex) else list(index)
     if not all(isinstance(each, str | PathLike) for each in listed):
         raise InvalidInputError("workers open an index by its path: save it, and give the path")
-    paths = [Path(each).absolute() for each in listed]
-    return paths if several else paths[0]
+    if len(listed) == 1 and kind_of(listed[0]) == SHARDS:
+        listed = ShardFolder.read(Path(listed[0])).paths
+    return [Path(each).absolute() for each in listed]
 
 
 def _answer(
@@ -154,7 +155,9 @@ def _answer(
         view = view or ""
         check_view(queries, view, "queries")
         vectors = model.project(queries.views[view], view=view)
-    columns = open_index(index).search(vectors, k)._columns()
+    if not isinstance(index, CodeIndex):  # where ids were compared before they were sent here
+        index = CodeIndex.of_shards([CodeIndex.load(path) for path in index], check_ids=False)
+    columns = index.search(vectors, k)._columns()
     return len(queries), {**columns, "query": queries.ids[columns["query"]]}
 
 

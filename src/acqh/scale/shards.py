@@ -17,7 +17,7 @@ from acqh.scale.parts import CodeParts
 from acqh.scale.sources import tell
 from acqh.scale.workers import workers_of
 
-_KIND = "code-shards"
+SHARDS = "code-shards"
 Parts: TypeAlias = Iterable[tuple[Any, Any]]
 
 
@@ -235,7 +235,7 @@ def open_shards(
 def open_index(index: Any) -> CodeIndex:
     """Open an index of one or several paths, mapped; raises as `open_shards` does."""
     is_path = isinstance(index, str | PathLike)
-    if is_path and kind_of(index, "index") != _KIND:
+    if is_path and kind_of(index, "index") != SHARDS:
         return CodeIndex.load(index)
     return index if isinstance(index, CodeIndex) else open_shards(index)
 
@@ -260,12 +260,12 @@ class ShardFolder:
     def write(self, *, is_finished: bool) -> None:
         """Say of the folder, which is made if it is not there, whether all shards are."""
         info = {"n_shards": self.n_shards, "n_items": self.n_items, "is_finished": is_finished}
-        write_bundle(self.path, kind=_KIND, info=info, arrays={})
+        write_bundle(self.path, kind=SHARDS, info=info, arrays={})
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read what a folder of finished shards says of itself; raises as `open_shards`."""
-        match read_bundle(path, kind=_KIND).info:
+        match read_bundle(path, kind=SHARDS).info:
             case {
                 "n_shards": int(n_shards),
                 "n_items": int(n_items),
