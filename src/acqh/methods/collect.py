@@ -52,9 +52,9 @@ class MappedStatistics:
         names = label_names or [str(column) for column in range(stats.n_labels)]
         if len(names) != stats.n_labels:
             raise LabelError(f"{len(names)} label names for {stats.n_labels} label columns")
-        units = tuple(name for name in stats.views if unit_name(name) in stats.views)
+        units = tuple(name for name in stats.widths if unit_name(name) in stats.widths)
         derived = {unit_name(name) for name in units}
-        widths = {n: view.n_features for n, view in stats.views.items() if n not in derived}
+        widths = {name: width for name, width in stats.widths.items() if name not in derived}
         return cls(stats, {}, widths, tuple(map(str, names)), np.dtype(np.float64), units)
 
     @property
@@ -76,8 +76,8 @@ class MappedStatistics:
 
     def sums_of_none(self) -> Statistics:
         """Return sums of the same features over no items, to be added to."""
-        widths = {view: sums.n_features for view, sums in self.statistics.views.items()}
-        return Statistics(widths, self.statistics.n_labels, self.statistics.keep)
+        own = self.statistics
+        return Statistics(own.widths, own.n_labels, own.keep)
 
     def map_views(self, views: Mapping[str, Matrix]) -> dict[str, Matrix]:
         """Return rows of views through their feature maps."""

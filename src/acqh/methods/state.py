@@ -25,9 +25,7 @@ MEMBER = "fitted"
 HOMES: ChainMap[str, Any] = ChainMap(
     _ENCODERS,
     _MAPS,
-    dict.fromkeys(
-        ("Keep", "LabelSets", "Moments", "RowSample", "Statistics", "ViewStatistics"), "acqh.stats"
-    ),
+    dict.fromkeys(("Keep", "LabelSets", "Moments", "RowSample", "Statistics"), "acqh.stats"),
     {
         "Block": "acqh.methods.acqh.blocks",
         "LabelEmbedding": "acqh.methods.acqh.similarity",

@@ -149,9 +149,8 @@ def collect_tensors(data: TensorData, known: MappedStatistics, max_memory: int) 
     labels = data.labels
     if labels is None:
         labels = np.zeros((len(data), len(known.label_names)), dtype=np.uint8)
-    widths = [view.n_features for view in statistics.views.values()]
     # Mapped rows beside what the sums take, which is bounded there.
-    for rows, block in data.blocks(8 * sum(widths), max_memory // 2):
+    for rows, block in data.blocks(8 * sum(statistics.widths.values()), max_memory // 2):
         ready = {view: to_tensor(it[rows], data.device) for view, it in known.left_out.items()}
         others = {view: it for view, it in block.items() if view not in ready}
         mapped = known.map_on_device(others) | ready
@@ -164,7 +163,8 @@ def collect_tensors(data: TensorData, known: MappedStatistics, max_memory: int) 
 
 def _check_finite(data: TensorData, statistics: Statistics) -> None:
     """Look for the row that made sums something else than numbers."""
-    if all(np.isfinite(np.trace(view.upper)) for view in statistics.views.values()):
+    found = statistics.patterns.values()
+    if all(np.isfinite(np.trace(upper)) for it in found for upper in it.uppers.values()):
         return
     for name, matrix in data.views.items():
         check_finite(matrix, name)

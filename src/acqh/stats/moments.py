@@ -1,20 +1,22 @@
-"""Sums over items that need no labels: products within and between views."""
+"""Sums over items: products within and between views, and features by label set."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import combinations
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
-from acqh._core.arrays import Array, Floats, Matrix, is_sparse, slices
+from acqh._core.arrays import Array, Floats, Ints, Matrix, is_sparse, slices
 from acqh.stats.compiled import add_mixed_product, add_sparse_gram
 
 # Two views, in alphabetical order.
 Pair: TypeAlias = tuple[str, str]
 _Key = TypeVar("_Key")
+# What stands for labels among the views that items have.
+LABELS = "labels"
 # Rows of a dense view that are widened to float64 at a time.
 BLOCK_ROWS = 2048
 
@@ -43,9 +45,9 @@ class Keep:
         return [pair for pair in combinations(sorted(views), 2) if self.wants(pair)]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Moments:
-    """Sums over the items that have all of some views.
+    """Sums over the items that have all of some views and no others, and labels or none.
 
     Attributes
     ----------
@@ -55,37 +57,67 @@ class Moments:
         Upper triangles of the Gram matrices.
     products : dict of pair to (n_features, n_other_features)
         ``X_a^T X_b``.
+    counts : (n_sets,)
+        How many of the items have each label set; of no sets where they have no labels.
+    by_set : dict of str to (n_sets, n_features)
+        Features summed by label set.
     """
 
-    n_items: float
-    sums: dict[str, Floats]
-    uppers: dict[str, Floats]
-    products: dict[Pair, Floats]
+    n_items: float = 0.0
+    sums: dict[str, Floats] = field(default_factory=dict)
+    uppers: dict[str, Floats] = field(default_factory=dict)
+    products: dict[Pair, Floats] = field(default_factory=dict)
+    counts: Floats = field(default_factory=lambda: np.zeros(0))
+    by_set: dict[str, Floats] = field(default_factory=dict)
 
     def _restored(self) -> None:
         for name, upper in self.uppers.items():
             self.uppers[name] = np.asfortranarray(upper)  # as BLAS adds to them
 
-    @classmethod
-    def of_nothing(cls) -> "Moments":
-        """Return the sums over no items."""
-        return cls(0.0, {}, {}, {})
-
     def plus(self, other: "Moments", sign: float = 1.0) -> "Moments":
-        """Return the sums over the items of both, or without those of the other."""
+        """Return the sums over the items of both, or without those of the other.
+
+        Their label sets have the same numbers, or one of them has none.
+        """
+        counts = self.counts if len(self.counts) else np.zeros_like(other.counts)
         return Moments(
             self.n_items + sign * other.n_items,
             _plus(self.sums, other.sums, sign),
             _plus(self.uppers, other.uppers, sign),
             _plus(self.products, other.products, sign),
+            counts + sign * other.counts if len(other.counts) else counts,
+            _plus(self.by_set, other.by_set, sign),
         )
 
-    def take_in(self, other: "Moments") -> "Moments":
-        """Return what `plus` does; the arrays of these sums become those of both."""
-        _take_in(self.sums, other.sums)
-        _take_in(self.uppers, other.uppers)
-        _take_in(self.products, other.products)
-        return replace(self, n_items=self.n_items + other.n_items)
+    def take_in(self, other: "Moments") -> None:
+        """Add the sums over other items of the same views in place."""
+        self.n_items += other.n_items
+        self.counts = self.counts + other.counts if len(self.counts) else other.counts
+        for mine, theirs in (
+            (self.sums, other.sums),
+            (self.uppers, other.uppers),
+            (self.products, other.products),
+            (self.by_set, other.by_set),
+        ):
+            _take_in(mine, theirs)
+
+    def renumbered(self, numbers: Ints, n_sets: int) -> "Moments":
+        """Return the same sums, where label set i has become the one of number ``numbers[i]``."""
+
+        def spread(rows: Floats) -> Floats:
+            total = np.zeros((n_sets, *rows.shape[1:]))
+            total[numbers[: len(rows)]] = rows
+            return total
+
+        by_set = {name: spread(rows) for name, rows in self.by_set.items()}
+        counts = spread(self.counts) if len(self.counts) else self.counts
+        return replace(self, counts=counts, by_set=by_set)
+
+    def of_sets(self, rows: Ints) -> "Moments":
+        """Return the same sums with these label sets alone, of which others have no items."""
+        by_set = {name: sums[rows] for name, sums in self.by_set.items()}
+        counts = self.counts[rows] if len(self.counts) else self.counts
+        return replace(self, counts=counts, by_set=by_set)
 
     def gram(self, view: str) -> Floats:
         """Return ``X^T X`` of a view."""
@@ -98,6 +130,29 @@ class Moments:
         return self.products[second, first].T
 
 
+class ViewStatistics(NamedTuple):
+    """Sums over the labelled items that have one view."""
+
+    upper: Floats  # (n_features, n_features): upper triangle of the Gram matrix
+    sums: Floats  # (n_sets, n_features): features summed by label set
+    counts: Floats  # (n_sets,): how many items of each label set have the view
+
+    @property
+    def n_features(self) -> int:
+        """Width of the view."""
+        return int(self.upper.shape[0])
+
+    @property
+    def n_items(self) -> int:
+        """How many items have the view."""
+        return round(float(self.counts.sum()))
+
+    @property
+    def gram(self) -> Floats:
+        """The Gram matrix ``X^T X``, (n_features, n_features)."""
+        return mirror(self.upper)
+
+
 def _plus(mine: dict[_Key, Floats], theirs: dict[_Key, Floats], sign: float) -> dict[_Key, Floats]:
     total = dict(mine)
     for key, array in theirs.items():
@@ -105,7 +160,7 @@ def _plus(mine: dict[_Key, Floats], theirs: dict[_Key, Floats], sign: float) -> 
     return total
 
 
-def _take_in(mine: dict[_Key, Floats], theirs: dict[_Key, Floats]) -> None:
+def _take_in(mine: dict[Any, Floats], theirs: dict[Any, Floats]) -> None:
     for key, array in theirs.items():
         mine[key] = np.add(mine[key], array, out=mine[key]) if key in mine else array
 
@@ -115,34 +170,26 @@ def pair_of(first: str, second: str) -> Pair:
     return (first, second) if first <= second else (second, first)
 
 
-def sum_over(patterns: Mapping[tuple[str, ...], Moments], views: Iterable[str]) -> Moments:
+def sum_over(patterns: Mapping[tuple[str, ...], Moments], names: Iterable[str]) -> Moments:
     """Add up the sums over all items that have all of the views, whatever else they have.
 
-    Patterns are keyed by the views that the items have.
+    Patterns are keyed by the views that the items have, and ``"labels"``, which may be one of the
+    names. One pattern alone is not copied.
     """
-    wanted = set(views)
+    wanted = set(names)
     parts = [
         Moments(
             found.n_items,
-            {name: found.sums[name] for name in wanted},
-            {name: found.uppers[name] for name in wanted},
+            {name: it for name, it in found.sums.items() if name in wanted},
+            {name: it for name, it in found.uppers.items() if name in wanted},
             {pair: it for pair, it in found.products.items() if set(pair) <= wanted},
+            found.counts,
+            {name: it for name, it in found.by_set.items() if name in wanted},
         )
         for pattern, found in sorted(patterns.items())
         if wanted <= set(pattern)
     ]
-    return reduce(Moments.plus, parts) if parts else Moments.of_nothing()
-
-
-def add_patterns(
-    mine: Mapping[tuple[str, ...], Moments], theirs: Mapping[tuple[str, ...], Moments], sign: float
-) -> dict[tuple[str, ...], Moments]:
-    """Return the sums of both by pattern, or the first without the second; nothing is shared."""
-    total = {pattern: Moments.of_nothing().plus(found) for pattern, found in mine.items()}
-    if sign:
-        for pattern, found in theirs.items():
-            total[pattern] = total.get(pattern, Moments.of_nothing()).plus(found, sign)
-    return total
+    return reduce(Moments.plus, parts) if parts else Moments()
 
 
 def upper_gram(

@@ -1,24 +1,26 @@
 """The sums that ACQH and label regression need of the data, and nothing else of it."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix, group_rows, take_rows
+from acqh._core.arrays import Bools, Floats, Ints, Matrix, group_rows, is_sparse, take_rows
 from acqh._core.device import MAX_MEMORY, is_tensor
 from acqh.errors import InvalidInputError, LabelError, ViewError
+from acqh.stats.compiled import add_rows_by_set, add_sparse_rows_by_set
 from acqh.stats.label_sets import LabelSets
 from acqh.stats.moments import (
+    LABELS,
     Keep,
     Moments,
-    add_patterns,
+    ViewStatistics,
     cross_product,
     sum_over,
     upper_gram,
 )
 from acqh.stats.sample import EVERY_KEY, RowSample, merge_samples
-from acqh.stats.view_statistics import ViewStatistics
 
 
 class Statistics:
@@ -45,11 +47,13 @@ class Statistics:
         The distinct label sets.
     counts : (n_sets,) float64
         Items of each label set, whichever views they have.
+    widths : dict of str to int
     views : dict of str to ViewStatistics
         Over labelled items.
     keep : Keep or None
     patterns : dict of tuple of str to Moments
-        Over all items, by the views that they have; empty without `keep`.
+        By the views that items have, in alphabetical order, and at the end ``"labels"``; without
+        `keep` of items with labels alone.
 
     Examples
     --------
@@ -64,8 +68,7 @@ class Statistics:
 
     _state_axes: ClassVar = {
         "label_sets": LabelSets,
-        "counts": ("n_sets",),
-        "views": dict[str, ViewStatistics],
+        "widths": dict[str, int],
         "keep?": Keep,
         "patterns": dict[tuple[str, ...], Moments],
         "sample?": RowSample,
@@ -75,8 +78,7 @@ class Statistics:
         self, widths: Mapping[str, int], n_labels: int, keep: Keep | Literal["all"] | None = None
     ) -> None:
         self.label_sets = LabelSets(n_labels)
-        self.counts: Floats = np.zeros(0)
-        self.views = {name: ViewStatistics.zeros(width, 0) for name, width in widths.items()}
+        self.widths = dict(widths)
         self.keep = Keep() if keep == "all" else keep
         self.patterns: dict[tuple[str, ...], Moments] = {}
         # Samples of parts, to be added up when they are many or when the whole is asked for.
@@ -99,9 +101,25 @@ class Statistics:
     @property
     def n_items(self) -> int:
         """How many items were added that something is kept of: all, or those with labels."""
-        if self.keep is not None:
-            return round(sum(found.n_items for found in self.patterns.values()))
-        return round(float(self.counts.sum()))
+        return round(sum(found.n_items for found in self.patterns.values()))
+
+    @property
+    def counts(self) -> Floats:
+        """Items of each label set, whichever views they have."""
+        counts = sum_over(self.patterns, [LABELS]).counts
+        return counts if len(counts) else np.zeros(len(self.label_sets))
+
+    @property
+    def views(self) -> dict[str, ViewStatistics]:
+        """Sums over labelled items, by view."""
+        return {name: self._labelled(name, width) for name, width in self.widths.items()}
+
+    def _labelled(self, view: str, width: int) -> ViewStatistics:
+        found = sum_over(self.patterns, [view, LABELS])
+        if view in found.uppers:
+            return ViewStatistics(found.uppers[view], found.by_set[view], found.counts)
+        n_sets = len(self.label_sets)
+        return ViewStatistics(np.zeros((width, width)), np.zeros((n_sets, width)), np.zeros(n_sets))
 
     @property
     def sample(self) -> RowSample | None:
@@ -167,64 +185,49 @@ class Statistics:
             labels = np.zeros((n_items, self.n_labels), dtype=np.uint8)
         self._check(views, labels)
         if any(map(is_tensor, views.values())):
-            from acqh.stats.add_tensors import add_tensors
+            from acqh.stats.on_device import add_tensors
 
             add_tensors(self, views, labels, views if rows is None else rows, max_memory)
             return self
         sets = self.label_sets.number(labels)
         self.grow()
-        if self.keep is not None:
-            masks = {name: np.ones(len(sets), dtype=bool) for name in views} | dict(present or {})
-            for pattern, chosen in group_rows(masks, np.arange(len(sets))):
-                having = {name: take_rows(views[name], chosen) for name in sorted(pattern)}
-                self._add_pattern(having, sets[chosen], self.keep)
-            if given := views if rows is None else rows:
-                self.add_rows(given, labels, {name: masks[name] for name in given})
-            return self
-        labelled = self._count(sets)
-        for name, matrix in views.items():
-            these = labelled if present is None or name not in present else labelled & present[name]
-            if these.all():
-                self.views[name].update(matrix, sets)
-            elif these.any():
-                self.views[name].update(matrix[np.flatnonzero(these)], sets[these])
+        masks = {name: np.ones(len(sets), dtype=bool) for name in sorted(views)}
+        masks |= dict(present or {}) | {LABELS: sets >= 0}
+        for pattern, chosen in group_rows(masks, np.arange(len(sets))):
+            if self.keep is not None or LABELS in pattern:
+                self._add_pattern(pattern, views, sets, chosen)
+        if self.keep is not None and (given := views if rows is None else rows):
+            self.add_rows(given, labels, {name: masks[name] for name in given})
         return self
 
-    def _count(self, sets: Ints) -> Bools:
-        """Count items by label set; return which of them have labels."""
-        labelled = sets >= 0
-        self.counts += np.bincount(sets[labelled], minlength=len(self.counts))
-        return labelled
+    def _add_pattern(
+        self, pattern: tuple[str, ...], views: Mapping[str, Matrix], sets: Ints, chosen: Ints
+    ) -> None:
+        """Add items that have exactly these views, and labels or not."""
+        having = {name: take_rows(views[name], chosen) for name in pattern if name != LABELS}
+        known = self.patterns.setdefault(pattern, Moments())
+        known.n_items += len(chosen)
+        n_sets, each = len(self.label_sets), None
+        if LABELS in pattern:
+            counts = np.bincount(sets[chosen], minlength=n_sets).astype(np.float64)
+            known.counts = known.counts + counts if len(known.counts) else counts
+        for name, matrix in having.items():
+            if LABELS in pattern:
+                by_set = known.by_set.setdefault(name, np.zeros((n_sets, matrix.shape[1])))
+                each = partial(_add_by_set, by_set, sets[chosen])
+            known.uppers[name], total = upper_gram(matrix, each, known.uppers.get(name))
+            known.sums[name] = known.sums.get(name, 0.0) + total
+        if self.keep is not None:
+            for first, second in self.keep.pairs_of(having):
+                product = cross_product(having[first], having[second])
+                known.products[first, second] = known.products.get((first, second), 0.0) + product
 
-    def _add_pattern(self, views: Mapping[str, Matrix], sets: Ints, keep: Keep) -> None:
-        """Add items that have exactly these views, which are in alphabetical order."""
-        labelled = self._count(sets)
-        uppers: dict[str, Floats] = {}
-        sums: dict[str, Floats] = {}
-        for name, matrix in views.items():
-            by_set = self.views[name]
-            for chosen in (labelled, ~labelled):
-                if len(sets) and not chosen.any():
-                    continue
-                part = matrix if chosen.all() else matrix[np.flatnonzero(chosen)]
-                each = by_set.adder(sets[chosen]) if chosen is labelled else None
-                upper, total = upper_gram(part, each)
-                if chosen is labelled:
-                    by_set.upper += upper
-                uppers[name] = uppers[name] + upper if name in uppers else upper
-                sums[name] = sums[name] + total if name in sums else total
-        products = {
-            (first, second): cross_product(views[first], views[second])
-            for first, second in keep.pairs_of(views)
-        }
-        self.add_moments(Moments(float(len(sets)), sums, uppers, products))
-
-    def add_moments(self, found: Moments) -> None:
-        """Add the sums over items that have all of their views and no others."""
-        pattern = tuple(found.sums)
+    def add_moments(self, pattern: tuple[str, ...], found: Moments) -> None:
+        """Add the sums over items that have exactly these views, and labels or not."""
         if pattern in self.patterns:
-            found = self.patterns[pattern].take_in(found)
-        self.patterns[pattern] = found
+            self.patterns[pattern].take_in(found)
+        else:
+            self.patterns[pattern] = found
 
     def sample_bound(self) -> Any:
         """Return the largest key of a row that may still come into the sample, uint64."""
@@ -249,15 +252,16 @@ class Statistics:
             self._samples = [merge_samples(self._samples)]
 
     def _check(self, views: Mapping[str, Matrix], labels: Matrix) -> None:
-        if set(views) != set(self.views):
+        if set(views) != set(self.widths):
             raise ViewError(
-                f"views {sorted(views)} were given, but the statistics are of {sorted(self.views)}"
+                f"views {sorted(views)} were given, but the statistics are of {sorted(self.widths)}"
             )
+        if LABELS in views:
+            raise ViewError("a view cannot be called 'labels'; give the view another name")
         for name, matrix in views.items():
-            if matrix.shape[1] != self.views[name].n_features:
+            if matrix.shape[1] != self.widths[name]:
                 raise ViewError(
-                    f"view '{name}' has {matrix.shape[1]} columns, "
-                    f"{self.views[name].n_features} before"
+                    f"view '{name}' has {matrix.shape[1]} columns, {self.widths[name]} before"
                 )
         if labels.shape[1] != self.n_labels:
             raise LabelError(f"labels have {labels.shape[1]} columns, {self.n_labels} before")
@@ -265,8 +269,9 @@ class Statistics:
     def grow(self) -> None:
         """Make room for label sets that have got a number."""
         n_sets = len(self.label_sets)
-        self.counts = np.concatenate([self.counts, np.zeros(n_sets - len(self.counts))])
-        self.views = {name: view.grown(n_sets) for name, view in self.views.items()}
+        for pattern, found in self.patterns.items():
+            if LABELS in pattern and len(found.counts) < n_sets:
+                self.patterns[pattern] = found.renumbered(np.arange(n_sets), n_sets)
 
     def copy(self) -> "Statistics":
         """Return statistics with the same sums that can change apart from these."""
@@ -277,11 +282,7 @@ class Statistics:
 
     def __sub__(self, other: "Statistics") -> "Statistics":
         result = self._plus(other, -1.0)
-        if (
-            np.any(result.counts < 0)
-            or any(np.any(view.counts < 0) for view in result.views.values())
-            or any(found.n_items < 0 for found in result.patterns.values())
-        ):
+        if any(it.n_items < 0 or np.any(it.counts < 0) for it in result.patterns.values()):
             raise InvalidInputError(
                 "more items of a label set would be forgotten than were ever added; "
                 "forget only what was fitted, with the labels it was fitted with"
@@ -291,8 +292,7 @@ class Statistics:
     def _plus(self, other: "Statistics", sign: float) -> "Statistics":
         if not isinstance(other, Statistics):
             return NotImplemented
-        widths = {name: view.n_features for name, view in self.views.items()}
-        if widths != {name: view.n_features for name, view in other.views.items()}:
+        if self.widths != other.widths:
             raise ViewError("only statistics of the same views and widths add up")
         if self.n_labels != other.n_labels:
             raise LabelError(f"statistics of {self.n_labels} and {other.n_labels} labels")
@@ -300,46 +300,43 @@ class Statistics:
             raise InvalidInputError(
                 f"only statistics that keep the same add up, not {self.keep} and {other.keep}"
             )
-        new = Statistics(widths, self.n_labels, self.keep)
+        new = Statistics(self.widths, self.n_labels, self.keep)
         new.label_sets = self.label_sets.copy()
-        numbers = new.label_sets.number_of_sets(other.label_sets)
+        theirs_here = new.label_sets.number_of_sets(other.label_sets)
         n_sets = len(new.label_sets)
-
-        def spread(mine: Array, theirs: Array) -> Any:
-            total = np.zeros((n_sets, *mine.shape[1:]))
-            total[: len(mine)] = mine
-            total[numbers] += sign * theirs
-            return total
-
-        new.counts = spread(self.counts, other.counts)
-        for name, view in self.views.items():
-            its = other.views[name]
-            new.views[name] = ViewStatistics(
-                np.asfortranarray(view.upper + sign * its.upper),
-                spread(view.sums, its.sums),
-                spread(view.counts, its.counts),
-            )
-        new.patterns = add_patterns(self.patterns, other.patterns, sign)
+        for pattern, found in self.patterns.items():
+            # A copy: nothing is shared.
+            new.patterns[pattern] = Moments().plus(found.renumbered(np.arange(n_sets), n_sets))
+        for pattern, found in other.patterns.items() if sign else ():
+            before = new.patterns.get(pattern, Moments())
+            new.patterns[pattern] = before.plus(found.renumbered(theirs_here, n_sets), sign)
         mine, theirs = self.sample, other.sample
         if mine is not None and theirs is not None:
             new._samples = [mine - theirs if sign < 0 else mine + theirs if sign else mine]
         return new
 
     def compact(self) -> "Statistics":
-        """Return the same sums without empty label sets, sets in the order of their bits.
+        """Return the same sums without empty patterns and label sets, sets in the order of bits.
 
         So that a fit does not depend on the order in which the items came.
         """
         used = np.flatnonzero(self.counts > 0)
         packed = self.label_sets.packed()[used]
         order = np.lexsort(packed.T[::-1]) if len(used) else used
-        rows = used[order]
-        new = Statistics({}, self.n_labels, self.keep)
-        new.patterns, new._samples = self.patterns, self._samples
-        new.label_sets = LabelSets.from_packed(packed[order], self.n_labels)
-        new.counts = self.counts[rows]
-        new.views = {
-            name: ViewStatistics(view.upper, view.sums[rows], view.counts[rows])
-            for name, view in self.views.items()
+        new = Statistics(self.widths, self.n_labels, self.keep)
+        new._samples = self._samples
+        new.patterns = {
+            pattern: found.of_sets(used[order])
+            for pattern, found in sorted(self.patterns.items())
+            if found.n_items > 0
         }
+        new.label_sets = LabelSets.from_packed(packed[order], self.n_labels)
         return new
+
+
+def _add_by_set(sums: Floats, sets: Ints, rows: slice, matrix: Matrix) -> None:
+    """Add a block of rows to sums by label set; row i of all belongs to ``sets[i]``."""
+    if is_sparse(matrix):
+        add_sparse_rows_by_set(matrix.indptr, matrix.indices, matrix.data, sets[rows], sums)
+    else:
+        add_rows_by_set(np.asarray(matrix, dtype=np.float64), sets[rows], sums)

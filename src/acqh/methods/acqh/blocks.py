@@ -201,7 +201,7 @@ class SpaceSums:
 
     def _make_block(self, name: str, target: Target) -> Block:
         key = unit_name(name) if target.similarity == "cosine" else name
-        if key not in (*self.stats.views, LABELS):
+        if key not in (*self.stats.widths, LABELS):
             raise InvalidInputError(
                 f"unit rows of {name!r} were not summed, so its cosine cannot be a target; collect "
                 "with this target"
@@ -226,14 +226,15 @@ class SpaceSums:
     def _labelled(self, view: str | None = None) -> Moments:
         """Return the sums over labelled items, all or those of a view; embeddings are one more."""
         vectors, counts = self._label_vectors, self.stats.counts
-        found = Moments.of_nothing()
+        found = Moments()
         if view is not None:
             own = self.stats.views[view]
             counts = own.counts
             found.sums[view], found.uppers[view] = own.sums.sum(axis=0), own.upper
             found.products[LABELS, view] = vectors.T @ own.sums
         found.sums[LABELS], found.uppers[LABELS] = counts @ vectors, (vectors.T * counts) @ vectors
-        return replace(found, n_items=counts.sum())
+        found.n_items = counts.sum()
+        return found
 
     def make_predictors(self, blocks: Mapping[str, Block]) -> dict[str, dict[str, Predictor]]:
         """Return the predictions of blocks from every source that does not give them exactly.

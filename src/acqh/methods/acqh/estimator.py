@@ -416,7 +416,7 @@ class ACQH(FittedACQH):
             self.n_features_in_,
             self.label_names_,
             self.codebooks_.dtype,
-            tuple(view for view in self.n_features_in_ if unit_name(view) in stats.views),
+            tuple(view for view in self.n_features_in_ if unit_name(view) in stats.widths),
         )
 
     def _solve(
@@ -427,7 +427,7 @@ class ACQH(FittedACQH):
         targets = read_targets(self.targets, collected.widths, stats.n_labels > 0)
         if stats.counts.sum() == 0 and LABELS in targets:
             raise LabelError("no item has a label, so there is nothing to learn from")
-        widest = max(view.n_features for view in stats.views.values())
+        widest = max(stats.widths.values())
         with one_blas_thread() if widest < _WIDE else nullcontext():
             learnt = self._learn(collected, targets, queries, device)
         for name in ("projections_", "intercepts_", "unit_projections_"):

@@ -70,7 +70,8 @@ def pose(
     no labelled item has a view.
     """
     stats = stats.compact()
-    for name, view in stats.views.items():
+    views = stats.views
+    for name, view in views.items():
         if view.n_items == 0:
             raise ViewError(f"no labelled item has view '{name}', so it cannot be learnt")
     sets = stats.label_sets.matrix()
@@ -85,11 +86,11 @@ def pose(
             device=device,
             is_predicted=name in predicted,
         )
-        for name, view in stats.views.items()
+        for name, view in views.items()
     }
     everyone = (vectors.T * stats.counts) @ vectors
     constant = sum(
-        np.sum(((vectors.T * view.counts) @ vectors) * everyone) for view in stats.views.values()
+        np.sum(((vectors.T * view.counts) @ vectors) * everyone) for view in views.values()
     )
     agreement = np.sum([it.agreement for it in regressions.values()], axis=0)
     problem = Problem(vectors, stats.counts, agreement, float(constant))
