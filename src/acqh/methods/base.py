@@ -2,6 +2,8 @@
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import permutations
+from numbers import Integral, Real
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -9,13 +11,49 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats, Matrix, check_width
 from acqh._core.labels import as_label_matrix
-from acqh._core.validation import check_parameters
+from acqh._core.validation import Interval, StrOptions, check_parameters
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, NotFittedError
 from acqh.methods.query_maps import check_name, check_view, mapped_blocks
 from acqh.methods.registry import DatabaseMode, MethodInfo
-from acqh.methods.scoring import held_out_map
 from acqh.methods.state import save_method
+
+COUNT: list[Any] = [Interval(Integral, 1, None, closed="left")]
+NOT_NEGATIVE: list[Any] = [Interval(Real, 0, None, closed="left")]
+POSITIVE: list[Any] = [Interval(Real, 0, None, closed="neither")]
+
+_COUNTS = (
+    *("n_bits", "n_anchors", "n_atoms", "n_neighbours", "n_labelled", "max_train", "max_iter"),
+    *("hidden", "max_epochs", "batch_size"),
+)
+_NOT_NEGATIVE = (
+    *("ridge", "label_ridge", "feature_ridge", "label_weight", "feature_weight", "tol"),
+    *("correlation_weight", "similarity_weight", "quantization_weight", "balance_weight"),
+    *("gamma", "eta"),
+)
+_POSITIVE = (
+    *("code_ridge", "penalty", "logistic_penalty", "projection_weight", "factor_weight"),
+    *("link_weight", "learning_rate", "final_learning_rate"),
+)
+
+# A method adds its own, and those that it is stricter about.
+CONSTRAINTS: dict[str, list[Any]] = {
+    **dict.fromkeys(_COUNTS, COUNT),
+    **dict.fromkeys(_NOT_NEGATIVE, NOT_NEGATIVE),
+    **dict.fromkeys(_POSITIVE, POSITIVE),
+    "n_components": [*COUNT, None],
+    "n_codebooks": [Interval(Integral, 1, 15, closed="both")],
+    "codebook_size": [Interval(Integral, 2, 256, closed="both")],
+    "sparsity": [Interval(Real, 0, 1, closed="left")],
+    "search": [StrOptions({"greedy", "beam", "icm", "beam+icm"})],
+    "stop_at_rise": ["boolean"],
+    "base_view": [str, None],
+    "sparse_view": [str, None],
+    "view_weights": [Mapping, None],
+    "device": [str],
+}
+# Queries a view at most that a score is of: enough for the third digit.
+_MAX_QUERIES = 2_000
 
 if TYPE_CHECKING:
 
@@ -242,3 +280,38 @@ def as_parts(views: Any, labels: Any = None) -> Iterator[MultiViewData]:
         del chunk
     if is_empty:
         raise InvalidInputError("there is no data: the iterable of chunks is empty")
+
+
+def held_out_map(method: BaseMethod, views: Any, labels: Any = None) -> float:
+    """Return mean average precision across views, on items that `method` has not been fitted on.
+
+    `method`: fitted. `labels`: with a mapping of views only. Gives from 0 to 1: the mean over all
+    pairs of views of the figure for queries of the one and items coded by the other; items that
+    share a label are relevant. Raises LabelError: there are no labels.
+    """
+    from acqh.metrics import mean_average_precision, relevance
+
+    data = labelled(views, labels)
+    if data.labels is None:
+        raise LabelError("a score needs labels: they say which items are relevant")
+    names = list(data.views)
+    rows = np.arange(len(data))[:: max(1, len(data) // _MAX_QUERIES)]
+    relevant = relevance(data.labels[rows], data.labels)
+    if len(names) == 1:
+        # An item finds itself: that says nothing.
+        relevant[np.arange(len(rows)), rows] = False
+    pairs = [(names[0], names[0])] if len(names) == 1 else list(permutations(names, 2))
+    found = []
+    for query, coded in pairs:
+        vectors = method.decode(_codes(method, data, coded))
+        scores = method.embed_queries(data.views[query][rows], view=query) @ vectors.T
+        if query == coded:
+            scores[np.arange(len(rows)), rows] = -np.inf
+        found.append(mean_average_precision(scores, relevant))
+    return float(np.mean(found))
+
+
+def _codes(method: BaseMethod, data: MultiViewData, view: str) -> Any:
+    if "hashed" in method.info.modes:
+        return method.encode({view: data.views[view]})
+    return method.encode(labels=data.labels)

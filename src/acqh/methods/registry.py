@@ -1,19 +1,22 @@
 """Every method by name, with what a table needs to know of it."""
 
 import builtins
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import cleandoc, signature
 from typing import Any, Literal, TypeVar
 
 from acqh._core.imports import load_plugins
 from acqh.errors import InvalidInputError
-from acqh.methods.inherited import inherit_docs
 
 CodeKind = Literal["additive", "binary", "real"]
 DatabaseMode = Literal["learnt", "hashed", "unified"]
 
 Method = TypeVar("Method", bound=type)
+_HEADING = re.compile(r"^(\S.*)\n---+\n", re.MULTILINE)
+_ENTRY = re.compile(r"^(\w+(?:, \w+)*) :.*(?:\n .*)*", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -146,3 +149,37 @@ def get(name: str) -> type[Any]:
     if name not in _METHODS:
         raise InvalidInputError(f"no method is called {name!r}; there are: {', '.join(list())}")
     return _METHODS[name]
+
+
+def inherit_docs(cls: type[Any], example: str = "") -> None:
+    """Give a class's docstring the entries of parameters and attributes that its bases have.
+
+    What the class itself says of one goes before what bases say; so does an example of its own.
+    """
+    parameters: dict[str, str] = {}
+    attributes: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        sections = _sections(base)
+        parameters |= _entries(sections.get("Parameters", ""))
+        attributes |= _entries(sections.get("Attributes", ""))
+    own = _sections(cls)
+    own.setdefault("Examples", example)
+    taken = [parameters[name] for name in signature(cls).parameters if name in parameters]
+    merged = {"Parameters": taken, "Attributes": [*attributes.values()]}
+    sections = {"": own.pop(""), **{name: "\n".join(each) for name, each in merged.items()}}
+    cls.__doc__ = "\n\n".join(
+        f"{name}\n{'-' * len(name)}\n{text.strip()}" if name else text.strip()
+        for name, text in (sections | {k: v for k, v in own.items() if k not in merged}).items()
+        if text
+    )
+
+
+def _sections(cls: type[Any]) -> dict[str, str]:
+    """Return a docstring's text by heading; what stands before the first by none."""
+    first, *rest = _HEADING.split(cleandoc(cls.__doc__ or ""))
+    return {"": first, **dict(zip(rest[::2], rest[1::2], strict=True))}
+
+
+def _entries(section: str) -> dict[str, str]:
+    """Return the entries of a section by the first name that they are about."""
+    return {entry[1].split(",")[0]: entry[0] for entry in _ENTRY.finditer(section)}

@@ -28,9 +28,8 @@ from acqh.methods.acqh.similarity import SIMILARITIES, Similarity, embed_items
 from acqh.methods.acqh.solve import solve_labels, solve_targets
 from acqh.methods.acqh.space import ItemMaps, Items, Space
 from acqh.methods.acqh.targets import LABELS, Target, read_targets
-from acqh.methods.base import BaseMethod, as_parts, labelled
+from acqh.methods.base import CONSTRAINTS, COUNT, NOT_NEGATIVE, BaseMethod, as_parts, labelled
 from acqh.methods.collect import MappedStatistics, collect, describe, map_tensors, unit_name
-from acqh.methods.constraints import CONSTRAINTS, COUNT, NOT_NEGATIVE
 from acqh.methods.feature_maps import has_kernel
 from acqh.methods.query_maps import CHUNK_ROWS, QueryMaps, map_features
 from acqh.methods.registry import DatabaseMode, register
@@ -700,10 +699,8 @@ class ACQH(FittedACQH):
             n_rows = next(row_blocks(items.n_items, per_row, max_memory // 2)).stop
             map_rows = partial(self._map_tensors, device)
         folded: dict[tuple[str, ...], ItemMaps] = {}
-        for place, known in items.known(space, map_rows, n_rows, device):
+        for place, known in items.known(space, map_rows, n_rows, device, by_sets=by_sets):
             sources = tuple(known)
-            if not by_sets and space.is_plain and LABELS in sources:
-                continue
             if sources not in folded:
                 maps = space.fold_items(sources)
                 folded[sources] = maps if device is None else maps.on(device)

@@ -46,7 +46,7 @@ _FORMULAS: dict[str, Callable[[Floats, Floats, Floats], Floats]] = {
     # Over all labels of either.
     "jaccard": lambda common, one, other: common / np.maximum(one + other - common, 1.0),
     # 1 if a label is shared, otherwise 0: what an evaluation calls relevant.
-    "shared": lambda common, one, other: np.minimum(common, 1.0),  # noqa: ARG005
+    "shared": lambda common, one, other: np.minimum(common, 1.0, out=common),  # noqa: ARG005
 }
 
 
@@ -134,8 +134,12 @@ def embed(
     matrix = _compare(similarity, landmarks, landmarks)
     if callable(similarity) and not np.allclose(matrix, matrix.T, atol=1e-8):
         raise InvalidInputError("the similarity is not symmetric: s(a, b) must equal s(b, a)")
-    scale = sp.diags_array(root)
-    values, vectors = _leading_eigenpairs(scale @ matrix @ scale)
+    if is_sparse(matrix):
+        matrix = sp.diags_array(root) @ matrix @ sp.diags_array(root)
+    else:
+        matrix *= root
+        matrix *= root[:, None]
+    values, vectors = _leading_eigenpairs(matrix)
     return LabelEmbedding(similarity, landmarks, root[:, None] * vectors / np.sqrt(values))
 
 

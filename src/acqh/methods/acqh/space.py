@@ -315,17 +315,28 @@ class Items:
         return cls(n_items, views, masks, sets.matrix(), numbers)
 
     def known(
-        self, space: Space, map_rows: MapRows, n_rows: int = CHUNK_ROWS, device: Any = None
+        self,
+        space: Space,
+        map_rows: MapRows,
+        n_rows: int = CHUNK_ROWS,
+        device: Any = None,
+        *,
+        by_sets: bool = True,
     ) -> Iterator[tuple[Any, dict[str, Any]]]:
         """Yield rows that all have the same, some at a time, and what is known of them.
 
         Yields a slice or (n_rows,) numbers, and each (n_rows, n_features), by view, and
-        ``"labels"``. With labels alone, nothing but the labels counts of items that have them.
+        ``"labels"``. With labels alone, nothing but the labels counts of items that have them; they
+        are passed over unless `by_sets`.
         """
         has_labels = self.numbers >= 0
-        features = space.label_features(self.sets) if has_labels.any() else np.zeros((0, 0))
+        skips = space.is_plain and not by_sets
+        needed = has_labels.any() and not skips
+        features = space.label_features(self.sets) if needed else np.zeros((0, 0))
         masks = {**self.present, LABELS: has_labels}
         for names, rows in group_rows(masks, np.arange(self.n_items)):
+            if skips and LABELS in names:
+                continue
             views = [] if space.is_plain and LABELS in names else [n for n in names if n != LABELS]
             for chunk in slices(len(rows), n_rows):
                 part = rows[chunk]

@@ -8,9 +8,8 @@ import numpy as np
 from acqh._core.arrays import Array, Floats, Matrix, is_sparse
 from acqh._core.validation import StrOptions
 from acqh.errors import InvalidInputError, LabelError
-from acqh.methods.base import BaseMethod, as_parts
+from acqh.methods.base import NOT_NEGATIVE, BaseMethod, as_parts
 from acqh.methods.collect import collect, describe
-from acqh.methods.constraints import NOT_NEGATIVE
 from acqh.methods.registry import DatabaseMode, register
 from acqh.stats import regress
 

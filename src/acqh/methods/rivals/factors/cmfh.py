@@ -8,7 +8,7 @@ import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import solve_spd
-from acqh.methods.constraints import POSITIVE
+from acqh.methods.base import POSITIVE
 from acqh.methods.registry import register
 from acqh.methods.rivals.binary import LinearBinaryMethod, linear_functions
 from acqh.methods.rivals.rows import Rows, squared_norm
