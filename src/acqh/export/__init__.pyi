@@ -1,4 +1,4 @@
-from acqh.export._faiss import export_faiss as export_faiss
-from acqh.export._milvus import export_milvus as export_milvus
-from acqh.export._parquet import export_parquet as export_parquet
-from acqh.export._source import ExportReport as ExportReport
+from acqh.export.faiss import export_faiss as export_faiss
+from acqh.export.milvus import export_milvus as export_milvus
+from acqh.export.parquet import export_parquet as export_parquet
+from acqh.export.source import ExportReport as ExportReport

@@ -1,1 +1,1 @@
-from acqh.integrations._documents import DocumentStore as DocumentStore
+from acqh.integrations.documents import DocumentStore as DocumentStore

@@ -9,7 +9,7 @@ import numpy as np
 
 from acqh._core.imports import require
 from acqh.errors import InvalidInputError
-from acqh.integrations._documents import COMPRESS_AT, DocumentStore
+from acqh.integrations.documents import COMPRESS_AT, DocumentStore
 from acqh.quantize import AdditiveQuantizer
 
 require("langchain_core")  # or an error that says what to install

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from acqh._core.imports import require
 from acqh.errors import InvalidInputError
-from acqh.integrations._documents import COMPRESS_AT, DocumentStore, Found
+from acqh.integrations.documents import COMPRESS_AT, DocumentStore, Found
 from acqh.quantize import AdditiveQuantizer
 
 require("llama_index.core")  # or an error that says what to install

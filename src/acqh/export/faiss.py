@@ -11,7 +11,7 @@ from acqh._core.arrays import Ints
 from acqh._core.files import check_target, written_whole
 from acqh._core.imports import require
 from acqh._core.runtime import Progress
-from acqh.export._source import ID, Batch, Exportable, ExportReport, Source, open_source
+from acqh.export.source import ID, Batch, Exportable, ExportReport, Source, open_source
 from acqh.index import CodeIndex, faiss_codes
 
 _ROWS = 32_768

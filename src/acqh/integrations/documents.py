@@ -12,7 +12,7 @@ from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex
 from acqh.index.items.checks import check_bytes_per_item
 from acqh.index.search.few import best_rows
-from acqh.integrations._files import Stored, read_store, write_store
+from acqh.integrations.files import Stored, read_store, write_store
 from acqh.quantize import AdditiveQuantizer
 
 # Where learning is left to the store, it happens at this number of documents.

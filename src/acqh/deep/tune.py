@@ -13,8 +13,8 @@ from sklearn.base import clone
 from acqh._core.arrays import Floats, check_positive_int
 from acqh._core.device import Tensor, check_device, is_tensor
 from acqh._core.imports import require
-from acqh.deep._checkpoint import load_checkpoint, save_checkpoint
-from acqh.deep._loss import ScoreLoss
+from acqh.deep.checkpoint import load_checkpoint, save_checkpoint
+from acqh.deep.loss import ScoreLoss
 from acqh.errors import InvalidInputError, NotFittedError, ViewError
 from acqh.methods.acqh import ACQH
 

@@ -11,7 +11,7 @@ from acqh._core.arrays import Array
 from acqh._core.files import check_target, written_whole
 from acqh._core.imports import require
 from acqh._core.runtime import Progress
-from acqh.export._source import (
+from acqh.export.source import (
     CODE,
     ID,
     VECTOR,
