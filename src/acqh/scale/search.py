@@ -137,7 +137,8 @@ def _check_model(model: Any, index: CodeIndex, view: str | None) -> None:
 
 def _paths_of(index: Any) -> list[Path]:
     """Return where workers open an index, or its shards."""
-    listed = [index] if isinstance(index, str | PathLike | CodeIndex) else list(index)
+    is_one = isinstance(index, str | PathLike | CodeIndex)
+    listed: list[Any] = [index] if is_one else list(index)
     if not all(isinstance(each, str | PathLike) for each in listed):
         raise InvalidInputError("workers open an index by its path: save it, and give the path")
     if len(listed) == 1 and kind_of(listed[0]) == SHARDS:
