@@ -350,7 +350,7 @@ def test_dates_order_items_and_files_are_named(photographs, start, visit):
         with page.context.expect_page() as opened:
             page.get_by_role("link", name="Original").click()
         opened.value.wait_for_load_state()
-        assert opened.value.url.endswith("/item/original?id=2")
+        assert opened.value.url.endswith("/item/original?id=sea%201.png")
 
 
 def titles(page):
