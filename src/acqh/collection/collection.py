@@ -1,6 +1,7 @@
 """Collection: items, their model and their index in one folder."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -10,9 +11,9 @@ from acqh._core.runtime import Progress, RandomState, say_nothing
 from acqh.collection.disk.layout import Opened, open_folder, size_on_disk, undisturbed
 from acqh.collection.disk.replace import replacing
 from acqh.collection.search.answer import browse, search
-from acqh.collection.search.meaning import Selection, rank_by_meaning
 from acqh.collection.search.query import FeatureRow
-from acqh.collection.store.connections import WRITE_TIMEOUT_SECONDS, Store
+from acqh.collection.search.rank import Selection, rank_by_meaning
+from acqh.collection.store.connections import WRITE_TIMEOUT_SECONDS, Store, read_change
 from acqh.collection.store.filters import Where
 from acqh.collection.store.read import (
     Counts,
@@ -24,7 +25,6 @@ from acqh.collection.store.read import (
     read_pages,
     read_thumbnail,
 )
-from acqh.collection.store.schema import read_change
 from acqh.collection.store.write import remove_items
 from acqh.collection.types import (
     AddReport,
@@ -347,7 +347,7 @@ class Collection:
                 raise CollectionError(f"{name!r} is given twice; give it or its features, not both")
             if described is not None:
                 given[name] = FeatureRow(described)
-        with image_limit(max_pixels):
+        with image_limit(max_pixels) if image is not None else nullcontext():
             return search(self._opened, given, weights or {}, k, where, explain, mode)
 
     def browse(

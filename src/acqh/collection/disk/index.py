@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints
-from acqh.collection.store.connections import Store
+from acqh.collection.store.connections import Store, read_change
 from acqh.collection.store.read import changes_since, codes_of, has_more_than
-from acqh.collection.store.schema import read_change
 from acqh.errors import AcqhError, CollectionError, CorruptBundleError
 from acqh.io import read_bundle
 

@@ -10,17 +10,19 @@ import numpy as np
 
 from acqh._core.arrays import Floats, check_positive_int
 from acqh.collection.disk.layout import Opened
-from acqh.collection.search.meaning import rank_by_meaning, select
 from acqh.collection.search.query import Question, read_query
 from acqh.collection.search.rank import (
     FUSED_PARTS,
     POOL,
     SAME_POOL,
     Place,
+    compare_words,
     find_same,
     fuse,
     order_words,
     put_first,
+    rank_by_meaning,
+    select,
 )
 from acqh.collection.store.filters import (
     Condition,
@@ -30,8 +32,8 @@ from acqh.collection.store.filters import (
     read_where,
 )
 from acqh.collection.store.read import read_items
-from acqh.collection.store.words import compare_words, find_words, know_words, reasons
-from acqh.collection.types import Answer, Explanation, Hit
+from acqh.collection.store.words import find_words, know_words, reasons
+from acqh.collection.types import Answer, Explanation, Hit, Item
 
 # The index may know of items that were added since the transaction began; then it begins again.
 _MAX_TRIES = 8
@@ -76,11 +78,13 @@ def _answer(
     ranking = rank_by_meaning(opened, connection, asked.vector, pool, selected, asked.own)
     meaning = [number for number, _ in ranking.best]
     why: dict[int, tuple[str, ...]] = {}
+    items: dict[int, Item] = {}
     if words is not None:
         known = know_words(connection, words)
         found = find_words(connection, known, pool + len(asked.own), selected.numbers)
         found = [hit for hit in found if hit.number not in asked.own]
-        by_words = order_words(compare_words(connection, words, found))
+        items = read_items(connection, [hit.number for hit in found])
+        by_words = order_words(compare_words(words, found, items))
         best = fuse(meaning, by_words, k, words_first=asked.given <= {"text"})
         why = reasons(connection, known, [place.number for place in best])
     else:
@@ -93,7 +97,7 @@ def _answer(
         if why.get(number) != ("same image",):
             why[number] = (*why.get(number, ()), *meant)
     searched = time.perf_counter()
-    items = read_items(connection, [place.number for place in best])
+    items |= read_items(connection, [place.number for place in best if place.number not in items])
     read = [place for place in best if place.number in items]
     shown = tuple(
         Hit(**vars(items[number]), score=score, why=why.get(number, ()))

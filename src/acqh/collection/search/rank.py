@@ -1,17 +1,37 @@
-"""One ranking from several: the words in items, what items mean, and images that are the same."""
+"""Rankings: by meaning among what may be found, with words, and images that are the same."""
 
+import re
 import sqlite3
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 from io import BytesIO
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from acqh._core.arrays import Array
+from acqh._core.arrays import Array, Floats, Ints
 from acqh._core.imports import require
+from acqh.collection.disk.layout import Opened
+from acqh.collection.store.connections import as_numbers, read_change
+from acqh.collection.store.filters import Condition, check_names, meeting
 from acqh.collection.store.read import numbers_showing, thumbnails_of
-from acqh.collection.store.words import WordHit
+from acqh.collection.store.words import (
+    WordHit,
+    WordQuery,
+    is_sign,
+    names_in,
+    numbers_allowed,
+    plain,
+)
+from acqh.collection.types import Item
 
+if TYPE_CHECKING:
+    from acqh.index import CodeIndex
+
+# Of sentences, not of what is called so: "dog?" is a dog, "C++" is not C.
+_PUNCTUATION = ".,;:!?()[]{}\"'"
 # How much the first places count against the next: the usual constant of reciprocal ranks.
 _FLATNESS = 60
 # Of items that all have every word, BM25 says little more than how long their texts are.
@@ -28,6 +48,82 @@ _SIDE = 32
 # Mean difference of two thumbnails, of 255. An image stored as JPEG once more, at 60 % of its
 # size, differs by at most 9 in 150 photographs; the nearest other photograph by 13 at least.
 _MAX_DIFFERENCE = 10.0
+# Selections of items kept, since pages ask for the same few labels again and again.
+_KEPT_SELECTIONS = 32
+# Where at most one item in this many is selected, the selection gets an index of its own.
+_SMALL_PART = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Items among which a search chooses."""
+
+    numbers: Ints | None = None  # int64 (n_selected,) or None: None for all items
+    # An index of these alone, where they are few: it gives the same scores in the same order, and
+    # spares the large one picking them out for every search.
+    part: "CodeIndex | None" = None
+
+
+class Ranking(NamedTuple):
+    """The best items, and among how many they were chosen."""
+
+    n_items: int
+    n_candidates: int
+    best: list[tuple[int, float]]  # number and score, best first
+    n_seen: int  # codes that were scored
+
+
+def select(
+    opened: Opened,
+    connection: sqlite3.Connection,
+    conditions: tuple[Condition, ...],
+    asked: WordQuery | None,
+) -> Selection:
+    """Return the items that may be found: that meet the conditions and what words demand.
+
+    Raises CollectionError: no item has a column of the conditions.
+    """
+    demanded = None if asked is None else asked.demanded
+    if not conditions and demanded is None:
+        return Selection()
+    kept = opened.selections
+    key = conditions, demanded, read_change(connection)
+    selected: Selection | None = kept.pop(key, None)
+    if selected is None:
+        found = [as_numbers(connection.execute(*meeting(conditions)))] if conditions else []
+        found += [numbers_allowed(connection, asked)] if asked and demanded else []
+        numbers = reduce(np.intersect1d, found)
+        if not numbers.size:
+            check_names(connection, conditions)
+        is_small = len(numbers) * _SMALL_PART <= opened.index.count(connection)
+        part = opened.index.part(connection, numbers) if is_small else None
+        selected = Selection(numbers, part)
+    kept[key] = selected
+    while len(kept) > _KEPT_SELECTIONS:
+        kept.popitem(last=False)
+    return selected
+
+
+def rank_by_meaning(
+    opened: Opened,
+    connection: sqlite3.Connection,
+    query: Floats | None,
+    k: int,
+    selected: Selection,
+    exclude: set[int],
+) -> Ranking:
+    """Return the k best of the selected items, but some; none where there is no query."""
+    n_items = opened.index.count(connection)
+    n_candidates = n_items if selected.numbers is None else len(selected.numbers)
+    if query is None:
+        return Ranking(n_items, n_candidates, [], 0)
+    wanted = k + len(exclude)
+    numbers, scores, n_seen = opened.index.search(
+        connection, query, wanted, selected.numbers, selected.part
+    )
+    pairs = zip(numbers.tolist(), scores.tolist(), strict=True)
+    best = [pair for pair in pairs if pair[0] not in exclude]
+    return Ranking(n_items, n_candidates, best[:k], n_seen)
 
 
 class Place(NamedTuple):
@@ -36,6 +132,50 @@ class Place(NamedTuple):
     number: int
     score: float
     parts: tuple[float, ...] = ()  # what adds up to the score, where that is not the code's entries
+
+
+def compare_words(
+    asked: WordQuery, hits: Sequence[WordHit], items: Mapping[int, Item]
+) -> list[WordHit]:
+    """Return hits with whether they are called exactly so, and have the words as they were typed.
+
+    Called so are also items that have it as their whole caption.
+    """
+    name = " ".join((*asked.phrases, *asked.terms)).casefold()
+    typed = plain_words(*asked.words)
+    spelt = [term.strip(_PUNCTUATION).casefold() for term in asked.words if not term.isalnum()]
+    has_signs = any(map(is_sign, (*asked.phrases, *asked.terms)))
+    compared = []
+    for hit in hits:
+        item = items[hit.number]
+        names = " ".join(names_in(item.columns))
+        called = {item.text, names}
+        if has_signs:
+            called |= {value for value in item.columns.values() if isinstance(value, str)}
+        whole = plain(" ".join((item.text, names, *item.labels))).casefold()
+        compared.append(
+            replace(
+                hit,
+                is_named=name in {plain(each).casefold() for each in called},
+                is_typed=typed <= plain_words(whole) and all(each in whole for each in spelt),
+            )
+        )
+    return compared
+
+
+def plain_words(*texts: str) -> frozenset[str]:
+    """Return the words of texts, without case and diacritics but with their endings.
+
+    Examples
+    --------
+    >>> sorted(plain_words("Two Cafés", "horse-riding"))
+    ['cafes', 'horse', 'riding', 'two']
+    """
+    plain = " ".join(texts).casefold()
+    if not plain.isascii():
+        letters = unicodedata.normalize("NFKD", plain)
+        plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    return frozenset(re.findall(r"\w+", plain))
 
 
 def order_words(found: Sequence[WordHit]) -> list[WordHit]:

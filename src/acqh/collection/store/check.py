@@ -4,8 +4,10 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 
-from acqh.collection.store.schema import checksum, read_change
-from acqh.collection.store.words import WORDS_SCHEMA, change_words, parsed, vocabulary, words_of
+from acqh.collection.store.connections import read_change
+from acqh.collection.store.filters import parsed
+from acqh.collection.store.schema import checksum
+from acqh.collection.store.words import VOCABULARY, WORDS_SCHEMA, change_words, words_of
 from acqh.collection.store.write import value_rows
 
 # Of id, text, labels, columns, coded_by and code.
@@ -74,5 +76,12 @@ def _check_words(connection: sqlite3.Connection) -> Iterator[str]:
         rows = connection.execute("SELECT number, text, labels, columns FROM items")
         for number, text, *fields in rows:
             change_words(other, number, *words_of(text, *parsed(*fields)))
-        if vocabulary(connection) != vocabulary(other):
+        if _vocabulary(connection) != _vocabulary(other):
             yield "the words that items are found by are not those of the items"
+
+
+def _vocabulary(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:
+    """Return of every word in how many items it stands, and how often in all."""
+    connection.execute(VOCABULARY)
+    rows = connection.execute("SELECT term, doc, cnt FROM temp.vocabulary")
+    return {term: (n_items, n_times) for term, n_items, n_times in rows}

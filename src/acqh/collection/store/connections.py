@@ -17,6 +17,8 @@ from acqh.errors import CollectionError, CorruptBundleError, ReplacedError
 
 # How long a writer waits for another one.
 WRITE_TIMEOUT_SECONDS = 30.0
+# Changes are numbered below this, so that numbers of items fit 64 bits for ever.
+_NO_CHANGE = 1 << 62
 # Numbers given as one parameter: SQLite takes only this many of them in a statement.
 LISTED = "(SELECT value FROM json_each(?))"
 
@@ -24,6 +26,26 @@ LISTED = "(SELECT value FROM json_each(?))"
 def listed(numbers: Iterable[int]) -> str:
     """Return the parameter of `LISTED`."""
     return json.dumps(list(numbers))
+
+
+def read_fact(connection: sqlite3.Connection, name: str) -> int:
+    """Return a number that is stored under a name."""
+    text = read_text(connection, name)
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else -1
+    if not 0 <= number < _NO_CHANGE:
+        raise sqlite3.DatabaseError(f"it has no number {name!r}")
+    return number
+
+
+def read_change(connection: sqlite3.Connection) -> int:
+    """Return the number of the last change."""
+    return read_fact(connection, "change")
+
+
+def read_text(connection: sqlite3.Connection, name: str) -> str:
+    """Return a text that is stored under a name, or an empty one."""
+    row = connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    return "" if row is None else str(row[0])
 
 
 def as_numbers(rows: Iterable[tuple[int]]) -> Ints:

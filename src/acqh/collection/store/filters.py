@@ -1,6 +1,7 @@
 """Conditions on labels and columns, and the order of items: SQL over the table of values."""
 
 import difflib
+import json
 import math
 import re
 import sqlite3
@@ -89,6 +90,17 @@ def values_of(labels: Iterable[str], columns: Mapping[str, Any]) -> Iterator[tup
     """Yield the name and value of every label and column of an item, as they are stored."""
     yield from ((LABEL, label) for label in dict.fromkeys(labels))
     yield from ((name, _stored(value)) for name, value in columns.items())
+
+
+def parsed(labels: Any, columns: Any) -> tuple[list[str], dict[str, Any]]:
+    """Return the labels and the columns of a stored item."""
+    try:
+        names, values = json.loads(labels), json.loads(columns)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise sqlite3.DatabaseError(f"labels or columns of an item: {error}") from error
+    if not isinstance(names, list) or not isinstance(values, dict):
+        raise sqlite3.DatabaseError("the fields of an item are of other kinds than acqh stores")
+    return list(map(str, names)), values
 
 
 def meeting(conditions: Sequence[Condition]) -> tuple[str, list[Any]]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from acqh.collection.store.connections import Store
+from acqh.collection.store.filters import parsed
 from acqh.collection.store.read import find_number, has_item
-from acqh.collection.store.words import parsed
 from acqh.collection.store.write import Writer, changing
 from acqh.collection.types import BYTES, DIGEST, FACTS, FILE, MODIFIED, Item
 

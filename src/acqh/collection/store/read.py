@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from acqh._core.arrays import Array, Ints
-from acqh.collection.store.connections import LISTED, listed
-from acqh.collection.store.filters import LABEL
-from acqh.collection.store.schema import checksum, read_change
-from acqh.collection.store.words import parsed
+from acqh.collection.store.connections import LISTED, listed, read_change
+from acqh.collection.store.filters import LABEL, parsed
+from acqh.collection.store.schema import checksum
 from acqh.collection.types import Item
 from acqh.errors import MissingItemError
 

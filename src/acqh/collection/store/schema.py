@@ -5,7 +5,13 @@ import zlib
 from contextlib import closing
 from pathlib import Path
 
-from acqh.collection.store.connections import WRITE_TIMEOUT_SECONDS, Store, translated
+from acqh.collection.store.connections import (
+    WRITE_TIMEOUT_SECONDS,
+    Store,
+    read_fact,
+    read_text,
+    translated,
+)
 from acqh.collection.store.filters import VALUES_SCHEMA
 from acqh.collection.store.words import WORDS_SCHEMA
 from acqh.errors import CorruptBundleError
@@ -50,8 +56,6 @@ CREATE TABLE removals (change INTEGER PRIMARY KEY, number INTEGER NOT NULL);
 {WORDS_SCHEMA}
 """
 _DEFINITIONS = "SELECT type, name, tbl_name, sql FROM sqlite_master"
-# Changes are numbered below this, so that numbers of items fit 64 bits for ever.
-_NO_CHANGE = 1 << 62
 
 
 def create_store(path: Path, generation: str) -> None:
@@ -83,7 +87,7 @@ def open_store(
                     "that made it, or build the collection again"
                 )
             _check_schema(connection, path)
-            store.generation = _read_text(connection, "generation")
+            store.generation = read_text(connection, "generation")
     except BaseException:
         store.close()
         raise
@@ -117,22 +121,3 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} is not as acqh makes it: its definition of {names:.200} is missing, "
             "changed or not one of ours"
         )
-
-
-def read_fact(connection: sqlite3.Connection, name: str) -> int:
-    """Return a number that is stored under a name."""
-    text = _read_text(connection, name)
-    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else -1
-    if not 0 <= number < _NO_CHANGE:
-        raise sqlite3.DatabaseError(f"it has no number {name!r}")
-    return number
-
-
-def read_change(connection: sqlite3.Connection) -> int:
-    """Return the number of the last change."""
-    return read_fact(connection, "change")
-
-
-def _read_text(connection: sqlite3.Connection, name: str) -> str:
-    row = connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-    return "" if row is None else str(row[0])

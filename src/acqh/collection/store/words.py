@@ -3,19 +3,21 @@
 Words are compared without case, diacritics and English endings, so that "horses" finds a horse. A
 word that occurs nowhere is taken for the beginning of one ("flow"), and failing that for the most
 similar word there is ("flwer").
+
+SQLite takes a line of Chinese for one word, and joins symbols to the letters beside them. With
+spaces around such characters, a sign of several (an emoji, a word of a script without spaces) is a
+phrase.
 """
 
-import json
 import re
 import sqlite3
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from acqh._core.arrays import Ints
 from acqh.collection.store.connections import LISTED, as_numbers, listed
-from acqh.collection.store.signs import forms_of, is_sign, plain, signs_in, spaced
 
 # Captions, what an item is called, its labels, and the signs in all else that it has. Nothing but
 # the index is stored: the texts are those of the items. Words are letters, with their marks, and
@@ -30,7 +32,7 @@ CREATE VIRTUAL TABLE words USING fts5(
 _RANK = "bm25(words, 1.0, 2.0, 1.0, 1.0)"
 # Only listed items. Without the plus, SQLite would search the whole index once for each of them.
 _AMONG = f"+rowid IN {LISTED}"
-_VOCABULARY = "CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab(main, words, row)"
+VOCABULARY = "CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab(main, words, row)"
 # Shorter words have too few trigrams to be told apart.
 _MIN_TYPO_LENGTH = 4
 # Two letters that changed places are looked for in words of this length.
@@ -39,10 +41,15 @@ _MIN_SIMILARITY = 0.4
 _MAX_TERMS = 32
 # Columns that say what an item is called, whose words are looked up like those of its caption.
 _NAMES = ("name", "title", "keywords", "description", "file")
-# Of sentences, not of what is called so: "dog?" is a dog, "C++" is not C.
-_PUNCTUATION = ".,;:!?()[]{}\"'"
 # A sign for "without", a phrase in quotes or one word.
 _PART = re.compile(r'(?P<sign>-?)(?:"(?P<phrase>[^"]*)"|(?P<word>\S+))')
+# Asks for the coloured form of a symbol; written or left out as programs please.
+_COLOURED = "\ufe0f"
+_JOINER, _KEYCAP = "\u200d", "\u20e3"
+_SKIN_TONES = re.compile("[\U0001f3fb-\U0001f3ff]")
+# Thai, Lao and Khmer; kana and Chinese characters.
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_SPECIAL = re.compile(rf"{_UNSPACED.pattern}|[^\w\s\x00-\x7f]")
 # They stand in most captions and say little; left out unless nothing else is asked for.
 _COMMON = frozenset(
     (
@@ -174,10 +181,11 @@ def words_of(
 ) -> tuple[str, str, Sequence[str], str]:
     """Return the text, the names, the labels and other signs of an item, to be looked up."""
     others = {name: value for name, value in columns.items() if name not in _NAMES}
-    return str(text), " ".join(_names(columns)), labels, signs_in(others)
+    return str(text), " ".join(names_in(columns)), labels, signs_in(others)
 
 
-def _names(columns: Mapping[str, Any]) -> list[str]:
+def names_in(columns: Mapping[str, Any]) -> list[str]:
+    """Return what an item is called, by its columns."""
     return [value for key in _NAMES if isinstance(value := columns.get(key), str)]
 
 
@@ -206,40 +214,6 @@ def find_words(
         more = _match(connection, some, without, k + len(listed), numbers, False)
         hits += [hit for hit in more if hit.number not in listed]
     return hits[:k]
-
-
-def compare_words(
-    connection: sqlite3.Connection, asked: WordQuery, hits: Sequence[WordHit]
-) -> list[WordHit]:
-    """Return hits with whether they are called exactly so, and have the words as they were typed.
-
-    Called so are also items that have it as their whole caption.
-    """
-    rows = connection.execute(
-        f"SELECT number, text, labels, columns FROM items WHERE number IN {LISTED}",  # noqa: S608
-        (listed([hit.number for hit in hits]),),
-    )
-    said = {number: (text, *parsed(labels, columns)) for number, text, labels, columns in rows}
-    name = " ".join((*asked.phrases, *asked.terms)).casefold()
-    typed = plain_words(*asked.words)
-    spelt = [term.strip(_PUNCTUATION).casefold() for term in asked.words if not term.isalnum()]
-    has_signs = any(map(is_sign, (*asked.phrases, *asked.terms)))
-    compared = []
-    for hit in hits:
-        text, labels, columns = said.get(hit.number, ("", [], {}))
-        names = " ".join(_names(columns))
-        called = {text, names}
-        if has_signs:
-            called |= {value for value in columns.values() if isinstance(value, str)}
-        whole = plain(" ".join((text, names, *labels))).casefold()
-        compared.append(
-            replace(
-                hit,
-                is_named=name in {plain(each).casefold() for each in called},
-                is_typed=typed <= plain_words(whole) and all(each in whole for each in spelt),
-            )
-        )
-    return compared
 
 
 def numbers_allowed(connection: sqlite3.Connection, query: WordQuery) -> Ints:
@@ -317,7 +291,7 @@ def _begun(connection: sqlite3.Connection, term: str) -> list[str]:
     start = term.lower()
     if not start.isalnum() or not start.endswith("y"):
         return []
-    connection.execute(_VOCABULARY)
+    connection.execute(VOCABULARY)
     rows = connection.execute(
         "SELECT term FROM temp.vocabulary WHERE term >= ? AND term < ? ORDER BY doc DESC LIMIT ?",
         (start, f"{start}\U0010ffff", _MAX_TERMS),
@@ -351,7 +325,7 @@ def _similar(connection: sqlite3.Connection, term: str) -> list[str]:
     term = term.lower()
     if len(term) < _MIN_TYPO_LENGTH:
         return []
-    connection.execute(_VOCABULARY)
+    connection.execute(VOCABULARY)
     rows = connection.execute(
         "SELECT term, doc FROM temp.vocabulary WHERE length(term) BETWEEN ? AND ?",
         (max(len(term) - 2, _MIN_TYPO_LENGTH), len(term) + 2),
@@ -366,39 +340,6 @@ def _similar(connection: sqlite3.Connection, term: str) -> list[str]:
     return [word for _, _, word in sorted(scored)[:3]]
 
 
-def parsed(labels: Any, columns: Any) -> tuple[list[str], dict[str, Any]]:
-    """Return the labels and the columns of a stored item."""
-    try:
-        names, values = json.loads(labels), json.loads(columns)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise sqlite3.DatabaseError(f"labels or columns of an item: {error}") from error
-    if not isinstance(names, list) or not isinstance(values, dict):
-        raise sqlite3.DatabaseError("the fields of an item are of other kinds than acqh stores")
-    return list(map(str, names)), values
-
-
-def vocabulary(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:
-    """Return of every word in how many items it stands, and how often in all."""
-    connection.execute(_VOCABULARY)
-    rows = connection.execute("SELECT term, doc, cnt FROM temp.vocabulary")
-    return {term: (n_items, n_times) for term, n_items, n_times in rows}
-
-
-def plain_words(*texts: str) -> frozenset[str]:
-    """Return the words of texts, without case and diacritics but with their endings.
-
-    Examples
-    --------
-    >>> sorted(plain_words("Two Cafés", "horse-riding"))
-    ['cafes', 'horse', 'riding', 'two']
-    """
-    plain = " ".join(texts).casefold()
-    if not plain.isascii():
-        letters = unicodedata.normalize("NFKD", plain)
-        plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
-    return frozenset(re.findall(r"\w+", plain))
-
-
 def _trigrams(word: str) -> frozenset[str]:
     padded = f"  {word} "
     return frozenset(padded[i : i + 3] for i in range(len(padded) - 2))
@@ -406,3 +347,61 @@ def _trigrams(word: str) -> frozenset[str]:
 
 def _quoted(text: str) -> str:
     return '"' + spaced(text).replace('"', '""').replace("\x00", " ") + '"'
+
+
+def is_sign(term: str) -> bool:
+    """Whether a part of a query is looked for as it is.
+
+    Examples
+    --------
+    >>> [is_sign(each) for each in ("🍕", "1️⃣", "東京", "C++", "dog", "!?", "+")]
+    [True, True, True, False, False, False, False]
+    """
+    if _UNSPACED.search(term) or _KEYCAP in term:
+        return True
+    is_word = any(character.isalnum() for character in term)
+    return not is_word and any(not each.isascii() and _stands_alone(each) for each in term)
+
+
+def plain(text: str) -> str:
+    """Return a text in its plainest letters: full-width ones, for example, are as others.
+
+    Examples
+    --------
+    >>> plain("ｄｏｇ ❤️")
+    'dog ❤'
+    """
+    return text if text.isascii() else unicodedata.normalize("NFKC", text.replace(_COLOURED, ""))
+
+
+def spaced(text: str) -> str:
+    """Return a text as it is indexed and asked for: plain, with spaces around signs.
+
+    Examples
+    --------
+    >>> spaced("pizza🍕🍔 in 東京").split()
+    ['pizza', '🍕', '🍔', 'in', '東', '京']
+    """
+    if text.isascii():
+        return text
+    return _SPECIAL.sub(lambda at: f" {at[0]} " if _stands_alone(at[0]) else at[0], plain(text))
+
+
+def forms_of(term: str) -> list[str]:
+    """Return a term, the same of any skin, and what it begins with."""
+    same = _SKIN_TONES.sub("", term)
+    return list(filter(None, dict.fromkeys((term, same, same.partition(_JOINER)[0]))))
+
+
+def signs_in(columns: Mapping[str, Any]) -> str:
+    """Return the signs in the texts of columns."""
+    texts = (each for each in columns.values() if isinstance(each, str) and not each.isascii())
+    return " \ue000 ".join(
+        text if is_sign(text) else " ".join(each for each in spaced(text).split() if is_sign(each))
+        for text in texts
+    )
+
+
+def _stands_alone(character: str) -> bool:
+    category = unicodedata.category(character)
+    return category in ("So", "Sk", "Me") or bool(_UNSPACED.match(character))

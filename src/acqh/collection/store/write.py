@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from acqh.collection.store.connections import Store
-from acqh.collection.store.filters import values_of
+from acqh.collection.store.connections import Store, read_change
+from acqh.collection.store.filters import parsed, values_of
 from acqh.collection.store.read import find_number
-from acqh.collection.store.schema import checksum, read_change
-from acqh.collection.store.words import change_words, parsed, words_of
+from acqh.collection.store.schema import checksum
+from acqh.collection.store.words import change_words, words_of
 from acqh.collection.types import FACTS, FILE, Item
 from acqh.errors import DuplicateIdError, MissingItemError
 
