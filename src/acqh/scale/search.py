@@ -107,10 +107,9 @@ def search_table(
         source = list_vector_pieces(source, view, chunk_size)
     if model is not None:
         _check_model(model, opened, view)
-    if client is not None:
-        opened = _paths_of(index)
     workers, cut = workers_of(client), cut_source(source, chunk_size, client)
-    work = partial(_answer, model if client is None else slim(model), opened, view, k)
+    sent = opened if client is None else _paths_of(index)
+    work = partial(_answer, model if client is None else slim(model), sent, view, k)
     n_done = 0
     with written_whole(target) as file, _table(file, target.suffix) as write:
         for queries, columns in workers.run(work, ((piece, None) for piece in cut.pieces)):
