@@ -41,8 +41,7 @@ from PIL import Image
 from acqh import MultiViewData
 from acqh._core.runtime import say_nothing
 from acqh.cli.demo import cache_folder, emoji_collection
-from acqh.collection import Collection, Item
-from acqh.collection.build.describe import BuildSettings
+from acqh.collection import BuildSettings, Collection, Item
 from acqh.collection.build.learn import learn
 from acqh.collection.disk.model import Encoders
 from acqh.encoders import EfficientNetLite0, MiniLM, word_vectorizer

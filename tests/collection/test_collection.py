@@ -134,9 +134,13 @@ def test_verify_finds_nothing_wrong_with_a_new_collection(collection, make_items
     assert Collection.open(collection.path).verify().notes == ()
 
 
+@pytest.mark.parametrize("few", [0, 16_384])
 @pytest.mark.parametrize("where", ["year=2003", "label=animal", ["label=animal", "year=2003"]])
-def test_restricted_searches_are_the_whole_ones_without_the_others(tmp_path, make_items, where):
+def test_restricted_searches_are_the_whole_ones_without_the_others(
+    tmp_path, make_items, where, few, monkeypatch
+):
     # Of two of these conditions few items are left, which then are indexed by themselves.
+    monkeypatch.setattr("acqh.collection.disk.index.MAX_FEW", few)
     items = make_items(150)
     with Collection.build(
         items, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf"
