@@ -1,5 +1,6 @@
 """Documents under ids, found by vectors that are kept in a few bytes each."""
 
+import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
@@ -12,11 +13,12 @@ from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex
 from acqh.index.items.checks import check_bytes_per_item
 from acqh.index.search.few import best_rows
-from acqh.integrations.files import Stored, read_store, write_store
+from acqh.io import Bundle, read_bundle, write_bundle
 from acqh.quantize import AdditiveQuantizer
 
 # Where learning is left to the store, it happens at this number of documents.
 COMPRESS_AT = 16_384
+_KIND = "documents"
 Found = list[tuple[str, float]]
 
 
@@ -183,8 +185,7 @@ class DocumentStore:
             return []
         query = self._rows([vector])
         with self._change:
-            index = self._index
-            ids, matrix = ([], query[:0]) if index is not None else self._kept_vectors()
+            index, (ids, matrix) = self._index, self._kept_vectors()
         if index is not None:
             found = index.search(query, k, filter=None if among is None else list(among))
             n = int(found.counts[0])
@@ -194,7 +195,7 @@ class DocumentStore:
         rows = np.arange(len(ids))
         if among is not None:
             wanted = set(among)
-            rows = np.array([row for row, each in enumerate(ids) if each in wanted], dtype=int)
+            rows = np.flatnonzero([each in wanted for each in ids])
         best = rows[best_rows(scores[rows], k)]
         return [(ids[row], float(scores[row])) for row in best]
 
@@ -207,9 +208,8 @@ class DocumentStore:
             No document has such an id, where there are codes; KeyError before.
         """
         with self._change:
-            if self._index is not None:
-                return np.stack([self._index.reconstruct(each) for each in ids])
-            return np.stack([self._vectors[each] for each in ids])
+            find = self._vectors.__getitem__ if self._index is None else self._index.reconstruct
+            return np.stack([find(each) for each in ids])
 
     def compress(self, queries: Any = None) -> None:
         """Learn codebooks from the vectors that are there, and keep codes from now on.
@@ -249,18 +249,21 @@ class DocumentStore:
         OSError
             Writing failed.
         """
+        settings = {
+            "bytes_per_item": self._n_bytes,
+            "compress_at": self._compress_at,
+            "normalize": self._normalize,
+        }
         with self._change:
+            ids, rows = self._kept_vectors()
             if self._index is not None:
                 ids, rows = self._index.ids.tolist(), self._index.codes
-            else:
-                ids, rows = self._kept_vectors()
-            records = [(each, self._documents[each]) for each in ids]
-            settings = {
-                "bytes_per_item": self._n_bytes,
-                "compress_at": self._compress_at,
-                "normalize": self._normalize,
-            }
-            write_store(path, Stored(records, rows, self._quantizer, settings))
+            lines = b"".join(_line(each, self._documents[each]) for each in ids)
+            info: dict[str, Any] = {"n_items": len(ids), "settings": settings}
+            arrays = {"items": {"lines": np.frombuffer(lines, dtype=np.uint8), "rows": rows}}
+            if self._quantizer is not None:
+                info["quantizer"], arrays["quantizer"] = self._quantizer.to_state()
+            write_bundle(path, kind=_KIND, info=info, arrays=arrays)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
@@ -275,17 +278,32 @@ class DocumentStore:
         CorruptBundleError
             It is damaged.
         """
-        stored = read_store(path)
-        ids = [each for each, _ in stored.records]
+        bundle = read_bundle(path, kind=_KIND, verify=True)
         try:
-            store = cls(stored.quantizer, **stored.settings)
-            if store._index is not None:
-                store._index.add(stored.rows, ids)
-        except (TypeError, ValueError) as error:
+            return cls._read(bundle)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CorruptBundleError(f"{path} holds no store of documents: {error}") from error
+
+    @classmethod
+    def _read(cls, bundle: Bundle) -> Self:
+        items, info, quantizer = bundle.arrays("items"), bundle.info, None
+        if "quantizer" in info:
+            quantizer = AdditiveQuantizer.from_state(info["quantizer"], bundle.arrays("quantizer"))
+        rows = np.array(items["rows"])
+        lines = map(json.loads, items["lines"].tobytes().splitlines())
+        documents = {each["id"]: each["document"] for each in lines}
+        if rows.ndim != 2 or rows.dtype != (np.float32 if quantizer is None else np.uint8):
+            raise CorruptBundleError(f"it has {rows.dtype} of shape {rows.shape} for vectors")
+        if not len(rows) == len(documents) == info["n_items"]:
+            raise CorruptBundleError("vectors and documents contradict each other")
+        if not all(isinstance(each, str) for each in documents):
+            raise CorruptBundleError("ids are not texts")
+        store = cls(quantizer, **info["settings"])
+        store._documents = documents
         if store._index is None:
-            store._vectors = dict(zip(ids, stored.rows, strict=True))
-        store._documents.update(stored.records)
+            store._vectors = dict(zip(documents, rows, strict=True))
+        else:
+            store._index.add(rows, list(documents))
         return store
 
     def _kept_vectors(self) -> tuple[list[str], Floats]:
@@ -319,3 +337,14 @@ class DocumentStore:
 def _index_of(quantizer: AdditiveQuantizer) -> CodeIndex:
     _, arrays = quantizer.to_state()  # which refuses one that is not fitted
     return CodeIndex(arrays["codebooks_"])
+
+
+def _line(identifier: str, document: Mapping[str, Any]) -> bytes:
+    try:
+        text = json.dumps({"id": identifier, "document": document}, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"document {identifier!r} has metadata that JSON cannot hold ({error}); nothing was "
+            "saved"
+        ) from error
+    return text.encode() + b"\n"

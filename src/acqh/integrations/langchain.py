@@ -1,7 +1,7 @@
 """A vector store for LangChain that keeps a few bytes for each vector."""
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from os import PathLike
 from typing import Any, Self
 
@@ -128,7 +128,11 @@ class AcqhVectorStore(VectorStore):
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
         """Return the documents with these ids; those that are not there are left out."""
-        return [found for each in ids if (found := self._document(each)) is not None]
+        return [
+            Document(id=each, page_content=kept["text"], metadata=dict(kept["metadata"]))
+            for each in ids
+            if (kept := self.store.get(each)) is not None
+        ]
 
     def similarity_search_with_score_by_vector(
         self,
@@ -148,12 +152,8 @@ class AcqhVectorStore(VectorStore):
             must have; of a list, one of them.
         """
         among = None if filter is None else self._allowed(filter)
-        found = self.store.search(embedding, k, among)
-        return [
-            (document, score)
-            for each, score in found
-            if (document := self._document(each)) is not None
-        ]
+        scores = dict(self.store.search(embedding, k, among))
+        return [(found, scores[str(found.id)]) for found in self.get_by_ids(list(scores))]
 
     def similarity_search_with_score(
         self, query: str, k: int = 4, **kwargs: Any
@@ -222,10 +222,8 @@ class AcqhVectorStore(VectorStore):
         queries : sequence of str, optional
             A few hundred of the questions that come: codes are then most exact where they look.
         """
-        vectors = None
-        if queries is not None:
-            vectors = [self._embedding.embed_query(each) for each in queries]
-        self.store.compress(vectors)
+        embed = self._embedding.embed_query
+        self.store.compress(None if queries is None else [embed(each) for each in queries])
 
     def save(self, path: str | PathLike[str]) -> None:
         """Save all but the embedding in a folder; see `DocumentStore.save`."""
@@ -242,12 +240,6 @@ class AcqhVectorStore(VectorStore):
         # From cosines; codes stand for vectors that may be a little longer than one.
         return lambda score: min(max((1 + score) / 2, 0.0), 1.0)
 
-    def _document(self, identifier: str) -> Document | None:
-        kept = self.store.get(identifier)
-        if kept is None:
-            return None
-        return Document(id=identifier, page_content=kept["text"], metadata=dict(kept["metadata"]))
-
     def _allowed(self, wanted: Filter) -> list[str]:
         if isinstance(wanted, Mapping):
             return self.store.ids(lambda kept: _has(kept["metadata"], wanted))
@@ -256,8 +248,8 @@ class AcqhVectorStore(VectorStore):
 
 
 def _has(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    for name, value in wanted.items():
-        values = value if isinstance(value, list | tuple | set | frozenset) else [value]
-        if name not in metadata or metadata[name] not in values:
-            return False
-    return True
+    return all(
+        name in metadata
+        and metadata[name] in (value if isinstance(value, list | tuple | Set) else [value])
+        for name, value in wanted.items()
+    )

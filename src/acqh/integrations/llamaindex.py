@@ -1,6 +1,6 @@
 """A vector store for LlamaIndex that keeps a few bytes for each vector."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -94,7 +94,7 @@ class AcqhVectorStore(BasePydanticVectorStore):
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:  # noqa: ARG002
         """Remove the nodes of a document."""
-        self._store.remove(self._store.ids(lambda kept: kept["ref_doc_id"] == ref_doc_id))
+        self._store.remove(self._chosen(doc_ids=[ref_doc_id]))
 
     def delete_nodes(
         self,
@@ -117,12 +117,11 @@ class AcqhVectorStore(BasePydanticVectorStore):
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None
     ) -> list[BaseNode]:
         """Return nodes by id, by their metadata, or all."""
-        kept = [self._store.get(each) for each in self._chosen(node_ids, filters)]
-        return [metadata_dict_to_node(dict(each)) for each in kept if each is not None]
+        return list(self._nodes(self._chosen(node_ids, filters)).values())
 
     def clear(self) -> None:
         """Remove all nodes; codebooks stay."""
-        self._store.remove(self._store.ids())
+        self._store.remove(self._chosen())
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Return the best nodes, best first.
@@ -146,13 +145,11 @@ class AcqhVectorStore(BasePydanticVectorStore):
             raise InvalidInputError(
                 f"queries of mode {query.mode!s} are not answered; take DEFAULT or MMR"
             )
-        # What another thread removed meanwhile is left out.
-        kept = [(each, score, self._store.get(each)) for each, score in found]
-        there = [(each, score, node) for each, score, node in kept if node is not None]
+        nodes = self._nodes(each for each, _ in found)
         return VectorStoreQueryResult(
-            nodes=[metadata_dict_to_node(dict(node)) for _, _, node in there],
-            similarities=[score for _, score, _ in there],
-            ids=[each for each, _, _ in there],
+            nodes=list(nodes.values()),
+            similarities=[score for each, score in found if each in nodes],
+            ids=list(nodes),
         )
 
     def compress(self, queries: Any = None) -> None:
@@ -208,20 +205,27 @@ class AcqhVectorStore(BasePydanticVectorStore):
 
     def _chosen(
         self,
-        node_ids: list[str] | None,
-        filters: MetadataFilters | None,
+        node_ids: list[str] | None = None,
+        filters: MetadataFilters | None = None,
         doc_ids: list[str] | None = None,
     ) -> list[str]:
         """Return the ids of the nodes that fulfil all of it."""
-        wanted = None if node_ids is None else set(node_ids)
-        documents = None if doc_ids is None else set(doc_ids)
+        nodes, documents = set(node_ids or ()), set(doc_ids or ())
 
         def fits(kept: Mapping[str, Any]) -> bool:
-            if documents is not None and kept["ref_doc_id"] not in documents:
-                return False
-            return filters is None or _matches(filters, kept)
+            return (doc_ids is None or kept["ref_doc_id"] in documents) and (
+                filters is None or _matches(filters, kept)
+            )
 
-        return [each for each in self._store.ids(fits) if wanted is None or each in wanted]
+        return [each for each in self._store.ids(fits) if node_ids is None or each in nodes]
+
+    def _nodes(self, ids: Iterable[str]) -> dict[str, BaseNode]:
+        """Return nodes by id, without those that another thread removed meanwhile."""
+        return {
+            each: metadata_dict_to_node(dict(kept))
+            for each in ids
+            if (kept := self._store.get(each)) is not None
+        }
 
 
 def _matches(filters: MetadataFilters, metadata: Mapping[str, Any]) -> bool:
@@ -232,8 +236,6 @@ def _matches(filters: MetadataFilters, metadata: Mapping[str, Any]) -> bool:
         else build_metadata_filter_fn(lambda _: metadata, MetadataFilters(filters=[each]))("")
         for each in filters.filters
     ]
-    if filters.condition == FilterCondition.OR:
-        return any(parts)
     if filters.condition == FilterCondition.NOT:
         return not any(parts)
-    return all(parts)
+    return any(parts) if filters.condition == FilterCondition.OR else all(parts)
