@@ -1,17 +1,15 @@
 """Items as a file that Faiss reads."""
 
 import json
+from contextlib import ExitStack
 from os import PathLike
-from pathlib import Path
-from typing import IO, Any
 
 import numpy as np
 
-from acqh._core.arrays import Ints
 from acqh._core.files import check_target, written_whole
 from acqh._core.imports import require
 from acqh._core.runtime import Progress
-from acqh.export.source import ID, Batch, Exportable, ExportReport, Source, open_source
+from acqh.export.source import Exportable, ExportReport, open_source
 from acqh.index import CodeIndex, faiss_codes
 
 _ROWS = 32_768
@@ -80,44 +78,24 @@ def export_faiss(
     faiss = require("faiss")
     target = check_target(path, overwrite=overwrite)
     beside = check_target(f"{target}.items.jsonl", overwrite=overwrite)
-    with open_source(source, metadata=metadata) as items:
-        whole = _empty(faiss, items, codes)
+    with open_source(source, metadata=metadata) as items, ExitStack() as stack:
+        n_words, n_components = items.codebooks.shape[1:]
+        empty = CodeIndex(items.codebooks).to_faiss() if codes else faiss.IndexFlatIP(n_components)
+        whole = faiss.IndexIDMap2(empty)
+        if items.has_text_ids:
+            partial = stack.enter_context(written_whole(beside))
+            file = stack.enter_context(partial.open("x", encoding="utf-8"))
+        for batch in items.batches(_ROWS, progress):
+            numbers = batch.ids
+            if items.has_text_ids:
+                numbers = np.arange(whole.ntotal, whole.ntotal + len(batch.ids))
+                file.writelines(json.dumps(it, ensure_ascii=False) + "\n" for it in batch.records())
+            if codes:
+                whole.add_sa_codes(faiss_codes(batch.codes, n_words), numbers)
+            else:
+                whole.add_with_ids(items.vectors(batch.codes), numbers)
+        with written_whole(target) as temporary:
+            faiss.write_index(whole, str(temporary))
         if not items.has_text_ids:
-            for batch in items.batches(_ROWS, progress):
-                _add(whole, items, batch, batch.ids, codes)
-            _write(faiss, whole, target)
             beside.unlink(missing_ok=True)  # of the file that was replaced
-            return ExportReport(items.n_items, (target,))
-        with written_whole(beside) as temporary:
-            with temporary.open("x", encoding="utf-8") as file:
-                for batch in items.batches(_ROWS, progress):
-                    numbers = np.arange(whole.ntotal, whole.ntotal + len(batch.ids))
-                    _add(whole, items, batch, numbers, codes)
-                    _write_lines(file, batch)
-            _write(faiss, whole, target)
-        return ExportReport(items.n_items, (target, beside))
-
-
-def _empty(faiss: Any, items: Source, codes: bool) -> Any:
-    if codes:
-        return faiss.IndexIDMap2(CodeIndex(items.codebooks).to_faiss())
-    return faiss.IndexIDMap2(faiss.IndexFlatIP(items.codebooks.shape[2]))
-
-
-def _add(whole: Any, items: Source, batch: Batch, numbers: Ints, codes: bool) -> None:
-    if codes:
-        whole.add_sa_codes(faiss_codes(batch.codes, items.codebooks.shape[1]), numbers)
-    else:
-        whole.add_with_ids(items.vectors(batch.codes), numbers)
-
-
-def _write(faiss: Any, whole: Any, target: Path) -> None:
-    with written_whole(target) as temporary:
-        faiss.write_index(whole, str(temporary))
-
-
-def _write_lines(file: IO[str], batch: Batch) -> None:
-    names = [ID, *batch.metadata]
-    for values in zip(batch.ids, *batch.metadata.values(), strict=True):
-        record = dict(zip(names, values, strict=True))
-        file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    return ExportReport(items.n_items, (target, beside) if items.has_text_ids else (target,))

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Literal
@@ -86,7 +86,6 @@ def export_milvus(
         raise InvalidInputError(f"index_type is FLAT or AUTOINDEX, not {index_type!r}")
     with (
         open_source(source, metadata=metadata) as items,
-        _translated(pymilvus, uri),
         _connected(pymilvus, uri, token, timeout) as client,
     ):
         is_there = client.has_collection(name)
@@ -113,17 +112,9 @@ def _connected(pymilvus: Any, uri: str, token: str | None, timeout: float) -> It
             raise FileNotFoundError(
                 f"the folder {Path(uri).parent} does not exist; create it first"
             )
-    client = pymilvus.MilvusClient(uri, token=token or "", timeout=timeout)
     try:
-        yield client
-    finally:
-        client.close()
-
-
-@contextmanager
-def _translated(pymilvus: Any, uri: str) -> Iterator[None]:
-    try:
-        yield
+        with closing(pymilvus.MilvusClient(uri, token=token or "", timeout=timeout)) as client:
+            yield client
     except pymilvus.MilvusException as error:
         reason = " ".join(str(error.message or error).split())
         raise MilvusError(f"Milvus at {uri}: {reason[:300]}") from error
@@ -159,26 +150,22 @@ def _create(pymilvus: Any, client: Any, name: str, items: Source, index_type: st
 
 
 def _rows(items: Source, batch: Batch) -> list[dict[str, Any]]:
-    names = [ID, VECTOR, *batch.metadata]
-    ids = batch.ids.tolist()
-    if items.has_text_ids:
-        _check_lengths("the id", ids, ids, _MAX_ID_BYTES)
-    columns = [ids, items.vectors(batch.codes), *batch.metadata.values()]
-    rows = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
-    if batch.metadata:
-        fields = [
-            json.dumps({name: row[name] for name in batch.metadata}, ensure_ascii=False)
-            for row in rows
-        ]
-        _check_lengths("the metadata", fields, ids, _MAX_METADATA_BYTES)
-    return rows
+    records = batch.records()
+    for record in records:
+        fields = dict(record)
+        identifier = fields.pop(ID)
+        if items.has_text_ids:
+            _check_length("the id", identifier, identifier, _MAX_ID_BYTES)
+        content = json.dumps(fields, ensure_ascii=False)
+        _check_length("the metadata", content, identifier, _MAX_METADATA_BYTES)
+    vectors = items.vectors(batch.codes)
+    return [{**record, VECTOR: it} for record, it in zip(records, vectors, strict=True)]
 
 
-def _check_lengths(what: str, texts: list[str], ids: list[str], limit: int) -> None:
-    for text, identifier in zip(texts, ids, strict=True):
-        # No character takes more than 4 bytes.
-        if 4 * len(text) > limit and (n_bytes := len(text.encode())) > limit:
-            raise InvalidInputError(
-                f"{what} of item {identifier!r:.80} has {n_bytes:,} bytes, Milvus takes "
-                f"{limit:,}; shorten it, or export without metadata"
-            )
+def _check_length(what: str, text: str, identifier: Any, limit: int) -> None:
+    # No character takes more than 4 bytes.
+    if 4 * len(text) > limit and (n_bytes := len(text.encode())) > limit:
+        raise InvalidInputError(
+            f"{what} of item {identifier!r:.80} has {n_bytes:,} bytes, Milvus takes {limit:,}; "
+            "shorten it, or export without metadata"
+        )

@@ -11,16 +11,7 @@ from acqh._core.arrays import Array
 from acqh._core.files import check_target, written_whole
 from acqh._core.imports import require
 from acqh._core.runtime import Progress
-from acqh.export.source import (
-    CODE,
-    ID,
-    VECTOR,
-    Batch,
-    Exportable,
-    ExportReport,
-    Source,
-    open_source,
-)
+from acqh.export.source import CODE, ID, VECTOR, Exportable, ExportReport, Source, open_source
 
 # Items of a row group.
 _ROWS = 32_768
@@ -93,7 +84,9 @@ def export_parquet(
             parquet.ParquetWriter(temporary, schema, use_dictionary=repeating) as writer,
         ):
             for batch in items.batches(_ROWS, progress):
-                writer.write_table(_table(arrow, schema, items, batch, codes))
+                content = {schema.names[1]: _content(arrow, items, batch.codes, codes)}
+                columns = {ID: batch.ids, **content, **batch.metadata}
+                writer.write_table(arrow.Table.from_pydict(columns, schema=schema))
         return ExportReport(items.n_items, (target,))
 
 
@@ -106,11 +99,9 @@ def _schema(arrow: Any, items: Source, codes: bool) -> Any:
         "real": arrow.float64(),
         "boolean": arrow.bool_(),
     }
-    fields = [(ID, arrow.string() if items.has_text_ids else arrow.int64())]
-    if codes:
-        fields.append((CODE, arrow.binary(n_codebooks)))
-    else:
-        fields.append((VECTOR, arrow.list_(arrow.float32(), n_components)))
+    code = CODE, arrow.binary(n_codebooks)
+    vector = VECTOR, arrow.list_(arrow.float32(), n_components)
+    fields = [(ID, kinds["text" if items.has_text_ids else "integer"]), code if codes else vector]
     fields += [(name, kinds[kind]) for name, kind in items.kinds.items()]
     settings = {
         "n_codebooks": n_codebooks,
@@ -125,19 +116,9 @@ def _schema(arrow: Any, items: Source, codes: bool) -> Any:
     return arrow.schema(fields, metadata=notes)
 
 
-def _table(arrow: Any, schema: Any, items: Source, batch: Batch, codes: bool) -> Any:
-    columns = [arrow.array(batch.ids, schema.field(ID).type)]
-    columns.append(
-        _fixed_binary(arrow, batch.codes)
-        if codes
-        else arrow.FixedSizeListArray.from_arrays(
-            items.vectors(batch.codes).ravel(), items.codebooks.shape[2]
-        )
-    )
-    columns += [arrow.array(batch.metadata[name], schema.field(name).type) for name in items.kinds]
-    return arrow.Table.from_arrays(columns, schema=schema)
-
-
-def _fixed_binary(arrow: Any, codes: Array) -> Any:
-    content = arrow.py_buffer(np.ascontiguousarray(codes))
-    return arrow.Array.from_buffers(arrow.binary(codes.shape[1]), len(codes), [None, content])
+def _content(arrow: Any, items: Source, codes: Array, as_codes: bool) -> Any:
+    n_codebooks, _, n_components = items.codebooks.shape
+    if as_codes:
+        content = arrow.py_buffer(np.ascontiguousarray(codes))
+        return arrow.Array.from_buffers(arrow.binary(n_codebooks), len(codes), [None, content])
+    return arrow.FixedSizeListArray.from_arrays(items.vectors(codes).ravel(), n_components)

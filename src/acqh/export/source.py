@@ -51,6 +51,11 @@ class Batch:
     codes: Array  # (n, n_codebooks) uint8
     metadata: dict[str, list[Any]]
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return id and metadata of each item."""
+        columns = {ID: self.ids.tolist(), **self.metadata}
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
 
 @dataclass(frozen=True, eq=False)
 class Source:
@@ -153,12 +158,7 @@ def _free_names(columns: Mapping[str, Any]) -> dict[str, str]:
     return names
 
 
-_CONVERT: dict[str, Callable[[Any], Any]] = {
-    "boolean": bool,
-    "integer": int,
-    "real": float,
-    "text": str,
-}
+_CONVERT: dict[str, Any] = {"boolean": bool, "integer": int, "real": float, "text": str}
 
 
 def _kind(found: set[str]) -> str:
