@@ -51,10 +51,9 @@ def load_checkpoint(
                 f"is {value!r}; give the same settings, or another checkpoint folder"
             )
     weights = {name: torch.from_numpy(it.copy()) for name, it in bundle.arrays("encoder").items()}
-    own = encoder.state_dict()
     try:
-        encoder.load_state_dict({name: it.to(own[name].dtype) for name, it in weights.items()})
-    except (KeyError, RuntimeError) as error:
+        encoder.load_state_dict(weights)
+    except RuntimeError as error:
         raise InvalidInputError(f"the checkpoint in {path} is of another encoder") from error
     state: dict[int, dict[str, Any]] = {}
     for key, value in bundle.arrays("optimizer").items():

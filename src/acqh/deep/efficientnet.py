@@ -46,6 +46,10 @@ def efficientnet_lite0(weights: dict[str, Any] | None = None) -> Any:
         pad = torch.nn.ZeroPad2d((before, after, before, after))
         return [pad, conv, *([torch.nn.ReLU6()] if active else [])]
 
+    class Residual(torch.nn.Sequential):  # type: ignore[name-defined]
+        def forward(self, inputs: Any) -> Any:
+            return inputs + super().forward(inputs)
+
     layers = layer("_conv_stem", 2)
     number = 0
     for repeats, first_stride in BLOCKS:
@@ -54,23 +58,7 @@ def efficientnet_lite0(weights: dict[str, Any] | None = None) -> Any:
             inside = layer(f"{block}_expand_conv") if number else []
             inside += layer(f"{block}_depthwise_conv", stride)
             inside += layer(f"{block}_project_conv", active=False)
-            own = torch.nn.Sequential(*inside)
-            layers.append(_residual(own) if repeat else own)
+            layers.append((Residual if repeat else torch.nn.Sequential)(*inside))
             number += 1
     layers += layer("_conv_head")
     return torch.nn.Sequential(*layers, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
-
-
-def _residual(own: Any) -> Any:
-    """Return a module that adds what another makes of its input to the input."""
-    torch = require("torch")
-
-    class Residual(torch.nn.Module):  # type: ignore[name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.own = own
-
-        def forward(self, inputs: Any) -> Any:
-            return inputs + self.own(inputs)
-
-    return Residual()

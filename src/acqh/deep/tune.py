@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, Literal, Self
@@ -10,11 +9,11 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import clone
 
-from acqh._core.arrays import Floats, check_positive_int
-from acqh._core.device import Tensor, check_device, is_tensor
+from acqh._core.arrays import Floats, check_positive_int, slices
+from acqh._core.device import Tensor, check_device, to_tensor
 from acqh._core.imports import require
 from acqh.deep.checkpoint import load_checkpoint, save_checkpoint
-from acqh.deep.loss import ScoreLoss
+from acqh.deep.loss import score_loss
 from acqh.errors import InvalidInputError, NotFittedError, ViewError
 from acqh.methods.acqh import ACQH
 
@@ -130,7 +129,8 @@ class FineTuner:
             As `ACQH.fit` does.
         """
         torch = require("torch")
-        place = self._check(inputs, views or {})
+        views = views or {}
+        place = self._check(inputs, views)
         encoder = self.encoder.to(place)
         optimizer = torch.optim.AdamW(
             encoder.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay
@@ -141,7 +141,8 @@ class FineTuner:
             found = load_checkpoint(checkpoint, encoder, optimizer, settings)
             self.losses_ = [] if found is None else list(found["losses"])
         for number in range(len(self.losses_), self.n_rounds):
-            _, loss = self._solve(inputs, views or {}, labels, place)
+            model, known = self._solve(inputs, views, labels)
+            loss = score_loss(model, self.view, known, labels, place)
             losses = [
                 self._train(inputs, loss, optimizer, number * self.n_epochs + epoch, place)
                 for epoch in range(self.n_epochs)
@@ -150,7 +151,7 @@ class FineTuner:
             _LOG.info("round %d of %d: losses %s", number + 1, self.n_rounds, losses)
             if checkpoint is not None:
                 save_checkpoint(checkpoint, encoder, optimizer, settings | {"losses": self.losses_})
-        self.model_, _ = self._solve(inputs, views or {}, labels, None)
+        self.model_, _ = self._solve(inputs, views, labels)
         return self
 
     def features(self, inputs: Any) -> Floats:
@@ -162,14 +163,12 @@ class FineTuner:
         """
         torch = require("torch")
         place = check_device(self.device)
-        encoder = self.encoder.to(place).eval()
-        parts = []
+        self.encoder.to(place).eval()
         with torch.no_grad():
-            for start in range(0, len(inputs), self.batch_size):
-                batch = self._batch(inputs, slice(start, start + self.batch_size), None, place)
-                with self._precision(place):
-                    found = encoder(batch)
-                parts.append(found.float().cpu())
+            parts = [
+                self._forward(inputs, rows, None, place).cpu()
+                for rows in slices(len(inputs), self.batch_size)
+            ]
         return np.asarray(torch.cat(parts).numpy())
 
     def project(self, inputs: Any) -> Floats:
@@ -205,14 +204,11 @@ class FineTuner:
         return check_device(self.device)
 
     def _solve(
-        self, inputs: Any, views: Mapping[str, Any], labels: Any, device: Any
-    ) -> tuple[ACQH, Any]:
-        """Solve the closed form for the features as they are; on a device, return the loss too."""
+        self, inputs: Any, views: Mapping[str, Any], labels: Any
+    ) -> tuple[ACQH, dict[str, Any]]:
+        """Solve the closed form for the features as they are; return them too, with all views."""
         known = {self.view: self.features(inputs), **views}
-        model: ACQH = clone(self.model).fit(known, labels)
-        if device is None:
-            return model, None
-        return model, ScoreLoss.of(model, self.view, known, labels, device)
+        return clone(self.model).fit(known, labels), known
 
     def _train(self, inputs: Any, loss: Any, optimizer: Any, epoch: int, place: Any) -> float:
         """Train the encoder for one epoch; return its mean loss."""
@@ -225,33 +221,25 @@ class FineTuner:
         with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
             torch.manual_seed(seed)
             self.encoder.train()
-            for start in range(0, len(order), self.batch_size):
-                rows = np.sort(order[start : start + self.batch_size])
-                batch = self._batch(inputs, rows, generator, place)
-                with self._precision(place):
-                    found = self.encoder(batch)
-                value = loss(found.float(), torch.from_numpy(rows).to(place))
+            for part in slices(len(order), self.batch_size):
+                rows = np.sort(order[part])
+                found = self._forward(inputs, rows, generator, place)
+                value = loss(found, torch.from_numpy(rows).to(place))
                 optimizer.zero_grad(set_to_none=True)
                 value.backward()
                 optimizer.step()
                 total += value.detach() * len(rows)
         return float(total) / len(order)
 
-    def _batch(self, inputs: Any, rows: Any, generator: Any, place: Any) -> Tensor:
+    def _forward(self, inputs: Any, rows: Any, generator: Any, place: Any) -> Tensor:
+        """Return the encoder's features of some items, float32."""
         torch = require("torch")
-        chosen = (
-            torch.from_numpy(rows) if is_tensor(inputs) and not isinstance(rows, slice) else rows
-        )
-        batch = inputs[chosen]
-        batch = batch if is_tensor(batch) else torch.from_numpy(np.ascontiguousarray(batch))
-        batch = batch.to(place)
-        return batch if self.prepare is None else self.prepare(batch, generator)
-
-    def _precision(self, place: Any) -> Any:
-        if self.precision == "float32":
-            return nullcontext()
-        torch = require("torch")
-        return torch.autocast(place.type, dtype=torch.bfloat16)
+        batch = to_tensor(inputs[rows], place)
+        if self.prepare is not None:
+            batch = self.prepare(batch, generator)
+        with torch.autocast(place.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
+            found = self.encoder(batch)
+        return found.float()
 
 
 # What a checkpoint must have been made with.
