@@ -99,10 +99,17 @@ def test_what_is_no_manifest_is_refused_by_name(tmp_path):
         Collection.build(tmp_path / "empty", tmp_path / "c.acqh")
 
 
-def test_a_field_that_is_far_too_long_is_refused_by_line(tmp_path):
-    manifest = write_csv(tmp_path / "m.csv", [*ROWS, {"text": "x" * 200_000}])
-    with pytest.raises(InvalidInputError, match=r"m\.csv, line 10"):
-        Collection.build(manifest, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf")
+def test_long_fields_are_taken_and_far_too_long_ones_left_out_by_line(tmp_path):
+    rows = [*ROWS, {"text": "rose " * 40_000}, {"text": "x" * 1_000_001}]
+    manifest = write_csv(tmp_path / "m.csv", rows)
+    made = Collection.build(
+        manifest, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf"
+    )
+    with made:
+        assert len(made) == len(ROWS) + 1
+        ((where, why),) = made.skipped
+        assert where.endswith("line 11")
+        assert "1,000,001 characters" in why
 
 
 def test_duplicate_ids_are_left_out_or_refused(tmp_path):

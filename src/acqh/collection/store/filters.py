@@ -77,8 +77,8 @@ def read_where(where: Any) -> tuple[Condition, ...]:
         values = {_checked(each) for each in ([value] if is_one else value)}
         if not 0 < len(values) <= _MAX_WANTED:
             raise CollectionError(
-                f"`where` has {len(values):,} values for {name!r}; give 1 to {_MAX_WANTED:,}, or "
-                "leave it out"
+                f"`where` has {len(values) or 'no'} value for {name!r}; give one, or up to "
+                f"{_MAX_WANTED:,}, or leave it out"
             )
         if name in _LABEL_NAMES:
             name, values = LABEL, set(map(str, values))
@@ -236,4 +236,4 @@ def _checked(value: Any) -> Value:
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    raise CollectionError(f"`where` compares with texts and finite numbers, got {value!r}")
+    raise CollectionError(f"`where` compares with texts and numbers that are finite, got {value!r}")
