@@ -15,6 +15,7 @@ from acqh.export.source import CODE, ID, VECTOR, Exportable, ExportReport, Sourc
 
 # Items of a row group.
 _ROWS = 32_768
+_SIZES = ("n_codebooks", "codebook_size", "n_components")
 
 
 def export_parquet(
@@ -84,14 +85,14 @@ def export_parquet(
             parquet.ParquetWriter(temporary, schema, use_dictionary=repeating) as writer,
         ):
             for batch in items.batches(_ROWS, progress):
-                content = {schema.names[1]: _content(arrow, items, batch.codes, codes)}
-                columns = {ID: batch.ids, **content, **batch.metadata}
+                content = _content(arrow, schema.types[1], items, batch.codes)
+                columns = {ID: batch.ids, schema.names[1]: content, **batch.metadata}
                 writer.write_table(arrow.Table.from_pydict(columns, schema=schema))
         return ExportReport(items.n_items, (target,))
 
 
 def _schema(arrow: Any, items: Source, codes: bool) -> Any:
-    n_codebooks, codebook_size, n_components = items.codebooks.shape
+    sizes = dict(zip(_SIZES, items.codebooks.shape, strict=True))
     kinds = {
         "text": arrow.string(),
         "texts": arrow.list_(arrow.string()),
@@ -99,26 +100,19 @@ def _schema(arrow: Any, items: Source, codes: bool) -> Any:
         "real": arrow.float64(),
         "boolean": arrow.bool_(),
     }
-    code = CODE, arrow.binary(n_codebooks)
-    vector = VECTOR, arrow.list_(arrow.float32(), n_components)
+    code = CODE, arrow.binary(sizes["n_codebooks"])
+    vector = VECTOR, arrow.list_(arrow.float32(), sizes["n_components"])
     fields = [(ID, kinds["text" if items.has_text_ids else "integer"]), code if codes else vector]
     fields += [(name, kinds[kind]) for name, kind in items.kinds.items()]
-    settings = {
-        "n_codebooks": n_codebooks,
-        "codebook_size": codebook_size,
-        "n_components": n_components,
-        "score": "inner product",
-    }
-    notes = {"acqh": json.dumps(settings)}
+    notes = {"acqh": json.dumps({**sizes, "score": "inner product"})}
     if codes:
         content = items.codebooks.astype("<f4").tobytes()
         notes["acqh.codebooks"] = base64.b64encode(content).decode()
     return arrow.schema(fields, metadata=notes)
 
 
-def _content(arrow: Any, items: Source, codes: Array, as_codes: bool) -> Any:
-    n_codebooks, _, n_components = items.codebooks.shape
-    if as_codes:
+def _content(arrow: Any, kind: Any, items: Source, codes: Array) -> Any:
+    if arrow.types.is_fixed_size_binary(kind):
         content = arrow.py_buffer(np.ascontiguousarray(codes))
-        return arrow.Array.from_buffers(arrow.binary(n_codebooks), len(codes), [None, content])
-    return arrow.FixedSizeListArray.from_arrays(items.vectors(codes).ravel(), n_components)
+        return arrow.Array.from_buffers(kind, len(codes), [None, content])
+    return arrow.FixedSizeListArray.from_arrays(items.vectors(codes).ravel(), kind.list_size)
