@@ -1,57 +1,26 @@
 """Open or check anything acqh has saved."""
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+import acqh
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.io import BundleReport, kind_of, verify_bundle
 
-if TYPE_CHECKING:
-    from acqh.collection import CollectionReport
-
 Path: TypeAlias = str | os.PathLike[str]
 
-
-_KINDS = (
-    "code-index",
-    "code-parts",
-    "code-shards",
-    "collection",
-    "documents",
-    "hamming-index",
-    "method",
-)
-
-
-def _open(kind: str, path: Path, *, verify: bool = False) -> Any:
-    """Open a bundle of a known kind; each imports what it needs, and nothing else."""
-    match kind:
-        case "collection":
-            from acqh.collection import Collection
-
-            return Collection.open(path, verify=verify)
-        case "code-index" | "hamming-index":
-            from acqh.index import CodeIndex, HammingIndex
-
-            return (CodeIndex if kind == "code-index" else HammingIndex).load(path, verify=verify)
-        case "code-shards":
-            from acqh.scale import open_shards
-
-            return open_shards(path, verify=verify)
-        case "code-parts":
-            from acqh.scale import CodeParts
-
-            return CodeParts(path, verify=verify)
-        case "documents":
-            from acqh.integrations import DocumentStore
-
-            return DocumentStore.load(path)  # which always checks all
-        case "method":
-            from acqh.methods import load_method
-
-            return load_method(path)  # which always checks all
-    raise InvalidInputError(f"{os.fspath(path)} holds a {kind!r}, not one of {', '.join(_KINDS)}")
+# How each kind is opened, by a room that is imported then; the last two always check all.
+_OPEN: dict[str, Callable[[Path, bool], Any]] = {
+    "code-index": lambda path, check: acqh.index.CodeIndex.load(path, verify=check),
+    "code-parts": lambda path, check: acqh.scale.CodeParts(path, verify=check),
+    "code-shards": lambda path, check: acqh.scale.open_shards(path, verify=check),
+    "collection": lambda path, check: acqh.collection.Collection.open(path, verify=check),
+    "hamming-index": lambda path, check: acqh.index.HammingIndex.load(path, verify=check),
+    "documents": lambda path, _: acqh.integrations.DocumentStore.load(path),
+    "method": lambda path, _: acqh.methods.load_method(path),
+}
 
 
 def load(path: Path) -> Any:
@@ -88,10 +57,14 @@ def load(path: Path) -> Any:
     ...     acqh.load(folder + "/bits.acqh")
     <HammingIndex: 2 items, 8 bits>
     """
-    return _open(kind_of(path), path)
+    kind = kind_of(path)
+    if kind not in _OPEN:
+        known = ", ".join(sorted(_OPEN))
+        raise InvalidInputError(f"{os.fspath(path)} holds a {kind!r}, not one of {known}")
+    return _OPEN[kind](path, False)
 
 
-def verify(path: Path) -> "BundleReport | CollectionReport":
+def verify(path: Path) -> "BundleReport | acqh.collection.CollectionReport":
     """Check every byte of anything acqh has saved, and that what it holds makes sense.
 
     What ``acqh verify`` does.
@@ -123,13 +96,11 @@ def verify(path: Path) -> "BundleReport | CollectionReport":
     """
     report = verify_bundle(path)
     if report.kind == "collection":
-        from acqh.collection import verify_collection
-
-        return verify_collection(path)
-    if not report.ok or report.kind not in _KINDS:
+        return acqh.collection.verify_collection(path)
+    if not report.ok or report.kind not in _OPEN:
         return report
     try:
-        _open(report.kind, path, verify=True)
+        _OPEN[report.kind](path, True)
     except CorruptBundleError as error:
         return replace(report, problems=(str(error),))
     return report
