@@ -168,7 +168,7 @@ def _learning_paths(folder: Path) -> Iterator[Path_]:
 
     data = acqh.make_multiview(60, random_state=0)
     views, labels = dict(data.views), data.labels
-    model = acqh.ACQH(4, n_codebooks=1, codebook_size=4, random_state=0)
+    model = acqh.ACQH(4, n_codebooks=1, codebook_size=4, random_state=0).fit(views, labels)
     targets = {"labels": 0.5, **dict.fromkeys(views, 0.25)}
     aimed = acqh.ACQH(4, n_codebooks=1, codebook_size=4, targets=targets, random_state=0)
     view, X = next(iter(views.items()))
