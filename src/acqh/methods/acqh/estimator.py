@@ -718,14 +718,14 @@ class ACQH(FittedACQH):
         codebooks: Any = self.codebooks_
         metric: Any = self.code_metric_
         more: dict[str, Any] = {}
-        if device is None:
-            more["tables"] = code_tables(codebooks, metric)
-        else:
+        if device is not None:
             codebooks = to_tensor(codebooks, device)
             metric = None if metric is None else to_tensor(metric, device)
             more["max_memory"] = max_memory // 2
 
         def search(vectors: Any) -> Any:
+            if device is None and not more:  # once, and not where label sets say all codes
+                more["tables"] = code_tables(codebooks, metric)
             # In the metric G, the code nearest to a target y minimises b^T G b - 2 b^T (G y).
             linear = vectors if metric is None else vectors @ metric
             return search_codes(linear, codebooks, metric=metric, **more)
