@@ -33,15 +33,14 @@ def chromium() -> Iterator[Any]:
     Where ``CI`` is set its absence is a failure. One browser serves a module, no longer: while it
     runs, this thread has a running event loop, so tests beside it cannot call ``asyncio.run``.
     """
+    playwright_api = pytest.importorskip("playwright.sync_api")
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         message = "no chromium on the PATH: pages are not checked in a browser"
         if os.environ.get("CI"):
             pytest.fail(message)
         pytest.skip(message)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
+    with playwright_api.sync_playwright() as playwright:
         # Chromium refuses its sandbox to root, and containers often are; pages are our own.
         browser = playwright.chromium.launch(
             executable_path=program, args=["--no-sandbox"], timeout=120_000

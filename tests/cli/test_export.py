@@ -43,6 +43,10 @@ def test_wrong_calls_are_told_apart_from_failures(index, tmp_path):
     run(index, "--to", "oracle", "--out", tmp_path / "o", code=2)
     missing = run(tmp_path / "none", "--to", "faiss", "--out", tmp_path / "o", code=1)
     assert isinstance(missing.exception, FileNotFoundError)
+
+
+def test_a_server_that_does_not_answer_is_named(index):
+    pytest.importorskip("pymilvus")
     server = run(index, "--to", "milvus", "--uri", "http://127.0.0.1:9", "--name", "n", code=1)
     assert isinstance(server.exception, MilvusError)
 

@@ -30,6 +30,7 @@ def emoji():
     return [Item(image=data.items["image"][row], id=names[row].split(",")[0]) for row in rows]
 
 
+@pytest.mark.slow
 def test_images_without_captions_and_labels_are_found_by_words_and_images(emoji, tmp_path):
     with Collection.build(emoji, tmp_path / "c.acqh") as collection:
         stats = collection.stats()
@@ -90,6 +91,7 @@ def album(n):
     return np.square(np.maximum(roots, 0)).astype(np.float32)
 
 
+@pytest.mark.slow
 def test_codebooks_for_a_thousand_images_are_learnt_from_these_and_serve_others():
     images, n = album(1_300), 1_100
     encoders = Encoders({"image": EfficientNetLite0(), "text": MiniLM()})
@@ -102,6 +104,7 @@ def test_codebooks_for_a_thousand_images_are_learnt_from_these_and_serve_others(
     assert np.mean(ranks[n:] < 10) > 0.95  # added later; chance is 0.008
 
 
+@pytest.mark.slow
 def test_a_few_captions_of_one_style_do_not_come_before_all_images_without_one(emoji, tmp_path):
     # Sentences that begin alike are near one another, whatever they go on to say.
     style = "my holiday in the summer of last year with friends, old camera: "

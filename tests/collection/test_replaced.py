@@ -232,6 +232,7 @@ def shown():
         yield Path(folder) / "c.acqh"
 
 
+@pytest.mark.slow
 @POSIX
 @pytest.mark.parametrize("state", ["closed", "open", "killed", "without shm"])
 def test_readers_without_the_right_to_write_see_all_that_was_acknowledged(shown, state):

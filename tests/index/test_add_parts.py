@@ -138,6 +138,7 @@ def test_parts_that_cannot_be_added_change_nothing():
     assert len(small) == 1
 
 
+@pytest.mark.slow
 def test_more_items_than_row_numbers_are_refused(monkeypatch):
     assert snapshots.MAX_ROWS == 2**32 - 1
     monkeypatch.setattr(snapshots, "MAX_ROWS", 600)

@@ -3,16 +3,17 @@
 import array_api_strict
 import faiss
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
-import torch
 
 from acqh import CodeIndex, compress
 from acqh.errors import InvalidInputError
 from acqh.quantize import AdditiveQuantizer
 from acqh.scale import open_shards
+
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+torch = pytest.importorskip("torch")
 
 
 @pytest.fixture(scope="module")

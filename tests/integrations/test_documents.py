@@ -179,6 +179,8 @@ def test_threads_that_add_remove_and_search_meet_no_half_changes():
 
 
 def test_the_examples_of_the_guide_print_what_they_say(tmp_path, monkeypatch):
+    pytest.importorskip("langchain_core")
+    pytest.importorskip("llama_index.core")
     monkeypatch.chdir(tmp_path)
     guide = Path(__file__).resolve().parents[2] / "docs" / "guide" / "frameworks.md"
     found = doctest.testfile(str(guide), module_relative=False)

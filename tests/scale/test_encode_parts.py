@@ -114,6 +114,7 @@ def test_a_killed_run_goes_on_where_it_stopped(
     np.testing.assert_array_equal(codes_of(parts), model.encode(items.views))
 
 
+@pytest.mark.slow
 def test_a_killed_run_does_not_read_again_what_it_has_coded(model, items, tmp_path, run_killed):
     model.save(tmp_path / "model")
     source, out = tmp_path / "items", tmp_path / "codes"

@@ -171,6 +171,7 @@ def test_requests_behind_an_unread_answer_wait_for_it_to_leave(wordy, start):
         assert read_all(connection).count(b"HTTP/1.1 200 OK") == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [0, 120], ids=["one by one", "at once"])
 def test_health_is_answered_though_more_connections_than_files_hold_on(wordy, at_once):
     with serving_with_few_files(wordy, 128) as (address, log, process), ExitStack() as held:

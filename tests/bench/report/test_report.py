@@ -7,6 +7,9 @@ from acqh.bench import write_report
 from acqh.cli import main
 from acqh.errors import InvalidInputError
 
+# Ninety cells are run for the report.
+pytestmark = pytest.mark.slow
+
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 

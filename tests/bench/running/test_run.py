@@ -98,6 +98,7 @@ def test_a_second_run_gives_the_same_results(tmp_path, data_file):
             np.testing.assert_array_equal(values, other.curves[name])
 
 
+@pytest.mark.slow
 def test_failures_and_crashes_are_rows_and_the_run_goes_on(tmp_path, data_file):
     settings = settings_of(data_file, "Raising", "Killed")
     grid = grid_of("raising", "killed", "random", protocols=("labelled",))
@@ -148,6 +149,7 @@ def test_a_cell_of_another_experiment_is_not_run_again_but_named(tmp_path, data_
     assert record["bytes_asked"] == 1
 
 
+@pytest.mark.slow
 def test_stored_rankings_give_the_figures_again(tmp_path):
     data = acqh.make_multiview(200, n_labels=3, random_state=0)
     asked = {"methods": ["acqh", "dch", "label-ridge"], "bits": [8], "protocol": "labelled"}
