@@ -35,6 +35,7 @@ def serve(monkeypatch, capsys):
     return run
 
 
+@pytest.mark.slow
 def test_it_says_where_it_is_answers_reloads_and_stops(things):
     command = [sys.executable, "-m", "acqh", "serve", str(things), "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:

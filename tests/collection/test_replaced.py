@@ -192,6 +192,7 @@ def run_beside(program, path):
     )
 
 
+@pytest.mark.slow
 @POSIX
 def test_what_killed_builds_leave_is_removed_by_the_next_or_on_request(path):
     for _ in range(2):
