@@ -178,6 +178,16 @@ def test_threads_that_add_remove_and_search_meet_no_half_changes():
     assert store.index is not None
 
 
+@pytest.mark.parametrize("compressed", [False, True])
+def test_vectors_of_documents_that_another_thread_removed_are_left_out(compressed):
+    store = DocumentStore(compress_at=None)
+    store.put(["a", "b"], [[1.0, 0.0], [0.6, 0.8]], [{}, {}])
+    if compressed:
+        store.compress()
+    store.remove(["a"])
+    assert store.vectors(["a", "b"]).keys() == {"b"}
+
+
 def test_the_examples_of_the_guide_print_what_they_say(tmp_path, monkeypatch):
     pytest.importorskip("langchain_core")
     pytest.importorskip("llama_index.core")

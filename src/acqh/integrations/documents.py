@@ -199,17 +199,14 @@ class DocumentStore:
         best = rows[best_rows(scores[rows], k)]
         return [(ids[row], float(scores[row])) for row in best]
 
-    def vectors(self, ids: Iterable[str]) -> Floats:
-        """Return the vectors that documents are found by: (n, n_components) float32.
+    def vectors(self, ids: Iterable[str]) -> dict[str, Floats]:
+        """Return the vectors by which documents are found, (n_components,) float32 each, by id.
 
-        Raises
-        ------
-        UnknownIdError
-            No document has such an id, where there are codes; KeyError before.
+        Those that are gone, as where another thread has removed them, are left out.
         """
         with self._change:
             find = self._vectors.__getitem__ if self._index is None else self._index.reconstruct
-            return np.stack([find(each) for each in ids])
+            return {each: find(each) for each in ids if each in self._documents}
 
     def compress(self, queries: Any = None) -> None:
         """Learn codebooks from the vectors that are there, and keep codes from now on.

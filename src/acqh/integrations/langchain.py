@@ -183,12 +183,13 @@ class AcqhVectorStore(VectorStore):
     ) -> list[Document]:
         """Return good documents that differ from one another, by the vectors codes stand for."""
         found = self.similarity_search_by_vector(embedding, fetch_k, **kwargs)
-        if not found:
+        vectors = self.store.vectors(str(document.id) for document in found)
+        if not vectors:
             return []
-        vectors = self.store.vectors(document.id for document in found)
         query = np.asarray(embedding, dtype=np.float32)
-        chosen = maximal_marginal_relevance(query, list(vectors), lambda_mult, k)
-        return [found[place] for place in chosen]
+        chosen = maximal_marginal_relevance(query, list(vectors.values()), lambda_mult, k)
+        there = [document for document in found if document.id in vectors]
+        return [there[place] for place in chosen]
 
     def max_marginal_relevance_search(
         self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any

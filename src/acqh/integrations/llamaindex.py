@@ -191,14 +191,14 @@ class AcqhVectorStore(BasePydanticVectorStore):
         fetched = self._store.search(
             query.query_embedding, query.similarity_top_k * _MMR_FETCH, among
         )
-        if not fetched:
+        vectors = self._store.vectors(each for each, _ in fetched)
+        if not vectors:
             return []
-        ids = [each for each, _ in fetched]
         scores, chosen = get_top_k_mmr_embeddings(
             query.query_embedding,
-            self._store.vectors(ids).tolist(),
+            [vector.tolist() for vector in vectors.values()],
             similarity_top_k=query.similarity_top_k,
-            embedding_ids=ids,
+            embedding_ids=list(vectors),
             mmr_threshold=query.mmr_threshold if threshold is None else threshold,
         )
         return list(zip(chosen, map(float, scores), strict=True))
