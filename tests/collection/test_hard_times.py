@@ -124,6 +124,29 @@ def test_a_lost_or_damaged_index_is_made_anew(path, built, damage, caplog, make_
     assert not any("could not save" in each.message for each in caplog.records)
 
 
+def test_removals_are_forgotten_and_indexes_far_behind_are_made_again(
+    path, make_items, monkeypatch
+):
+    monkeypatch.setattr("acqh.collection.disk.index.MAX_FEW", 0)
+    monkeypatch.setattr("acqh.collection.store.read._KEPT_CHANGES", 4)
+    with Collection.open(path) as behind:
+        n_items = len(behind)
+        behind.close()  # which saves the index
+    with Collection.open(path) as behind, Collection.open(path) as collection:
+        for n in range(6):
+            (identifier,) = collection.add(make_items(1, prefix=f"new{n}-")).ids
+            collection.remove(identifier)
+        collection.remove(next(iter(collection)))
+        with closing(sqlite3.connect(path / "items.sqlite")) as connection:
+            assert connection.execute("SELECT count(*) FROM removals").fetchone()[0] <= 4
+        collection._opened.index._saved = collection._opened.index._change  # it is not saved
+        assert any("made again" in note for note in verify_collection(path).notes)
+        assert len(behind) == n_items - 1
+        found = [hit.id for hit in behind.search(item=next(iter(behind)), k=100).hits]
+        assert len(found) == n_items - 2
+    assert verify_collection(path).problems == ()
+
+
 def test_of_few_items_no_index_is_written_and_no_compiler_loaded(path):
     shutil.rmtree(path / "index", ignore_errors=True)
     program = (

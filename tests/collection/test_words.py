@@ -13,7 +13,6 @@ from acqh.collection.store.words import (
     WordQuery,
     change_words,
     find_words,
-    know_words,
     read_words,
     reasons,
 )
@@ -39,10 +38,7 @@ def words():
 
 
 def numbers_of(connection, text, k=10, numbers=None):
-    return [
-        hit.number
-        for hit in find_words(connection, know_words(connection, read_words(text)), k, numbers)
-    ]
+    return [hit.number for hit in find_words(connection, read_words(text), k, numbers)[0]]
 
 
 @pytest.mark.parametrize(
@@ -75,9 +71,9 @@ def test_words_are_found_as_people_type_them(words, text, expected):
 
 
 def test_items_with_all_words_come_before_items_with_some(words):
-    hits = find_words(words, know_words(words, read_words("dog beach garden")), 10)
+    hits, _ = find_words(words, read_words("dog beach garden"), 10)
     assert not any(hit.complete for hit in hits)
-    hits = find_words(words, know_words(words, read_words("the dog on a beach")), 10)
+    hits, _ = find_words(words, read_words("the dog on a beach"), 10)
     assert [hit.number for hit in hits if hit.complete] == [3]
     assert hits[0].number == 3
     assert {hit.number for hit in hits[1:]} == {2, 5}
@@ -94,18 +90,44 @@ def test_only_the_items_asked_for_are_found(words):
 
 
 def test_the_index_is_read_once_however_many_items_may_be_found(words):
-    known = know_words(words, read_words("beach -dog"))
     ran = []
     words.set_trace_callback(ran.append)
-    find_words(words, known, 10, np.array([2, 3, 5]))
-    reasons(words, known, [2, 5])
+    _, expression = find_words(words, read_words("beach -dog"), 10, np.array([2, 3, 5]))
+    reasons(words, expression, [2, 5])
     words.set_trace_callback(None)
     asked = [each for each in ran if "MATCH" in each and "json_each" in each]
-    assert len(asked) == 3
+    assert len(asked) == 2
     for statement in asked:
         plan = [row[3] for row in words.execute(f"EXPLAIN QUERY PLAN {statement}")]
+        scans = [step for step in plan if " words " in step]
         # An equals sign is a search for one item.
-        assert any(step.startswith("SCAN words") and "=" not in step for step in plan), plan
+        assert scans
+        assert all(step.startswith("SCAN") and "=" not in step for step in scans), plan
+
+
+def test_a_text_takes_few_statements_and_is_described_once(things):
+    with Collection.open(things) as collection:
+        encoders = collection._opened.facts.encoders.by_view
+        described = []
+
+        class Counting:
+            encoder = encoders["text"]
+
+            def transform(self, texts):
+                described.extend(texts)
+                return self.encoder.transform(texts)
+
+        encoders["text"] = Counting()
+        collection.search(text="car", mode="words")  # the first time the index is opened
+        ran = []
+        for connection in collection._store._states:
+            connection.set_trace_callback(ran.append)
+        first = collection.search(text="a red rose")
+        # Comments are what the index of words asks itself.
+        assert len([each for each in ran if not each.startswith("--")]) == 7
+        again = collection.search(text="a red rose")
+        assert [hit.score for hit in again.hits] == [hit.score for hit in first.hits]
+        assert described == ["red rose"]
 
 
 def test_removed_items_are_found_no_more_and_leave_no_word_behind(words):
@@ -258,6 +280,7 @@ def test_verify_notices_words_that_are_not_those_of_the_items(things, tmp_path):
     [
         ({"text": "dog", "mode": "sense"}, "mode. must be one of"),
         ({"item": "rose", "mode": "words"}, "give a text"),
+        ({"text": "rose", "item": "rose", "mode": "words"}, "alone, but item is given too"),
         ({"mode": "words"}, "give a text"),
     ],
 )

@@ -222,7 +222,7 @@ class Collection:
 
     def __len__(self) -> int:
         with self._store.reading() as connection:
-            return self._opened.index.count(connection)
+            return len(self._opened.index.at(connection))
 
     def __iter__(self) -> Iterator[str]:
         last = 0
@@ -266,7 +266,7 @@ class Collection:
     def bytes_per_item(self) -> float:
         """Of the index, without ids; of a code, where there are few items."""
         with self._store.reading() as connection:
-            return self._opened.index.bytes_per_item(connection)
+            return self._opened.index.at(connection).bytes_per_item
 
     @property
     def change(self) -> int:

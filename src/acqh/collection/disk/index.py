@@ -13,7 +13,7 @@ import numpy as np
 
 from acqh._core.arrays import Floats, Ints
 from acqh.collection.store.connections import Store, read_change
-from acqh.collection.store.read import changes_since, codes_of, has_more_than
+from acqh.collection.store.read import changes_since, codes_of, has_more_than, is_forgotten
 from acqh.errors import AcqhError, CollectionError, CorruptBundleError
 from acqh.io import read_bundle
 
@@ -44,51 +44,20 @@ class IndexCache:
         self._index: CodeIndex | None = None
         self._change = self._saved = 0
 
-    def count(self, connection: sqlite3.Connection) -> int:
-        """Return how many items there are."""
-        return len(self._at(connection))
-
-    def bytes_per_item(self, connection: sqlite3.Connection) -> float:
-        """Return the bytes of an item in the index, without its id."""
-        return self._at(connection).bytes_per_item
-
-    def search(
-        self,
-        connection: sqlite3.Connection,
-        query: Floats,
-        k: int,
-        numbers: Ints | None = None,
-        part: "CodeIndex | None" = None,
-    ) -> tuple[Ints, Floats, int]:
-        """Return the numbers and scores of the best items, and how many codes were scored.
-
-        `numbers`: of the items that may be found, or None for all. `part`: an index of these.
-        """
-        index = self._at(connection) if part is None else part
-        if len(index) == 0:
-            return np.zeros(0, np.int64), np.zeros(0, np.float32), 0
-        chosen = numbers if part is None else None
-        wanted = min(k, len(index))
-        result = index.search(query[np.newaxis], wanted, filter=chosen, n_threads=1)
-        found = slice(int(result.counts[0]))
-        return result.ids[0, found], result.scores[0, found], int(result.scored[0])
-
-    def part(self, connection: sqlite3.Connection, numbers: Ints) -> "CodeIndex | None":
-        """Return an index of some items alone, where there are many others."""
-        if self.count(connection) <= MAX_FEW:
-            return None
+    def part(self, connection: sqlite3.Connection, numbers: Ints) -> "CodeIndex":
+        """Return an index of some items alone."""
         from acqh.index import CodeIndex
 
         known, codes = codes_of(connection, numbers, len(self.codebooks))
         return CodeIndex(self.codebooks).add(codes, ids=known)
 
-    def _at(self, connection: sqlite3.Connection) -> "CodeIndex":
+    def at(self, connection: sqlite3.Connection) -> "CodeIndex":
         """Return the index with every change that a connection sees."""
         index, change = self._index, read_change(connection)
         if index is None or change > self._change:
             with self._lock:
                 index = self._index
-                if index is None:
+                if index is None or is_forgotten(self._change, change):
                     index, self._change = self._load(change)
                     self._saved = self._change
                 if change > self._change:
@@ -105,7 +74,7 @@ class IndexCache:
         with self._store.reading() as connection:
             if not has_more_than(connection, MAX_FEW) or not self._is_behind(connection):
                 return
-            index = self._at(connection)
+            index = self.at(connection)
         self._save(index)
 
     def _is_behind(self, connection: sqlite3.Connection) -> bool:
@@ -158,6 +127,7 @@ class IndexCache:
             if (
                 isinstance(change, int)
                 and 0 <= change <= last
+                and not is_forgotten(change, last)
                 and index.info.get("generation") == self._store.generation
                 and np.array_equal(index.codebooks, self.codebooks)
             ):

@@ -5,12 +5,14 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from acqh._core.arrays import Floats
 from acqh._core.store import pack, unpack
 from acqh.collection.disk.index import IndexCache
-from acqh.collection.disk.model import Coder, Encoders
+from acqh.collection.disk.model import Coder, Encoders, describe
 from acqh.collection.store.connections import Store, identity_of
 from acqh.collection.store.schema import open_store
 from acqh.collection.types import BuildSettings
@@ -23,6 +25,8 @@ ITEMS, MODEL, INDEX = "items.sqlite", "model", "index"
 _LAYOUT = 1
 # Each try again means that the folder was replaced in the meantime.
 _MAX_TRIES = 16
+# Texts whose vectors are kept, since people ask for the same again and turn pages; half a megabyte.
+_KEPT_TEXTS, _MAX_KEPT_CHARACTERS = 1_024, 1_000
 
 T = TypeVar("T")
 
@@ -53,6 +57,21 @@ class Opened:
     # What searches chose among, by what they were restricted to; the last to be used at the end.
     selections: OrderedDict[Any, Any] = field(default_factory=OrderedDict)
 
+    def vector_of(self, view: str, raw: Any) -> Floats | None:
+        """Return the vector of an image or a text, or None where nothing of it is known."""
+        if view == "text" and len(raw) <= _MAX_KEPT_CHARACTERS:
+            return self._vector_of_text(raw)
+        return self._described(view, raw)
+
+    @cached_property
+    def _vector_of_text(self) -> Callable[[str], Floats | None]:
+        """Describes texts, but for those that were asked for not long ago."""
+        return lru_cache(_KEPT_TEXTS)(partial(self._described, "text"))
+
+    def _described(self, view: str, raw: Any) -> Floats | None:
+        matrix, present = describe(self.facts.encoders.by_view[view], view, [raw])
+        return self.coder.query(view, matrix) if present[0] else None
+
 
 def open_folder(folder: Path, timeout: float) -> Opened:
     """Open the parts of a collection; `timeout`: seconds that a writer waits for another one.
@@ -68,7 +87,7 @@ def open_folder(folder: Path, timeout: float) -> Opened:
         coder = Coder.open(folder / MODEL)
         index = IndexCache(store, coder.maps.codebooks, folder / INDEX)
         with store.reading() as connection:
-            index.count(connection)  # which says so at once where codes or changes are damaged
+            index.at(connection)  # which says so at once where codes or changes are damaged
     except BaseException:
         store.close()
         raise

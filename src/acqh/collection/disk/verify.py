@@ -19,7 +19,7 @@ from acqh.collection.disk.layout import (
 )
 from acqh.collection.disk.replace import leftovers
 from acqh.collection.store.check import check_store
-from acqh.collection.store.read import changes_since, count_items, has_more_than
+from acqh.collection.store.read import changes_since, count_items, has_more_than, is_forgotten
 from acqh.collection.store.schema import open_store
 from acqh.collection.types import CollectionReport
 from acqh.errors import AcqhError
@@ -92,10 +92,12 @@ def _check_index(folder: Path, connection: sqlite3.Connection, problems: list[st
     if not isinstance(change, int) or not 0 <= change <= held:
         problems.append(f"{folder / INDEX} holds changes up to {change!r}, the items up to {held}")
         return []
+    behind = held - change
+    if is_forgotten(change, held):
+        return [f"the index is {behind} changes behind and is made again on opening"]
     _, numbers, codes, removed = changes_since(connection, change, width)
     index.add(codes, ids=numbers)
     index.remove(removed)
     if not (np.array_equal(index.ids, all_numbers) and np.array_equal(index.codes, all_codes)):
         problems.append(f"{folder / INDEX} does not hold the codes of the items; remove it")
-    behind = held - change
     return [f"the index is {behind} changes behind and catches up on opening"] if behind else []

@@ -32,7 +32,7 @@ from acqh.collection.store.filters import (
     read_where,
 )
 from acqh.collection.store.read import read_items
-from acqh.collection.store.words import find_words, know_words, reasons
+from acqh.collection.store.words import find_words, reasons
 from acqh.collection.types import Answer, Explanation, Hit, Item
 
 # The index may know of items that were added since the transaction began; then it begins again.
@@ -80,13 +80,14 @@ def _answer(
     why: dict[int, tuple[str, ...]] = {}
     items: dict[int, Item] = {}
     if words is not None:
-        known = know_words(connection, words)
-        found = find_words(connection, known, pool + len(asked.own), selected.numbers)
+        n_wanted = pool + len(asked.own)
+        found, expression = find_words(connection, words, n_wanted, selected.numbers)
         found = [hit for hit in found if hit.number not in asked.own]
-        items = read_items(connection, [hit.number for hit in found])
+        # No more than the k best by meaning can be among the best of all, unless words find them.
+        items = read_items(connection, [*(hit.number for hit in found), *meaning[:k]])
         by_words = order_words(compare_words(words, found, items))
         best = fuse(meaning, by_words, k, words_first=asked.given <= {"text"})
-        why = reasons(connection, known, [place.number for place in best])
+        why = reasons(connection, expression, [place.number for place in best])
     else:
         same = [] if image is None else find_same(connection, meaning, image)
         best = put_first(same, ranking.best, k) if same else [Place(*it) for it in ranking.best[:k]]
@@ -97,7 +98,8 @@ def _answer(
         if why.get(number) != ("same image",):
             why[number] = (*why.get(number, ()), *meant)
     searched = time.perf_counter()
-    items |= read_items(connection, [place.number for place in best if place.number not in items])
+    if words is None:
+        items = read_items(connection, [place.number for place in best])
     read = [place for place in best if place.number in items]
     shown = tuple(
         Hit(**vars(items[number]), score=score, why=why.get(number, ()))
@@ -122,7 +124,7 @@ def browse(
     conditions = read_where(where)
     started = time.perf_counter()
     with opened.store.reading() as connection:
-        n_items = opened.index.count(connection)
+        n_items = len(opened.index.at(connection))
         n_met = count_meeting(connection, conditions) if conditions else n_items
         check_names(connection, conditions if not n_met else (), order)
         numbers = first_in_order(connection, conditions, order, descending, offset + k)[offset:]

@@ -10,7 +10,6 @@ import numpy as np
 
 from acqh._core.arrays import Floats, Matrix, is_sparse
 from acqh.collection.disk.layout import Opened
-from acqh.collection.disk.model import describe
 from acqh.collection.sources.check import make_thumbnail, working_image
 from acqh.collection.store.read import find_item
 from acqh.collection.store.words import WordQuery, read_words
@@ -83,6 +82,12 @@ def _words(
     if mode == "auto" and is_word is not None:
         # What words mean is found, and no word that looks alike.
         asked = replace(asked, no_typos=frozenset(filter(is_word, asked.terms)))
+    if mode == "words" and len(meant) > 1:
+        others = ", ".join(sorted(meant.keys() - {"text"}))
+        raise CollectionError(
+            f"mode 'words' looks words up alone, but {others} is given too; leave it out, or "
+            "search in mode 'auto'"
+        )
     meant["text"] = asked.plain or text
     is_only_unwanted = not asked.plain and asked.demanded is not None
     # An encoder that knows words has learnt nothing of symbols alone.
@@ -138,9 +143,7 @@ def _described(opened: Opened, view: str, value: Any) -> Floats | None:
         return opened.coder.query(view, _row(opened, view, value))
     if view == "text" and not isinstance(value, str):
         raise CollectionError(f"text must be a str, got {type(value).__name__}")
-    raw = working_image(value) if view == "image" else value
-    matrix, present = describe(opened.facts.encoders.by_view[view], view, [raw])
-    return opened.coder.query(view, matrix) if present[0] else None
+    return opened.vector_of(view, working_image(value) if view == "image" else value)
 
 
 def _is_raw(opened: Opened, view: str, value: Any) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints
 from acqh._core.imports import require
+from acqh.collection.disk.index import MAX_FEW
 from acqh.collection.disk.layout import Opened
 from acqh.collection.store.connections import as_numbers, read_change
 from acqh.collection.store.filters import Condition, check_names, meeting
@@ -95,7 +96,8 @@ def select(
         numbers = reduce(np.intersect1d, found)
         if not numbers.size:
             check_names(connection, conditions)
-        is_small = len(numbers) * _SMALL_PART <= opened.index.count(connection)
+        n_items = len(opened.index.at(connection))
+        is_small = n_items > MAX_FEW and len(numbers) * _SMALL_PART <= n_items
         part = opened.index.part(connection, numbers) if is_small else None
         selected = Selection(numbers, part)
     kept[key] = selected
@@ -113,17 +115,19 @@ def rank_by_meaning(
     exclude: set[int],
 ) -> Ranking:
     """Return the k best of the selected items, but some; none where there is no query."""
-    n_items = opened.index.count(connection)
-    n_candidates = n_items if selected.numbers is None else len(selected.numbers)
-    if query is None:
+    index = opened.index.at(connection)
+    n_items, chosen = len(index), selected.numbers
+    n_candidates = n_items if chosen is None else len(chosen)
+    if selected.part is not None:
+        index, chosen = selected.part, None
+    wanted = min(k + len(exclude), len(index))
+    if query is None or not wanted:
         return Ranking(n_items, n_candidates, [], 0)
-    wanted = k + len(exclude)
-    numbers, scores, n_seen = opened.index.search(
-        connection, query, wanted, selected.numbers, selected.part
-    )
-    pairs = zip(numbers.tolist(), scores.tolist(), strict=True)
+    result = index.search(query[np.newaxis], wanted, filter=chosen, n_threads=1)
+    found = slice(int(result.counts[0]))
+    pairs = zip(result.ids[0, found].tolist(), result.scores[0, found].tolist(), strict=True)
     best = [pair for pair in pairs if pair[0] not in exclude]
-    return Ranking(n_items, n_candidates, best[:k], n_seen)
+    return Ranking(n_items, n_candidates, best[:k], int(result.scored[0]))
 
 
 class Place(NamedTuple):

@@ -143,8 +143,9 @@ class Store:
             yield connection
 
     def compact(self) -> None:
-        """Put all changes into the one file."""
+        """Put all changes into the one file, and all words into one piece of their index."""
         with self._lent() as connection:
+            connection.execute("INSERT INTO words (words) VALUES ('optimize')")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     @contextmanager

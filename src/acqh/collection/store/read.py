@@ -18,6 +18,8 @@ _READ = (
     "FROM items i LEFT JOIN thumbnails t ON t.number = i.number "
     "LEFT JOIN followed f ON f.number = i.number"
 )
+# Removals are known among so many last changes; an index that is further behind is made again.
+_KEPT_CHANGES = 2**18
 _KIND_OF = {bool: "boolean", int: "integer", float: "real", str: "text", type(None): "null"}
 
 
@@ -209,6 +211,16 @@ def changes_since(
     )
     gone = np.array([number for (number,) in removed if type(number) is int], dtype=np.int64)
     return read_change(connection), numbers, codes, gone
+
+
+def is_forgotten(change: int, last: int) -> bool:
+    """Whether removals after a change are no longer known when the last change is another."""
+    return last - change > _KEPT_CHANGES
+
+
+def forget_removals(connection: sqlite3.Connection, last: int) -> None:
+    """Forget the removals that no index needs to catch up."""
+    connection.execute("DELETE FROM removals WHERE change <= ?", (last - _KEPT_CHANGES,))
 
 
 def _codes(rows: Iterable[tuple[int, bytes]], code_bytes: int) -> tuple[Ints, Array]:

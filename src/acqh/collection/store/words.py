@@ -94,21 +94,6 @@ class WordQuery:
 
 
 @dataclass(frozen=True)
-class KnownWords:
-    """A query as one store knows its words."""
-
-    asked: WordQuery
-    # What to ask the index for: of each term the word itself, those that it begins, or the one that
-    # it is a typo of. Terms that nothing is like are left out.
-    terms: tuple[str, ...]
-
-    @property
-    def phrases(self) -> tuple[str, ...]:
-        """The phrases, as the index is asked for them."""
-        return tuple(map(_quoted, self.asked.phrases))
-
-
-@dataclass(frozen=True)
 class WordHit:
     """An item that contains words of a query."""
 
@@ -189,31 +174,37 @@ def names_in(columns: Mapping[str, Any]) -> list[str]:
     return [value for key in _NAMES if isinstance(value := columns.get(key), str)]
 
 
-def know_words(connection: sqlite3.Connection, query: WordQuery) -> KnownWords:
-    """Look the words of a query up: for a typo, this reads the whole vocabulary."""
-    found = (_resolved(connection, term, term in query.no_typos) for term in query.terms)
-    return KnownWords(query, tuple(filter(None, found)))
-
-
 def find_words(
-    connection: sqlite3.Connection, known: KnownWords, k: int, numbers: Ints | None = None
-) -> list[WordHit]:
-    """Return the items that contain the words: those that have all of them first.
+    connection: sqlite3.Connection, query: WordQuery, k: int, numbers: Ints | None = None
+) -> tuple[list[WordHit], str]:
+    """Return the items that contain the words, those that have all of them first.
 
-    Best first, at most `k`. `numbers`: int64 (n_items,); only these items are looked at.
+    Best first, at most `k`. `numbers`: int64 (n_items,); only these items are looked at. The text
+    that comes with them asks the index for any of the words, as it knows them: the word itself,
+    those that it begins, or the one that it is a typo of, for which the whole vocabulary is read.
     """
-    terms, phrases, without = known.terms, known.phrases, known.asked.without
+    phrases, terms = tuple(map(_quoted, query.phrases)), tuple(map(_quoted, query.terms))
     if not terms and not phrases:
-        return []
-    missing = len(terms) < len(known.asked.terms)
-    every = " AND ".join((*phrases, *terms))
-    hits = [] if missing else list(_match(connection, every, without, k, numbers, True))
+        return [], ""
+
+    def match(expression: str, k: int, complete: bool) -> list[WordHit]:
+        return list(_match(connection, expression, query.without, k, numbers, complete))
+
+    hits = match(" AND ".join((*phrases, *terms)), k, True)
+    missing = False
+    if not hits and terms:  # else each of them is known as it is
+        found = (_resolved(connection, term, term in query.no_typos) for term in query.terms)
+        known = tuple(filter(None, found))
+        missing = len(known) < len(terms)
+        if not missing and known != terms:
+            hits = match(" AND ".join((*phrases, *known)), k, True)
+        terms = known
     if len(hits) < k and terms and (missing or len(terms) > 1):
         listed = {hit.number for hit in hits}
         some = " AND ".join((*phrases, f"({' OR '.join(terms)})"))
-        more = _match(connection, some, without, k + len(listed), numbers, False)
+        more = match(some, k + len(listed), False)
         hits += [hit for hit in more if hit.number not in listed]
-    return hits[:k]
+    return hits[:k], " OR ".join((*phrases, *terms))
 
 
 def numbers_allowed(connection: sqlite3.Connection, query: WordQuery) -> Ints:
@@ -230,20 +221,23 @@ def numbers_allowed(connection: sqlite3.Connection, query: WordQuery) -> Ints:
 
 
 def reasons(
-    connection: sqlite3.Connection, known: KnownWords, numbers: Sequence[int]
+    connection: sqlite3.Connection, expression: str, numbers: Sequence[int]
 ) -> dict[int, tuple[str, ...]]:
-    """Return where words of a query occur, by item: "words", "labels" or both."""
-    expression = " OR ".join((*known.phrases, *known.terms))
+    """Return where words occur, by item: "words", "labels" or both.
+
+    `expression`: asks for any of them, as `find_words` gives it.
+    """
     stands: dict[int, tuple[str, ...]] = {}
     if not expression:
         return stands
-    for reason, columns in (("words", "{text names signs}"), ("labels", "labels")):
-        rows = connection.execute(
-            f"SELECT rowid FROM words WHERE words MATCH ? AND {_AMONG}",  # noqa: S608
-            (f"{columns} : ({expression})", listed(numbers)),
-        )
-        for (number,) in rows:
-            stands[number] = tuple(dict.fromkeys((*stands.get(number, ()), reason)))
+    wanted = f"FROM words WHERE words MATCH ? AND {_AMONG}"
+    among = listed(numbers)
+    rows = connection.execute(
+        f"SELECT rowid, 'words' {wanted} UNION ALL SELECT rowid, 'labels' {wanted}",
+        (f"{{text names signs}} : ({expression})", among, f"labels : ({expression})", among),
+    )
+    for number, reason in rows:
+        stands[number] = (*stands.get(number, ()), reason)
     return stands
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from acqh.collection.store.connections import Store, read_change
 from acqh.collection.store.filters import parsed, values_of
-from acqh.collection.store.read import find_number
+from acqh.collection.store.read import find_number, forget_removals
 from acqh.collection.store.schema import checksum
 from acqh.collection.store.words import change_words, words_of
 from acqh.collection.types import FACTS, FILE, Item
@@ -122,6 +122,7 @@ def changing(store: Store) -> Iterator[Writer]:
         writer = Writer(connection, read_change(connection))
         yield writer
         connection.execute("UPDATE facts SET value = ? WHERE name = 'change'", (writer.change,))
+        forget_removals(connection, writer.change)
 
 
 def insert_items(
