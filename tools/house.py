@@ -257,7 +257,7 @@ def _collection_paths(folder: Path) -> Iterator[Path_]:
     )
     with Collection.build(texts, folder / "t.acqh") as opened:
         yield "Collection.search", (), lambda: opened.search(text="face", k=3)
-    yield "acqh search", COLLECTION_ROOMS, _command("search", folder / "t.acqh", "--text", "face")
+    yield "acqh search", COLLECTION_ROOMS, _command("search", folder / "t.acqh", "face")
     yield "HTTP query", ("serve",), _http(folder / "t.acqh")
     with Collection.build(photos, folder / "p.acqh"):
         pass

@@ -158,7 +158,7 @@ def start(repeats=3):
     numpy = seconds("-c", "import numpy")
     say(data="start", how="import numpy", cpu_seconds=round(numpy, 2))
     for mode in ("auto", "words", "meaning"):
-        spent = seconds("-m", "acqh", "search", path, "--text", "red car", "--mode", mode)
+        spent = seconds("-m", "acqh", "search", path, "red", "car", "--mode", mode)
         ratio = round(spent / numpy, 1)
         say(data="start", how=mode, cpu_seconds=round(spent, 2), against_numpy=ratio)
 

@@ -28,6 +28,8 @@ def test_a_dry_run_lists_cells_and_writes_nothing(tmp_path, data_file):
     assert plan["seconds"] == pytest.approx(3 * plan["n_to_run"])
     assert len({cell["key"] for cell in plan["cells"]}) == plan["n_to_run"]
     assert "60 to run" in run(data_file, *options).stdout
+    once = (*options[:2], *options[4:], "--json")
+    assert json.loads(run(data_file, *once).stdout)["n_to_run"] == 30
     assert not out.exists()
 
 
@@ -44,8 +46,8 @@ def test_the_plan_of_the_paper_and_its_own_data(tmp_path, data_file):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--bits", "8,x"), "whole numbers"),
-        (("--bits", "12"), "whole bytes"),
+        (("--bytes", "1,x"), "whole numbers"),
+        (("--bytes", "17"), "from 1 to 16"),
         (("--protocol", "other"), "labelled, unlabelled"),
         (("--paper", "--protocol", "unlabelled"), "labelled"),
     ],

@@ -2,8 +2,10 @@
 
 import inspect
 import json
+import re
 import shutil
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from acqh.cli import app
-from acqh.cli.collections import build
+from acqh.cli.collections import _beside, build
 from acqh.collection import BuildSettings, Collection
 from acqh.errors import CollectionError
 
@@ -35,7 +37,7 @@ def test_the_command_and_python_build_with_the_same_options():
     assert settings.items() <= in_python.items()
     typed["random_state"] = typed.pop("seed")
     assert in_python.keys() - typed.keys() == {"progress"}
-    assert typed.keys() - in_python.keys() == {"encoder", "as_json"}
+    assert typed.keys() - in_python.keys() == {"out", "encoder", "as_json"}
     assert {name: typed[name] for name in settings} == settings
 
 
@@ -75,20 +77,22 @@ def test_search_by_text_image_both_and_item(built, photos):
         assert len(answer["hits"]) == 5
         return {label for hit in answer["hits"] for label in hit["labels"]}
 
-    assert labels("--text", "rose") == {"flower"}
+    assert labels("rose") == {"flower"}
     assert labels("--image", photos / "1.png") == {"vehicle"}
-    assert labels("--item", "n0") == {"flower"}
-    assert labels("--text", "rose", "--image", photos / "1.png", "--text-weight", "0") == {
-        "vehicle"
-    }
-    assert labels("--text", "rose", "--where", "label=vehicle") == {"vehicle"}
+    assert labels("--like", "n0") == {"flower"}
+    assert labels("--like", "0.png") == {"flower"}
+    assert labels("rose", "--image", photos / "1.png", "--text-weight", "0") == {"vehicle"}
+    assert labels("rose", "--where", "label=vehicle") == {"vehicle"}
 
 
-def test_search_prints_a_table_or_that_there_is_nothing(built):
-    table = run("search", built, "--text", "rose", "-k", "3").stdout
-    assert "flower" in table
-    assert "24 items" in table
-    assert "nothing found" in run("search", built, "--text", "xyzzy").stdout
+def test_hits_show_a_bar_the_file_its_id_and_why(built, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = run("search", built, "rose", "petal", "-k", "3").stdout.splitlines()
+    assert re.fullmatch(r"  1  █+▌? *  \d+\.png \(id n\d+\) +words, content", lines[0])
+    assert lines[1].startswith("     flower | ")
+    assert lines[-1].startswith("3 of 24 items")
+    assert max(map(len, lines)) <= 60
+    assert "nothing found among 24 items" in run("search", built, "xyzzy").stdout
 
 
 def test_add_and_remove_change_the_collection(built, photos, tmp_path):
@@ -101,11 +105,13 @@ def test_add_and_remove_change_the_collection(built, photos, tmp_path):
     assert "left out" in run("add", built, "--text", "rose", "--id", "x", code=1).stderr
     more = tmp_path / "more.jsonl"
     more.write_text('{"text": "a fast car", "id": "y"}\n{"text": "", "id": "z"}\n')
-    assert "1 items added, 26" in run("add", built, more).stdout
+    assert "1 item added, 26" in run("add", built, more).stdout
     assert "2 items removed, 24 left" in run("remove", built, "x", "y").stdout
     whole = run("verify", built).stdout.replace("\n", " ")
     assert "whole. collection, 24 items" in whole
-    assert "Built with --image-encoder hog --text-encoder tfidf --n-components 128" in whole
+    assert (
+        "Built with --image-encoder hog --text-encoder tfidf --n-components 128 --bytes 8" in whole
+    )
 
 
 def test_wrong_calls_and_missing_collections_are_told_apart(built, tmp_path):
@@ -119,8 +125,34 @@ def test_wrong_calls_and_missing_collections_are_told_apart(built, tmp_path):
     assert isinstance(
         run("build", tmp_path, "--out", tmp_path / "c", code=1).exception, CollectionError
     )
-    missing = run("search", tmp_path / "none", "--text", "a", code=1).exception
+    missing = run("search", tmp_path / "none", "a", code=1).exception
     assert isinstance(missing, FileNotFoundError)
+
+
+@pytest.mark.parametrize("named", ["1.png", "{folder}/1.png", "zero.png"])
+def test_an_item_is_removed_by_its_file(photos, tmp_path, named, monkeypatch):
+    folder, path = tmp_path / "few", tmp_path / "few.acqh"
+    folder.mkdir()
+    for number in range(3):
+        shutil.copy(photos / f"{number}.png", folder)
+    monkeypatch.chdir(tmp_path)
+    run("build", "few", *PLAIN)  # which makes few.acqh, beside the folder
+    (folder / "0.png").rename(folder / "zero.png")
+    run("sync", "few", path)
+    assert "1 item removed, 2 left" in run("remove", path, named.format(folder="few")).stdout
+    expected = {"zero.png": {"1.png", "2.png"}}.get(named, {"0.png", "2.png"})
+    with Collection.open(path) as collection:
+        assert set(collection) == expected
+
+
+def test_a_collection_is_made_beside_its_source(photos, tmp_path, monkeypatch):
+    for source, made in (("a b", "a b.acqh"), ("x.2021", "x.2021.acqh"), ("y/../z", "z.acqh")):
+        folder = tmp_path / source
+        folder.mkdir(parents=True, exist_ok=True)
+        assert _beside(folder).resolve() == tmp_path / made
+    monkeypatch.chdir(tmp_path / "z")
+    assert _beside(Path()) == tmp_path / "z.acqh"
+    assert _beside(Path("t.csv")) == Path("t.acqh")
 
 
 def test_sync_follows_a_folder_and_says_what_it_did(built, photos, tmp_path):
@@ -159,9 +191,9 @@ def test_label_gives_words_to_items_that_are_there(built, tmp_path):
     path, table = shutil.copytree(built, tmp_path / "c.acqh"), tmp_path / "words.csv"
     table.write_text("id,text\nn0,an unheard-of zebra\nnone,a\n")
     done = run("label", path, table)
-    assert "1 of 24 items labelled" in " ".join(done.stdout.split())
+    assert "1 item labelled, 24 in all" in " ".join(done.stdout.split())
     assert "left out words.csv, line 3" in done.stderr
-    found = json.loads(run("search", path, "--text", "zebra", "--json").stdout)["hits"][0]
+    found = json.loads(run("search", path, "zebra", "--json").stdout)["hits"][0]
     assert (found["id"], found["labels"]) == ("n0", ["flower"])
 
 
@@ -175,5 +207,6 @@ def test_the_first_sync_builds_and_a_manifest_stops_it(photos, tmp_path):
     (folder / "manifest.csv").unlink()
     assert "8 items; 8 new" in run("sync", folder, path).stdout
     assert "8 unchanged" in run("sync", folder, path).stdout
+    assert f"acqh sync {folder} {path}" in str(run("build", folder, code=1).exception)
     answer = json.loads(run("search", path, "--image", folder / "3.png", "--json").stdout)
     assert answer["hits"][0]["columns"]["file"] == answer["hits"][0]["id"]

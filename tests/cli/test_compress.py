@@ -1,4 +1,4 @@
-"""``acqh compress`` makes an index of a file of vectors, and ``acqh search`` opens it."""
+"""``acqh compress`` makes an index of a file of vectors, and ``acqh query`` searches it."""
 
 import csv
 import json
@@ -45,7 +45,7 @@ def test_it_is_searched_for_a_file_of_queries(place, tmp_path, named):
     queries = ("pair.npz", "--view", "queries") if named else ("queries.npy",)
     source, *options = queries
     out = tmp_path / "hits.csv"
-    found = call("search", place / "index", "--queries", place / source, *options, "--out", out)
+    found = call("query", place / "index", place / source, *options, "--out", out)
     assert found.exit_code == 0, found.output
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -70,9 +70,7 @@ def test_words_that_learnt_the_items_by_heart_are_named(place, tmp_path):
 
 def test_queries_of_another_width_than_the_index_are_refused(place, tmp_path):
     np.save(tmp_path / "wide.npy", np.ones((3, 7)))
-    result = call(
-        "search", place / "index", "--queries", tmp_path / "wide.npy", "--out", tmp_path / "a.csv"
-    )
+    result = call("query", place / "index", tmp_path / "wide.npy", "--out", tmp_path / "a.csv")
     assert result.exit_code == 1
     assert "queries have shape (3, 7); give a row of 6 components for each" in str(result.exception)
 

@@ -20,7 +20,7 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fit")
     data = acqh.make_multiview(300, n_labels=4, random_state=0)
     np.savez(folder / "items.npz", **data.views, labels=data.labels)
-    result = call("fit", folder / "items.npz", "--out", folder / "model", "--n-codebooks", 2)
+    result = call("fit", folder / "items.npz", "--out", folder / "model", "--bytes", 2)
     assert result.exit_code == 0, result.output
     assert "learnt from 300 items with 4 labels" in " ".join(result.output.split())
     return folder
@@ -43,7 +43,7 @@ def test_the_model_is_that_of_a_fit_in_memory(place):
 def test_targets_are_learnt_out_of_core(place, tmp_path):
     data = acqh.MultiViewData.from_files(place / "items.npz")
     out = tmp_path / "model"
-    found = call("fit", place / "items.npz", "--out", out, "--n-codebooks", 2, "--chunk-size", 70,
+    found = call("fit", place / "items.npz", "--out", out, "--bytes", 2, "--chunk-size", 70,
                  "--targets", "labels=0.5, text=0.5", "--json")  # fmt: skip
     assert json.loads(found.output)["targets"] == {"labels": 0.5, "text": 0.5}
     targets = {"labels": 0.5, "text": 0.5}
@@ -162,9 +162,9 @@ def shards(place, tmp_path_factory):
 
 
 def bulk(place, *paths, out, **options):
-    given = {"model": place / "model", "queries": place / "items.npz", "view": "text", "out": out}
+    given = {"model": place / "model", "view": "text", "out": out}
     flags = [each for name, value in {**given, **options}.items() for each in (f"--{name}", value)]
-    return call("search", *paths, "-k", 4, *flags)
+    return call("query", *paths, place / "items.npz", "-k", 4, *flags)
 
 
 def test_indexes_are_searched_for_all_queries_of_a_file(place, shards, tmp_path):
@@ -187,11 +187,18 @@ def test_indexes_are_searched_for_all_queries_of_a_file(place, shards, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["hits.csv", "hits.parquet"]
 
 
+def test_hits_are_printed_where_no_file_is_named(place, shards):
+    asked = ("query", *shards[0], place / "items.npz", "--model", place / "model", "--view", "text")
+    lines = call(*asked, "-k", 2).stdout.splitlines()
+    assert (lines[0], len(lines)) == ("query,rank,id,score", 601)
+    found = json.loads(call(*asked, "-k", 2, "--json").stdout)
+    assert [each["rank"] for each in found[:3]] == ["1", "2", "1"]
+
+
 def test_a_search_for_queries_says_what_is_missing_or_wrong(place, shards, tmp_path):
     paths, _ = shards
-    missing = call("search", paths[0], "--queries", place / "items.npz")
+    missing = call("query", paths[0], place / "items.npz", "--model", place / "model")
     assert missing.exit_code == 2
-    assert bulk(place, paths[0], out=tmp_path / "a", text="dog").exit_code == 2
     unknown = bulk(place, paths[0], out=tmp_path / "b.csv", view="audio")
     assert "views image, text, not 'audio'" in str(unknown.exception)
     assert not (tmp_path / "b.csv").exists()

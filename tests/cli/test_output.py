@@ -1,5 +1,9 @@
 """What commands show while they work."""
 
+import io
+
+import pytest
+
 from acqh.cli._output import BarReporter, LineReporter, Reporter, make_bar
 
 
@@ -27,6 +31,22 @@ def test_a_bar_starts_again_with_every_step_but_not_with_every_item():
     report(0, None, "learning")
     assert bar.task_ids != first
     assert (bar.tasks[0].description, bar.tasks[0].total) == ("learning", None)
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_progress_is_one_line_at_any_width_and_spins_where_the_length_is_unknown(width):
+    shown = io.StringIO()
+    bar = make_bar(width=width, file=shown, force_terminal=True)
+    report = BarReporter(bar)
+    report(1_000_000, 2_000_000, "running: wiki, labelled, acqh-paper rbf 128, seed 4; 3 h left")
+    bar.console.print(bar.get_renderable())
+    report(0, None, "learning codebooks")
+    bar.console.print(bar.get_renderable())
+    known, unknown = shown.getvalue().splitlines()
+    assert "1,000,000/2,000,000" in known
+    assert "wiki, labelled" in known
+    assert "learning code" in unknown
+    assert "?" not in unknown
 
 
 def test_a_quiet_report_says_nothing(capsys):

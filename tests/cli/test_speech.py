@@ -68,10 +68,11 @@ def test_a_path_without_a_collection_or_an_index_is_told_in_a_sentence(tmp_path,
     acqh.HammingIndex(8).add([[7], [9]]).save(other)
     np.save(tmp_path / "q.npy", np.eye(3, dtype=np.float32))
     for arguments, sentence in (
-        (("search", none, "--text", "a"), f"there is no collection at {none}"),
-        (("serve", empty), f"{empty} is not a collection: it has no manifest.json"),
+        (("search", none, "a"), f"there is no collection at {none}"),
+        (("serve", empty),
+         f"{empty} is not a collection; acqh build makes one of a folder or a table"),
         (("remove", other, "a"), f"{other} is an index of binary codes, not a collection"),
-        (("search", empty, "--queries", tmp_path / "q.npy", "--out", tmp_path / "x.csv"),
+        (("query", empty, tmp_path / "q.npy", "--out", tmp_path / "x.csv"),
          f"{empty} is not an index: it has no manifest.json"),
         (("encode", empty, "x.npz", "--out", "x"),
          f"{empty} is not a model: it has no manifest.json"),
@@ -85,13 +86,13 @@ def test_a_path_without_a_collection_or_an_index_is_told_in_a_sentence(tmp_path,
 
 
 def test_advice_names_arguments(folder, call):
-    search = ("search", folder / "c.acqh", "--text", "rose")
+    search = ("search", folder / "c.acqh", "rose")
     assert call(*search, "--where", "yeer=2001") == (
         1, "", "acqh: no item has a column 'yeer'; there are: label, year\n",
     )  # fmt: skip
     path = folder / "c.acqh"
     assert call("build", folder, "--out", path) == (
-        1, "", f"acqh: {path} already exists; give another path, or overwrite=True\n",
+        1, "", f"acqh: {path} already exists; --overwrite builds it again, --out makes another\n",
     )  # fmt: skip
 
 
@@ -149,14 +150,15 @@ def features(tmp_path_factory):
         ("fit data.npz --out x --similarity likeness", 2, "Invalid value for '--similarity'"),
         ("fit odd.npz --out x", 1, "rename it: to 'labels' if it holds the labels"),
         ("fit items.csv --out x", 1, "acqh build makes a collection of it"),
-        ("bench data.npz --out x --methods cvh --bits 0", 2, "`bits` must be a whole number"),
+        ("bench data.npz --out x --methods cvh --bytes 0", 2, "--bytes takes whole numbers"),
         ("bench data.npz --out x --methods cvh --protocol x", 2, "`protocol` is one of labelled"),
         ("bench data.npz --out x --methods cvh --official", 2, "instead, without `official`"),
         ("bench wiki --out x --methods cvh --data-dir .", 1, "folder with `data_dir` or ACQH_DATA"),
         ("export model --to faiss --out x", 1, "only an index of codes (CodeIndex) or"),
-        ("search model --queries data.npz --view image --out x.csv", 1,
+        ("query model data.npz --view image --out x.csv", 1,
          "model is a model, not an index of codes"),
-        ("search c --text rose --out hits.csv", 2, "--out and --dask go with --queries"),
+        ("search {}", 2, "WORDS..., or --image FILE, or --like ID"),
+        ("search {}/.. rose", 1, "is not a collection; acqh build makes one"),
         ("build {}/../manifest.csv --out x --label-separator=", 1, "`label_separator` is empty"),
         ("serve {} --root-path x", 2, "--root-path: give a path such as /photos, got 'x'"),
         ("serve {} --image-root none", 2, "Invalid value for '--image-root'"),
@@ -193,12 +195,12 @@ def test_a_fit_that_is_all_but_exact_says_so(features, tmp_path, call):
 def test_options_that_have_no_effect_are_named(features, tmp_path, call):
     for number in range(2):
         Image.new("RGB", (20, 20), (200 * number, 0, 0)).save(tmp_path / f"{number}.png")
-    options = ("--image-root", tmp_path, "--image-encoder", "hog", "--n-codebooks", "2")
+    options = ("--image-root", tmp_path, "--image-encoder", "hog", "--bytes", "2")
     code, _, told = call("build", features / "data.npz", "--out", tmp_path / "a.acqh", *options)
     assert code == 0
     assert "--image-root has no effect, since the file brings features" in told
     assert "--image-encoder has no effect" in told
-    assert "--n-codebooks" not in told
+    assert "--bytes" not in told
     code, _, told = call("build", tmp_path, "--out", tmp_path / "b.acqh", *options)
     assert code == 0
     assert "--image-root has no effect, since the folder has no manifest" in told
@@ -251,7 +253,7 @@ def test_quiet_leaves_the_result_and_verbose_shows_the_log_and_the_traceback(fol
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["search", "{}", "--text", "rose", "--json"], 0),
+        (["search", "{}", "rose", "--json"], 0),
         (["--help"], 0),
         (["search", "--help"], 0),
         (["datasets"], 0),

@@ -50,7 +50,7 @@ def test_images_without_captions_and_labels_are_found_by_words_and_images(emoji,
 _ASK = """
 import sys
 from acqh.cli import app
-app(["search", sys.argv[1], "--text", "a car", "--mode", sys.argv[2], "--json"],
+app(["search", sys.argv[1], "a", "car", "--mode", sys.argv[2], "--json"],
     standalone_mode=False)
 slow = {"acqh.data", "numba", "pandas", "scipy", "sklearn"} & set(sys.modules)
 print(sorted(slow), file=sys.stderr)

@@ -40,9 +40,9 @@ def test_the_commands_give_on_a_cluster_what_they_give_here(
     assert "whole. index of 230 items in 2 shards" in run("verify", "shards")
     for here, other in zip(CodeParts("here"), CodeParts("there"), strict=True):
         np.testing.assert_array_equal(here.codes, other.codes)
-    queries = ("--queries", "items.npz", "--model", "model", "--view", "text", "-k", 50)
-    run("search", "whole", *queries, "--out", "whole.csv")
-    run("search", "shards", *queries, "--out", "shards.csv", "--chunk-size", 70, *there)
+    queries = ("items.npz", "--model", "model", "--view", "text", "-k", 50)
+    run("query", "whole", *queries, "--out", "whole.csv")
+    run("query", "shards", *queries, "--out", "shards.csv", "--chunk-size", 70, *there)
     assert Path("shards.csv").read_text() == Path("whole.csv").read_text()
 
 

@@ -20,24 +20,26 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _PANELS = {
+    "Start here": (demo.demo,),
     "Collections": (
         collections.build,
-        collections.add,
-        collections.label,
-        collections.sync,
-        collections.remove,
         search.search,
+        collections.sync,
+        collections.label,
+        collections.add,
+        collections.remove,
         search.serve,
         collections.verify,
+        features.export,
     ),
-    "Features, vectors and codes": (
+    "Vectors": (
+        features.compress,
+        features.query,
         features.fit,
         features.encode,
         features.index,
-        features.compress,
-        features.export,
     ),
-    "Research": (research.bench, research.report, research.datasets, demo.demo),
+    "Research": (research.bench, research.report, research.datasets),
 }
 for panel, functions in _PANELS.items():
     for function in functions:

@@ -13,6 +13,7 @@ from typer import Argument, BadParameter, Option
 
 from acqh import __version__
 from acqh.cli._output import reporting, voice
+from acqh.errors import CollectionError
 
 _log = logging.getLogger(__name__)
 _SHARED = {
@@ -28,12 +29,24 @@ def flag(name: str, what: str) -> Any:
     return Option(f"--{name}", help=what)
 
 
+def _check_collection(path: Path) -> Path:
+    """Refuse what a collection may be made of, and say so."""
+    if path.exists() and not (path / "manifest.json").exists():
+        made = path.with_name(f"{path.name}.acqh") if path.is_dir() else path.with_suffix(".acqh")
+        advice = f"give {made}" if made.exists() else "acqh build makes one of a folder or a table"
+        raise CollectionError(f"{path} is not a collection; {advice}")
+    return path
+
+
 CollectionArgument = Annotated[
-    Path, Argument(metavar="COLLECTION", help="A folder that acqh build has made.")
+    Path,
+    Argument(
+        metavar="COLLECTION", help="A folder that acqh build has made.", callback=_check_collection
+    ),
 ]
 ModelArgument = Annotated[Path, Argument(metavar="MODEL", help="A folder that acqh fit made.")]
 ComponentsOption = Annotated[int, Option(min=1, help="Length of query vectors.")]
-CodebooksOption = Annotated[int, Option(min=1, max=16, help="Bytes per item.")]
+BytesOption = Annotated[int, Option("--bytes", min=1, max=16, help="Bytes per item.")]
 ChunkSizeOption = Annotated[int, Option(min=1, help="Items in memory at a time.")]
 DataDirOption = Annotated[
     Path | None, Option(help="Folder with the data files; by default $ACQH_DATA.")
@@ -82,6 +95,29 @@ def working(address: str | None) -> Iterator[dict[str, Any]]:
 
             client = stack.enter_context(connect(address))
         yield {"client": client, "progress": stack.enter_context(reporting())}
+
+
+def find_id(collection: Any, name: str) -> str:
+    """Return the id of the item that is meant: by its id, or by its file.
+
+    `name`: an id; a file as hits and manifests name it; or where a file is. An unknown one comes
+    back as it is. Raises CollectionError: it is the file of several items.
+    """
+    if name in collection:
+        return name
+    path, columns = Path(name).absolute(), collection.columns()
+    places: list[tuple[str, str, str | None]] = [("file", name, None), ("image", name, None)]
+    places += [("file", path.relative_to(it).as_posix(), str(it)) for it in path.parents]
+    for column, value, folder in places:
+        if column not in columns:
+            continue
+        found = collection.browse(where={column: value}, k=100).hits
+        ids = [hit.id for hit in found if folder in (None, hit.folder)]
+        if len(ids) > 1:
+            raise CollectionError(f"{name} is the file of several items: {', '.join(ids)}")
+        if ids:
+            return str(ids[0])
+    return name
 
 
 def parse_targets(text: str | None) -> dict[str, float] | None:

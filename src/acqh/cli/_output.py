@@ -17,6 +17,10 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _MAX_SKIPPED_LINES = 20
 # Seconds between two lines of progress, where there is no terminal.
 _EVERY = 10.0
+# Columns from which on a bar of progress has room.
+_WIDE = 80
+# Columns that a spinner, counts up to millions and the time left take.
+_FIGURES = 32
 
 
 @dataclass
@@ -107,7 +111,7 @@ class BarReporter(Reporter):
 
     def __init__(self, bar: Any) -> None:
         self._bar = bar
-        self._task = bar.add_task("starting", total=None)
+        self._task = bar.add_task("starting", total=None, count="")
 
     def __call__(self, done: int, total: int | None, what: str) -> None:
         """Take in how much is done, of how much (or None), and what."""
@@ -115,8 +119,11 @@ class BarReporter(Reporter):
         super().__call__(done, total, what)
         if self.step != before:  # which has a pace of its own
             self._bar.remove_task(self._task)
-            self._task = self._bar.add_task(what, total=total)
-        self._bar.update(self._task, completed=done, total=total, description=what)
+            self._task = self._bar.add_task(what, total=total, count="")
+        count = f"{done:,}/{total:,}" if total else f"{done:,}" if done else ""
+        told = {"completed": done, "total": total, "count": count}
+        told["description"] = what.partition(": ")[2] or what
+        self._bar.update(self._task, **told)
 
     def say(self, text: str) -> None:
         """Say something in between."""
@@ -135,20 +142,39 @@ def reporting() -> Iterator[Reporter]:
             yield BarReporter(bar)
 
 
-def make_bar() -> Any:
-    """Return a progress display on stderr."""
+def make_bar(**console: Any) -> Any:
+    """Return a progress display on stderr, one line at any width; unknown lengths just spin."""
     from rich import progress
     from rich.console import Console
+    from rich.table import Column
 
+    shown = Console(stderr=True, **console)
+    bar = 20 if shown.width >= _WIDE else 8
+    room = max(shown.width - bar - _FIGURES, 1)
     return progress.Progress(
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        progress.TimeElapsedColumn(),
-        progress.TimeRemainingColumn(),
-        console=Console(stderr=True),
+        progress.SpinnerColumn(),
+        progress.TextColumn(
+            "{task.description}",
+            table_column=Column(no_wrap=True, overflow="ellipsis", max_width=room),
+        ),
+        progress.BarColumn(bar_width=bar),
+        progress.TextColumn("{task.fields[count]}", table_column=Column(no_wrap=True)),
+        progress.TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
+        console=shown,
         transient=True,
     )
+
+
+def draw_bar(share: float, width: int = 10) -> str:
+    """Return a bar that is filled to a share.
+
+    Examples
+    --------
+    >>> draw_bar(0.55)
+    '█████▌    '
+    """
+    halves = round(2 * width * min(max(share, 0.0), 1.0))
+    return ("█" * (halves // 2) + "▌" * (halves % 2)).ljust(width)
 
 
 def refuse_existing(path: Path) -> None:
@@ -209,6 +235,32 @@ def print_table(
     for row in rows:
         table.add_row(*row)
     Console().print(table)
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number of things in words.
+
+    Examples
+    --------
+    >>> count(1, "item"), count(1_200, "item")
+    ('1 item', '1,200 items')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def shorten(text: str, width: int) -> str:
+    """Return a text cut to as many columns of a terminal.
+
+    Examples
+    --------
+    >>> shorten("a dog on a beach", 9)
+    'a dog on…'
+    """
+    from rich.cells import cell_len, set_cell_size
+
+    return (
+        text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)).rstrip() + "…"
+    )
 
 
 def print_skipped(skipped: Sequence[tuple[str, str]]) -> None:

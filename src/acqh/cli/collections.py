@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from typer import Argument, BadParameter, Exit, Option
 
 from acqh.cli._options import (
-    CodebooksOption,
+    BytesOption,
     CollectionArgument,
     ComponentsOption,
     JsonOption,
@@ -17,11 +17,15 @@ from acqh.cli._options import (
     MaxPixelsOption,
     SeedOption,
     TargetsOption,
+    find_id,
     flag,
     parse_targets,
 )
-from acqh.cli._output import print_json, print_result, print_skipped, reporting, voice
+from acqh.cli._output import count, print_json, print_result, print_skipped, reporting, voice
+from acqh.errors import InvalidInputError
 
+# Options that are not called as the settings of Python are.
+_RENAMED = {"random_state": "--seed", "n_codebooks": "--bytes"}
 # Files that bring features instead of images and texts.
 _FEATURE_FILES = (".npz", ".mat")
 # What is said of what consists of parts.
@@ -66,12 +70,15 @@ ForgetOption = Annotated[
 
 def build(
     source: SourceArgument,
-    out: Annotated[Path, Option(help="Folder to make.")],
+    out: Annotated[
+        Path | None,
+        Option(help="Folder to make; by default SOURCE.acqh, beside the source."),
+    ] = None,
     image_encoder: ImageEncoderOption = "auto",
     text_encoder: TextEncoderOption = "auto",
     encoder: EncoderOption = None,
     n_components: ComponentsOption = 128,
-    n_codebooks: CodebooksOption = 8,
+    n_codebooks: BytesOption = 8,
     targets: TargetsOption = None,
     image_root: ImageRootOption = None,
     label_separator: LabelSeparatorOption = None,
@@ -81,9 +88,20 @@ def build(
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Describe images and texts, learn from labels and content, and index all items."""
-    from acqh.collection import Collection
+    """Make a collection of a folder or a table of images and texts.
 
+    Describes them, learns from labels and content, and indexes all items.
+    """
+    from acqh.collection import Collection
+    from acqh.collection.sources.folder import find_manifest
+
+    out = out or _beside(source)
+    if out.exists() and not overwrite:
+        can_sync = source.is_dir() and find_manifest(source) is None
+        follow = f"acqh sync {source} {out} takes in what is new, " if can_sync else ""
+        raise InvalidInputError(
+            f"{out} already exists; {follow}--overwrite builds it again, --out makes another"
+        )
     of_manifest = {"--image-root": image_root, "--label-separator": label_separator}
     of_raw = {"--encoder": encoder, "--image-encoder": image_encoder != "auto",
               "--text-encoder": text_encoder != "auto", "--max-pixels": max_pixels}  # fmt: skip
@@ -107,6 +125,20 @@ def build(
         )
     with collection:
         _print_built(out, collection.stats(), collection.skipped, voice.seconds, as_json)
+
+
+def _beside(source: Path) -> Path:
+    """Return where a collection is made unless ``--out`` says so.
+
+    Examples
+    --------
+    >>> str(_beside(Path("photos.csv")))
+    'photos.acqh'
+    """
+    if not source.is_dir():
+        return source.with_suffix(".acqh")
+    folder = source if source.name not in ("", "..") else source.resolve()
+    return folder.with_name(f"{folder.name}.acqh")
 
 
 def _note_unused(source: Path, of_manifest: dict[str, Any], of_raw: dict[str, Any]) -> None:
@@ -146,12 +178,13 @@ def _print_built(
     facts = {"path": out, **{name: getattr(stats, name) for name in names}}
     print_result(
         {**facts, "seconds": round(seconds, 3), "skipped": skipped},
-        f"{out}: {stats.n_items:,} items, {labelled}; learnt from {stats.n_trained:,} by "
+        f"{out}: {count(stats.n_items, 'item')}, {labelled}; learnt from {stats.n_trained:,} by "
         f"{stats.trained_on}. {len(skipped)} left out. "
         f"{stats.code_bytes} bytes per item, {stats.size_on_disk / 1e6:.1f} MB in all, "
         f"{seconds:.1f} s.",
         as_json,
     )
+    voice.note(f"search it: acqh search {out} WORDS, or on a page: acqh serve {out}")
 
 
 def add(
@@ -189,7 +222,7 @@ def add(
     with Collection.open(path) as collection, reporting() as progress:
         change = collection.upsert if replace else collection.add
         report = change(items, strict=strict, max_pixels=max_pixels, progress=progress)
-        _print_changed(path, report, len(collection), "{:,} items added, {:,} in all", as_json)
+        _print_changed(path, report, len(collection), "{} added, {:,} in all", as_json)
     if manifest is None and report.skipped:
         raise Exit(1)
 
@@ -207,33 +240,38 @@ def label(
     label_separator: LabelSeparatorOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Give items texts, labels and columns; what is empty stays, and no image is read."""
+    """Give items texts, labels and columns from a table.
+
+    What is empty there stays as it is, and no image is read.
+    """
     from acqh.collection import Collection
 
     with Collection.open(path) as collection, reporting() as progress:
         report = collection.label(table, label_separator=label_separator, progress=progress)
-        _print_changed(path, report, len(collection), "{:,} of {:,} items labelled", as_json)
+        _print_changed(path, report, len(collection), "{} labelled, {:,} in all", as_json)
 
 
 def _print_changed(path: Path, report: Any, n_items: int, said: str, as_json: bool) -> None:
     print_skipped(report.skipped)
     facts = {"ids": report.ids, "skipped": report.skipped, "n_items": n_items}
-    print_result(facts, f"{path}: {said.format(len(report.ids), n_items)}", as_json)
+    print_result(facts, f"{path}: {said.format(count(len(report.ids), 'item'), n_items)}", as_json)
 
 
 def remove(
     path: CollectionArgument,
-    ids: Annotated[list[str], Argument(metavar="ID...", help="Ids of the items.")],
+    items: Annotated[
+        list[str], Argument(metavar="ID|FILE...", help="Ids of the items, or their files.")
+    ],
     as_json: JsonOption = False,
 ) -> None:
-    """Remove items by their ids: all of them, or none if one is unknown."""
+    """Remove items by id or by file; if one is unknown, none."""
     from acqh.collection import Collection
 
     with Collection.open(path) as collection:
-        n_removed = collection.remove(ids)
+        n_removed = collection.remove([find_id(collection, item) for item in items])
         n_items = len(collection)
     facts = {"n_removed": n_removed, "n_items": n_items}
-    print_result(facts, f"{path}: {n_removed:,} items removed, {n_items:,} left", as_json)
+    print_result(facts, f"{path}: {count(n_removed, 'item')} removed, {n_items:,} left", as_json)
 
 
 def sync(
@@ -247,7 +285,9 @@ def sync(
     max_pixels: MaxPixelsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add new images, read changed ones again, follow moved ones, and remove deleted ones.
+    """Bring a collection up to date with a folder of images.
+
+    Adds new images, reads changed ones again, follows moved ones, and removes deleted ones.
 
     Only images of this folder are compared; a collection can follow several folders.
     Where there is no collection yet, build it, as acqh build does.
@@ -290,7 +330,7 @@ def verify(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check every byte of what acqh has written, and that its parts agree."""
+    """Check every byte of what acqh has written."""
     if clean:
         from acqh.collection import remove_leftovers
 
@@ -335,7 +375,7 @@ def _check(path: Path) -> tuple[Any, str]:
 def _as_options(settings: Mapping[str, Any]) -> Iterator[str]:
     """Yield the options of ``acqh build`` that say how a collection was built."""
     for name, value in settings.items():
-        option = "--seed" if name == "random_state" else f"--{name.replace('_', '-')}"
+        option = _RENAMED.get(name) or f"--{name.replace('_', '-')}"
         if value is True:
             yield option
         elif name == "targets" and value:

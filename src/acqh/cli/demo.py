@@ -39,7 +39,7 @@ def demo(
     seed: Annotated[int, Option(min=0, help="Seed of the split.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Build, evaluate and serve the embedded emoji set: a table, then a search page."""
+    """See it at work on 1,906 emoji: a table, then their search page."""
     with reporting() as say:
         collection = emoji_collection(cache_dir or cache_folder(), say)
     data, rows, seconds = _evaluated(seed)

@@ -1,17 +1,19 @@
-"""Commands that take files of features, vectors and codes."""
+"""Commands that take files of vectors, features and codes."""
 
+import csv
 import logging
 import os
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
 
 from typer import Argument, BadParameter, Option
 
 from acqh.cli._options import (
+    BytesOption,
     ChunkSizeOption,
-    CodebooksOption,
     ComponentsOption,
     DaskOption,
     JsonOption,
@@ -51,7 +53,7 @@ def fit(
     data: DataArgument,
     out: Annotated[Path, Option(help="Folder for the model.")],
     n_components: ComponentsOption = 32,
-    n_codebooks: CodebooksOption = 4,
+    n_codebooks: BytesOption = 4,
     similarity: SimilarityOption = "shared",
     targets: TargetsOption = None,
     chunk_size: ChunkSizeOption = 65_536,
@@ -59,7 +61,7 @@ def fit(
     dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Learn ACQH from a file of features, with labels or without, in one pass, chunk by chunk."""
+    """Learn ACQH from a file of features, with labels or without."""
     from acqh.methods.acqh import ACQH
     from acqh.scale import fit as fit_source
 
@@ -103,7 +105,7 @@ def encode(
     dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Turn items into codes, one row of bytes each, by their views or by their labels."""
+    """Turn items into codes, by their views or by their labels."""
     from acqh.methods import load_method
     from acqh.scale import encode_parts
 
@@ -168,7 +170,7 @@ def index(
     dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make an index of codes, for acqh search --queries or Python; .npy rows are numbered."""
+    """Make an index of codes; rows of .npy files are numbered."""
     from acqh.methods import load_method
     from acqh.scale import build_index, build_shards
 
@@ -230,7 +232,7 @@ def compress(
     queries: Annotated[
         str | None, Option(help="A file of vectors like those that items are searched for.")
     ] = None,
-    n_bytes: Annotated[int, Option("--bytes", min=1, max=16, help="Bytes per item.")] = 8,
+    n_bytes: BytesOption = 8,
     view: Annotated[
         str | None, Option(help="Array or column of ITEMS, where there are several.")
     ] = None,
@@ -243,7 +245,7 @@ def compress(
     dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compress vectors to a few bytes each, so that expected queries still find them.
+    """Compress vectors to a few bytes each, and measure recall.
 
     Learns from a sample, under the metric of the queries where that finds more, codes all items a
     chunk at a time, and says how many of the best items queries held out still find.
@@ -280,9 +282,52 @@ def _print_compressed(report: Any, out: Path) -> None:
         *([f"seconds, {step}", f"{value:.1f}"] for step, value in report.seconds.items()),
     ]
     asked = "queries held out" if report.n_queries else "items, each left out of its own answer"
-    search = f"acqh search {out} --queries FILE --out FILE"
+    search = f"acqh query {out} QUERIES"
     caption = f"recall of {asked}, against exact search; search with: {search}"
     print_table(str(out), ["", "value"], rows, caption=caption)
+
+
+def query(
+    indexes: Annotated[
+        list[Path],
+        Argument(metavar="INDEX...", help="What acqh compress or acqh index has made."),
+    ],
+    queries: Annotated[
+        str, Argument(metavar="QUERIES", help="A file or folder of vectors or features.")
+    ],
+    out: Annotated[
+        Path | None, Option(help="A .csv or .parquet file for the hits; if not given, print them.")
+    ] = None,
+    model: Annotated[
+        Path | None, Option(help="The model that made the codes; none for acqh compress's.")
+    ] = None,
+    view: Annotated[str | None, Option(help="The view of the queries to search by.")] = None,
+    k: Annotated[int, Option("-k", min=1, help="How many hits of each query.")] = 10,
+    chunk_size: Annotated[int, Option(min=1, help="Queries in memory at a time.")] = 8_192,
+    dask: DaskOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Search an index for all queries of a file."""
+    from acqh.methods import load_method
+    from acqh.scale import search_table
+
+    if model is not None and view is None:
+        raise BadParameter("a model has several views: with --model give --view")
+    fitted = None if model is None else load_method(model)
+    index = indexes[0] if len(indexes) == 1 else indexes
+    asked: dict[str, Any] = {"view": view, "k": k, "chunk_size": chunk_size}
+    with TemporaryDirectory() as folder:
+        table = out or Path(folder, "hits.csv")
+        refuse_existing(table)
+        with working(dask) as given:
+            n_queries = search_table(fitted, index, queries, table, **asked, **given)
+        if out is None:
+            with table.open(encoding="utf-8", newline="") as file:
+                print_json(list(csv.DictReader(file))) if as_json else print(file.read(), end="")
+            return
+    facts = {"n_queries": n_queries, "k": k, "seconds": voice.seconds}
+    sentence = f"{out}: the best {k} for each of {n_queries:,} queries; {facts['seconds']:.1f} s."
+    print_result(facts, sentence, as_json)
 
 
 TokenFileOption = Annotated[
@@ -317,7 +362,9 @@ def export(
     overwrite: Annotated[bool, flag("overwrite", "Replace what already exists.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Export an index or a collection as vectors whose inner product is the score.
+    """Write vectors or codes for Faiss, Parquet or Milvus.
+
+    The inner product of vectors is the score.
 
     The texts, labels and columns of a collection are exported with them.
     """

@@ -31,8 +31,12 @@ MethodFilesOption = Annotated[
     list[str] | None,
     Option("--method", metavar="FILE.py:CLASS", help="Add a method of your own."),
 ]
-BitsOption = Annotated[
-    str, Option(help="Code lengths in bits; without --paper, eight times the bytes per item.")
+BytesOption = Annotated[
+    str, Option("--bytes", help="Bytes per item, separated by commas; eight bits of binary codes.")
+]
+SeedsOption = Annotated[
+    int | None,
+    Option(min=1, help="Number of random splits; by default 5 of all methods, 1 of those named."),
 ]
 ProtocolOption = Annotated[
     str | None,
@@ -59,9 +63,9 @@ def bench(
     paper: PaperOption = False,
     methods: MethodsOption = "all",
     method_files: MethodFilesOption = None,
-    bits: BitsOption = "8,16,32,64,128",
+    n_bytes: BytesOption = "1,2,4,8,16",
     protocol: ProtocolOption = None,
-    seeds: Annotated[int, Option(min=1, help="Number of random splits.")] = 5,
+    seeds: SeedsOption = None,
     official: OfficialOption = False,
     split: SplitOption = None,
     threads: ThreadsOption = None,
@@ -70,7 +74,7 @@ def bench(
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run methods on data sets; store every cell as it ends, so that a run can be resumed."""
+    """Run methods on data sets; a stopped run is resumed."""
     from acqh.bench import plan
 
     try:
@@ -78,7 +82,7 @@ def bench(
             data or (),
             out=out,
             methods=[*_listed(methods), *(method_files or ())],
-            bits=_numbers(bits),
+            bits=_lengths(n_bytes),
             protocol=None if protocol is None else _listed(protocol),
             seeds=seeds,
             paper=paper,
@@ -105,11 +109,12 @@ def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _numbers(bits: str) -> list[int]:
-    try:
-        return [int(part) for part in bits.split(",")]
-    except ValueError:
-        raise BadParameter(f"--bits takes whole numbers such as 8,16,32, not {bits!r}") from None
+def _lengths(n_bytes: str) -> list[int]:
+    """Return code lengths in bits."""
+    given = _listed(n_bytes)
+    if not given or not all(part.isdecimal() and 1 <= int(part) <= 16 for part in given):
+        raise BadParameter(f"--bytes takes whole numbers from 1 to 16 such as 1,2,4, not {n_bytes}")
+    return [8 * int(part) for part in given]
 
 
 def _print_plan(planned: Any, retry_failed: bool, as_json: bool) -> None:
@@ -154,13 +159,17 @@ def _display(show: Reporter) -> Any:
             self.n_cells = len(cells)
             self.left = {cell.key: cell for cell in cells}
             self.estimator = Estimator(records)
+            stored = f", {len(records):,} are stored" if records else ""
+            show.say(f"{len(cells):,} cells to run{stored}: about {self.time_left()}")
+
+        def time_left(self) -> str:
+            return self.estimator.describe(self.estimator.seconds(self.left.values()))
 
         def start(self, cell: Cell) -> None:
-            time_left = self.estimator.describe(self.estimator.seconds(self.left.values()))
             size = "" if cell.n_components_asked is None else f" {cell.n_components_asked}"
             what = f"{cell.dataset}, {cell.protocol}, {cell.label}{size}, seed {cell.seed}"
             done = self.n_cells - len(self.left)
-            show(done, self.n_cells, f"running: {what}; about {time_left} left")
+            show(done, self.n_cells, f"running: about {self.time_left()} left, {what}")
 
         def end(self, record: dict[str, Any]) -> None:
             del self.left[record["key"]]
@@ -193,7 +202,7 @@ def report(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a page, CSV and LaTeX tables, and figures of what bench stored."""
+    """Make a page, tables and figures of what bench stored."""
     from acqh.bench import write_report
 
     with reporting() as show:
@@ -214,7 +223,7 @@ def report(
 
 
 def datasets(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
-    """List the named data sets, and say which can be loaded here."""
+    """List the named data sets, and say which are here."""
     from acqh.data import list_datasets
 
     known = list_datasets(data_dir)

@@ -1,34 +1,25 @@
-"""Commands that answer: from a collection, or from indexes for a file of queries."""
+"""Commands that answer from a collection: once, or as a service."""
 
 import logging
+import shutil
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from rich.cells import cell_len, set_cell_size
 from typer import Argument, BadParameter, Option
 
-from acqh.cli._options import CollectionArgument, DaskOption, JsonOption, MaxPixelsOption, working
-from acqh.cli._output import (
-    print_json,
-    print_result,
-    print_table,
-    printable,
-    refuse_existing,
-    voice,
-)
+from acqh.cli._options import CollectionArgument, JsonOption, MaxPixelsOption, find_id
+from acqh.cli._output import count, draw_bar, print_json, printable, shorten, voice
 
-_TEXT_WIDTH = 60
 # What --json says of a hit.
 _FIELDS = ("id", "text", "labels", "columns", "has_thumbnail", "code", "score", "why")
 
-
-PathsArgument = Annotated[
-    list[Path],
-    Argument(
-        metavar="COLLECTION|INDEX...",
-        help="A folder that acqh build has made; with --queries what acqh index has made, or "
-        "several of one model.",
-    ),
+WordsArgument = Annotated[
+    list[str] | None, Argument(metavar="WORDS", help="What to look for, such as: red car")
+]
+LikeOption = Annotated[
+    str | None, Option("--like", metavar="ID", help="Find items like this one; its id or file.")
 ]
 WhereOption = Annotated[
     list[str] | None,
@@ -40,64 +31,33 @@ ModeOption = Annotated[
     Literal["auto", "words", "meaning"],
     Option(help="By words in captions, names or labels, by meaning, or by both."),
 ]
-QueriesOption = Annotated[
-    str | None, Option(help="A file or folder of features to search indexes for.")
-]
-ModelOption = Annotated[
-    Path | None,
-    Option(help="With --queries: the model that made the codes; none for acqh compress's."),
-]
-ViewOption = Annotated[str | None, Option(help="With --queries: their view to search by.")]
-OutOption = Annotated[
-    Path | None,
-    Option(help="With --queries: a .csv or .parquet file."),
-]
-ChunkSizeOption = Annotated[
-    int, Option(min=1, help="With --queries: how many in memory at a time.")
-]
 
 
 def search(
-    paths: PathsArgument,
-    text: Annotated[str | None, Option(help="Words to search for.")] = None,
+    path: CollectionArgument,
+    words: WordsArgument = None,
     image: Annotated[Path | None, Option(help="An image to search for.")] = None,
-    item: Annotated[str | None, Option(help="Id of an item: find others like it.")] = None,
+    like: LikeOption = None,
     k: Annotated[int, Option("-k", min=1, help="How many hits.")] = 10,
     where: WhereOption = None,
-    text_weight: Annotated[float, Option(min=0, help="How much the text counts.")] = 1.0,
+    mode: ModeOption = "auto",
+    text_weight: Annotated[float, Option(min=0, help="How much the words count.")] = 1.0,
     image_weight: Annotated[float, Option(min=0, help="How much the image counts.")] = 1.0,
     max_pixels: MaxPixelsOption = None,
-    mode: ModeOption = "auto",
-    queries: QueriesOption = None,
-    model: ModelOption = None,
-    view: ViewOption = None,
-    out: OutOption = None,
-    chunk_size: ChunkSizeOption = 8_192,
-    dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Search a collection; with text and image, by both together.
-
-    With --queries, search indexes for all items of a file, and write what is found.
-    """
-    if queries is not None:
-        if text is not None or image is not None or item is not None or where:
-            raise BadParameter("--queries goes without --text, --image, --item and --where")
-        if out is None or (model is not None and view is None):
-            raise BadParameter("--queries needs --out, and with --model also --view")
-        search_all(paths, model, queries, out, view, k, chunk_size, dask, as_json)
-        return
-    if model is not None or view is not None or out is not None or dask is not None:
-        raise BadParameter("--model, --view, --out and --dask go with --queries")
-    if text is None and image is None and item is None:
-        raise BadParameter("give --text, --image or --item; or --queries")
-    if len(paths) > 1:
-        raise BadParameter("give one collection; several paths go with --queries")
+    """Find items by words, by an image, by both, or by another item."""
+    if not words and image is None and like is None:
+        raise BadParameter(
+            f"say what to look for: acqh search {path} WORDS..., or --image FILE, or --like ID"
+        )
     from acqh.collection import Collection
 
+    text = " ".join(words) if words else None
     given = {"text": (text, text_weight), "image": (image, image_weight)}
     weights = {name: weight for name, (value, weight) in given.items() if value is not None}
-    with Collection.open(paths[0]) as collection:
+    with Collection.open(path) as collection:
+        item = None if like is None else find_id(collection, like)
         asked: dict[str, Any] = {"text": text, "image": image, "item": item, "weights": weights}
         answer = collection.search(**asked, k=k, where=where, mode=mode, max_pixels=max_pixels)
     if as_json:
@@ -108,7 +68,11 @@ def search(
 
 def _as_json(answer: Any) -> dict[str, Any]:
     hits = [
-        {**{name: getattr(hit, name) for name in _FIELDS}, "code": list(hit.code)}
+        {
+            **{name: getattr(hit, name) for name in _FIELDS},
+            "code": list(hit.code),
+            "file": _file_of(hit),
+        }
         for hit in answer.hits
     ]
     times = {name: round(value, 3) for name, value in answer.milliseconds.items()}
@@ -118,61 +82,38 @@ def _as_json(answer: Any) -> dict[str, Any]:
 
 def _print(answer: Any) -> None:
     if not answer.hits:
-        print(f"nothing found among {answer.n_items:,} items")
+        print(f"nothing found among {count(answer.n_items, 'item')}")
         return
-    from rich.markup import escape
-
-    table = {
-        "rank": [str(rank) for rank, _ in enumerate(answer.hits, start=1)],
-        "score": [f"{hit.score:.3f}" for hit in answer.hits],
-        "id": [hit.id for hit in answer.hits],
-        # Of a folder's image the id is where it was first seen.
-        "file": [_moved_to(hit) for hit in answer.hits],
-        "why": [", ".join(hit.why) for hit in answer.hits],
-        "labels": [", ".join(hit.labels) for hit in answer.hits],
-        "text": [printable(hit.text)[:_TEXT_WIDTH] for hit in answer.hits],
-    }
-    table = {name: cells for name, cells in table.items() if any(cells)}
-    rows = [[escape(printable(cell)) for cell in row] for row in zip(*table.values(), strict=True)]
-    times = answer.milliseconds
-    caption = (
-        f"{answer.n_items:,} items, {answer.n_seen:,} codes looked at; "
-        f"{times['encode']:.1f} ms to describe the query, "
-        f"{times['search']:.2f} ms to search, {times['items']:.1f} ms to read what was found"
-    )
-    print_table("Hits", [*table], rows, caption=caption)
+    width = shutil.get_terminal_size().columns
+    best = max(hit.score for hit in answer.hits)
+    names = [printable(_name_of(hit)) for hit in answer.hits]
+    room = min(max(map(cell_len, names)), width // 2)
+    for rank, (hit, name) in enumerate(zip(answer.hits, names, strict=True), start=1):
+        bar = draw_bar(hit.score / best if best > 0 else 0.0)
+        print(f"{rank:>3}  {bar}  {set_cell_size(name, max(room, cell_len(name)))}  "
+              f"{', '.join(hit.why)}".rstrip())  # fmt: skip
+        said = " | ".join(filter(None, (", ".join(hit.labels), hit.text)))
+        if said:
+            print(" " * 5 + shorten(printable(said), width - 5))
+    milliseconds = sum(answer.milliseconds.values())
+    print(f"{len(names):,} of {count(answer.n_items, 'item')}, {milliseconds:.0f} ms")
 
 
-def _moved_to(hit: Any) -> str:
-    """Return the file of a hit where its id is another."""
-    file = hit.columns.get("file")
-    return file if isinstance(file, str) and file != hit.id else ""
+def _name_of(hit: Any) -> str:
+    """Return the file of a hit, and its id where that is another."""
+    file = _file_of(hit)
+    # The id of a folder's image is its file, unless it was moved.
+    same = not file or hit.id in (file, hit.columns.get("file"))
+    return (file or hit.id) if same else f"{file} (id {hit.id})"
 
 
-def search_all(
-    indexes: list[Path],
-    model: Path | None,
-    queries: str,
-    out: Path,
-    view: str | None,
-    k: int,
-    chunk_size: int,
-    dask: str | None,
-    as_json: bool,
-) -> None:
-    """Search for all queries of a file; write a table of hits."""
-    from acqh.methods import load_method
-    from acqh.scale import search_table
-
-    refuse_existing(out)
-    fitted = None if model is None else load_method(model)
-    index = indexes[0] if len(indexes) == 1 else indexes
-    with working(dask) as given:
-        asked: dict[str, Any] = {"view": view, "k": k, "chunk_size": chunk_size}
-        n_queries = search_table(fitted, index, queries, out, **asked, **given)
-    facts = {"n_queries": n_queries, "k": k, "seconds": voice.seconds}
-    sentence = f"{out}: the best {k} for each of {n_queries:,} queries; {facts['seconds']:.1f} s."
-    print_result(facts, sentence, as_json)
+def _file_of(hit: Any) -> str:
+    """Return the file of a hit, as it can be opened from here where that is known; "" for none."""
+    name = hit.columns.get("file") or hit.columns.get("image")
+    if not isinstance(name, str):
+        return ""
+    path = Path(hit.folder, name)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else name
 
 
 def serve(
@@ -201,7 +142,9 @@ def serve(
         str | None, Option(help="What a proxy puts before every path, such as /photos.")
     ] = None,
 ) -> None:
-    """Serve a collection and its search page, to this machine and read-only unless told otherwise.
+    """Serve the search page of a collection, and HTTP.
+
+    To this machine and read-only, unless told otherwise.
 
     Every setting may also be given in the environment, such as ACQH_MAX_K=100.
     """

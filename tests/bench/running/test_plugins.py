@@ -31,7 +31,7 @@ def site(tmp_path):
 def bench(*arguments, out, path=()):
     places = os.pathsep.join([*map(str, path), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, "-m", "acqh", "bench", *arguments, "--bits", "8", "--seeds", "1",
+        [sys.executable, "-m", "acqh", "bench", *arguments, "--bytes", "1", "--seeds", "1",
          "--protocol", "labelled", "--threads", "1", "--out", str(out)],
         env={**os.environ, "PYTHONPATH": places}, capture_output=True, text=True, check=False,
     )  # fmt: skip

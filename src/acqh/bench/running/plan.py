@@ -78,14 +78,17 @@ def plan(
     methods: str | Iterable[str | type[BaseMethod]] = "all",
     bits: Sequence[int] = CODE_LENGTHS,
     protocol: str | Iterable[str] | None = None,
-    seeds: int = 5,
+    seeds: int | None = None,
     paper: bool = False,
     official: bool | str = False,
     n_threads: int | None = None,
     data_dir: str | PathLike[str] | None = None,
 ) -> Plan:
     """Return the cells that `run` would run; takes and raises what that does."""
-    variants, method_files = _variants(methods)
+    names = [_name_of(each) for each in ([methods] if isinstance(methods, str) else methods)]
+    variants, method_files = _variants(names)
+    if seeds is None:
+        seeds = 5 if "all" in names else 1
     n_threads = n_threads or count_cores()
     grid = RunGrid(
         variants=variants,
@@ -117,7 +120,7 @@ def run(
     methods: str | Iterable[str | type[BaseMethod]] = "all",
     bits: Sequence[int] = CODE_LENGTHS,
     protocol: str | Iterable[str] | None = None,
-    seeds: int = 5,
+    seeds: int | None = None,
     paper: bool = False,
     official: bool | str = False,
     n_threads: int | None = None,
@@ -147,8 +150,8 @@ def run(
     protocol : str or sequence of str, optional
         Of `list_protocols`; by default labelled and unlabelled, with `paper` labelled. With
         ``"field"`` comes ``"unlabelled"``, the strict one.
-    seeds : int
-        Number of random splits.
+    seeds : int, optional
+        Number of random splits; by default 5 of all methods, 1 of those that are named.
     paper : bool
         Run the settings of the paper's tables and figures instead of equal bytes.
     official : bool or str
@@ -204,9 +207,8 @@ def _each(given: Any) -> list[Any]:
     return [given] if isinstance(given, str | PathLike | MultiViewData) else list(given)
 
 
-def _variants(methods: str | Iterable[Any]) -> tuple[tuple[Variant, ...], tuple[str, ...]]:
+def _variants(names: Sequence[str]) -> tuple[tuple[Variant, ...], tuple[str, ...]]:
     """Return the lines of tables, and the files that some of their methods come from."""
-    names = [_name_of(each) for each in ([methods] if isinstance(methods, str) else methods)]
     files = tuple(name for name in names if ".py:" in name)
     # First of all, so that they may be named as well.
     named = {file: load_method_file(file).info.name for file in files}
