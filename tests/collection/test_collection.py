@@ -124,7 +124,7 @@ def test_explanations_add_up_to_the_scores(collection):
 
 def test_verify_finds_nothing_wrong_with_a_new_collection(collection, make_items, monkeypatch):
     assert collection.verify().notes == ()
-    monkeypatch.setattr("acqh.collection.disk.index.MAX_FEW", 0)  # so that there is an index
+    monkeypatch.setattr("acqh.collection.disk.layout.MAX_FEW", 0)  # so that there is an index
     collection._opened.index.save()
     collection.add(make_items(2, seed=3, prefix="more"))
     report = collection.verify()
@@ -140,7 +140,7 @@ def test_restricted_searches_are_the_whole_ones_without_the_others(
     tmp_path, make_items, where, few, monkeypatch
 ):
     # Of two of these conditions few items are left, which then are indexed by themselves.
-    monkeypatch.setattr("acqh.collection.disk.index.MAX_FEW", few)
+    monkeypatch.setattr("acqh.collection.disk.layout.MAX_FEW", few)
     items = make_items(150)
     with Collection.build(
         items, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from acqh.collection import Collection
-from acqh.collection.sources.manifest import read_items
+from acqh.collection.sources.items import read_items
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 # Few enough for a test: every sixth, and a flower that the model has never seen.

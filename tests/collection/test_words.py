@@ -7,8 +7,8 @@ import pytest
 
 from acqh.collection import Collection, Item, verify_collection
 from acqh.collection.search.rank import fuse
+from acqh.collection.store.file import WORDS_SCHEMA
 from acqh.collection.store.words import (
-    WORDS_SCHEMA,
     WordHit,
     WordQuery,
     change_words,

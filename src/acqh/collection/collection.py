@@ -13,9 +13,9 @@ from acqh.collection.disk.replace import replacing
 from acqh.collection.search.answer import browse, search
 from acqh.collection.search.query import FeatureRow
 from acqh.collection.search.rank import Selection, rank_by_meaning
-from acqh.collection.store.connections import WRITE_TIMEOUT_SECONDS, Store, read_change
+from acqh.collection.store.file import WRITE_TIMEOUT_SECONDS, Store, read_change
 from acqh.collection.store.filters import Where
-from acqh.collection.store.read import (
+from acqh.collection.store.items import (
     Counts,
     column_kinds,
     count_all,
@@ -24,8 +24,8 @@ from acqh.collection.store.read import (
     ids_after,
     read_pages,
     read_thumbnail,
+    remove_items,
 )
-from acqh.collection.store.write import remove_items
 from acqh.collection.types import (
     AddReport,
     Answer,
@@ -511,8 +511,8 @@ class Collection:
         >>> collection.close()
         >>> folder.cleanup()
         """
-        from acqh.collection.build.label import label_items
-        from acqh.collection.sources.manifest import read_labels
+        from acqh.collection.build.add import label_items
+        from acqh.collection.sources.items import read_labels
 
         if isinstance(items, str | PathLike):
             items = read_labels(Path(items), label_separator)

@@ -14,6 +14,7 @@ from acqh.methods.acqh.targets import Target
 
 # What a text asks for.
 Mode = Literal["auto", "words", "meaning"]
+MAX_ID_CHARACTERS = 1_000
 # Where files lay is of no use elsewhere, and nobody else's business.
 _NOT_STORED = ("image_root",)
 # The columns that say which file an item follows, and what it was when it was read.

@@ -1,26 +1,34 @@
-"""Adding items to a collection that is there."""
+"""Adding items to a collection that is there, and giving those it has texts and labels."""
 
-from collections.abc import Callable, Iterator
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from acqh._core.runtime import Progress
-from acqh.collection.build.describe import CHUNK_ROWS, IMAGE_BATCH, left_in
-from acqh.collection.build.label import label_items
+from acqh.collection.build.build import left_in
 from acqh.collection.disk.layout import Opened
-from acqh.collection.disk.model import Described
-from acqh.collection.sources.check import Skipped, batches, prepared
-from acqh.collection.sources.manifest import Source, data_items, open_source
-from acqh.collection.store.connections import Store
-from acqh.collection.store.follow import follows_file
-from acqh.collection.store.write import insert_items
-from acqh.collection.types import AddReport, Item
+from acqh.collection.disk.model import CHUNK_ROWS, IMAGE_BATCH, Described, Encoders
+from acqh.collection.sources.items import (
+    Skipped,
+    Source,
+    batches,
+    check_fields,
+    data_items,
+    open_source,
+    prepared,
+)
+from acqh.collection.store.file import Store
+from acqh.collection.store.follow import follows_file, ids_of_file, relabel
+from acqh.collection.store.items import find_item, insert_items
+from acqh.collection.types import FACTS, FILE, AddReport, Item
 from acqh.data import MultiViewData
-from acqh.errors import CollectionError
+from acqh.errors import CollectionError, MissingItemError
 
 _UNKNOWN = "it has nothing that the model knows: no image, no known word, no known label"
+_IMAGE = "image"
 
 
 def add_items(
@@ -113,4 +121,107 @@ def _coded(
             raise CollectionError(f"{item.origin}: {_UNKNOWN}; nothing was added")
         else:
             skipped.append((item.origin, _UNKNOWN))
+    return found
+
+
+def label_items(
+    opened: Opened, items: Iterable[Item], progress: Progress, *, keep: bool
+) -> AddReport:
+    """Give items texts, labels and columns; `keep`: what is not given stays as it is."""
+    skipped: Skipped = []
+    ids: list[str] = []
+    for batch in batches(items, CHUNK_ROWS):
+        with opened.store.reading() as connection:
+            given = _by_id(connection, batch, skipped)
+        while given:  # what somebody else changes meanwhile is read and coded once more
+            read = {}
+            with opened.store.reading() as connection:
+                for identifier, item in given.items():
+                    try:
+                        read[identifier] = find_item(connection, identifier)
+                    except MissingItemError as error:
+                        skipped.append((item.name, str(error)))
+            wanted = {id_: _with(old, given[id_], keep) for id_, (_, old) in read.items()}
+            new = [(*read[id_], item) for id_, item in wanted.items() if item != read[id_][1]]
+            done = relabel(opened.store, _recoded(opened, new)) if new else []
+            late = {item.id for (*_, item), well in zip(new, done, strict=True) if not well}
+            ids += [identifier for identifier in wanted if identifier not in late]
+            given = {identifier: given[identifier] for identifier in late}
+        progress(len(ids) + len(skipped), None, "labelling items")
+    return AddReport(tuple(ids), tuple(skipped))
+
+
+def _by_id(
+    connection: sqlite3.Connection, items: Iterable[Item], skipped: Skipped
+) -> dict[str, Item]:
+    """Return items by the ids of those that they mean; of several the last."""
+    found = {}
+    for item in items:
+        try:
+            checked = check_fields(item)
+            found[_id_meant(connection, checked)] = checked
+        except CollectionError as error:
+            skipped.append((item.name, str(error)))
+    return found
+
+
+def _id_meant(connection: sqlite3.Connection, item: Item) -> str:
+    if item.id is not None:
+        return str(item.id)
+    name = item.columns.get(FILE) or item.columns.get(_IMAGE)
+    if not isinstance(name, str):
+        raise CollectionError("it has no id, file or image that says which item is meant")
+    ids = ids_of_file(connection, name)
+    if len(ids) > 1:
+        several = ", ".join(map(repr, ids))
+        raise CollectionError(f"{name!r} is a file of several folders; give the id: {several}")
+    return ids[0] if ids else name
+
+
+def _with(old: Item, given: Item, keep: bool) -> Item:
+    """Return an item with what it was given; what is said of its file stays."""
+    kept = old.columns if keep else {k: v for k, v in old.columns.items() if k in FACTS}
+    own = {
+        name: value
+        for name, value in given.columns.items()
+        if name not in (*FACTS, _IMAGE) and value not in (None, "")
+    }
+    return replace(
+        old,
+        text=given.text or (old.text if keep else ""),
+        labels=given.labels or (old.labels if keep else ()),
+        columns={**kept, **own},
+    )
+
+
+def _recoded(opened: Opened, changes: Sequence[tuple[int, Item, Item]]) -> list[tuple[int, Item]]:
+    """Return items with their numbers, coded by what they are to be.
+
+    What an image adds to a code is taken from the code that there is.
+    """
+    coder, by_view = opened.coder, opened.facts.encoders.by_view
+    texts = Encoders({view: each for view, each in by_view.items() if view == "text"})
+
+    def part(items: Sequence[Item]) -> tuple[list[Sequence[str]], Described]:
+        described = texts.describe([], [item.text for item in items])
+        return [item.labels for item in items], described
+
+    said = [(old.text, old.labels) != (new.text, new.labels) for _, old, new in changes]
+    before, after = [old for _, old, _ in changes], [new for _, _, new in changes]
+    known = part(after)
+    codes, coded_by = coder.encode(*known)
+    own = np.array([list(old.code) for old in before], dtype=np.uint8)
+    moved = coder.encode_change(own, part(before), known)
+    found = []
+    for row, (number, old, new) in enumerate(changes):
+        rest = [it for it in old.coded_by.split("+") if it not in ("labels", *texts.by_view)]
+        if not said[row] or not coded_by[row]:
+            code, by = old.code, old.coded_by
+        elif rest:
+            parts = {*coded_by[row].split("+"), *rest}
+            order = ("labels", *coder.model.n_features_in_)
+            code, by = moved[row].tobytes(), "+".join(it for it in order if it in parts)
+        else:
+            code, by = codes[row].tobytes(), coded_by[row]
+        found.append((number, replace(new, code=code, coded_by=by)))
     return found

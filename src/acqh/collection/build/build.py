@@ -1,29 +1,58 @@
-"""Building a collection: items into the store, a model learnt from them, a code for each."""
+"""Building a collection: items into the store, features beside it, a model, a code for each."""
 
 import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from acqh import __version__
+from acqh._core.arrays import Array, Bools, Ints, Matrix, is_sparse, slices
 from acqh._core.runtime import Progress
-from acqh.collection.build.describe import CHUNK_ROWS, stage_data, stage_items
+from acqh._core.store import pack
 from acqh.collection.build.learn import Learnt, learn
-from acqh.collection.disk.index import IndexCache
-from acqh.collection.disk.layout import INDEX, ITEMS, MODEL, Facts, start_folder, write_facts
-from acqh.collection.disk.model import Coder, Encoders
-from acqh.collection.sources.check import Skipped
-from acqh.collection.sources.manifest import open_source
-from acqh.collection.store.connections import Store
-from acqh.collection.store.read import count_items, read_staged
-from acqh.collection.store.schema import create_store, open_store
-from acqh.collection.store.write import remove_items, set_codes
-from acqh.collection.types import BuildSettings
+from acqh.collection.disk.layout import (
+    INDEX,
+    ITEMS,
+    MODEL,
+    Facts,
+    IndexCache,
+    start_folder,
+    write_facts,
+)
+from acqh.collection.disk.model import CHUNK_ROWS, IMAGE_BATCH, Coder, Encoders, describe
+from acqh.collection.sources.items import (
+    Skipped,
+    Source,
+    batches,
+    data_items,
+    open_source,
+    prepared,
+)
+from acqh.collection.store.file import Store, create_store, open_store
+from acqh.collection.store.items import (
+    count_items,
+    has_more_than,
+    has_texts,
+    insert_items,
+    read_staged,
+    remove_items,
+    set_codes,
+)
+from acqh.collection.types import BuildSettings, Item
 from acqh.data import MultiViewData
-from acqh.encoders import image_limit
+from acqh.encoders import image_limit, make_encoder
 from acqh.errors import CollectionError
+from acqh.methods.state import HOMES
+
+# An encoder of images that learns anything learns it from this many of the first.
+_FITTED_IMAGES = 256
+# A vocabulary is settled by this many texts.
+_FITTED_TEXTS = 200_000
 
 
 def build_into(
@@ -105,3 +134,206 @@ def _code(
         raise CollectionError(f"item {unknown[0]!r}: {why}")
     skipped += [(f"item {identifier!r}", why) for identifier in unknown]
     remove_items(store, unknown)
+
+
+class StagedView:
+    """The features of one view, row by row: dense ones in a file, sparse ones in memory.
+
+    `path`: the file for dense features.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     staged = StagedView(Path(folder, "image"))
+    ...     staged.append(np.eye(2), np.array([True, True]))
+    ...     staged.matrix(np.array([False, True])).tolist()
+    [[0.0, 1.0]]
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._sparse: list[Matrix] = []
+        self._present: list[Bools] = []
+        self._width = 0
+
+    def append(self, matrix: Matrix, present: Bools) -> None:
+        """Add rows, and which of them are present."""
+        self._width = matrix.shape[1]
+        self._present.append(present)
+        if is_sparse(matrix):
+            self._sparse.append(sp.csr_array(matrix))
+        else:
+            with self._path.open("ab") as file:
+                file.write(np.ascontiguousarray(matrix, dtype=np.float32).data)
+
+    def present(self) -> Bools:
+        """Return which rows are present."""
+        return np.concatenate(self._present)
+
+    def matrix(self, kept: Bools) -> Matrix:
+        """Return some rows, after which the others are gone."""
+        if self._sparse:
+            return sp.csr_array(sp.vstack(self._sparse, format="csr"))[np.flatnonzero(kept)]
+        rows: Array = np.memmap(self._path, dtype=np.float32, mode="r+").reshape(-1, self._width)
+        if kept.all():
+            return rows
+        end = 0  # rows move up in the file, since they may not fit into memory
+        for span in slices(len(rows), CHUNK_ROWS):
+            block = rows[span][kept[span]]
+            rows[end : end + len(block)] = block
+            end += len(block)
+        return rows[:end]
+
+
+def stage_data(store: Store, data: MultiViewData, progress: Progress) -> MultiViewData:
+    """Store the items of data that brings its features; return them as `stage_items` does."""
+    n_done = 0
+    for part in data.chunks(CHUNK_ROWS):
+        insert_items(store, data_items(part))
+        n_done += len(part)
+        progress(n_done, len(data), "storing items")
+    given = [view for view, mask in data.present.items() if mask.any()]
+    return MultiViewData(
+        {view: data.views[view] for view in given},
+        present={view: data.present[view] for view in given},
+        **_numbered(store, np.arange(n_done)),
+    )
+
+
+def stage_items(
+    staging: Path,
+    store: Store,
+    source: Source,
+    settings: BuildSettings,
+    skipped: Skipped,
+    progress: Progress,
+) -> tuple[MultiViewData, Encoders]:
+    """Store raw items and describe them.
+
+    Gives the features and labels of the items that have any features, by their numbers from 0,
+    and the encoders.
+    """
+    both = _make_encoders(settings)
+    image_encoder, text_encoder = both.by_view.values()
+    _check_targets(settings.targets, source.has)
+    usable = _fit_on_images(image_encoder, prepared(source.items, skipped, strict=settings.strict))
+    images = StagedView(staging / "image")
+    n_items = n_images = 0
+    for batch in batches(usable, IMAGE_BATCH):
+        new = left_in(batch, insert_items(store, batch, strict=settings.strict), skipped)
+        if new:
+            images.append(*describe(image_encoder, "image", [item.image for item in new]))
+        n_items += len(new)
+        n_images += sum(item.image is not None for item in new)
+        progress(n_items + len(skipped), source.n_items, "describing images")
+    check_filled(store, skipped)
+    views, encoders = {}, {}
+    if n_images:
+        views["image"], encoders["image"] = images, image_encoder
+    # The general model finds images by words even where no item has any.
+    is_general = n_images > 0 and both.fit_general_model
+    with store.reading() as connection:
+        is_said = has_texts(connection)
+    if is_said or is_general:
+        texts = (text for _, text, _ in _staged(store, 0, _FITTED_TEXTS))
+        encoders["text"] = text_encoder.fit([text for text in texts if text])
+        views["text"] = _stage_texts(staging, store, text_encoder, n_items, progress)
+    return _gather(views, store, keep_empty=is_general), Encoders(encoders)
+
+
+def _make_encoders(settings: BuildSettings) -> Encoders:
+    """Return the encoders of images and texts, in this order."""
+    image = make_encoder(settings.image_encoder, view="image")
+    text = make_encoder(settings.text_encoder, view="text", random_state=settings.random_state)
+    # What cannot be stored or is not installed is better refused before the work than after it.
+    for encoder in (image, text):
+        pack(encoder, HOMES, fitted=False)
+        if hasattr(encoder, "check_installed"):
+            encoder.check_installed()
+    return Encoders({"image": image, "text": text})
+
+
+def _gather(views: Mapping[str, StagedView], store: Store, *, keep_empty: bool) -> MultiViewData:
+    """Return the items that have any view; `keep_empty`: also views that none of them has."""
+    present = {view: staged.present() for view, staged in views.items()}
+    present = {view: mask for view, mask in present.items() if keep_empty or mask.any()}
+    if not present:
+        raise CollectionError("no item has an image or a text that can be described")
+    known = np.any([*present.values()], axis=0)
+    return MultiViewData(
+        {view: views[view].matrix(known) for view in present},
+        present={view: mask[known] for view, mask in present.items()},
+        **_numbered(store, np.flatnonzero(known)),
+    )
+
+
+def _numbered(store: Store, rows: Ints) -> dict[str, Any]:
+    """Return ids of staged items, which are their numbers from 0, and their labels."""
+    labels = [names for _, _, names in _staged(store)]
+    known = sorted({name for each in labels for name in each})
+    given = {"labels": [labels[row] for row in rows], "label_names": known} if known else {}
+    return {"ids": rows, **given}
+
+
+def _staged(store: Store, start: int = 0, n: int = 2**62) -> list[tuple[str, str, tuple[str, ...]]]:
+    with store.reading() as connection:
+        return read_staged(connection, start, n)
+
+
+def check_filled(store: Store, skipped: Skipped) -> None:
+    """Refuse to go on with no item."""
+    with store.reading() as connection:
+        is_empty = not has_more_than(connection, 0)
+    if is_empty:
+        reason = f": {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
+        raise CollectionError(f"there are no items to build from{reason}")
+
+
+def _check_targets(targets: Mapping[str, Any] | None, has: frozenset[str] | None) -> None:
+    """Refuse targets that no item can have, where it is known what they have."""
+    for name in targets or ():
+        if name not in ("labels", "image", "text"):
+            raise CollectionError(
+                f"`targets` are weights of labels, image and text, but one is {name!r}"
+            )
+        # Images are found by words even where no item has any.
+        if has is not None and name not in has and not (name == "text" and "image" in has):
+            raise CollectionError(
+                f"`targets` has a weight for {name}, but no item has any; leave it out, or give "
+                f"the manifest a column {name}"
+            )
+
+
+def left_in(items: Sequence[Item], stored: Sequence[str | None], skipped: Skipped) -> list[Item]:
+    """Return the items that were stored; note the others, whose ids there are already."""
+    pairs = list(zip(items, stored, strict=True))
+    skipped += [
+        (item.origin, f"there is an item {item.id!r} already") for item, id_ in pairs if id_ is None
+    ]
+    return [item for item, identifier in pairs if identifier is not None]
+
+
+def _fit_on_images(encoder: Any, items: Iterator[Item]) -> Iterator[Item]:
+    first: list[Item] = []
+    images: list[Any] = []
+    for item in items:
+        first.append(item)
+        if item.image is not None:
+            images.append(item.image)
+        if len(images) == _FITTED_IMAGES:
+            break
+    if images:
+        encoder.fit(images)
+    return chain(first, items)
+
+
+def _stage_texts(
+    staging: Path, store: Store, encoder: Any, n_items: int, progress: Progress
+) -> StagedView:
+    staged = StagedView(staging / "text")
+    for start in range(0, n_items, CHUNK_ROWS):
+        texts = [text for _, text, _ in _staged(store, start, CHUNK_ROWS)]
+        staged.append(*describe(encoder, "text", texts))
+        progress(start + len(texts), n_items, "describing texts")
+    return staged

@@ -10,8 +10,7 @@ from sklearn.preprocessing import Normalizer
 
 from acqh._core.arrays import Bools
 from acqh._core.runtime import Progress
-from acqh.collection.build.describe import CHUNK_ROWS
-from acqh.collection.disk.model import Encoders
+from acqh.collection.disk.model import CHUNK_ROWS, Encoders
 from acqh.collection.types import BuildSettings
 from acqh.data import MultiViewData
 from acqh.encoders import EfficientNetLite0, GeneralMap, GeneralModel, general_model

@@ -6,13 +6,11 @@ from os import PathLike
 from pathlib import Path
 
 from acqh._core.runtime import Progress
-from acqh.collection.build.add import add_items
-from acqh.collection.build.label import label_items
+from acqh.collection.build.add import add_items, label_items
 from acqh.collection.disk.layout import Opened
-from acqh.collection.sources.check import Skipped
 from acqh.collection.sources.folder import ImageFile, Listing, list_images
-from acqh.collection.sources.manifest import Source
-from acqh.collection.store.connections import Store
+from acqh.collection.sources.items import Skipped, Source
+from acqh.collection.store.file import Store
 from acqh.collection.store.follow import (
     FileWriter,
     Followed,
@@ -24,7 +22,7 @@ from acqh.collection.store.follow import (
     move_items,
     remove_followed,
 )
-from acqh.collection.store.read import has_item
+from acqh.collection.store.items import has_item
 from acqh.collection.types import FILE, Item, SyncReport
 from acqh.errors import CollectionError
 

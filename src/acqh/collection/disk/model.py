@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from acqh.data import MultiViewData
     from acqh.methods.acqh import ACQH
 
+# Items that are described or coded at once, with images and without.
+IMAGE_BATCH = 64
+CHUNK_ROWS = 4_096
 # How far the vector of an item follows that of a part of it which is given anew: chosen on 200
 # images of COCO so that beginnings of captions find items as well as if these were described again
 # (mean reciprocal rank 0.318 and 0.316; by images alone 0.104). Further, the image would not count.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from acqh._core.files import check_target, sync, sync_directory
 from acqh.collection.disk.layout import ITEMS, KIND, size_on_disk
-from acqh.collection.store.connections import Store, translated
+from acqh.collection.store.file import Store, translated
 from acqh.errors import AcqhError, CorruptBundleError, ReplacedError
 from acqh.io import read_bundle
 

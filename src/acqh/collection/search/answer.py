@@ -31,7 +31,7 @@ from acqh.collection.store.filters import (
     first_in_order,
     read_where,
 )
-from acqh.collection.store.read import read_items
+from acqh.collection.store.items import read_items
 from acqh.collection.store.words import find_words, reasons
 from acqh.collection.types import Answer, Explanation, Hit, Item
 

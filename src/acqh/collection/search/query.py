@@ -10,8 +10,8 @@ import numpy as np
 
 from acqh._core.arrays import Floats, Matrix, is_sparse
 from acqh.collection.disk.layout import Opened
-from acqh.collection.sources.check import make_thumbnail, working_image
-from acqh.collection.store.read import find_item
+from acqh.collection.sources.items import make_thumbnail, working_image
+from acqh.collection.store.items import find_item
 from acqh.collection.store.words import WordQuery, read_words
 from acqh.collection.types import Mode
 from acqh.errors import CollectionError

@@ -13,11 +13,10 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints
 from acqh._core.imports import require
-from acqh.collection.disk.index import MAX_FEW
-from acqh.collection.disk.layout import Opened
-from acqh.collection.store.connections import as_numbers, read_change
+from acqh.collection.disk.layout import MAX_FEW, Opened
+from acqh.collection.store.file import as_numbers, read_change
 from acqh.collection.store.filters import Condition, check_names, meeting
-from acqh.collection.store.read import numbers_showing, thumbnails_of
+from acqh.collection.store.items import numbers_showing, thumbnails_of
 from acqh.collection.store.words import (
     WordHit,
     WordQuery,

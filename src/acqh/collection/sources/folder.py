@@ -9,8 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from acqh.collection.sources.check import MAX_ID_CHARACTERS
-from acqh.collection.types import BYTES, DATE, DIGEST, FILE, MODIFIED, Item
+from acqh.collection.types import BYTES, DATE, DIGEST, FILE, MAX_ID_CHARACTERS, MODIFIED, Item
 from acqh.encoders import image_date
 from acqh.errors import CollectionError
 

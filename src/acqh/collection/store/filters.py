@@ -1,7 +1,6 @@
 """Conditions on labels and columns, and the order of items: SQL over the table of values."""
 
 import difflib
-import json
 import math
 import re
 import sqlite3
@@ -10,22 +9,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from acqh.collection.store.items import LABEL, stored
 from acqh.errors import CollectionError
 
-# A label is a value of this name; no column is called so.
-LABEL = "label"
 _LABEL_NAMES = (LABEL, "labels")
-# The value of each label and column of an item, as SQLite compares them: numbers exactly, and
-# before texts. What has no place in that order lies behind as bytes: null is empty, and a whole
-# number that neither 64 bits nor a real number can hold is its digits.
-VALUES_SCHEMA = """
-CREATE TABLE item_values (
-    name TEXT NOT NULL,
-    value NOT NULL,
-    number INTEGER NOT NULL,
-    PRIMARY KEY (name, value, number)
-) WITHOUT ROWID;
-"""
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _MAX_DIGITS = 4_000
 # Of one condition; SQLite takes this many in one statement, in every version.
@@ -84,23 +71,6 @@ def read_where(where: Any) -> tuple[Condition, ...]:
             name, values = LABEL, set(map(str, values))
         conditions.append((name, tuple(sorted(values, key=lambda v: (isinstance(v, str), v)))))
     return tuple(sorted(conditions, key=repr))
-
-
-def values_of(labels: Iterable[str], columns: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the name and value of every label and column of an item, as they are stored."""
-    yield from ((LABEL, label) for label in dict.fromkeys(labels))
-    yield from ((name, _stored(value)) for name, value in columns.items())
-
-
-def parsed(labels: Any, columns: Any) -> tuple[list[str], dict[str, Any]]:
-    """Return the labels and the columns of a stored item."""
-    try:
-        names, values = json.loads(labels), json.loads(columns)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise sqlite3.DatabaseError(f"labels or columns of an item: {error}") from error
-    if not isinstance(names, list) or not isinstance(values, dict):
-        raise sqlite3.DatabaseError("the fields of an item are of other kinds than acqh stores")
-    return list(map(str, names)), values
 
 
 def meeting(conditions: Sequence[Condition]) -> tuple[str, list[Any]]:
@@ -195,23 +165,9 @@ def _check_label(connection: sqlite3.Connection, label: str) -> None:
 
 def _forms(value: Value) -> Iterator[Any]:
     """Yield a wanted value as it may be stored; of a text also the number that it says."""
-    yield _stored(value)
+    yield stored(value)
     if isinstance(value, str) and (number := _as_number(value)) is not None:
-        yield _stored(number)
-
-
-def _stored(value: Any) -> Any:
-    """Return a value as the table holds it."""
-    if value is None:
-        return b""
-    if isinstance(value, bool):
-        return int(value)
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        try:
-            return float(value) if float(value) == value else str(value).encode()
-        except OverflowError:
-            return str(value).encode()
-    return value
+        yield stored(number)
 
 
 def _as_number(text: str) -> int | float | None:

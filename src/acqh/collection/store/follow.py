@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from acqh.collection.store.connections import Store
-from acqh.collection.store.filters import parsed
-from acqh.collection.store.read import find_number, has_item
-from acqh.collection.store.write import Writer, changing
+from acqh.collection.store.file import Store
+from acqh.collection.store.items import Writer, changing, find_number, has_item, parsed
 from acqh.collection.types import BYTES, DIGEST, FACTS, FILE, MODIFIED, Item
 
 # Text, labels and columns that people gave.

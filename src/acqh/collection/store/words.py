@@ -17,17 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from acqh._core.arrays import Ints
-from acqh.collection.store.connections import LISTED, as_numbers, listed
+from acqh.collection.store.file import LISTED, as_numbers, listed
 
-# Captions, what an item is called, its labels, and the signs in all else that it has. Nothing but
-# the index is stored: the texts are those of the items. Words are letters, with their marks, and
-# numbers; symbols and what is for private use are words too, but not the two of ASCII.
-WORDS_SCHEMA = """
-CREATE VIRTUAL TABLE words USING fts5(
-    text, names, labels, signs, content='',
-    tokenize="porter unicode61 remove_diacritics 2 categories 'L* M* N* Co So Sk' separators '^`'"
-);
-"""
 # A name says more of an item than a word somewhere in its caption.
 _RANK = "bm25(words, 1.0, 2.0, 1.0, 1.0)"
 # Only listed items. Without the plus, SQLite would search the whole index once for each of them.

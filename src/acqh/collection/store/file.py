@@ -1,4 +1,4 @@
-"""SQLite connections: to the one file that was opened, short transactions, clear errors."""
+"""The SQLite file: its tables, and connections to it, short transactions, clear errors."""
 
 import errno
 import json
@@ -6,8 +6,9 @@ import os
 import sqlite3
 import stat
 import threading
+import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,64 @@ WRITE_TIMEOUT_SECONDS = 30.0
 _NO_CHANGE = 1 << 62
 # Numbers given as one parameter: SQLite takes only this many of them in a statement.
 LISTED = "(SELECT value FROM json_each(?))"
+# Counts up when tables change.
+LAYOUT = 3
+# Captions, what an item is called, its labels, and the signs in all else that it has. Nothing but
+# the index is stored: the texts are those of the items. Words are letters, with their marks, and
+# numbers; symbols and what is for private use are words too, but not the two of ASCII.
+WORDS_SCHEMA = """
+CREATE VIRTUAL TABLE words USING fts5(
+    text, names, labels, signs, content='',
+    tokenize="porter unicode61 remove_diacritics 2 categories 'L* M* N* Co So Sk' separators '^`'"
+);
+"""
+# Every item and every removal takes the next change number. An item's is its number for good.
+# The two indexes are for counting items without reading them.
+#
+# `item_values`: of each label and column of an item, as SQLite compares them: numbers exactly, and
+# before texts. What has no place in that order lies behind as bytes: null is empty, and a whole
+# number that neither 64 bits nor a real number can hold is its digits.
+_SCHEMA = f"""
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE items (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    text TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    columns TEXT NOT NULL,
+    coded_by TEXT NOT NULL,
+    code BLOB NOT NULL,
+    checksum INTEGER NOT NULL
+);
+CREATE INDEX items_by_what_coded_them ON items (coded_by);
+CREATE TABLE thumbnails (
+    number INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE,
+    picture BLOB NOT NULL,
+    checksum INTEGER NOT NULL
+);
+CREATE INDEX thumbnails_by_checksum ON thumbnails (checksum);
+CREATE TABLE followed (
+    number INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE,
+    folder TEXT NOT NULL,
+    name TEXT NOT NULL,
+    UNIQUE (name, folder)
+);
+CREATE TABLE remembered (
+    sha256 TEXT PRIMARY KEY,
+    text TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    columns TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE removals (change INTEGER PRIMARY KEY, number INTEGER NOT NULL);
+CREATE TABLE item_values (
+    name TEXT NOT NULL,
+    value NOT NULL,
+    number INTEGER NOT NULL,
+    PRIMARY KEY (name, value, number)
+) WITHOUT ROWID;
+{WORDS_SCHEMA}
+"""
+_DEFINITIONS = "SELECT type, name, tbl_name, sql FROM sqlite_master"
 
 
 def listed(numbers: Iterable[int]) -> str:
@@ -316,3 +375,68 @@ def translated(path: Path) -> Iterator[None]:
         if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
             raise OSError(errno.EIO, f"{error}", str(path)) from error
         raise CorruptBundleError(f"{path} is damaged: {error}; run acqh verify") from error
+
+
+def create_store(path: Path, generation: str) -> None:
+    """Make an empty store; there must be no file of that name."""
+    path.touch(exist_ok=False)
+    with translated(path), closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA page_size = 4096")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+        facts = {"layout": LAYOUT, "change": 0, "generation": generation}
+        connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
+
+
+def open_store(
+    path: Path, *, timeout: float = WRITE_TIMEOUT_SECONDS, durable: bool = True
+) -> Store:
+    """Open a store that `create_store` made; see `Store`.
+
+    Raises CorruptBundleError: it is damaged, of another layout, or has tables that are not ours.
+    """
+    with translated(path):
+        store = Store(path, timeout=timeout, durable=durable)
+    try:
+        with store.reading() as connection:
+            layout = read_fact(connection, "layout")
+            if layout != LAYOUT:
+                raise CorruptBundleError(
+                    f"{path} has layout {layout}, this acqh reads {LAYOUT}; open it with the acqh "
+                    "that made it, or build the collection again"
+                )
+            _check_schema(connection, path)
+            store.generation = read_text(connection, "generation")
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def checksum(*fields: str | bytes) -> int:
+    """Return a checksum over fields; which byte belongs to which field counts."""
+    total = 0
+    for field in fields:
+        content = field.encode() if isinstance(field, str) else field
+        total = zlib.crc32(content, zlib.crc32(len(content).to_bytes(8, "little"), total))
+    return total
+
+
+def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file that defines anything but our tables.
+
+    A view in place of a table could keep a search busy for ever, and a trigger could change what
+    is stored.
+
+    Raises CorruptBundleError: there is something else, or something is missing.
+    """
+    with closing(sqlite3.connect(":memory:")) as other:
+        other.executescript(_SCHEMA)
+        wanted = set(other.execute(_DEFINITIONS))
+    found = set(connection.execute(_DEFINITIONS))
+    if found != wanted:
+        names = ", ".join(sorted({repr(name) for _, name, _, _ in found ^ wanted}))
+        raise CorruptBundleError(
+            f"{path} is not as acqh makes it: its definition of {names:.200} is missing, "
+            "changed or not one of ours"
+        )

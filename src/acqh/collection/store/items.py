@@ -1,0 +1,435 @@
+"""Items in the store: read over a connection that sees one state, changed in one transaction.
+
+Every item and every removal takes the next change number.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Array, Ints
+from acqh.collection.store.file import LISTED, Store, checksum, listed, read_change
+from acqh.collection.store.words import change_words, words_of
+from acqh.collection.types import FACTS, FILE, Item
+from acqh.errors import DuplicateIdError, MissingItemError
+
+# A label is a value of this name; no column is called so.
+LABEL = "label"
+_READ = (
+    "SELECT i.number, id, text, labels, columns, t.number IS NOT NULL, coded_by, code, folder "
+    "FROM items i LEFT JOIN thumbnails t ON t.number = i.number "
+    "LEFT JOIN followed f ON f.number = i.number"
+)
+# Removals are known among so many last changes; an index that is further behind is made again.
+_KEPT_CHANGES = 2**18
+_KIND_OF = {bool: "boolean", int: "integer", float: "real", str: "text", type(None): "null"}
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many items there are of what, after a change."""
+
+    change: int
+    labels: dict[str, int]  # in alphabetical order
+    coded_by: dict[str, int]
+    n_labelled: int
+    n_thumbnails: int
+
+
+def count_items(connection: sqlite3.Connection) -> int:
+    """Return how many items there are."""
+    return int(connection.execute("SELECT count(*) FROM items").fetchone()[0])
+
+
+def has_more_than(connection: sqlite3.Connection, n: int) -> bool:
+    """Whether there are more items; counts no further."""
+    found = connection.execute("SELECT 1 FROM items LIMIT 1 OFFSET ?", (n,))
+    return found.fetchone() is not None
+
+
+def has_texts(connection: sqlite3.Connection) -> bool:
+    """Whether any item has a text."""
+    found = connection.execute("SELECT 1 FROM items WHERE text <> '' LIMIT 1")
+    return found.fetchone() is not None
+
+
+def has_item(connection: sqlite3.Connection, identifier: str) -> bool:
+    """Whether there is an item of this id."""
+    return find_number(connection, identifier) is not None
+
+
+def find_number(connection: sqlite3.Connection, identifier: str) -> int | None:
+    """Return the number of the item that has an id, or None."""
+    row = connection.execute("SELECT number FROM items WHERE id = ?", (identifier,)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def ids_after(connection: sqlite3.Connection, number: int, n: int = 4_096) -> list[tuple[int, str]]:
+    """Return number and id of the next items in order of insertion."""
+    return connection.execute(
+        "SELECT number, id FROM items WHERE number > ? ORDER BY number LIMIT ?", (number, n)
+    ).fetchall()
+
+
+def find_item(connection: sqlite3.Connection, identifier: str) -> tuple[int, Item]:
+    """Return an item and its number; raise MissingItemError where there is none."""
+    row = connection.execute(f"{_READ} WHERE id = ?", (identifier,)).fetchone()
+    if row is None:
+        raise MissingItemError(f"no item has the id {identifier!r}")
+    return row[0], _item(*row)
+
+
+def read_items(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, Item]:
+    """Return items by number; those that are gone are left out."""
+    rows = connection.execute(f"{_READ} WHERE i.number IN {LISTED}", (listed(numbers),))
+    return {row[0]: _item(*row) for row in rows}
+
+
+def read_pages(connection: sqlite3.Connection, size: int) -> Iterator[list[Item]]:
+    """Yield all items in order of insertion, some at a time."""
+    rows = connection.execute(f"{_READ} ORDER BY i.number")
+    while page := rows.fetchmany(size):
+        yield [_item(*row) for row in page]
+
+
+def read_staged(
+    connection: sqlite3.Connection, start: int, n: int
+) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Return id, text and labels of items that a build has just numbered from 1 on."""
+    rows = connection.execute(
+        "SELECT id, text, labels FROM items WHERE number > ? AND number <= ? ORDER BY number",
+        (start, start + n),
+    )
+    return [(identifier, text, tuple(parsed(names, "{}")[0])) for identifier, text, names in rows]
+
+
+def _item(
+    number: int,
+    identifier: str,
+    text: str,
+    labels: str,
+    columns: str,
+    has_thumbnail: int,
+    coded_by: str,
+    code: bytes,
+    folder: str | None,
+) -> Item:
+    names, values = parsed(labels, columns)
+    match identifier, text, coded_by, code:
+        case str(), str(), str(), bytes():
+            return Item(
+                text=text,
+                labels=names,
+                id=identifier,
+                columns=values,
+                folder=folder or "",
+                has_thumbnail=bool(has_thumbnail),
+                coded_by=coded_by,
+                code=code,
+            )
+    raise sqlite3.DatabaseError(f"the fields of item number {number} are of other kinds than ours")
+
+
+def read_thumbnail(connection: sqlite3.Connection, identifier: str) -> bytes:
+    """Return an item's small image; raise MissingItemError where there is none."""
+    row = connection.execute(
+        "SELECT picture FROM items LEFT JOIN thumbnails USING (number) WHERE id = ?", (identifier,)
+    ).fetchone()
+    if row is None:
+        raise MissingItemError(f"no item has the id {identifier!r}")
+    if row[0] is None:
+        raise MissingItemError(f"item {identifier!r} has no image")
+    return bytes(row[0])
+
+
+def numbers_showing(
+    connection: sqlite3.Connection, thumbnail: bytes, among: Sequence[int]
+) -> list[int]:
+    """Return which of some items have exactly this thumbnail."""
+    rows = connection.execute(
+        f"SELECT number FROM thumbnails WHERE number IN {LISTED} "  # noqa: S608
+        "AND checksum = ? AND picture = ? ORDER BY number",
+        (listed(among), checksum(thumbnail), thumbnail),
+    )
+    return [number for (number,) in rows]
+
+
+def thumbnails_of(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, bytes]:
+    """Return the thumbnails of items by number; items without one are left out."""
+    wanted = f"SELECT number, picture FROM thumbnails WHERE number IN {LISTED}"  # noqa: S608
+    return dict(connection.execute(wanted, (listed(numbers),)))
+
+
+def count_all(connection: sqlite3.Connection) -> Counts:
+    """Return how many items there are of what."""
+    ask = connection.execute
+    labels = ask("SELECT value, count(*) FROM item_values WHERE name = ? GROUP BY value", (LABEL,))
+    coded_by = ask("SELECT coded_by, count(*) FROM items GROUP BY coded_by")
+    ((n_labelled, n_thumbnails),) = ask(
+        "SELECT (SELECT count(DISTINCT number) FROM item_values WHERE name = ?), "
+        "(SELECT count(*) FROM thumbnails)",
+        (LABEL,),
+    )
+    return Counts(read_change(connection), dict(labels), dict(coded_by), n_labelled, n_thumbnails)
+
+
+def column_kinds(connection: sqlite3.Connection) -> dict[str, set[str]]:
+    """Return the columns that items have, and what is in them; see `Collection.columns`."""
+    kinds: dict[str, set[str]] = {}
+    for (columns,) in connection.execute("SELECT columns FROM items"):
+        for name, value in parsed("[]", columns)[1].items():
+            is_long = type(value) is int and not -(2**63) <= value < 2**63
+            kinds.setdefault(name, set()).add("real" if is_long else _KIND_OF[type(value)])
+    return dict(sorted(kinds.items()))
+
+
+def codes_of(connection: sqlite3.Connection, numbers: Ints, code_bytes: int) -> tuple[Ints, Array]:
+    """Return the codes of items, and the numbers of those that are still there."""
+    wanted = f"SELECT number, code FROM items WHERE number IN {LISTED} ORDER BY number"  # noqa: S608
+    return _codes(connection.execute(wanted, (listed(numbers.tolist()),)), code_bytes)
+
+
+def changes_since(
+    connection: sqlite3.Connection, change: int, code_bytes: int
+) -> tuple[int, Ints, Array, Ints]:
+    """Return what an index that holds all changes up to one must do to hold all.
+
+    Returns
+    -------
+    change : int
+        The last one.
+    numbers : int64 (n_added,)
+    codes : uint8 (n_added, code_bytes)
+        Of items to be added, in order.
+    removed : int64 (n_removed,)
+        Numbers of items to be removed.
+    """
+    rows = connection.execute(
+        "SELECT number, code FROM items WHERE number > ? ORDER BY number", (change,)
+    )
+    numbers, codes = _codes(rows, code_bytes)
+    removed = connection.execute(
+        "SELECT number FROM removals WHERE change > ? AND number <= ?", (change, change)
+    )
+    gone = np.array([number for (number,) in removed if type(number) is int], dtype=np.int64)
+    return read_change(connection), numbers, codes, gone
+
+
+def is_forgotten(change: int, last: int) -> bool:
+    """Whether removals after a change are no longer known when the last change is another."""
+    return last - change > _KEPT_CHANGES
+
+
+def forget_removals(connection: sqlite3.Connection, last: int) -> None:
+    """Forget the removals that no index needs to catch up."""
+    connection.execute("DELETE FROM removals WHERE change <= ?", (last - _KEPT_CHANGES,))
+
+
+def _codes(rows: Iterable[tuple[int, bytes]], code_bytes: int) -> tuple[Ints, Array]:
+    """Return the numbers of rows and their codes."""
+    numbers, codes = [], bytearray()
+    for number, code in rows:
+        if not isinstance(code, bytes) or len(code) != code_bytes:
+            raise sqlite3.DatabaseError(
+                f"the code of item number {number} has not {code_bytes} bytes"
+            )
+        numbers.append(number)
+        codes += code
+    table = np.frombuffer(bytes(codes), dtype=np.uint8).reshape(len(numbers), code_bytes)
+    return np.array(numbers, dtype=np.int64), table
+
+
+def values_of(labels: Iterable[str], columns: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the name and value of every label and column of an item, as they are stored."""
+    yield from ((LABEL, label) for label in dict.fromkeys(labels))
+    yield from ((name, stored(value)) for name, value in columns.items())
+
+
+def parsed(labels: Any, columns: Any) -> tuple[list[str], dict[str, Any]]:
+    """Return the labels and the columns of a stored item."""
+    try:
+        names, values = json.loads(labels), json.loads(columns)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise sqlite3.DatabaseError(f"labels or columns of an item: {error}") from error
+    if not isinstance(names, list) or not isinstance(values, dict):
+        raise sqlite3.DatabaseError("the fields of an item are of other kinds than acqh stores")
+    return list(map(str, names)), values
+
+
+def stored(value: Any) -> Any:
+    """Return a value as the table holds it."""
+    if value is None:
+        return b""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        try:
+            return float(value) if float(value) == value else str(value).encode()
+        except OverflowError:
+            return str(value).encode()
+    return value
+
+
+@dataclass
+class Writer:
+    """A transaction that changes items; what it has done happens when it ends."""
+
+    connection: sqlite3.Connection
+    change: int  # the last one
+
+    def insert(self, item: Item) -> str:
+        """Add an item that has an id; it follows its file, if it has a folder."""
+        self.change += 1
+        labels = json.dumps(item.labels, ensure_ascii=False)
+        columns = json.dumps(item.columns, ensure_ascii=False)
+        fields = (item.id, item.text, labels, columns, item.coded_by, item.code)
+        self.connection.execute(
+            "INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (self.change, *fields, checksum(*fields)),
+        )
+        if item.thumbnail is not None:
+            self.connection.execute(
+                "INSERT INTO thumbnails VALUES (?, ?, ?)",
+                (self.change, item.thumbnail, checksum(item.thumbnail)),
+            )
+        self._derive(self.change, item.text, labels, columns)
+        if item.folder:
+            self.follow(self.change, item.folder, item.columns[FILE])
+        return str(item.id)
+
+    def remove(self, identifier: str) -> None:
+        """Remove an item; raise MissingItemError where there is none."""
+        number, *fields = self._fields(identifier, "number, text, labels, columns", "removed")
+        self.change += 1
+        self._derive(number, *fields, remove=True)
+        self.connection.execute("DELETE FROM items WHERE number = ?", (number,))
+        self.connection.execute("INSERT INTO removals VALUES (?, ?)", (self.change, number))
+
+    def set_columns(self, identifier: str, values: Mapping[str, Any]) -> None:
+        """Set some columns of an item; the others stay."""
+        wanted = "number, text, labels, columns, coded_by, code"
+        number, text, labels, old, *coded = self._fields(identifier, wanted, "changed")
+        columns = json.dumps(parsed(labels, old)[1] | dict(values), ensure_ascii=False)
+        self._derive(number, text, labels, old, remove=True)
+        self.connection.execute(
+            "UPDATE items SET columns = ?, checksum = ? WHERE number = ?",
+            (columns, checksum(identifier, text, labels, columns, *coded), number),
+        )
+        self._derive(number, text, labels, columns)
+        self.change += 1
+
+    def follow(self, number: int, folder: str, name: str) -> None:
+        """Let an item follow a file."""
+        self.connection.execute("INSERT INTO followed VALUES (?, ?, ?)", (number, folder, name))
+
+    def follower(self, folder: str, name: Any) -> str | None:
+        """Return the id of the item that follows a file, or None."""
+        row = self.connection.execute(
+            "SELECT id FROM followed JOIN items USING (number) WHERE folder = ? AND name = ?",
+            (folder, name),
+        ).fetchone()
+        return None if row is None else str(row[0])
+
+    def still_following(self, item: Item) -> Item:
+        """Return an item that follows the file which the one of its id follows."""
+        row = self.connection.execute(
+            "SELECT folder, columns FROM followed JOIN items USING (number) WHERE id = ?",
+            (item.id,),
+        ).fetchone()
+        if row is None or item.folder:
+            return item
+        folder, columns = row
+        known = parsed("[]", columns)[1]
+        facts = {name: value for name, value in known.items() if name in FACTS}
+        return replace(item, folder=folder, columns={**item.columns, **facts})
+
+    def _fields(self, identifier: str, wanted: str, done: str) -> Any:
+        row = self.connection.execute(
+            f"SELECT {wanted} FROM items WHERE id = ?",  # noqa: S608
+            (identifier,),
+        ).fetchone()
+        if row is None:
+            raise MissingItemError(f"no item has the id {identifier!r}; nothing was {done}")
+        return row
+
+    def _derive(
+        self, number: int, text: Any, labels: Any, columns: Any, *, remove: bool = False
+    ) -> None:
+        """Add what an item is found by, its values and words; or take them out."""
+        statement = "INSERT INTO item_values VALUES (?, ?, ?)"
+        if remove:
+            statement = "DELETE FROM item_values WHERE name = ? AND value = ? AND number = ?"
+        self.connection.executemany(statement, value_rows(number, labels, columns))
+        words = words_of(text, *parsed(labels, columns))
+        change_words(self.connection, number, *words, remove=remove)
+
+
+def value_rows(number: int, labels: Any, columns: Any) -> Iterator[tuple[str, Any, int]]:
+    """Yield the rows of a stored item in the table of values."""
+    return ((name, value, number) for name, value in values_of(*parsed(labels, columns)))
+
+
+@contextmanager
+def changing(store: Store) -> Iterator[Writer]:
+    """Give what changes items, all in one transaction."""
+    with store.writing() as connection:
+        writer = Writer(connection, read_change(connection))
+        yield writer
+        connection.execute("UPDATE facts SET value = ? WHERE name = 'change'", (writer.change,))
+        forget_removals(connection, writer.change)
+
+
+def insert_items(
+    store: Store, items: Sequence[Item], *, replacing: bool = False, strict: bool = False
+) -> list[str | None]:
+    """Add items, all in one transaction.
+
+    `replacing`: put an item in place of the one that has its id or follows the same file, and let
+    it follow this file still; otherwise it is left out. `strict`: raise where it would be left
+    out, and add none. Gives the id of each; None for those that were left out.
+    """
+    ids: list[str | None] = []
+    with changing(store) as writer:
+        for given in items:
+            item = given
+            if item.folder and (own := writer.follower(item.folder, item.columns[FILE])):
+                item = replace(item, id=own)
+            if find_number(writer.connection, item.id) is not None:
+                if not replacing and strict:
+                    raise DuplicateIdError(
+                        f"{item.origin}: there is an item {item.id!r} already; nothing was added"
+                    )
+                if not replacing:
+                    ids.append(None)
+                    continue
+                item = writer.still_following(item)
+                writer.remove(item.id)
+            ids.append(writer.insert(item))
+    return ids
+
+
+def remove_items(store: Store, ids: Iterable[str]) -> int:
+    """Remove items, all in one transaction; raise MissingItemError, and remove none."""
+    each = list(dict.fromkeys(ids))
+    with changing(store) as writer:
+        for identifier in each:
+            writer.remove(identifier)
+    return len(each)
+
+
+def set_codes(store: Store, codes: Iterable[tuple[int, str, bytes]]) -> None:
+    """Give items their codes, as number, what they were coded by, and code."""
+    with store.writing() as connection:
+        for number, coded_by, code in codes:
+            row = connection.execute(
+                "SELECT id, text, labels, columns FROM items WHERE number = ?", (number,)
+            ).fetchone()
+            connection.execute(
+                "UPDATE items SET coded_by = ?, code = ?, checksum = ? WHERE number = ?",
+                (coded_by, code, checksum(*row, coded_by, code), number),
+            )
