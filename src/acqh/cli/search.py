@@ -13,7 +13,7 @@ from acqh.cli._options import CollectionArgument, JsonOption, MaxPixelsOption, f
 from acqh.cli._output import count, draw_bar, print_json, printable, shorten, voice
 
 # What --json says of a hit.
-_FIELDS = ("id", "text", "labels", "columns", "has_thumbnail", "code", "score", "why")
+_FIELDS = ("id", "text", "labels", "columns", "has_thumbnail", "code", "score", "match", "why")
 
 WordsArgument = Annotated[
     list[str] | None, Argument(metavar="WORDS", help="What to look for, such as: red car")
@@ -76,7 +76,9 @@ def _as_json(answer: Any) -> dict[str, Any]:
         for hit in answer.hits
     ]
     times = {name: round(value, 3) for name, value in answer.milliseconds.items()}
-    counts = {name: getattr(answer, name) for name in ("n_items", "n_candidates", "n_seen")}
+    counts = {
+        name: getattr(answer, name) for name in ("stands_out", "n_items", "n_candidates", "n_seen")
+    }
     return {"hits": hits, **counts, "milliseconds": times}
 
 
@@ -85,11 +87,12 @@ def _print(answer: Any) -> None:
         print(f"nothing found among {count(answer.n_items, 'item')}")
         return
     width = shutil.get_terminal_size().columns
-    best = max(hit.score for hit in answer.hits)
+    if not answer.stands_out:
+        print("nothing stands out; the nearest are:")
     names = [printable(_name_of(hit)) for hit in answer.hits]
     room = min(max(map(cell_len, names)), width // 2)
     for rank, (hit, name) in enumerate(zip(answer.hits, names, strict=True), start=1):
-        bar = draw_bar(hit.score / best if best > 0 else 0.0)
+        bar = draw_bar(hit.match)
         print(f"{rank:>3}  {bar}  {set_cell_size(name, max(room, cell_len(name)))}  "
               f"{', '.join(hit.why)}".rstrip())  # fmt: skip
         said = " | ".join(filter(None, (", ".join(hit.labels), hit.text)))

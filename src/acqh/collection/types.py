@@ -15,6 +15,8 @@ from acqh.methods.acqh.targets import Target
 # What a text asks for.
 Mode = Literal["auto", "words", "meaning"]
 MAX_ID_CHARACTERS = 1_000
+# The least `match` of a hit that stands out.
+STANDS_OUT = 0.5
 # Where files lay is of no use elsewhere, and nobody else's business.
 _NOT_STORED = ("image_root",)
 # The columns that say which file an item follows, and what it was when it was read.
@@ -100,6 +102,11 @@ class Hit(Item):
     ----------
     score : float
         Higher is better; comparable within one answer only.
+    match : float
+        From 0 to 1, comparable between queries of one collection: how far the hit stands out from
+        what queries that have nothing to do with the items get. Above one half it does: only one
+        in twenty of such queries would show a hit as near. It is 1 for a hit that has every word
+        of the query, or shows the same image: these are certain.
     why : tuple of str
         Why it is there: "words" that were asked for occur in its caption or name, or in its
         "labels"; its "content" is near what the text or the items mean, or near the "image"; or
@@ -107,6 +114,7 @@ class Hit(Item):
     """
 
     score: float
+    match: float = 0.0
     why: tuple[str, ...] = ()
 
 
@@ -163,6 +171,8 @@ class Answer:
     milliseconds : dict of str to float
         For "encode" (the query), "search" (the index) and "items" (reading what was found).
     explanation : Explanation or None
+    stands_out : int
+        How many of the hits stand out; 0 where nothing does, and the hits are but the nearest.
     """
 
     hits: tuple[Hit, ...]
@@ -171,6 +181,11 @@ class Answer:
     n_seen: int
     milliseconds: dict[str, float]
     explanation: Explanation | None = None
+
+    @property
+    def stands_out(self) -> int:
+        """How many hits stand out."""
+        return sum(hit.match > STANDS_OUT for hit in self.hits)
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,10 @@ class Item(BaseModel):
 class Hit(Item):
     """An item that was found."""
 
-    score: float
+    score: float = Field(description="Higher is better; comparable within one answer.")
+    match: float = Field(
+        description="From 0 to 1, comparable between queries; above 0.5 the hit stands out."
+    )
     why: list[str] = Field(
         description="Why it is there: words, content, image, same image, labels."
     )
@@ -224,6 +227,9 @@ class SearchAnswer(BaseModel):
     """What a search found, best first."""
 
     hits: list[Hit]
+    stands_out: int = Field(
+        description="How many hits stand out of what queries about something absent get."
+    )
     n_items: int = Field(description="Items in the collection.")
     n_candidates: int = Field(description="Items that the filter leaves to choose from.")
     n_seen: int = Field(description="Codes that were scored; items of one code count once.")

@@ -215,6 +215,7 @@ class Service:
         why = answer.explanation
         return {
             "hits": [self._hit(hit) for hit in answer.hits],
+            "stands_out": answer.stands_out,
             "n_items": answer.n_items,
             "n_candidates": answer.n_candidates,
             "n_seen": answer.n_seen,
@@ -224,7 +225,8 @@ class Service:
         }
 
     def _hit(self, hit: Hit) -> Written:
-        return {**self._item(hit), "score": hit.score, "why": hit.why, "code": list(hit.code)}
+        found = {"score": hit.score, "match": hit.match, "why": hit.why, "code": list(hit.code)}
+        return {**self._item(hit), **found}
 
     def _item(self, item: Item) -> Written:
         file, has_originals = _file_of(item), self.settings.image_root is not None

@@ -24,6 +24,7 @@ from acqh.collection.disk.layout import (
     start_folder,
     write_facts,
 )
+from acqh.collection.disk.levels import unrelated_queries
 from acqh.collection.disk.model import CHUNK_ROWS, IMAGE_BATCH, Coder, Encoders, describe
 from acqh.collection.sources.items import (
     Skipped,
@@ -35,6 +36,7 @@ from acqh.collection.sources.items import (
 )
 from acqh.collection.store.file import Store, create_store, open_store
 from acqh.collection.store.items import (
+    changes_since,
     count_items,
     has_more_than,
     has_texts,
@@ -69,6 +71,10 @@ def build_into(
             image_limit(settings.max_pixels),
         ):
             learnt, skipped = _fill(store, Path(staging), source, settings, progress)
+        coder = Coder.of(learnt.model)
+        with store.reading() as connection:
+            *_, codes, _ = changes_since(connection, 0, coder.code_bytes)
+        unrelated = unrelated_queries(learnt.encoders, coder, codes)
         facts = Facts(
             name,
             generation,
@@ -78,11 +84,15 @@ def build_into(
             len(skipped),
             __version__,
             settings,
+            unrelated,
         )
         write_facts(folder, facts)
         learnt.model.save(folder / MODEL)
         progress(0, None, "writing the index")
-        IndexCache(store, learnt.model.codebooks_, folder / INDEX).save()
+        index = IndexCache(store, learnt.model.codebooks_, folder / INDEX, unrelated)
+        with store.reading() as connection:
+            index.at(connection)  # which measures levels
+        index.save()
         store.compact()
     finally:
         store.close()

@@ -1,12 +1,13 @@
 """The folder of a collection: what lies where, and the index, which is a cache of the codes."""
 
+import json
 import logging
 import os
 import shutil
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
@@ -17,8 +18,9 @@ import numpy as np
 
 from acqh._core.arrays import Floats, Ints
 from acqh._core.store import pack, unpack
+from acqh.collection.disk.levels import Levels, measure_levels
 from acqh.collection.disk.model import Coder, Encoders, describe
-from acqh.collection.store.file import Store, identity_of, open_store, read_change
+from acqh.collection.store.file import Store, identity_of, open_store, read_change, read_text
 from acqh.collection.store.items import changes_since, codes_of, has_more_than, is_forgotten
 from acqh.collection.types import BuildSettings
 from acqh.errors import (
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 KIND = "collection"
 ITEMS, MODEL, INDEX = "items.sqlite", "model", "index"
 _LAYOUT = 1
+_UNRELATED = "unrelated queries"
 # Each try again means that the folder was replaced in the meantime.
 _MAX_TRIES = 16
 # Texts whose vectors are kept, since people ask for the same again and turn pages; half a megabyte.
@@ -48,6 +51,8 @@ _log = logging.getLogger(__name__)
 _SAVE_AFTER = 4_096
 # Of up to this many items no index is saved: their codes are read from the store as quickly.
 MAX_FEW = 16_384
+# The fact under which levels are stored, and the part of the items whose change renews them.
+_LEVELS, _CHANGED_PART = "levels", 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +67,7 @@ class Facts:
     n_skipped: int
     version: str
     settings: BuildSettings
+    unrelated: Mapping[str, Floats]  # see `unrelated_queries`
 
 
 class IndexCache:
@@ -71,14 +77,19 @@ class IndexCache:
     last; one that is missing, damaged or of other codebooks is made again from the store.
 
     `codebooks`: (n_codebooks, codebook_size, n_components). `path`: where it is saved.
+    `unrelated`: see `unrelated_queries`.
     """
 
-    def __init__(self, store: Store, codebooks: Floats, path: Path) -> None:
+    def __init__(
+        self, store: Store, codebooks: Floats, path: Path, unrelated: Mapping[str, Floats]
+    ) -> None:
         self._store = store
+        self._unrelated = unrelated
         self.codebooks = np.ascontiguousarray(codebooks, dtype=np.float32)
         self._path = path
         self._lock = threading.Lock()
         self._index: CodeIndex | None = None
+        self.levels: Levels  # above which scores stand out; known once the index was asked for
         self._change = self._saved = 0
 
     def part(self, connection: sqlite3.Connection, numbers: Ints) -> "CodeIndex":
@@ -99,10 +110,34 @@ class IndexCache:
                     self._saved = self._change
                 if change > self._change:
                     self._catch_up(index, connection)
+                self._renew_levels(index, connection)
                 self._index = index
             if self._change - self._saved >= max(_SAVE_AFTER, len(index) // 4):
                 self._save(index)
         return index
+
+    def _renew_levels(self, index: "CodeIndex", connection: sqlite3.Connection) -> None:
+        """Measure levels where many items are others than when this was done last."""
+        is_first = self._index is None
+        levels = Levels.read(read_text(connection, _LEVELS)) if is_first else self.levels
+        if levels is None or abs(self._change - levels.change) > _CHANGED_PART * len(index):
+            levels = measure_levels(index, self._unrelated, self._change)
+            self._store_levels(levels)
+        self.levels = levels
+
+    def _store_levels(self, levels: Levels) -> None:
+        """Store levels unless somebody is changing the collection; they can be measured again."""
+        if self._store.read_only:
+            return
+        try:
+            with self._store.holding(timeout=0) as connection:
+                self._store.check_in_place()
+                connection.execute(
+                    "INSERT OR REPLACE INTO facts VALUES (?, ?)", (_LEVELS, json.dumps(levels))
+                )
+                connection.execute("COMMIT")
+        except (CollectionError, OSError) as error:
+            _log.info("what stands out of %s is not stored: %s", self._path.parent, error)
 
     def save(self) -> None:
         """Save the index unless it is saved already, or cannot be; it is only a cache."""
@@ -240,7 +275,11 @@ def open_folder(folder: Path, timeout: float) -> Opened:
         if store.generation != facts.generation:
             raise CorruptBundleError(f"{store.path} belongs to another collection than {folder}")
         coder = Coder.open(folder / MODEL)
-        index = IndexCache(store, coder.maps.codebooks, folder / INDEX)
+        if any(
+            rows.shape[1:] != coder.maps.codebooks.shape[2:] for rows in facts.unrelated.values()
+        ):
+            raise CorruptBundleError(f"the queries of {folder} do not fit its model")
+        index = IndexCache(store, coder.maps.codebooks, folder / INDEX, facts.unrelated)
         with store.reading() as connection:
             index.at(connection)  # which says so at once where codes or changes are damaged
     except BaseException:
@@ -306,6 +345,7 @@ def write_facts(folder: Path, facts: Facts) -> None:
         "settings": facts.settings.stored(),
     }
     arrays = {view: state for view, (_, state) in states.items()}
+    arrays[_UNRELATED] = dict(facts.unrelated)
     write_bundle(folder, kind=KIND, name=facts.name, info=info, arrays=arrays)
 
 
@@ -342,9 +382,14 @@ def read_facts(folder: Path) -> Facts:
             f"the encoders of {folder} cannot be read: {error}; where one is your own class, "
             "register it first with acqh.encoders.register_encoder"
         ) from error
+    unrelated = bundle.arrays(_UNRELATED)
+    if unrelated.keys() != {"items", "words"} or not all(
+        rows.ndim == 2 and np.isfinite(rows).all() for rows in unrelated.values()
+    ):
+        raise CorruptBundleError(f"{folder} does not hold the queries that a collection has")
     own = bundle.name, generation, Encoders(encoders), trained_on, n_trained, n_skipped, version
     try:
-        return Facts(*own, BuildSettings.from_stored(stored))
+        return Facts(*own, BuildSettings.from_stored(stored), unrelated)
     except (InvalidInputError, AttributeError, TypeError) as error:
         raise CorruptBundleError(
             f"{folder} does not say how it was built, but {stored!r}"

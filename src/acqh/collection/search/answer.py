@@ -22,6 +22,7 @@ from acqh.collection.search.rank import (
     order_words,
     put_first,
     rank_by_meaning,
+    rate,
     select,
 )
 from acqh.collection.store.filters import (
@@ -77,6 +78,7 @@ def _answer(
     selected = select(opened, connection, conditions, words)
     ranking = rank_by_meaning(opened, connection, asked.vector, pool, selected, asked.own)
     meaning = [number for number, _ in ranking.best]
+    match = rate(opened.index.levels, asked, ranking.best)
     why: dict[int, tuple[str, ...]] = {}
     items: dict[int, Item] = {}
     if words is not None:
@@ -87,11 +89,13 @@ def _answer(
         items = read_items(connection, [*(hit.number for hit in found), *meaning[:k]])
         by_words = order_words(compare_words(words, found, items))
         best = fuse(meaning, by_words, k, words_first=asked.given <= {"text"})
+        match |= {hit.number: 1.0 for hit in by_words if hit.complete}
         why = reasons(connection, expression, [place.number for place in best])
     else:
         same = [] if image is None else find_same(connection, meaning, image)
         best = put_first(same, ranking.best, k) if same else [Place(*it) for it in ranking.best[:k]]
         why = {number: ("same image",) for number, _ in same}
+        match |= {number: 1.0 for number, _ in same}
     meant = ["content"] if asked.given - {"image", "unlike"} else []
     meant += ["image"] if "image" in asked.given else []
     for number in meaning:
@@ -102,7 +106,12 @@ def _answer(
         items = read_items(connection, [place.number for place in best])
     read = [place for place in best if place.number in items]
     shown = tuple(
-        Hit(**vars(items[number]), score=score, why=why.get(number, ()))
+        Hit(
+            **vars(items[number]),
+            score=score,
+            match=match.get(number, 0.0),
+            why=why.get(number, ()),
+        )
         for number, score, _ in read
     )
     explanation = None

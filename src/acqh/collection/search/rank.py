@@ -14,6 +14,8 @@ import numpy as np
 from acqh._core.arrays import Array, Floats, Ints
 from acqh._core.imports import require
 from acqh.collection.disk.layout import MAX_FEW, Opened
+from acqh.collection.disk.levels import Levels, match_of
+from acqh.collection.search.query import Question
 from acqh.collection.store.file import as_numbers, read_change
 from acqh.collection.store.filters import Condition, check_names, meeting
 from acqh.collection.store.items import numbers_showing, thumbnails_of
@@ -127,6 +129,15 @@ def rank_by_meaning(
     pairs = zip(result.ids[0, found].tolist(), result.scores[0, found].tolist(), strict=True)
     best = [pair for pair in pairs if pair[0] not in exclude]
     return Ranking(n_items, n_candidates, best[:k], int(result.scored[0]))
+
+
+def rate(levels: Levels, asked: Question, best: Sequence[tuple[int, float]]) -> dict[int, float]:
+    """Return how far items stand out by meaning, from 0 to 1, by number."""
+    if asked.vector is None:
+        return {}
+    level = levels.text if asked.given == {"text"} else levels.item
+    length = float(np.linalg.norm(asked.vector))
+    return {number: match_of(score, length, level) for number, score in best}
 
 
 class Place(NamedTuple):

@@ -1,0 +1,108 @@
+"""How near items come to queries that have nothing to do with them, and what stands out of that."""
+
+import json
+import math
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from acqh._core.arrays import Array, Bools, Floats, Matrix, unit_rows
+from acqh.collection.disk.model import Coder, Encoders, describe
+
+if TYPE_CHECKING:
+    from acqh.index import CodeIndex
+
+# One query in twenty about something that no item has anything to do with shows a hit above it.
+_CHANCE = 0.05
+# Fewer words that an encoder knows do not say what the twentieth part of them gets.
+_MIN_WORDS = 40
+# Items that are asked for as queries, and those among which they are.
+_MAX_QUERIES, _MAX_ITEMS = 256, 2_048
+
+
+class Levels(NamedTuple):
+    """Above which share of a query's length the scores of hits stand out."""
+
+    text: float
+    item: float  # for images, items and all else
+    change: int  # of the collection, up to which this was measured
+
+    @classmethod
+    def read(cls, stored: str) -> "Levels | None":
+        """Return what `json.dumps` of levels gave, or None where it is nothing of the kind."""
+        try:
+            text, item, change = json.loads(stored)
+            levels = cls(float(text), float(item), int(change))
+        except (ValueError, TypeError, OverflowError):
+            return None
+        return levels if all(map(math.isfinite, levels)) and min(levels) >= 0 else None
+
+
+def unrelated_queries(encoders: Encoders, coder: Coder, codes: Array) -> dict[str, Floats]:
+    """Return queries of unit length by which levels are measured.
+
+    `codes`: uint8 (n_items, n_codebooks). Gives "words", (n_words, n_components): names of things
+    most of which no collection has; none where no text is understood. And "items",
+    (n_queries, n_components): items, to most of which any other is nothing like.
+    """
+    chosen = codes[:: math.ceil(len(codes) / _MAX_QUERIES) or 1]
+    queries = {"items": coder.model.project_codes(chosen), "words": coder.maps.codebooks[0, :0]}
+    if "text" in encoders.by_view and "text" in coder.maps.widths:
+        features, is_known = _things(encoders.by_view["text"])
+        if is_known.sum() >= _MIN_WORDS:
+            queries["words"] = coder.maps.project(features[is_known], view="text")
+    return {name: unit_rows(rows).astype(np.float16) for name, rows in queries.items()}
+
+
+def measure_levels(index: "CodeIndex", queries: Mapping[str, Floats], change: int) -> Levels:
+    """Return the levels of items as they are now."""
+    from statistics import NormalDist
+
+    if not len(index):
+        return Levels(0.0, 0.0, change)
+    codes = index.codes[:: math.ceil(len(index) / _MAX_ITEMS)]
+    vectors = index.codebooks[np.arange(codes.shape[1]), codes].sum(axis=1)
+    scores = queries["items"].astype(np.float32) @ vectors.T
+    # Most items have nothing to do with each other, and the lower half of the scores is theirs
+    # alone; the best of that many would be below the level in 19 of 20 cases.
+    low, middle = np.quantile(scores, [0.16, 0.5])
+    item = float(middle + (middle - low) * NormalDist().inv_cdf((1 - _CHANCE) ** (1 / len(index))))
+    words = queries["words"].astype(np.float32)
+    if not len(words):
+        return Levels(max(item, 0.0), max(item, 0.0), change)
+    nearest = index.search(words, 1).scores[:, 0]
+    return Levels(max(float(np.quantile(nearest, 1 - _CHANCE)), 0.0), max(item, 0.0), change)
+
+
+def match_of(score: float, length: float, level: float) -> float:
+    """Return how far a score stands out, from 0 to 1: above one half, it does.
+
+    `length`: of the query. Twice the level gives three quarters, four times seven eighths.
+
+    Examples
+    --------
+    >>> [match_of(score, 1.0, 0.2) for score in (-1.0, 0.1, 0.2, 0.4, 0.8)]
+    [0.0, 0.25, 0.5, 0.75, 0.875]
+    """
+    limit = level * length
+    if score <= 0 or not length:
+        return 0.0
+    return 0.5 * score / limit if score <= limit else 1 - 0.5 * limit / score
+
+
+def _things(encoder: Any) -> tuple[Matrix, Bools]:
+    """Return the features of things, and which of them the encoder knows."""
+    weights = getattr(encoder, "fingerprint_", None)
+    if weights is None or weights not in _described:
+        words = (files("acqh.collection.disk") / "things.txt").read_text(encoding="utf-8").split()
+        things = describe(encoder, "text", words)
+        if weights is None:
+            return things
+        _described[weights] = things
+    return _described[weights]
+
+
+# By the weights of a network, which takes a second for them.
+_described: dict[str, tuple[Matrix, Bools]] = {}

