@@ -29,7 +29,8 @@ import scipy.io
 import scipy.sparse as sp
 
 import acqh
-from acqh.collection import Collection, Item, verify_collection
+from acqh.collection import Collection, Item
+from acqh.collection.disk.verify import verify_collection
 from acqh.data import list_pieces, read, read_pieces, read_records
 from acqh.errors import AcqhError
 

@@ -15,7 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from acqh.collection import Collection, verify_collection
+from acqh.collection import Collection
+from acqh.collection.disk.verify import verify_collection
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "collection"))
 import changers

@@ -27,7 +27,9 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-from acqh.collection import Collection, Item, generation_of, verify_collection
+from acqh.collection import Collection, Item
+from acqh.collection.disk.layout import generation_of
+from acqh.collection.disk.verify import verify_collection
 from acqh.errors import ReplacedError
 
 WORDS = ["cat", "car", "sea", "rose"]

@@ -27,7 +27,8 @@ os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"
 import numpy as np
 
 import acqh
-from acqh.scale import build_index, encode_chunk
+from acqh.scale import build_index
+from acqh.scale.encode import encode_chunk
 from acqh.stats import Statistics
 from benchmarks._measure import emit
 from benchmarks.scale.billion import Codes, write_codes

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 import acqh
-from acqh.collection import Collection, verify_collection
+from acqh.collection import Collection
+from acqh.collection.disk.verify import verify_collection
 from benchmarks._measure import emit, seconds, timed
 
 N_ITEMS = 50_000

@@ -26,13 +26,13 @@ from acqh.errors import AcqhError
 from acqh.quantize import (
     decode,
     fit_codebooks,
-    improve_codebooks,
     quantization_errors,
-    refill_unused_words,
     search_codes,
     train,
-    weighted_kmeans,
 )
+from acqh.quantize.codebooks import improve_codebooks
+from acqh.quantize.kmeans import weighted_kmeans
+from acqh.quantize.train import refill_unused_words
 from benchmarks._measure import emit
 
 N_WORDS = 256

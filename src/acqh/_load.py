@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 
 import acqh
 from acqh.errors import CorruptBundleError, InvalidInputError
-from acqh.io import BundleReport, kind_of, verify_bundle
+from acqh.io import BundleReport, verify_bundle
+from acqh.io.read import kind_of
 
 Path: TypeAlias = str | os.PathLike[str]
 
@@ -96,7 +97,9 @@ def verify(path: Path) -> "BundleReport | acqh.collection.CollectionReport":
     """
     report = verify_bundle(path)
     if report.kind == "collection":
-        return acqh.collection.verify_collection(path)
+        from acqh.collection.disk.verify import verify_collection
+
+        return verify_collection(path)
     if not report.ok or report.kind not in _OPEN:
         return report
     try:

@@ -4,7 +4,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acqh.bench import make_split, plan, seeds
+from acqh.bench import make_split, plan
+from acqh.bench.protocol import seeds
 from acqh.data import MultiViewData, make_like, make_multiview
 from acqh.errors import InvalidInputError, LabelError
 

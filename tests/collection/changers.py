@@ -17,8 +17,9 @@ from contextlib import closing
 from pathlib import Path
 
 from acqh._core.runtime import Progress
-from acqh.collection import Collection, Item, verify_collection
+from acqh.collection import Collection, Item
 from acqh.collection.disk import layout as _cache
+from acqh.collection.disk.verify import verify_collection
 from acqh.errors import CollectionError
 
 _cache.MAX_FEW = 0  # so that there is an index to be left behind

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 import acqh
-from acqh.collection import Collection, Item, generation_of
+from acqh.collection import Collection, Item
+from acqh.collection.disk.layout import generation_of
 from acqh.errors import (
     CollectionError,
     InvalidInputError,

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from acqh.collection import Collection, Item, verify_collection
+from acqh.collection import Collection, Item
+from acqh.collection.disk.verify import verify_collection
 from acqh.errors import AcqhError, CollectionError, CorruptBundleError
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("changers.py"))]

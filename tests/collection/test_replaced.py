@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from acqh.collection import Collection, Item, generation_of, remove_leftovers, verify_collection
+from acqh.collection import Collection, Item
+from acqh.collection.disk.layout import generation_of
+from acqh.collection.disk.replace import remove_leftovers
+from acqh.collection.disk.verify import verify_collection
 from acqh.errors import ReplacedError
 
 KINDS = {"animal": "dog cat fur", "flower": "rose tulip petal", "vehicle": "car wheel engine"}

@@ -7,7 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from acqh.collection import Collection, folder_items
+from acqh.collection import Collection
+from acqh.collection.sources.folder import folder_items
 from acqh.errors import CollectionError
 
 Image = pytest.importorskip("PIL.Image")

@@ -5,7 +5,8 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from acqh.collection import Collection, Item, verify_collection
+from acqh.collection import Collection, Item
+from acqh.collection.disk.verify import verify_collection
 from acqh.collection.search.rank import fuse
 from acqh.collection.store.file import WORDS_SCHEMA
 from acqh.collection.store.words import (

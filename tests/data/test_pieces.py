@@ -14,7 +14,8 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh.data import MultiViewData, Piece, list_pieces, read, read_pieces, save_npz
+from acqh.data import MultiViewData, list_pieces, read, read_pieces, save_npz
+from acqh.data.readers.pieces import Piece
 from acqh.errors import ViewError
 
 

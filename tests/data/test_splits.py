@@ -4,7 +4,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acqh.data import MultiViewData, official_rows, split_rows
+from acqh.data import MultiViewData, split_rows
+from acqh.data.splits import official_rows
 from acqh.errors import InvalidInputError, LabelError
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from acqh.encoders import image_date, read_image
+from acqh.encoders import read_image
+from acqh.encoders.images import image_date
 from acqh.errors import ImageError
 
 Image = pytest.importorskip("PIL.Image")

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acqh.encoders import fold_text, make_encoder, word_vectorizer
+from acqh.encoders import make_encoder, word_vectorizer
+from acqh.encoders.words import fold_text
 from acqh.errors import InvalidInputError
 from acqh.features import TagSVD
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from acqh._core import files as _files
-from acqh.io import read_bundle, replace_file, verify_bundle, write_bundle
+from acqh.io import read_bundle, verify_bundle, write_bundle
+from acqh.io.write import replace_file
 
 OPERATIONS = (
     "make_directory", "create", "write", "sync", "rename", "sync_directory", "names", "unlink",

@@ -8,7 +8,8 @@ from contextlib import closing, suppress
 import numpy as np
 import pytest
 
-from acqh.collection import Collection, Item, verify_collection
+from acqh.collection import Collection, Item
+from acqh.collection.disk.verify import verify_collection
 from acqh.errors import AcqhError, CollectionError, CorruptBundleError
 
 KINDS = {"animal": "dog cat fur", "flower": "rose tulip petal", "vehicle": "car wheel engine"}

@@ -12,7 +12,8 @@ from safetensors.numpy import load_file
 
 from acqh._core import files as _files
 from acqh.errors import CorruptBundleError, InvalidInputError
-from acqh.io import kind_of, read_bundle, verify_bundle, write_bundle
+from acqh.io import read_bundle, verify_bundle, write_bundle
+from acqh.io.read import kind_of
 
 DTYPES = ["u1", "i1", "<u2", ">u2", "<i2", "<u4", "<i4", ">i8", "<u8", "<i8", "<f2", "<f4", ">f8"]
 JSON = st.recursive(

@@ -3,13 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acqh.quantize import (
-    decode,
-    improve_codebooks,
-    least_squares_codebooks,
-    quantization_errors,
-    refill_unused_words,
-)
+from acqh.quantize import decode, quantization_errors
+from acqh.quantize.codebooks import improve_codebooks, least_squares_codebooks
+from acqh.quantize.train import refill_unused_words
 
 shapes = given(
     seed=st.integers(0, 2**32 - 1),

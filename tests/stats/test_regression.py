@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge, RidgeCV
 
-from acqh.stats import RidgeSolver, Statistics, regress, regress_moments, regress_rows
+from acqh.stats import Statistics, regress
 from acqh.stats.compiled import tridiagonal_energies
+from acqh.stats.ridge import RidgeSolver, regress_moments, regress_rows
 
 
 def draw(seed=0, n_items=80, n_features=6):

@@ -10,7 +10,8 @@ import numpy as np
 
 from acqh._core.arrays import Array, Bools, Ints, Matrix, check_positive_int
 from acqh._core.runtime import check_rng
-from acqh.data import MultiViewData, official_rows, split_rows
+from acqh.data import MultiViewData, split_rows
+from acqh.data.splits import official_rows
 from acqh.errors import InvalidInputError, LabelError
 
 # Number of queries and, with an unlabelled database, of training items by data set; elsewhere

@@ -210,7 +210,8 @@ def add(
     as_json: JsonOption = False,
 ) -> None:
     """Add the items of a manifest, or one item."""
-    from acqh.collection import Collection, Item, read_items
+    from acqh.collection import Collection, Item
+    from acqh.collection.sources.items import read_items
 
     if manifest is None and image is None and not text:
         raise BadParameter("give a manifest, or --image and --text of one item")
@@ -292,7 +293,8 @@ def sync(
     Only images of this folder are compared; a collection can follow several folders.
     Where there is no collection yet, build it, as acqh build does.
     """
-    from acqh.collection import Collection, SyncReport, folder_items
+    from acqh.collection import Collection, SyncReport
+    from acqh.collection.sources.folder import folder_items
 
     n_items = 0
     with reporting() as progress:
@@ -332,7 +334,7 @@ def verify(
 ) -> None:
     """Check every byte of what acqh has written."""
     if clean:
-        from acqh.collection import remove_leftovers
+        from acqh.collection.disk.replace import remove_leftovers
 
         n_bytes = remove_leftovers(path)
         voice.note(f"{path}: {n_bytes:,} bytes of killed builds removed")

@@ -136,8 +136,8 @@ def _encode_whole(
     import numpy as np
 
     from acqh.data import list_pieces, read_pieces
-    from acqh.io import replace_file
-    from acqh.scale import encode_chunk
+    from acqh.io.write import replace_file
+    from acqh.scale.encode import encode_chunk
 
     pieces = list_pieces(data, chunk_size=chunk_size)
     codes = np.empty((pieces.n_items, model.bytes_per_item), dtype=np.uint8)

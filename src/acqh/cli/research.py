@@ -118,7 +118,7 @@ def _lengths(n_bytes: str) -> list[int]:
 
 
 def _print_plan(planned: Any, retry_failed: bool, as_json: bool) -> None:
-    from acqh.bench import Estimator
+    from acqh.bench.running.runner import Estimator
 
     estimator = Estimator(planned.store.records())
     left = {cell.key for cell in planned.pending(retry_failed=retry_failed)}
@@ -152,7 +152,9 @@ def _print_plan(planned: Any, retry_failed: bool, as_json: bool) -> None:
 
 
 def _display(show: Reporter) -> Any:
-    from acqh.bench import Cell, Estimator, Watch
+    from acqh.bench import Watch
+    from acqh.bench.running.cells import Cell
+    from acqh.bench.running.runner import Estimator
 
     class Display(Watch):
         def begin(self, cells: Sequence[Cell], records: Sequence[dict[str, Any]]) -> None:

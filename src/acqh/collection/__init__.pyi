@@ -1,10 +1,4 @@
 from acqh.collection.collection import Collection as Collection
-from acqh.collection.disk.layout import generation_of as generation_of
-from acqh.collection.disk.replace import remove_leftovers as remove_leftovers
-from acqh.collection.disk.verify import verify_collection as verify_collection
-from acqh.collection.sources.folder import folder_items as folder_items
-from acqh.collection.sources.items import MAX_NAME_CHARACTERS as MAX_NAME_CHARACTERS
-from acqh.collection.sources.items import read_items as read_items
 from acqh.collection.types import AddReport as AddReport
 from acqh.collection.types import Answer as Answer
 from acqh.collection.types import BuildSettings as BuildSettings
@@ -13,5 +7,4 @@ from acqh.collection.types import CollectionStats as CollectionStats
 from acqh.collection.types import Explanation as Explanation
 from acqh.collection.types import Hit as Hit
 from acqh.collection.types import Item as Item
-from acqh.collection.types import Mode as Mode
 from acqh.collection.types import SyncReport as SyncReport

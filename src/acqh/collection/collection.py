@@ -36,7 +36,7 @@ from acqh.collection.types import (
     Mode,
     SyncReport,
 )
-from acqh.encoders import ImageLike, image_limit
+from acqh.encoders.images import ImageLike, image_limit
 from acqh.errors import CollectionError, CorruptBundleError
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Collection:
         image_root : path, optional
             Folder that a manifest's images are relative to and lie in; its own by default.
         label_separator : str, optional
-            What stands between a manifest's labels; see `read_items`.
+            What stands between a manifest's labels; a vertical bar by default.
         max_pixels : int, optional
             Larger images are left out; 64,000,000 by default.
         random_state : int, Generator or None
@@ -249,7 +249,7 @@ class Collection:
 
     @property
     def generation(self) -> str:
-        """Which build this is; `acqh.collection.generation_of` says what the path holds now."""
+        """Which build this is: it changes when the collection is built again."""
         return self._opened.facts.generation
 
     @property
@@ -481,7 +481,7 @@ class Collection:
             Or a table (CSV, TSV, JSON lines or Parquet) with a column ``id``, ``file`` or
             ``image``, and any of ``text``, ``labels`` and others, which become columns.
         label_separator : str, optional
-            What stands between the labels of a table; see `read_items`.
+            What stands between the labels of a table; a vertical bar by default.
         progress : callable, optional
             Called with how much is done, of how much (or None), and what.
 

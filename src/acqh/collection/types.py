@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from acqh._core.arrays import Floats, Ints
 from acqh._core.runtime import RandomState
-from acqh.encoders import ImageLike
+from acqh.encoders.images import ImageLike
 from acqh.errors import CollectionError
 from acqh.methods.acqh.targets import Target
 
@@ -44,7 +44,7 @@ class Item:
         Where it came from, such as a file and a line, for reports.
     folder : str
         The folder of which it follows the image that the column ``file`` names, as items of
-        `folder_items` do; empty for none.
+        images of a folder do; empty for none.
     has_thumbnail : bool
         Whether a small image of it is stored.
     thumbnail : bytes, optional

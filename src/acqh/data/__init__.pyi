@@ -1,17 +1,12 @@
 from acqh.data.datasets.catalogue import DatasetInfo as DatasetInfo
 from acqh.data.datasets.catalogue import list_datasets as list_datasets
 from acqh.data.datasets.catalogue import load_dataset as load_dataset
-from acqh.data.datasets.files import DataFile as DataFile
-from acqh.data.datasets.files import DataFolder as DataFolder
 from acqh.data.datasets.named import NamedDataset as NamedDataset
 from acqh.data.multiview import MultiViewData as MultiViewData
 from acqh.data.readers.formats import list_pieces as list_pieces
 from acqh.data.readers.formats import read as read
 from acqh.data.readers.formats import read_records as read_records
-from acqh.data.readers.pieces import Piece as Piece
-from acqh.data.readers.pieces import Pieces as Pieces
 from acqh.data.readers.pieces import read_pieces as read_pieces
-from acqh.data.splits import official_rows as official_rows
 from acqh.data.splits import split_rows as split_rows
 from acqh.data.synthetic import make_like as make_like
 from acqh.data.synthetic import make_multiview as make_multiview

@@ -52,7 +52,8 @@ def official_rows(data: "MultiViewData", name: str = "") -> tuple[Ints, Ints]:
 
     Examples
     --------
-    >>> from acqh.data import MultiViewData, official_rows
+    >>> from acqh.data import MultiViewData
+    >>> from acqh.data.splits import official_rows
     >>> splits = {"train": [0, 1], "test": [2], "train_few": [2], "test_few": [0, 1]}
     >>> official_rows(MultiViewData({"image": np.eye(3)}, splits=splits), "few")
     (array([2]), array([0, 1]))

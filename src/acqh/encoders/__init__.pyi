@@ -1,17 +1,12 @@
 from acqh.encoders.clip import ClipImages as ClipImages
 from acqh.encoders.clip import ClipTexts as ClipTexts
 from acqh.encoders.efficientnet import EfficientNetLite0 as EfficientNetLite0
-from acqh.encoders.general.model import GeneralMap as GeneralMap
 from acqh.encoders.general.model import GeneralModel as GeneralModel
 from acqh.encoders.general.model import general_model as general_model
 from acqh.encoders.hog import HogColour as HogColour
-from acqh.encoders.images import ImageLike as ImageLike
-from acqh.encoders.images import image_date as image_date
-from acqh.encoders.images import image_limit as image_limit
 from acqh.encoders.images import read_image as read_image
 from acqh.encoders.minilm import MiniLM as MiniLM
 from acqh.encoders.named import Encoder as Encoder
 from acqh.encoders.named import make_encoder as make_encoder
 from acqh.encoders.named import register_encoder as register_encoder
-from acqh.encoders.words import fold_text as fold_text
 from acqh.encoders.words import word_vectorizer as word_vectorizer

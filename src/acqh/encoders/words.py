@@ -30,7 +30,7 @@ def fold_text(text: str) -> str:
 
     Examples
     --------
-    >>> from acqh.encoders import fold_text
+    >>> from acqh.encoders.words import fold_text
     >>> fold_text("STRASSE") == fold_text("Straße")
     True
     """

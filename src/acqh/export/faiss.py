@@ -10,7 +10,8 @@ from acqh._core.files import check_target, written_whole
 from acqh._core.imports import require
 from acqh._core.runtime import Progress
 from acqh.export.source import Exportable, ExportReport, open_source
-from acqh.index import CodeIndex, faiss_codes
+from acqh.index import CodeIndex
+from acqh.index.exchange.faiss import faiss_codes
 
 _ROWS = 32_768
 

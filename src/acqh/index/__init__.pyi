@@ -1,5 +1,4 @@
 from acqh.index.code_index import CodeIndex as CodeIndex
-from acqh.index.exchange.faiss import faiss_codes as faiss_codes
 from acqh.index.exchange.torch import score_all as score_all
 from acqh.index.hamming_index import HammingIndex as HammingIndex
 from acqh.index.result import SearchResult as SearchResult

@@ -1,7 +1,5 @@
 from acqh.io.read import Bundle as Bundle
 from acqh.io.read import BundleReport as BundleReport
-from acqh.io.read import kind_of as kind_of
 from acqh.io.read import read_bundle as read_bundle
 from acqh.io.read import verify_bundle as verify_bundle
-from acqh.io.write import replace_file as replace_file
 from acqh.io.write import write_bundle as write_bundle

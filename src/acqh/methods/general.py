@@ -6,9 +6,12 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Floats
-from acqh.encoders import GeneralMap, GeneralModel, general_model
+from acqh.encoders import GeneralModel, general_model
+from acqh.encoders.general.model import GeneralMap
 from acqh.methods.collect import MappedStatistics
-from acqh.stats import Keep, Moments, RowSample, Statistics
+from acqh.stats import Keep, Statistics
+from acqh.stats.moments import Moments
+from acqh.stats.sample import RowSample
 
 
 def general_statistics(

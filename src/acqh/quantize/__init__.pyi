@@ -1,10 +1,6 @@
 from acqh.quantize.code_search import search_codes as search_codes
 from acqh.quantize.codebooks import decode as decode
-from acqh.quantize.codebooks import improve_codebooks as improve_codebooks
-from acqh.quantize.codebooks import least_squares_codebooks as least_squares_codebooks
 from acqh.quantize.codebooks import quantization_errors as quantization_errors
-from acqh.quantize.kmeans import weighted_kmeans as weighted_kmeans
 from acqh.quantize.quantizer import AdditiveQuantizer as AdditiveQuantizer
 from acqh.quantize.train import QuantizerFit as QuantizerFit
 from acqh.quantize.train import fit_codebooks as fit_codebooks
-from acqh.quantize.train import refill_unused_words as refill_unused_words

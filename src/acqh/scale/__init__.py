@@ -3,15 +3,14 @@
 from acqh.scale.compress.compress import compress
 from acqh.scale.compress.compressed import Compressed
 from acqh.scale.compress.report import CompressionReport
-from acqh.scale.encode import encode_chunk, encode_parts
+from acqh.scale.encode import encode_parts
 from acqh.scale.fit import fit
-from acqh.scale.parts import CodePart, CodeParts
+from acqh.scale.parts import CodeParts
 from acqh.scale.search import search_table
 from acqh.scale.shards import build_index, build_shards, open_shards
 from acqh.scale.workers import connect
 
 __all__ = [
-    "CodePart",
     "CodeParts",
     "Compressed",
     "CompressionReport",
@@ -19,7 +18,6 @@ __all__ = [
     "build_shards",
     "compress",
     "connect",
-    "encode_chunk",
     "encode_parts",
     "fit",
     "open_shards",

@@ -17,7 +17,7 @@ from acqh._core.runtime import Progress
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex
-from acqh.io import kind_of
+from acqh.io.read import kind_of
 from acqh.scale.shards import SHARDS, ShardFolder, open_index
 from acqh.scale.sources import Source, check_view, cut_source, list_vector_pieces, tell, vectors_of
 from acqh.scale.workers import slim, workers_of

@@ -12,7 +12,8 @@ from acqh._core.arrays import Array, check_positive_int
 from acqh._core.runtime import Progress
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex
-from acqh.io import kind_of, read_bundle, write_bundle
+from acqh.io import read_bundle, write_bundle
+from acqh.io.read import kind_of
 from acqh.scale.parts import CodeParts
 from acqh.scale.sources import tell
 from acqh.scale.workers import workers_of

@@ -10,7 +10,8 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats, as_matrix, check_positive_int, is_sparse
 from acqh._core.runtime import Progress
-from acqh.data import MultiViewData, Piece, Pieces, list_pieces, read_pieces
+from acqh.data import MultiViewData, list_pieces, read_pieces
+from acqh.data.readers.pieces import Piece, Pieces
 from acqh.errors import InvalidInputError, ViewError
 
 Source: TypeAlias = (

@@ -10,7 +10,8 @@ from typing import Any, Protocol, TypeAlias
 from acqh import __version__
 from acqh._core.imports import require
 from acqh._core.runtime import limit_threads
-from acqh.data import Piece, read_pieces
+from acqh.data import read_pieces
+from acqh.data.readers.pieces import Piece
 from acqh.errors import ClusterError
 
 _SCHEDULER_SECONDS = 5

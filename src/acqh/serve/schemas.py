@@ -9,7 +9,9 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, create_model, model
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from acqh.collection import MAX_NAME_CHARACTERS, CollectionStats, Mode
+from acqh.collection import CollectionStats
+from acqh.collection.sources.items import MAX_NAME_CHARACTERS
+from acqh.collection.types import Mode
 
 # More make no sense, and SQLite takes only this many in one statement.
 _MAX_CONDITIONS = 8

@@ -14,7 +14,8 @@ from urllib.parse import quote
 from pydantic_core import to_json
 
 from acqh._core.imports import require
-from acqh.collection import Answer, Collection, Explanation, Hit, Item, Mode
+from acqh.collection import Answer, Collection, Explanation, Hit, Item
+from acqh.collection.types import Mode
 from acqh.encoders.images import image_formats, is_foreign
 from acqh.errors import (
     AcqhError,

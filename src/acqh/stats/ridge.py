@@ -58,7 +58,7 @@ class RidgeSolver:
 
     Examples
     --------
-    >>> from acqh.stats import regress_moments
+    >>> from acqh.stats.ridge import regress_moments
     >>> X = np.array([[0.0], [1.0]])
     >>> solver = RidgeSolver(X.T @ X, X.sum(axis=0), 2.0)
     >>> Y = np.array([[3.0], [5.0]])

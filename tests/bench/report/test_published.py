@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from acqh.bench import load_paper, paper_figure
+from acqh.bench import paper_figure
+from acqh.bench.report.published import load_paper
 
 BITS = (8, 16, 32, 64, 128)
 

@@ -16,7 +16,7 @@ from acqh.quantize import decode
 from acqh.stats import Statistics, regress
 
 # The pull of a word towards its old value, relative to how often it is used; see
-# acqh.quantize.least_squares_codebooks.
+# acqh.quantize.codebooks.
 PROXIMITY = 1e-8
 
 

@@ -16,7 +16,7 @@ from acqh.bench.report.formats import to_csv, to_latex
 from acqh.bench.report.page import Report, render_page
 from acqh.bench.report.plots import fair_plots, paper_plots, study_plots
 from acqh.bench.report.results import Results, load_results
-from acqh.io import replace_file
+from acqh.io.write import replace_file
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from acqh.bench.running.runner import RunSummary, Watch, pending, run_cells
 from acqh.bench.running.store import Store
 from acqh.bench.running.variants import Variant, list_variants, load_method_file, make_variant
 from acqh.bench.running.worker import WorkerSettings
-from acqh.data import MultiViewData, list_datasets, official_rows, save_npz
+from acqh.data import MultiViewData, list_datasets, save_npz
+from acqh.data.splits import official_rows
 from acqh.errors import InvalidInputError
 from acqh.methods import BaseMethod
 

@@ -16,8 +16,8 @@ import numpy as np
 from acqh._core.arrays import Array, Ints
 from acqh.bench.running.evaluate import ResultRow
 from acqh.errors import CorruptBundleError, InvalidInputError
-from acqh.io import replace_file
 from acqh.io.manifest import MANIFEST_NAME
+from acqh.io.write import replace_file
 
 if sys.platform != "win32":
     import fcntl

@@ -47,7 +47,8 @@ from acqh.collection.store.items import (
 )
 from acqh.collection.types import BuildSettings, Item
 from acqh.data import MultiViewData
-from acqh.encoders import image_limit, make_encoder
+from acqh.encoders import make_encoder
+from acqh.encoders.images import image_limit
 from acqh.errors import CollectionError
 from acqh.methods.state import HOMES
 

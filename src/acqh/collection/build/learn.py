@@ -13,7 +13,8 @@ from acqh._core.runtime import Progress
 from acqh.collection.disk.model import CHUNK_ROWS, Encoders
 from acqh.collection.types import BuildSettings
 from acqh.data import MultiViewData
-from acqh.encoders import EfficientNetLite0, GeneralMap, GeneralModel, general_model
+from acqh.encoders import EfficientNetLite0, GeneralModel, general_model
+from acqh.encoders.general.model import GeneralMap
 from acqh.features import SignedRoot
 from acqh.methods import general_statistics
 from acqh.methods.acqh import ACQH, Target

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from acqh.collection.types import BYTES, DATE, DIGEST, FILE, MAX_ID_CHARACTERS, MODIFIED, Item
-from acqh.encoders import image_date
+from acqh.encoders.images import image_date
 from acqh.errors import CollectionError
 
 # fmt: off

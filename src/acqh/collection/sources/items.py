@@ -18,7 +18,8 @@ import numpy as np
 from acqh._core.imports import require
 from acqh.collection.sources.folder import find_manifest, folder_items
 from acqh.collection.types import FILE, MAX_ID_CHARACTERS, Item
-from acqh.encoders import ImageLike, read_image
+from acqh.encoders import read_image
+from acqh.encoders.images import ImageLike
 from acqh.errors import AcqhError, CollectionError, InvalidInputError
 
 if TYPE_CHECKING:

@@ -296,7 +296,7 @@ class GeneralMap(PlainEstimator):
 
     Examples
     --------
-    >>> from acqh.encoders import GeneralMap
+    >>> from acqh.encoders.general.model import GeneralMap
     >>> GeneralMap("text").fit_transform(np.ones((2, 384), dtype=np.float32)).shape
     (2, 384)
     """

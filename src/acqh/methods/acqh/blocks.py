@@ -16,15 +16,10 @@ from acqh.errors import InvalidInputError, ViewError
 from acqh.methods.acqh.similarity import LabelEmbedding
 from acqh.methods.acqh.targets import LABELS, LEAST_ROWS, PairScores, Target
 from acqh.methods.collect import MappedStatistics, unit_name
-from acqh.stats import (
-    HELD_ROWS,
-    Moments,
-    Regression,
-    RidgeSolver,
-    RowSample,
-    error_directions,
-    regress_moments,
-)
+from acqh.stats import Regression
+from acqh.stats.moments import Moments
+from acqh.stats.ridge import HELD_ROWS, RidgeSolver, error_directions, regress_moments
+from acqh.stats.sample import RowSample
 
 # More principal directions than this have never changed a figure.
 MAX_RANK = 256

@@ -45,7 +45,10 @@ from acqh.methods.tensors import (
 from acqh.quantize import decode, search_codes
 from acqh.quantize.code_search import code_tables
 from acqh.quantize.codebooks import check_codes
-from acqh.stats import Keep, RowSample, Statistics, pair_of, regress_rows
+from acqh.stats import Keep, Statistics
+from acqh.stats.moments import pair_of
+from acqh.stats.ridge import regress_rows
+from acqh.stats.sample import RowSample
 
 REFERENCE = (
     "Wang and Yang, Asymmetric Correlation Quantization Hashing for Cross-modal Retrieval, 2020"

@@ -21,7 +21,8 @@ from acqh.methods.acqh.solve import label_block, learnt_of_labels, pose, quality
 from acqh.methods.acqh.spectrum import Problem, lower_bound, similarity_error, spectrum
 from acqh.methods.collect import MappedStatistics
 from acqh.methods.registry import register
-from acqh.quantize import decode, least_squares_codebooks, search_codes
+from acqh.quantize import decode, search_codes
+from acqh.quantize.codebooks import least_squares_codebooks
 
 
 @dataclass(frozen=True)

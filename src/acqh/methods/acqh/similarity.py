@@ -13,7 +13,7 @@ from acqh._core.device import is_tensor
 from acqh._core.labels import as_label_matrix
 from acqh._core.linalg import fix_signs
 from acqh.errors import InvalidInputError
-from acqh.stats import LabelSets
+from acqh.stats.label_sets import LabelSets
 
 # From two 0/1 matrices (n, n_labels) and (m, n_labels) to similarities (n, m).
 Similarity: TypeAlias = Callable[[Array, Array], Array]

@@ -32,7 +32,9 @@ from acqh.methods.acqh.spectrum import (
 from acqh.methods.acqh.targets import LABELS, MapRows, Target, settle_trust, weigh_by_agreement
 from acqh.methods.collect import MappedStatistics
 from acqh.quantize import QuantizerFit, decode, fit_codebooks, search_codes
-from acqh.stats import Regression, RowSample, Statistics, ViewStatistics, regress
+from acqh.stats import Regression, Statistics, regress
+from acqh.stats.moments import ViewStatistics
+from acqh.stats.sample import RowSample
 
 # Sweeps at most over codes, and the share of the error below which they end.
 _SWEEPS, _TOLERANCE = 4, 1e-3

@@ -16,7 +16,9 @@ from acqh.methods.acqh.blocks import Block, Predictor, make_predictor, vote_weig
 from acqh.methods.acqh.similarity import LabelEmbedding
 from acqh.methods.acqh.targets import LABELS, MapRows, Target
 from acqh.methods.query_maps import CHUNK_ROWS, count_paired
-from acqh.stats import LabelSets, Regression, RowSample
+from acqh.stats import Regression
+from acqh.stats.label_sets import LabelSets
+from acqh.stats.sample import RowSample
 
 
 class Part(NamedTuple):

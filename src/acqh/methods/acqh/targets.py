@@ -12,7 +12,7 @@ from acqh.errors import InvalidInputError, LabelError, ViewError
 if TYPE_CHECKING:
     from acqh.methods.acqh.blocks import Block
     from acqh.methods.acqh.space import Space
-    from acqh.stats import RowSample
+    from acqh.stats.sample import RowSample
 
 Kind = Literal["content", "inner", "cosine"]
 AUTO = "auto"

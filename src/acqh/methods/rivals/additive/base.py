@@ -11,7 +11,8 @@ from acqh._core.runtime import RandomState
 from acqh.methods.registry import DatabaseMode
 from acqh.methods.rivals.rows import Rows
 from acqh.methods.rivals.training import TrainedMethod
-from acqh.quantize import decode, search_codes, weighted_kmeans
+from acqh.quantize import decode, search_codes
+from acqh.quantize.kmeans import weighted_kmeans
 
 
 @dataclass(eq=False, repr=False)

@@ -16,7 +16,9 @@ from acqh.methods.rivals.additive.base import (
 )
 from acqh.methods.rivals.rows import Rows
 from acqh.methods.rivals.training import Training, share_weights
-from acqh.quantize import decode, least_squares_codebooks, refill_unused_words, search_codes
+from acqh.quantize import decode, search_codes
+from acqh.quantize.codebooks import least_squares_codebooks
+from acqh.quantize.train import refill_unused_words
 
 
 def update_rotation(rows: Rows, Z: Floats) -> Floats:
