@@ -26,7 +26,7 @@ Source: TypeAlias = (
 _ARRAY_VIEW = "items"
 _ONE_OF = {"items": "item", "queries": "query"}
 # Formats of which one view can be read alone.
-_BY_VIEW = (".npz", ".parquet", ".pq", ".arrow", ".feather", ".ipc")
+_BY_VIEW = (".npz", ".parquet", ".pq", ".arrow", ".feather", ".ipc", ".hdf5", ".h5")
 
 
 @dataclass(frozen=True)

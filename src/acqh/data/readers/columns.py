@@ -7,7 +7,7 @@ what each entry is.
 import re
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,8 @@ CHUNK_SIZE = 8_192
 
 LABEL_NAMES = ("labels", "label", "class_id")
 ID_NAMES = ("id", "ids", "image_id")
+# Of tables in which every column has a value for each item; an image may have several rows there.
+_COLUMN_IDS = (*ID_NAMES[:2], "assetid")
 ITEM_PREFIX = "item_"
 PRESENT_PREFIX = "present_"
 SPLIT_SUFFIX = "_idx"
@@ -144,15 +146,42 @@ class LoadedTable(Table):
     def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
         super().__init__(path, options, parts)
         self._columns: dict[str, Any] = {}
+        self._present: dict[str, Bools] = {}
 
     def add(self, name: str, values: Any) -> None:
         """Add a column: an array, or a sparse matrix."""
         self._columns[name] = values
         self.entries[name] = Entry(name, values.shape, values.dtype.kind)
 
+    def add_view(
+        self, name: str, rows: Sequence[Any], width: int, place: Callable[[int], str]
+    ) -> None:
+        """Add `width` numbers for each row, None where they are absent; `place` names a row."""
+        matrix = np.zeros((len(rows), width))
+        for number, row in enumerate(rows):
+            if row is None:
+                continue
+            try:
+                values = np.array(row, dtype=np.float64)
+            except (TypeError, ValueError, OverflowError):
+                values = np.empty(0)
+            if values.shape != (width,):
+                raise ViewError(
+                    f"{place(number)}: {name!r} must be a list of {width} numbers, as in the first "
+                    f"row that has it, got {row!r:.60}"
+                )
+            matrix[number] = values
+        self.add(name, matrix)
+        self._present[name] = np.array([row is not None for row in rows])
+
     def take(self, entry: Entry, start: int, stop: int) -> Any:
         """Return some rows of a column."""
         return self._columns[entry.name][start:stop]
+
+    def take_view(self, entry: Entry, start: int, stop: int) -> tuple[Any, Bools | None]:
+        """Return rows of a view, and which of them are there if some may not be."""
+        present = self._present.get(entry.name)
+        return self.take(entry, start, stop), None if present is None else present[start:stop]
 
 
 @dataclass(frozen=True)
@@ -176,9 +205,9 @@ def choose(table: Table) -> Layout:
     be told. Raises ViewError: views called image or text have other row counts than the labels.
     """
     options, entries = table.options, table.entries
-    n_usual = 2 if table.is_paired else 3
-    labels = _find(table, options.labels, LABEL_NAMES[:n_usual], "labels")
-    ids = _find(table, options.ids, ID_NAMES[:n_usual], "ids")
+    usual_labels = LABEL_NAMES[:2] if table.is_paired else LABEL_NAMES
+    labels = _find(table, options.labels, usual_labels, "labels")
+    ids = _find(table, options.ids, _COLUMN_IDS if table.is_paired else ID_NAMES, "ids")
     named = {} if table.is_paired else _prefixed(entries, ITEM_PREFIX)
     marks = {} if table.is_paired else _prefixed(entries, PRESENT_PREFIX)
     splits = {} if table.is_paired else _find_splits(table)

@@ -1,8 +1,9 @@
-"""Tables of text: CSV and TSV, of which numbers are views, and JSON lines, as records."""
+"""Tables of text: CSV and TSV, also in dumps of databases, and JSON lines; numbers are views."""
 
 import csv
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array, Bools
+from acqh._core.arrays import Array
 from acqh._core.labels import split_labels
 from acqh.data.readers.columns import (
     ITEM_PREFIX,
+    LABEL_NAMES,
     Entry,
     LoadedTable,
     Options,
@@ -25,13 +27,16 @@ from acqh.errors import DuplicateIdError, InvalidInputError
 
 CSV_SUFFIXES = (".csv", ".tsv")
 JSON_SUFFIXES = (".jsonl", ".ndjson")
+# What pg_dump writes of immich's table smart_search.
+DUMP_SUFFIX = ".sql"
+_COPIED = re.compile(r"COPY (?:\w+\.)?\w+_search \((.*)\) FROM stdin;")
 # A line longer than this is not a line of a table.
 _MAX_LINE_BYTES = 16 * 2**20
 _NUMBERED = re.compile(r"(.+)_(\d+)")
 
 
 class CsvTable(LoadedTable):
-    """A CSV file, read whole: columns NAME_0, NAME_1, ... are a view, others texts.
+    """A CSV file, read whole: columns NAME_0, NAME_1, ... are a view, as is one of lists.
 
     Raises InvalidInputError: a line cannot be understood; it is named.
     """
@@ -39,8 +44,8 @@ class CsvTable(LoadedTable):
     noun = "column"
     is_paired = True
     no_views = (
-        "no numbers of views (columns image_0, image_1, ...), so acqh build makes a collection of "
-        "it and acqh.data.read_records reads its rows"
+        "no numbers of views (columns image_0, image_1, ..., or lists such as [0.1, 0.2]), so acqh "
+        "build makes a collection of it and acqh.data.read_records reads its rows"
     )
 
     def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
@@ -52,9 +57,8 @@ class CsvTable(LoadedTable):
         views = _find_views(path, header)
         numbered = {place for places in views.values() for place in places}
         texts = {name: place for place, name in enumerate(header) if place not in numbered}
-        numbers: dict[str, list[Array]] = {view: [] for view in views}
+        numbers: dict[str, list[Array | None]] = {view: [] for view in views}
         columns: dict[str, list[str]] = {name: [] for name in texts}
-        present: dict[str, list[bool]] = {view: [] for view in views}
         self._lines: list[int] = []
         for line, fields in rows:
             self._lines.append(line)
@@ -62,14 +66,15 @@ class CsvTable(LoadedTable):
                 columns[name].append(fields[place])
             for view, places in views.items():
                 cells = [fields[place].strip() for place in places]
-                numbers[view].append(_numbers(cells, view, path, line))
-                present[view].append(any(cells))
+                numbers[view].append(_numbers(cells, view, path, line) if any(cells) else None)
         if not self._lines:
             raise InvalidInputError(f"{path.name} has a header but no rows; give at least one item")
-        self._present = {view: np.array(mask) for view, mask in present.items()}
-        for view in views:
-            self.add(view, np.array(numbers[view]))
+        for view, places in views.items():
+            self.add_view(view, numbers[view], len(places), self._place)
         self._add_texts(texts, columns)
+
+    def _place(self, row: int) -> str:
+        return f"{self.path.name}, line {self._lines[row]}"
 
     def _add_texts(self, names: Iterable[str], columns: dict[str, list[str]]) -> None:
         image, text = find_name(names, ("image",)), find_name(names, ("text",))
@@ -81,11 +86,12 @@ class CsvTable(LoadedTable):
         for name in names:
             column = renamed.get(name, name)
             column = f"{ITEM_PREFIX}{column}" if column in self.entries else column
-            self.add(column, np.fromiter(columns[name], object, len(self._lines)))
-
-    def take_view(self, entry: Entry, start: int, stop: int) -> tuple[Array, Bools]:
-        """Return rows of a view, and which of them are there."""
-        return self.take(entry, start, stop), self._present[entry.name][start:stop]
+            first = list_in(next(filter(None, columns[name]), ""))
+            if first is None:
+                self.add(column, np.fromiter(columns[name], object, len(self._lines)))
+            else:
+                lists = [(list_in(cell) or cell) if cell else None for cell in columns[name]]
+                self.add_view(column, lists, len(first), self._place)
 
     def take_labels(self, entry: Entry, start: int, stop: int) -> list[list[str]]:
         """Return a list of labels for each row."""
@@ -115,15 +121,68 @@ class CsvTable(LoadedTable):
         return np.asarray(ids[start:stop], dtype=str)
 
 
+class JsonTable(LoadedTable):
+    """JSON lines, read whole: a list of numbers per row is a view, alone or by its name.
+
+    Raises InvalidInputError: a line cannot be understood; it is named.
+    """
+
+    noun = "column"
+    is_paired = True
+    no_views = "no list of numbers in its rows, so no view"
+
+    def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
+        super().__init__(path, options, parts)
+        n_bytes = path.stat().st_size
+        check_unpacked_size(path, n_bytes, n_bytes, options.max_bytes)
+        rows = list(json_records(path))
+        if not rows:
+            raise InvalidInputError(f"{path.name} has no rows; give at least one item")
+        names = dict.fromkeys(name for _, row in rows for name in row)
+        labels = options.labels or find_name(names, LABEL_NAMES[:2])
+        for name in names:
+            values = [row.get(name) for _, row in rows]
+            first = next((value for value in values if value is not None), None)
+            if name != labels and list_in(first) is not None:
+                self.add_view(name, values, len(first), lambda row: rows[row][0])
+            elif all(type(value) in (int, float) for value in values):
+                self.add(name, np.array(values))
+            else:
+                self.add(name, np.fromiter(values, object, len(values)))
+
+    def take_labels(self, entry: Entry, start: int, stop: int) -> list[list[Any]]:
+        """Return a list of labels for each row."""
+        values = self.take(entry, start, stop).tolist()
+        return [
+            each if isinstance(each, list) else [] if each is None else [each] for each in values
+        ]
+
+    def distinct_labels(self, entry: Entry) -> set[Any]:
+        """Return all labels."""
+        return set(itertools.chain.from_iterable(self.take_labels(entry, 0, entry.shape[0])))
+
+
+def list_in(value: Any) -> list[Any] | None:
+    """Return a value that is a list of numbers, or a text that writes one, as a list; else None."""
+    if isinstance(value, str) and value.startswith("["):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    is_list = isinstance(value, list) and value and type(value[0]) in (int, float)
+    return value if is_list else None
+
+
 def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield the header of a CSV (or, by its ending, TSV) file, then its rows, each with its line.
 
-    Raises InvalidInputError: the file is empty, its header is not one, or a row has other columns.
+    Rows of bare numbers need no header. Raises InvalidInputError: the file is empty, its header is
+    not one, or a row has other columns.
     """
     columns: list[str] = []
     # The limit is one for all readers of the process; it can only be raised here.
     csv.field_size_limit(max(csv.field_size_limit(), _MAX_LINE_BYTES))
-    reader = csv.reader(_lines(path), delimiter=_find_delimiter(path), strict=True)
+    reader = csv.reader(_table_lines(path), delimiter=_find_delimiter(path), strict=True)
     while True:
         line = reader.line_num + 1
         try:
@@ -135,13 +194,57 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         if not fields:
             continue  # a blank line
         if not columns:
-            fields = columns = _check_header(path, line, fields)
+            made_up = _missing_header(fields)
+            columns = made_up or _check_header(path, line, fields)
+            yield line, columns
+            if columns is not made_up or _counts(fields):
+                continue
         if len(fields) != len(columns):
             problem = f"{len(fields)} fields, but the header has {len(columns)}"
             raise _error(path, line, problem)
         yield line, fields
     if not columns:
         raise InvalidInputError(f"{path.name} is empty; give a header and at least one row")
+
+
+def _missing_header(fields: list[str]) -> list[str] | None:
+    """Return names for columns that have none: of numbers alone, or of lists and an id."""
+    vectors = [f"vectors_{number}" for number in range(len(fields))]
+    if _counts(fields) and not fields[0]:
+        return ["id", *vectors[:-1]]
+    if all(map(_is_number, fields)):
+        return vectors
+    lists = [list_in(field) is not None for field in fields]
+    if sum(lists) == 1 and len(fields) <= 2:
+        return ["vectors" if is_list else "id" for is_list in lists]
+    return None
+
+
+def _counts(fields: list[str]) -> bool:
+    """Whether the names of columns are their numbers, as pandas has it, behind those of rows."""
+    names = fields if fields[0] else fields[1:]
+    return len(names) > 2 and names == [str(number) for number in range(len(names))]
+
+
+def _is_number(field: str) -> bool:
+    try:
+        return math.isfinite(float(field))
+    except ValueError:
+        return False
+
+
+def _table_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a table; of a dump of a database those that copy its vectors."""
+    lines = _lines(path)
+    if path.suffix.lower() != DUMP_SUFFIX:
+        yield from lines
+        return
+    for line in lines:
+        if match := _COPIED.match(line):
+            yield match[1].replace('"', "").replace(", ", "\t") + "\n"
+            yield from itertools.takewhile(lambda each: each.rstrip() != "\\.", lines)
+            return
+    raise InvalidInputError(f"{path.name} does not copy the table smart_search, or any *_search")
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -159,12 +262,14 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _find_delimiter(path: Path) -> str:
-    """Return what separates fields: semicolons where the header has these and no comma."""
-    if path.suffix.lower() == ".tsv":
+    """Return what separates fields: what the first line has, or spaces between bare numbers."""
+    if path.suffix.lower() in (".tsv", DUMP_SUFFIX):
         return "\t"
     with path.open("rb") as handle:
-        header = handle.readline(_MAX_LINE_BYTES)
-    return ";" if b";" in header and b"," not in header else ","
+        header = handle.readline(_MAX_LINE_BYTES).decode(errors="replace")
+    if "," not in header and len(header.split()) > 1 and all(map(_is_number, header.split())):
+        return "\t" if "\t" in header else " "
+    return ";" if ";" in header and "," not in header else ","
 
 
 def _check_header(path: Path, line: int, fields: list[str]) -> list[str]:
@@ -198,9 +303,7 @@ def _find_views(path: Path, columns: list[str]) -> dict[str, list[int]]:
 
 
 def _numbers(cells: list[str], view: str, path: Path, line: int) -> Array:
-    """Return the numbers of a row of a view; all cells empty means absent."""
-    if not any(cells):
-        return np.zeros(len(cells))
+    """Return the numbers of a row of a view."""
     numbers: list[float] = []
     try:
         numbers.extend(map(float, cells))
@@ -238,6 +341,8 @@ def json_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise _error(path, number, f"not JSON ({error})") from error
+        if list_in(row) is not None:
+            row = {"vectors": row}
         if not isinstance(row, dict):
-            raise _error(path, number, "give a JSON object per line")
+            raise _error(path, number, "give a JSON object, or a list of numbers, per line")
         yield f"{path.name}, line {number}", row

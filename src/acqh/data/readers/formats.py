@@ -16,11 +16,14 @@ from acqh.data.readers.build import look
 from acqh.data.readers.columns import Options, Table
 from acqh.data.readers.csv import (
     CSV_SUFFIXES,
+    DUMP_SUFFIX,
     JSON_SUFFIXES,
     CsvTable,
+    JsonTable,
     csv_records,
     json_records,
 )
+from acqh.data.readers.hdf5 import HDF5_MAGIC, HDF5_SUFFIXES, Hdf5File
 from acqh.data.readers.matlab import MatTable
 from acqh.data.readers.pieces import Pieces
 from acqh.data.readers.tables import (
@@ -31,7 +34,7 @@ from acqh.data.readers.tables import (
     arrow_records,
     list_parts,
 )
-from acqh.data.readers.vectors import VECTOR_SUFFIXES, VectorFile
+from acqh.data.readers.vectors import VECTOR_SUFFIXES, VectorFile, is_ground_truth
 from acqh.data.readers.zarr import ZARR_MARKS, ZarrGroup
 from acqh.errors import DatasetNotFoundError, InvalidInputError
 
@@ -56,10 +59,12 @@ _MATLAB = _Format(
     "Matlab", MatTable, (".mat",), (b"MATLAB 5.0", b"MATLAB 7.3"), ("splits", "orientation")
 )
 _ARROW = _Format("Parquet or Arrow", ArrowTable, TABLE_SUFFIXES, (PARQUET_MAGIC, ARROW_MAGIC))
-_CSV = _Format("CSV", CsvTable, CSV_SUFFIXES, options=("label_separator",))
+_CSV = _Format("CSV", CsvTable, (*CSV_SUFFIXES, DUMP_SUFFIX), options=("label_separator",))
+_JSON = _Format("JSON lines", JsonTable, JSON_SUFFIXES)
 # By their first bytes: flat indexes of Faiss.
 _VECTORS = _Format("vector", VectorFile, VECTOR_SUFFIXES, (b"IxF2", b"IxFI"))
-_FORMATS = (_NPZ, _MATLAB, _ARROW, _CSV, _VECTORS)
+_HDF5 = _Format("HDF5", Hdf5File, HDF5_SUFFIXES, (HDF5_MAGIC,), ("splits",))
+_FORMATS = (_NPZ, _MATLAB, _ARROW, _CSV, _JSON, _VECTORS, _HDF5)
 _RECORDS = {
     **dict.fromkeys(CSV_SUFFIXES, csv_records),
     **dict.fromkeys(JSON_SUFFIXES, json_records),
@@ -269,6 +274,8 @@ def _detect(path: Path) -> _Format:
     for form in _FORMATS:
         if form.magics and head.startswith(form.magics):
             return form
+    if is_ground_truth(path):
+        return _VECTORS
     known = ", ".join(suffix for form in _FORMATS for suffix in form.suffixes)
     raise InvalidInputError(
         f"{path.name} has an unknown file type; known endings are {known}, and folders of .npy, "

@@ -1,20 +1,16 @@
 """The variables of a Matlab file of version 7.3, which is HDF5."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Array, Matrix
-from acqh._core.imports import require
 from acqh.data.readers.arrays import make_csc
 from acqh.data.readers.columns import check_unpacked_size
+from acqh.data.readers.hdf5 import HDF5_MAGIC, guarded, list_nodes, open_hdf5, refuse_foreign
 from acqh.data.readers.mat5 import NUMBER_KINDS, MatFile, Variable
-from acqh.errors import AcqhError, CorruptBundleError, InvalidInputError
 
-_MAGIC = b"\x89HDF\r\n\x1a\n"
 # HDF5 allows a foreign head of these sizes; Matlab's has 512 bytes.
 _OFFSETS = (0, 512, 1024, 2048)
 _EMPTY = np.empty(0, dtype=np.int64)
@@ -23,8 +19,8 @@ _EMPTY = np.empty(0, dtype=np.int64)
 def is_hdf5(path: Path) -> bool:
     """Whether a file is HDF5, as Matlab's are since version 7.3."""
     with path.open("rb") as handle:
-        head = handle.read(_OFFSETS[-1] + len(_MAGIC))
-    return any(head.startswith(_MAGIC, at) for at in _OFFSETS)
+        head = handle.read(_OFFSETS[-1] + len(HDF5_MAGIC))
+    return any(head.startswith(HDF5_MAGIC, at) for at in _OFFSETS)
 
 
 class Mat73File(MatFile):
@@ -35,13 +31,11 @@ class Mat73File(MatFile):
     """
 
     def __init__(self, path: Path, max_bytes: int | None) -> None:
-        self._h5py = require("h5py")
         self._path = path
         self.variables: dict[str, Variable] = {}
-        with self._guarded():
-            self._file = self._h5py.File(path, "r")
+        self._file = open_hdf5(path)
         try:
-            with self._guarded():
+            with guarded(path):
                 declared = self._list(self._file, "")
             check_unpacked_size(path, declared, path.stat().st_size, max_bytes)
         except BaseException:
@@ -51,34 +45,14 @@ class Mat73File(MatFile):
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """Run h5py in a block; whatever it fails with means that the file is damaged."""
-        try:
-            yield
-        except (AcqhError, MemoryError):
-            raise
-        except Exception as error:
-            raise CorruptBundleError(
-                f"{self._path.name} is not a Matlab file, or is damaged: "
-                f"{type(error).__name__}: {error}"
-            ) from error
-
     def _list(self, group: Any, prefix: str) -> int:
         """List a group's variables, and one level down the fields of structs; return bytes."""
         declared = 0
-        for key in group:
+        for key, node in list_nodes(group, self._path, prefix):
             # Names with '#' are Matlab's own stores of cells and objects.
             if key.startswith("#"):
                 continue
-            link = group.get(key, getlink=True)
-            if not isinstance(link, self._h5py.HardLink):
-                raise InvalidInputError(
-                    f"variable {prefix + key!r} of {self._path.name} is a link to elsewhere; "
-                    "links are not followed"
-                )
-            node = group[key]
-            if isinstance(node, self._h5py.Dataset):
+            if hasattr(node, "shape"):
                 declared += self._add_dataset(prefix + key, node)
             elif "MATLAB_sparse" in node.attrs:
                 declared += self._add_sparse(prefix + key, node)
@@ -88,7 +62,6 @@ class Mat73File(MatFile):
         return declared
 
     def _add_dataset(self, name: str, node: Any) -> int:
-        self._refuse_foreign(name, node)
         kind = node.attrs.get("MATLAB_class", b"")
         kind = kind.decode() if isinstance(kind, bytes) else str(kind)
         numeric = node.dtype.kind in "buif" and "MATLAB_empty" not in node.attrs
@@ -103,23 +76,16 @@ class Mat73File(MatFile):
     def _add_sparse(self, name: str, node: Any) -> int:
         pieces = [node[piece] for piece in ("data", "ir", "jc") if piece in node]
         for piece in pieces:
-            self._refuse_foreign(name, piece)
+            refuse_foreign(name, piece, self._path)
         n_rows, n_columns = int(node.attrs["MATLAB_sparse"]), node["jc"].shape[0] - 1
         self.variables[name] = Variable((n_rows, n_columns), "sparse")
         return sum(int(piece.nbytes) for piece in pieces)
 
-    def _refuse_foreign(self, name: str, node: Any) -> None:
-        if node.external or node.is_virtual:
-            raise InvalidInputError(
-                f"variable {name!r} of {self._path.name} keeps its values in other files, "
-                "which are not opened"
-            )
-
     def load(self, name: str) -> Matrix:
         """Return a whole array."""
-        with self._guarded():
+        with guarded(self._path):
             node = self._file[name.replace(".", "/")]
-            if not isinstance(node, self._h5py.Dataset):
+            if not hasattr(node, "shape"):
                 return self._load_sparse(name, node)
             values: Array = node[()]
         return values.reshape(-1, 1) if values.ndim == 1 else values.T

@@ -31,18 +31,22 @@ class VectorFile(Table):
         super().__init__(path, options, parts)
         suffix = path.suffix.lower()
         if suffix == ".npy":
-            shape, kind, self._rows = _open_npy(path)
+            opened = {"vectors": _open_npy(path)}
         elif suffix in _VECS:
-            shape, kind, self._rows = _open_vecs(path, np.dtype(_VECS[suffix]))
+            opened = {"vectors": _open_vecs(path, np.dtype(_VECS[suffix]))}
+        elif is_ground_truth(path):
+            codes = {"neighbors": "<u4", "distances": "<f4"}
+            opened = {name: _open_bin(path, code, 2) for name, code in codes.items()}
         elif suffix in _BIN:
-            shape, kind, self._rows = _open_bin(path, np.dtype(_BIN[suffix]))
+            opened = {"vectors": _open_bin(path, _BIN[suffix])}
         else:
-            shape, kind, self._rows = _open_faiss(path)
-        self.entries = {"vectors": Entry("vectors", shape, kind)}
+            opened = {"vectors": _open_faiss(path)}
+        self.entries = {name: Entry(name, *each[:2]) for name, each in opened.items()}
+        self._rows = {name: each[2] for name, each in opened.items()}
 
-    def take(self, _: Entry, start: int, stop: int) -> Array:
+    def take(self, entry: Entry, start: int, stop: int) -> Array:
         """Return some rows."""
-        return self._rows(start, stop)
+        return self._rows[entry.name](start, stop)
 
 
 def _open_npy(path: Path) -> _Opened:
@@ -87,7 +91,17 @@ def _open_vecs(path: Path, dtype: "np.dtype[Any]") -> _Opened:
     return (n_bytes // row_bytes, n_columns), dtype.kind, take
 
 
-def _open_bin(path: Path, dtype: "np.dtype[Any]") -> _Opened:
+def is_ground_truth(path: Path) -> bool:
+    """Whether a file has the size of the ids and distances of neighbours, as big-ann's have."""
+    with path.open("rb") as handle:
+        head = handle.read(_BIN_HEADER_BYTES)
+    n_values = np.frombuffer(head, "<u4").astype(object).prod() if len(head) == 8 else 0
+    return n_values > 0 and path.stat().st_size == _BIN_HEADER_BYTES + 8 * n_values
+
+
+def _open_bin(path: Path, code: str, n_matrices: int = 1) -> _Opened:
+    """Open a matrix behind its size; of two, of four bytes a number, the floats come last."""
+    dtype = np.dtype(code)
     with path.open("rb") as handle:
         head = handle.read(_BIN_HEADER_BYTES)
     n_bytes = path.stat().st_size
@@ -95,16 +109,18 @@ def _open_bin(path: Path, dtype: "np.dtype[Any]") -> _Opened:
         raise CorruptBundleError(f"{path.name} has {n_bytes} bytes; even its header has more")
     n_rows, n_columns = (int(value) for value in np.frombuffer(head, "<u4"))
     row_bytes = n_columns * dtype.itemsize
-    expected = _BIN_HEADER_BYTES + n_rows * row_bytes
+    expected = _BIN_HEADER_BYTES + n_matrices * n_rows * row_bytes
     if n_bytes != expected:
         raise CorruptBundleError(
             f"{path.name} has {n_bytes:,} bytes, but {n_rows:,} rows of {n_columns:,} numbers take "
             f"{expected:,}; it is cut off or damaged"
         )
+    first = _BIN_HEADER_BYTES
+    if n_matrices == 2 and dtype.kind == "f":
+        first += n_rows * row_bytes
 
     def take(start: int, stop: int) -> Array:
-        offset = _BIN_HEADER_BYTES + start * row_bytes
-        return np.memmap(path, dtype, "r", offset, (stop - start, n_columns))
+        return np.memmap(path, dtype, "r", first + start * row_bytes, (stop - start, n_columns))
 
     return (n_rows, n_columns), dtype.kind, take
 

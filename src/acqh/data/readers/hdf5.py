@@ -1,0 +1,109 @@
+"""The arrays of an HDF5 file, such as ``train`` and ``test`` of ann-benchmarks."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Array
+from acqh._core.imports import require
+from acqh.data.readers.arrays import ArrayTable, Header
+from acqh.data.readers.columns import Options, Parts, check_unpacked_size
+from acqh.errors import AcqhError, CorruptBundleError, InvalidInputError
+
+HDF5_SUFFIXES = (".hdf5", ".h5")
+HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
+# Of ann-benchmarks: items to find, and queries, which are others.
+_ITEMS, _QUERIES = "train", "test"
+
+
+class Hdf5File(ArrayTable):
+    """The arrays at the root of an HDF5 file; some rows are read at a time.
+
+    Raises CorruptBundleError: it is damaged. Raises MissingExtraError: h5py is not installed.
+    """
+
+    def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
+        super().__init__(path, options, parts)
+        self._file = open_hdf5(path)
+        self._nodes: dict[str, Any] = {}
+        try:
+            with guarded(path):
+                self._nodes = dict(list_nodes(self._file, path))
+                self.headers = {
+                    name: self._header(node)
+                    for name, node in self._nodes.items()
+                    if hasattr(node, "shape") and node.shape
+                }
+            self.list_entries()
+        except BaseException:
+            self._file.close()
+            raise
+        if options.views is None and {_ITEMS, _QUERIES} <= self.entries.keys():
+            self.options = replace(options, views={_ITEMS: _ITEMS})
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _header(self, node: Any) -> Header:
+        is_text = require("h5py").check_string_dtype(node.dtype) is not None
+        return Header(tuple(node.shape), np.dtype("U1") if is_text else node.dtype)
+
+    def values(self, name: str, start: int, stop: int) -> Array:
+        """Return some rows of an array."""
+        node, header = self._nodes[name], self.headers[name]
+        n_rows = max(min(stop, node.shape[0]) - start, 0)
+        declared = n_rows * (node.nbytes // max(node.shape[0], 1))
+        check_unpacked_size(self.path, declared, self.path.stat().st_size, self.options.max_bytes)
+        with guarded(self.path):
+            if header.dtype.kind == "U":
+                return np.asarray(node.asstr()[start:stop], dtype=object)
+            return np.asarray(node[start:stop])
+
+
+def open_hdf5(path: Path) -> Any:
+    """Open a file to read; raise CorruptBundleError, MissingExtraError."""
+    h5py = require("h5py")
+    with guarded(path):
+        return h5py.File(path, "r")
+
+
+@contextmanager
+def guarded(path: Path) -> Iterator[None]:
+    """Run h5py in a block; whatever it fails with means that the file is damaged."""
+    try:
+        yield
+    except (AcqhError, MemoryError):
+        raise
+    except Exception as error:
+        raise CorruptBundleError(
+            f"{path.name} is not an HDF5 file, or is damaged: {type(error).__name__}: {error}"
+        ) from error
+
+
+def list_nodes(group: Any, path: Path, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the arrays and groups in a group; raise InvalidInputError where one is elsewhere."""
+    h5py = require("h5py")
+    for key in group:
+        if not isinstance(group.get(key, getlink=True), h5py.HardLink):
+            raise InvalidInputError(
+                f"variable {prefix + key!r} of {path.name} is a link to elsewhere; links are not "
+                "followed"
+            )
+        node = group[key]
+        if isinstance(node, h5py.Dataset):
+            refuse_foreign(prefix + key, node, path)
+        yield key, node
+
+
+def refuse_foreign(name: str, node: Any, path: Path) -> None:
+    """Refuse an array whose values are in other files."""
+    if node.external or node.is_virtual:
+        raise InvalidInputError(
+            f"variable {name!r} of {path.name} keeps its values in other files, which are not "
+            "opened"
+        )
