@@ -1,14 +1,16 @@
 """Manifests as people write them, and as attackers do."""
 
+import io
 import json
 import struct
+import tarfile
 import zlib
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from acqh.collection import Collection, Item
+from acqh.collection import Collection, Item, read_items
 from acqh.errors import CollectionError, DuplicateIdError, ImageError, InvalidInputError
 
 TEXTS = {"flower": "rose tulip petal", "vehicle": "car wheel engine"}
@@ -224,3 +226,65 @@ def test_items_that_cannot_be_stored_are_left_out_with_the_reason(collection, it
 def test_labels_given_as_one_text_are_a_mistake():
     with pytest.raises(CollectionError, match="several strings"):
         Item(text="rose", labels="flower")
+
+
+def add_member(tar, name, content):
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    tar.addfile(member, io.BytesIO(content))
+
+
+def test_samples_of_a_tar_file_are_items(tmp_path):
+    image = picture(tmp_path / "a.png").read_bytes()
+    (tmp_path / "a.png").unlink()
+    with tarfile.open(tmp_path / "0.tar", "w") as tar:
+        for key in ("a", "b"):
+            add_member(tar, f"{key}.png", image)
+            add_member(tar, f"{key}.txt", b"a red car")
+            add_member(tar, f"{key}.json", b'{"width": 20, "box": [1, 2]}')
+            add_member(tar, f"{key}.cls", b"3")
+    for source in (tmp_path / "0.tar", tmp_path):
+        items = list(read_items(source))
+        assert [(item.id, item.text, item.labels) for item in items] == [
+            ("a", "a red car", ("3",)),
+            ("b", "a red car", ("3",)),
+        ]
+        assert items[0].image == image
+        assert items[0].columns == {"width": 20}
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_an_image_folder_of_hugging_face_is_a_manifest(tmp_path, ending):
+    (tmp_path / "train").mkdir()
+    picture(tmp_path / "train" / "a.png")
+    metadata = tmp_path / f"metadata.{ending}"
+    if ending == "csv":
+        metadata.write_text("file_name,caption\ntrain/a.png,a dog\n")
+    else:
+        metadata.write_text('{"file_name": "train/a.png", "caption": "a dog"}\n')
+    (item,) = read_items(tmp_path)
+    assert (str(item.image), item.text) == ("train/a.png", "a dog")
+
+
+def test_images_in_a_folder_come_before_a_tar_file_beside_them(tmp_path):
+    picture(tmp_path / "a.png")
+    tarfile.open(tmp_path / "backup.tar", "w").close()
+    assert [item.columns["file"] for item in read_items(tmp_path)] == ["a.png"]
+
+
+def test_metadata_that_name_no_files_are_no_manifest(tmp_path):
+    picture(tmp_path / "a.png")
+    (tmp_path / "metadata.csv").write_text("camera,iso\nx,100\n")
+    assert [item.columns["file"] for item in read_items(tmp_path)] == ["a.png"]
+
+
+def test_images_inside_a_table_are_items(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    image = picture(tmp_path / "a.png").read_bytes()
+    (tmp_path / "a.png").unlink()
+    table = arrow.table({"image": [{"bytes": image, "path": None}], "caption": ["a dog"]})
+    (tmp_path / "data").mkdir()
+    parquet.write_table(table, tmp_path / "data" / "train-00000-of-00001.parquet")
+    (item,) = read_items(tmp_path)
+    assert (item.image, item.text, item.columns) == (image, "a dog", {})

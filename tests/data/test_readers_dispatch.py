@@ -49,7 +49,7 @@ def test_a_file_of_no_known_kind(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_nothing_known(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match=r"has no \.npy, Parquet or Arrow files"):
+    with pytest.raises(InvalidInputError, match=r"has no \.npy, Parquet, Arrow or tar files"):
         read(tmp_path)
 
 

@@ -26,8 +26,6 @@ from acqh.errors import InvalidInputError
 
 # Options that are not called as the settings of Python are.
 _RENAMED = {"random_state": "--seed", "n_codebooks": "--bytes"}
-# Files that bring features instead of images and texts.
-_FEATURE_FILES = (".npz", ".mat")
 # What is said of what consists of parts.
 _SEVERAL = {
     "code-parts": "codes of {:,} items in {:,} parts.",
@@ -156,7 +154,14 @@ def _note_unused(source: Path, of_manifest: dict[str, Any], of_raw: dict[str, An
 
 
 def _has_features(source: Path) -> bool:
-    return source.suffix.lower() in _FEATURE_FILES
+    """Whether a source brings vectors; images in a folder, or named by a manifest, come first."""
+    from acqh.collection.sources.folder import find_manifest, list_images
+    from acqh.data.readers.formats import has_views
+
+    if not source.exists() or not has_views(source):
+        return False
+    is_folder = source.is_dir()
+    return not (is_folder and (find_manifest(source) or list_images(source).files))
 
 
 def _read(source: Path) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from acqh.collection.types import BYTES, DATE, DIGEST, FILE, MAX_ID_CHARACTERS, MODIFIED, Item
 from acqh.encoders.images import image_date
-from acqh.errors import CollectionError
+from acqh.errors import CollectionError, InvalidInputError
 
 # fmt: off
 _SUFFIXES = frozenset((
@@ -19,7 +19,7 @@ _SUFFIXES = frozenset((
     ".pnm", ".ppm", ".tif", ".tiff", ".webp",
 ))
 # fmt: on
-_MANIFESTS = ("manifest.csv", "manifest.tsv", "manifest.jsonl", "manifest.parquet")
+_ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,23 @@ class _Unread:
 
 
 def find_manifest(folder: Path) -> Path | None:
-    """Return the file in which a folder says what its items are, or None."""
-    return next((path for name in _MANIFESTS if (path := folder / name).is_file()), None)
+    """Return the file in which a folder says what its items are, or None.
+
+    That is a ``manifest``, or what Hugging Face's ImageFolder has, ``metadata`` with ``file_name``.
+    """
+    for path in (folder / f"{name}{end}" for name in ("manifest", "metadata") for end in _ENDINGS):
+        if path.is_file() and (path.stem == "manifest" or _names_files(path)):
+            return path
+    return None
+
+
+def _names_files(path: Path) -> bool:
+    from acqh.data import read_records
+
+    try:
+        return "file_name" in next(read_records(path), ("", {}))[1]
+    except InvalidInputError:
+        return False
 
 
 class FolderItems(Iterator[Item]):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from acqh._core.imports import require
-from acqh.collection.sources.folder import find_manifest, folder_items
+from acqh.collection.sources.folder import find_manifest, folder_items, list_images
 from acqh.collection.types import FILE, MAX_ID_CHARACTERS, Item
 from acqh.encoders import read_image
 from acqh.encoders.images import ImageLike
@@ -37,7 +37,9 @@ _ID_DIGITS = 16
 
 # What was left out, and why.
 Skipped = list[tuple[str, str]]
-_IMAGE, _TEXT, _LABELS, _ID = "image", "text", ("labels", "label"), ("id", "ids")
+_IMAGE, _LABELS, _ID = "image", ("labels", "label"), ("id", "ids")
+# What others call them: ImageFolder of Hugging Face, img2dataset.
+_IMAGES, _TEXTS = (_IMAGE, "file_name"), ("text", "caption")
 
 
 def prepared(items: Iterable[Any], skipped: Skipped, *, strict: bool) -> Iterator[Item]:
@@ -190,8 +192,10 @@ def read_items(
     source : path, or iterable of Item
         A CSV, TSV, JSON lines or Parquet file with the columns ``image`` (a path), ``text``,
         ``labels`` (separated by ``|``, or a list) and ``id``, of which one of the first two must
-        be there; all others are kept. Or a folder with such a file called ``manifest``,
-        or without one but with images.
+        be there; all others are kept. Or a folder with such a file called ``manifest``
+        (or ``metadata``, with a column ``file_name``, as ImageFolder has it), or without one but
+        with images; a WebDataset ``.tar`` file or a folder of them, as img2dataset writes it; or a
+        folder of Hugging Face's, whose images are inside.
     image_root : path, optional
         Images are named relative to this folder and must lie in it; by default the manifest's.
     label_separator : str, optional
@@ -229,16 +233,19 @@ def open_source(
                 f"items come from a manifest or an iterable of Item, got {type(source).__name__}"
             )
         return Source(iter(source), len(source) if isinstance(source, Sized) else None)
+    from acqh.data.readers.formats import has_records  # which queries can do without
+
     path = Path(source)
     if path.is_dir():
         manifest = find_manifest(path)
-        if manifest is None:
+        if manifest is None and (not has_records(path) or list_images(path).files):
             images = folder_items(path)
             return Source(images, len(images))
-        path = manifest
+        path = manifest or path
     elif not path.is_file():
         raise CollectionError(f"there is no manifest and no folder of images at {path}")
-    root = (path.parent if image_root is None else Path(image_root)).resolve()
+    beside = path if path.is_dir() else path.parent
+    root = (beside if image_root is None else Path(image_root)).resolve()
     if not root.is_dir():
         raise CollectionError(f"the folder of images {root} does not exist")
 
@@ -260,7 +267,7 @@ def _looked_through(items: Callable[[], Iterator[Item]], path: Path, root: Path)
         if item.image is not None:
             has.add("image")
             n_images += 1
-            any_there = any_there or item.image.is_there()
+            any_there = any_there or isinstance(item.image, bytes) or item.image.is_there()
     if n_images and n_images == n_items and not any_there:
         raise CollectionError(
             f"none of the {n_images:,} images that {path.name} names is in {root}; say where they "
@@ -323,23 +330,25 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def _item(fields: dict[str, Any], place: str, root: Path | None, separator: str | None) -> Item:
     """Return a line of a table as an item; without its image where no folder of images is given."""
     rest = dict(fields)
-    if root is not None and not any(name.lower() in (_IMAGE, _TEXT) for name in rest):
+    if root is not None and not any(name.lower() in (*_IMAGES, *_TEXTS) for name in rest):
         raise CollectionError(
             f"{place}: a manifest needs a column image or text, but its columns are "
             f"{', '.join(fields)}"
         )
-    image, text = _take(rest, _IMAGE), _take(rest, _TEXT)
+    image, text = _take(rest, *_IMAGES), _take(rest, *_TEXTS)
     labels, identifier = _take(rest, *_LABELS), _take(rest, *_ID)
     try:
         names = _label_names(labels, separator)
     except InvalidInputError as error:
         raise InvalidInputError(f"{place}: {error}") from error
+    is_content = isinstance(image, bytes)
+    named = None if is_content or not image or root is None else ManifestImage(root, str(image))
     return Item(
-        image=ManifestImage(root, str(image)) if image and root is not None else None,
+        image=image if is_content else named,
         text="" if text is None else str(text),
         labels=names,
         id=None if identifier in (None, "") else str(identifier),
-        columns={**rest, _IMAGE: image} if image else rest,
+        columns={**rest, _IMAGE: image} if image and not is_content else rest,
         origin=place,
     )
 

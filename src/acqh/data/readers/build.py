@@ -139,17 +139,19 @@ def _find_classes(table: Table, labels: Entry | None) -> Classes:
         if given is not None:
             raise LabelError(f"label_names were given, but {table.path.name} has no labels")
         return Classes()
-    names = _stored_names(table) if given is None else tuple(str(name) for name in given)
+    names = (
+        _stored_names(table, labels.name) if given is None else tuple(str(name) for name in given)
+    )
     if names is not None and labels.kind in "UO":
         return Classes(names)
     found = table.distinct_labels(labels)
     return Classes(names) if found is None else _settle(list(found), names, table)
 
 
-def _stored_names(table: Table) -> tuple[str, ...] | None:
+def _stored_names(table: Table, labels: str) -> tuple[str, ...] | None:
     entry = table.entries.get("label_names")
     if entry is None or table.is_paired:
-        return None
+        return table.class_names(labels)
     if len(entry.shape) != 1 or entry.kind not in "UO":
         raise CorruptBundleError(
             f"label_names of {table.path.name} must be a list of strings, got {entry.kind!r} of "

@@ -133,6 +133,11 @@ class Table(AbstractContextManager["Table"], ABC):
             found = np.union1d(found, rows) if start else np.unique(rows)
         return list(found.tolist())
 
+    def class_names(self, labels: str) -> tuple[str, ...] | None:
+        """Return the names that class numbers of a paired table count, where it has them."""
+        del labels
+        return None
+
     def settle(self, entry: Entry) -> Entry:
         """Return a view with the numbers in each row known."""
         return entry

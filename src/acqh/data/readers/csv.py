@@ -143,8 +143,8 @@ class JsonTable(LoadedTable):
         for name in names:
             values = [row.get(name) for _, row in rows]
             first = next((value for value in values if value is not None), None)
-            if name != labels and list_in(first) is not None:
-                self.add_view(name, values, len(first), lambda row: rows[row][0])
+            if name != labels and (numbers := list_in(first)) is not None:
+                self.add_view(name, values, len(numbers), lambda row: rows[row][0])
             elif all(type(value) in (int, float) for value in values):
                 self.add(name, np.array(values))
             else:

@@ -13,7 +13,8 @@ from acqh._core.arrays import check_positive_int
 from acqh.data.multiview import MultiViewData
 from acqh.data.readers.arrays import NpyFolder, NpzFile, npy_files
 from acqh.data.readers.build import look
-from acqh.data.readers.columns import Options, Table
+from acqh.data.readers.clip_retrieval import ClipRetrieval, is_clip_retrieval
+from acqh.data.readers.columns import Options, Table, data_files
 from acqh.data.readers.csv import (
     CSV_SUFFIXES,
     DUMP_SUFFIX,
@@ -22,19 +23,24 @@ from acqh.data.readers.csv import (
     JsonTable,
     csv_records,
     json_records,
+    list_in,
 )
 from acqh.data.readers.hdf5 import HDF5_MAGIC, HDF5_SUFFIXES, Hdf5File
+from acqh.data.readers.hugging_face import dataset_files
 from acqh.data.readers.matlab import MatTable
 from acqh.data.readers.pieces import Pieces
+from acqh.data.readers.rclip import SQLITE_MAGIC, SQLITE_SUFFIXES, RclipDatabase
 from acqh.data.readers.tables import (
     ARROW_MAGIC,
     PARQUET_MAGIC,
+    STREAM_MAGIC,
     TABLE_SUFFIXES,
     ArrowTable,
     arrow_records,
     list_parts,
 )
 from acqh.data.readers.vectors import VECTOR_SUFFIXES, VectorFile, is_ground_truth
+from acqh.data.readers.webdataset import TAR_SUFFIX, TarTable, tar_files, tar_records
 from acqh.data.readers.zarr import ZARR_MARKS, ZarrGroup
 from acqh.errors import DatasetNotFoundError, InvalidInputError
 
@@ -58,17 +64,22 @@ _ZARR = _Format("Zarr", ZarrGroup, options=("splits", "fill_missing"))
 _MATLAB = _Format(
     "Matlab", MatTable, (".mat",), (b"MATLAB 5.0", b"MATLAB 7.3"), ("splits", "orientation")
 )
-_ARROW = _Format("Parquet or Arrow", ArrowTable, TABLE_SUFFIXES, (PARQUET_MAGIC, ARROW_MAGIC))
+_ARROW_MAGICS = (PARQUET_MAGIC, ARROW_MAGIC, STREAM_MAGIC)
+_ARROW = _Format("Parquet or Arrow", ArrowTable, TABLE_SUFFIXES, _ARROW_MAGICS)
 _CSV = _Format("CSV", CsvTable, (*CSV_SUFFIXES, DUMP_SUFFIX), options=("label_separator",))
 _JSON = _Format("JSON lines", JsonTable, JSON_SUFFIXES)
 # By their first bytes: flat indexes of Faiss.
 _VECTORS = _Format("vector", VectorFile, VECTOR_SUFFIXES, (b"IxF2", b"IxFI"))
 _HDF5 = _Format("HDF5", Hdf5File, HDF5_SUFFIXES, (HDF5_MAGIC,), ("splits",))
-_FORMATS = (_NPZ, _MATLAB, _ARROW, _CSV, _JSON, _VECTORS, _HDF5)
+_CLIP_RETRIEVAL = _Format("clip-retrieval", ClipRetrieval)
+_TAR = _Format("WebDataset", TarTable, (TAR_SUFFIX,))
+_RCLIP = _Format("rclip", RclipDatabase, SQLITE_SUFFIXES, (SQLITE_MAGIC,))
+_FORMATS = (_NPZ, _MATLAB, _ARROW, _CSV, _JSON, _VECTORS, _HDF5, _TAR, _RCLIP)
 _RECORDS = {
     **dict.fromkeys(CSV_SUFFIXES, csv_records),
     **dict.fromkeys(JSON_SUFFIXES, json_records),
     **dict.fromkeys(TABLE_SUFFIXES, arrow_records),
+    TAR_SUFFIX: tar_records,
 }
 
 _EXPECTED = {
@@ -212,7 +223,8 @@ def read_records(path: str | PathLike[str]) -> Iterator[tuple[str, dict[str, Any
     Parameters
     ----------
     path : path
-        CSV, TSV (all values are str), JSON lines, Parquet or Arrow, by its ending.
+        CSV, TSV (all values are str), JSON lines, Parquet or Arrow, by its ending; a WebDataset
+        ``.tar``; or a folder of tar, Parquet or Arrow files. Images of the last two are bytes.
 
     Yields
     ------
@@ -239,12 +251,46 @@ def read_records(path: str | PathLike[str]) -> Iterator[tuple[str, dict[str, Any
     [('pets.jsonl, line 1', {'text': 'a dog'})]
     """
     place = _find(path)
-    records = _RECORDS.get(place.suffix.lower())
-    if records is None or place.is_dir():
+    ending = _record_ending(place)
+    if ending is None:
         raise InvalidInputError(
             f"{place.name} has an unknown file type; known endings are {', '.join(_RECORDS)}"
         )
-    return records(place)
+    return _RECORDS[ending](place)
+
+
+def has_records(path: str | PathLike[str]) -> bool:
+    """Whether `read_records` reads a file or folder."""
+    return _record_ending(Path(path)) is not None
+
+
+def _record_ending(place: Path) -> str | None:
+    """Return the ending of the files that have a path's records, or None."""
+    if not place.is_dir():
+        ending = place.suffix.lower()
+        return ending if ending in _RECORDS else None
+    if tar_files(place):
+        return TAR_SUFFIX
+    is_table = dataset_files(place) or any(
+        data_files(folder.iterdir(), TABLE_SUFFIXES)
+        for folder in (place, place / "data")
+        if folder.is_dir()
+    )
+    return TABLE_SUFFIXES[0] if is_table else None
+
+
+def has_views(path: str | PathLike[str]) -> bool:
+    """Whether a file or folder brings vectors, and not only images and texts to be described."""
+    place = _find(path)
+    try:
+        form = _detect(place)
+        if form in (_CSV, _JSON) and place.suffix.lower() in _RECORDS:
+            _, first = next(read_records(place), ("", {}))
+            return any(list_in(each) or name.endswith("_0") for name, each in first.items())
+        with form.table(place, Options()) as table:
+            return any(entry.is_view_like for entry in table.entries.values())
+    except InvalidInputError:
+        return False
 
 
 def _find(path: Any) -> Path:
@@ -286,12 +332,16 @@ def _detect(path: Path) -> _Format:
 def _detect_folder(path: Path) -> _Format:
     if any((path / mark).exists() for mark in ZARR_MARKS):
         return _ZARR
+    if is_clip_retrieval(path):
+        return _CLIP_RETRIEVAL
     if npy_files(path):
         return _NPY
+    if tar_files(path):
+        return _TAR
     if any(file.suffix.lower() in TABLE_SUFFIXES for file in path.rglob("*")):
         return _ARROW
     raise InvalidInputError(
-        f"the folder {path.name} has no .npy, Parquet or Arrow files and is not a Zarr group"
+        f"the folder {path.name} has no .npy, Parquet, Arrow or tar files and is not a Zarr group"
     )
 
 

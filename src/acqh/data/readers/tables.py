@@ -26,10 +26,14 @@ from acqh.data.readers.columns import (
     data_files,
     parts_of,
 )
+from acqh.data.readers.hugging_face import class_names, dataset_files, split_of
 from acqh.errors import CorruptBundleError, InvalidInputError, LabelError, ViewError
 
 TABLE_SUFFIXES = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
-PARQUET_MAGIC, ARROW_MAGIC = b"PAR1", b"ARROW1"
+PARQUET_MAGIC, ARROW_MAGIC, STREAM_MAGIC = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
+_SPLIT = "split"
+# Rows of records, which may be images, in memory at a time.
+_RECORD_ROWS = 256
 # Rows unpacked at a time: few, so that the memory for them is used again and again.
 _BATCH_ROWS = 1_024
 _KEPT_FILES = 8
@@ -46,7 +50,9 @@ class ArrowTable(Table):
 
     noun = "column"
     is_paired = True
-    no_views = "no column with lists of numbers, so no view"
+    no_views = (
+        "no column with lists of numbers, so no view; images and texts are described by acqh build"
+    )
 
     def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
         super().__init__(path, options, parts)
@@ -58,7 +64,15 @@ class ArrowTable(Table):
         self._file_size = sum(part.path.stat().st_size for part in self.files)
         self.schema = self.file(self.files[0].path).schema
         self.n_rows = self.files[-1].first_row + self.files[-1].n_rows
-        self.entries = {field.name: self._entry(field) for field in self.schema}
+        # Images are read as records only: to carry them beside vectors would cost too much.
+        shown = [field for field in self.schema if not _is_image(field.type)]
+        self.entries = {field.name: self._entry(field) for field in shown}
+        if all(split_of(file.path) for file in self.files) and _SPLIT not in self.schema.names:
+            self.entries[_SPLIT] = Entry(_SPLIT, (self.n_rows,), "O", form=_SPLIT)
+
+    def class_names(self, labels: str) -> tuple[str, ...] | None:
+        """Return what class numbers count where Hugging Face's features say it."""
+        return class_names(self.schema.metadata or {}, labels)
 
     def file(self, path: Path) -> "_ParquetFile | _ArrowFile":
         """Return an open file; a few are kept open for other columns."""
@@ -113,6 +127,11 @@ class ArrowTable(Table):
 
     def take(self, entry: Entry, start: int, stop: int) -> Array:
         """Return any column: numbers without nulls as they are, everything else as objects."""
+        if entry.form == _SPLIT:
+            files = parts_of(self.parts, start, stop)[""]
+            ends = [min(stop, file.first_row + file.n_rows) for file in files]
+            names = np.array([split_of(file.path) for file in files], object)
+            return np.repeat(names, np.diff([start, *ends]))
         column = self._column(entry, start, stop)
         if not column.null_count and _is_number(column.type):
             return np.asarray(column.to_numpy())
@@ -218,18 +237,34 @@ class ArrowTable(Table):
 
 
 def arrow_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the rows of a table with the place of each."""
+    """Yield the rows of a table with the place of each; classes that have names by these."""
     table = ArrowTable(path, Options())
-    for start in range(0, table.n_rows, CHUNK_SIZE):
-        stop = min(start + CHUNK_SIZE, table.n_rows)
-        columns = [table._column(entry, start, stop) for entry in table.entries.values()]
+    names = table.schema.names
+    classes = {name: table.class_names(name) for name in names}
+    for start in range(0, table.n_rows, _RECORD_ROWS):
+        stop = min(start + _RECORD_ROWS, table.n_rows)
+        columns = [table._column(Entry(name, (), "O"), start, stop) for name in names]
         values = zip(*(column.to_pylist() for column in columns), strict=True)
         for number, row in enumerate(values, start=start + 1):
-            yield f"{path.name}, row {number}", dict(zip(table.entries, row, strict=True))
+            record = {
+                name: _record_value(value, classes[name])
+                for name, value in zip(names, row, strict=True)
+            }
+            yield f"{path.name}, row {number}", record
+
+
+def _record_value(value: Any, classes: tuple[str, ...] | None) -> Any:
+    if isinstance(value, dict) and value.keys() == {"bytes", "path"}:
+        return value["path"] if value["bytes"] is None else value["bytes"]
+    if classes is not None and isinstance(value, int):
+        return classes[value] if 0 <= value < len(classes) else None
+    return value
 
 
 def _find_files(path: Path) -> list[Path]:
-    files = data_files(path.rglob("*"), TABLE_SUFFIXES) if path.is_dir() else [path]
+    if not path.is_dir():
+        return [path]
+    files = dataset_files(path) or data_files(path.rglob("*"), TABLE_SUFFIXES)
     if not files:
         raise InvalidInputError(f"{path} has no Parquet or Arrow files")
     return files
@@ -305,7 +340,7 @@ def _open(path: Path) -> "_ParquetFile | _ArrowFile":
     require("pyarrow")
     with path.open("rb") as handle:
         magic = handle.read(len(ARROW_MAGIC))
-    if not magic.startswith((PARQUET_MAGIC, ARROW_MAGIC)):
+    if not magic.startswith((PARQUET_MAGIC, ARROW_MAGIC, STREAM_MAGIC)):
         raise CorruptBundleError(f"{path.name} is neither a Parquet nor an Arrow IPC file")
     with _named(path):
         file = _ParquetFile(path) if magic.startswith(PARQUET_MAGIC) else _ArrowFile(path)
@@ -360,26 +395,41 @@ class _ParquetFile:
 
 
 class _ArrowFile:
+    """A file of record batches, or a stream of them, which has no list of where they are."""
+
     def __init__(self, path: Path) -> None:
         self._path = path
         self._source = require("pyarrow").memory_map(str(path))
-        self.schema = require("pyarrow").ipc.open_file(self._source).schema
+        self._is_stream = self._source.read(4) == STREAM_MAGIC
+        self.schema = self._open().schema
+
+    def _open(self, **options: Any) -> Any:
+        ipc = require("pyarrow").ipc
+        self._source.seek(0)
+        opening = ipc.open_stream if self._is_stream else ipc.open_file
+        return opening(self._source, options=ipc.IpcReadOptions(**options))
+
+    def _batches(self, **options: Any) -> Iterator[Any]:
+        reader = self._open(**options)
+        if self._is_stream:
+            yield from reader
+        else:
+            yield from map(reader.get_batch, range(reader.num_record_batches))
 
     @cached_property
     def n_rows(self) -> int:
         """How many rows there are, by what stands before the values."""
-        system = require("pyarrow.fs").LocalFileSystem()
-        file_format = require("pyarrow.dataset").IpcFileFormat()
         with _named(self._path):
+            if self._is_stream:
+                return sum(batch.num_rows for batch in self._batches(included_fields=[0]))
+            system = require("pyarrow.fs").LocalFileSystem()
+            file_format = require("pyarrow.dataset").IpcFileFormat()
             return int(file_format.make_fragment(str(self._path), system).count_rows())
 
     def columns(self, name: str, size: int, skip: int, _: int | None) -> Iterator[Any]:
         """Yield rows after the first `skip`; of other columns nothing is unpacked."""
-        ipc = require("pyarrow").ipc
-        options = ipc.IpcReadOptions(included_fields=[self.schema.names.index(name)])
-        reader = ipc.open_file(self._source, options=options)
-        for number in range(reader.num_record_batches):
-            column = reader.get_batch(number).column(0)
+        for batch in self._batches(included_fields=[self.schema.names.index(name)]):
+            column = batch.column(0)
             column.validate(full=True)  # offsets of a damaged file could point anywhere
             for start in range(skip, len(column), size):
                 yield column.slice(start, size)
@@ -473,6 +523,12 @@ def _is_text(kind: Any) -> bool:
 def _is_number(kind: Any) -> bool:
     types = require("pyarrow").types
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+def _is_image(kind: Any) -> bool:
+    """Whether a type is that of Hugging Face's images."""
+    types = require("pyarrow").types
+    return bool(types.is_struct(kind)) and {field.name for field in kind} == {"bytes", "path"}
 
 
 def _numpy_kind(kind: Any) -> str:

@@ -1,0 +1,60 @@
+"""What clip-retrieval's inference writes: vectors in folders, what they are of in Parquet."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from acqh._core.arrays import Bools
+from acqh.data.readers.arrays import NpyFolder, npy_files
+from acqh.data.readers.columns import ITEM_PREFIX, Entry, Options, Parts, Table
+from acqh.data.readers.tables import ArrowTable
+
+_VIEWS = {"img_emb": "image", "text_emb": "text"}
+_METADATA, _CAPTION = "metadata", "caption"
+
+
+def is_clip_retrieval(path: Path) -> bool:
+    """Whether a folder is laid out so."""
+    folders = npy_files(path)
+    return bool(folders) and folders.keys() <= _VIEWS.keys()
+
+
+class ClipRetrieval(Table):
+    """The views ``image`` and ``text``, whose files are cut alike, and a column for each fact."""
+
+    is_paired = True
+    noun = "column"
+
+    def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
+        super().__init__(path, options, parts)
+        # Who names the folders means the same.
+        views = {view: _VIEWS.get(name, name) for view, name in (options.views or {}).items()}
+        self.options = replace(options, views=views or None)
+        of_views = {name: parts[name] for name in _VIEWS if name in parts} if parts else None
+        vectors = NpyFolder(path, options, of_views)
+        self._tables: dict[str, tuple[Table, Entry]] = {
+            _VIEWS[name]: (vectors, entry)
+            for name, entry in vectors.entries.items()
+            if name in _VIEWS
+        }
+        self.parts = {name: vectors.parts[name] for name in _VIEWS if name in vectors.parts}
+        if next((path / _METADATA).glob("*.parquet"), None) is not None:
+            facts = ArrowTable(path / _METADATA, options, {"": parts[""]} if parts else None)
+            self.parts |= facts.parts
+            for name, entry in facts.entries.items():
+                shown = "text" if name == _CAPTION and "text" not in facts.entries else name
+                shown = ITEM_PREFIX + shown if shown in self._tables else shown
+                self._tables[shown] = facts, entry
+        self.entries = {
+            name: replace(entry, name=name) for name, (_, entry) in self._tables.items()
+        }
+
+    def take(self, entry: Entry, start: int, stop: int) -> Any:
+        """Return some rows of a column."""
+        table, own = self._tables[entry.name]
+        return table.take(own, start, stop)
+
+    def take_view(self, entry: Entry, start: int, stop: int) -> tuple[Any, Bools | None]:
+        """Return rows of a view."""
+        table, own = self._tables[entry.name]
+        return table.take_view(own, start, stop)

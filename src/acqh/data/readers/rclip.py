@@ -1,0 +1,86 @@
+"""The database of rclip: a vector of each image that it has seen, by the path of its file."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Array
+from acqh.data.readers.columns import Entry, Options, Parts, Table
+from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
+
+SQLITE_MAGIC = b"SQLite format 3\x00"
+SQLITE_SUFFIXES = (".sqlite3", ".sqlite", ".db")
+_IMAGE, _FILE = "image", "filepath"
+_THERE = "FROM images WHERE deleted IS NULL OR deleted = 0"
+_WIDTHS = f"SELECT count(*), min(length(vector)), max(length(vector)) {_THERE}"
+_ROWS = {
+    _IMAGE: f"SELECT vector {_THERE} ORDER BY id LIMIT ? OFFSET ?",
+    _FILE: f"SELECT filepath {_THERE} ORDER BY id LIMIT ? OFFSET ?",
+}
+
+
+class RclipDatabase(Table):
+    """The table ``images``: the view ``image``, and paths as ids.
+
+    Raises CorruptBundleError: it is damaged. Raises InvalidInputError: it is another database.
+    """
+
+    is_paired = True
+    noun = "column"
+
+    def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
+        super().__init__(path, replace(options, ids=options.ids or _FILE), parts)
+        with self._guarded():
+            uri = f"{path.absolute().as_uri()}?mode=ro"
+            self._database = sqlite3.connect(uri, uri=True, check_same_thread=False)
+        try:
+            with self._guarded():
+                tables = self._ask("SELECT name FROM sqlite_master WHERE type = 'table'")
+                names = {name for (name,) in tables}
+                columns = {name for _, name, *_ in self._ask("PRAGMA table_info(images)")}
+                if "images" not in names or not {_FILE, "vector", "deleted"} <= columns:
+                    raise InvalidInputError(
+                        f"{path.name} is no database of rclip: it lacks the table images with "
+                        f"filepath and vector; its tables are {', '.join(sorted(names)) or 'none'}"
+                    )
+                ((n_rows, least, most),) = self._ask(_WIDTHS)
+        except BaseException:
+            self._database.close()
+            raise
+        if n_rows and (least != most or not least or least % 4):
+            raise ViewError(
+                f"{path.name} has vectors of {least} to {most} bytes; all must be of one model"
+            )
+        self.entries = {
+            _IMAGE: Entry(_IMAGE, (n_rows, (most or 4) // 4), "f"),
+            _FILE: Entry(_FILE, (n_rows,), "O"),
+        }
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        self._database.close()
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, UnicodeError) as error:
+            raise CorruptBundleError(f"{self.path.name} cannot be read: {error}") from error
+
+    def _ask(self, question: str, *values: int) -> list[tuple[Any, ...]]:
+        return self._database.execute(question, values).fetchall()
+
+    def take(self, entry: Entry, start: int, stop: int) -> Array:
+        """Return some rows of a column."""
+        with self._guarded():
+            values = [value for (value,) in self._ask(_ROWS[entry.name], stop - start, start)]
+        if entry.name != _IMAGE:
+            return np.array([str(value) for value in values])
+        if any(not isinstance(value, bytes) for value in values):
+            raise CorruptBundleError(f"{self.path.name} has vectors that are no bytes")
+        return np.frombuffer(b"".join(values), "<f4").reshape(-1, entry.shape[1])

@@ -1,0 +1,206 @@
+"""WebDataset: samples in tar files, as img2dataset writes them too.
+
+Members that follow one another and share the name up to the first dot are one sample.
+"""
+
+import json
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Array, Bools
+from acqh.data.readers.arrays import map_rows, read_header, refuse_objects
+from acqh.data.readers.columns import Entry, FileRows, Options, Parts, Table, data_files, parts_of
+from acqh.data.readers.tables import arrow_records
+from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
+
+TAR_SUFFIX = ".tar"
+_IMAGES = ("jpg", "jpeg", "png", "webp")
+_TEXT, _CLASS, _JSON, _VECTOR = "txt", "cls", "json", "npy"
+# No image, text or vector is larger.
+_MAX_MEMBER_BYTES = 2**28
+_BLOCK_BYTES = tarfile.BLOCKSIZE
+
+# The key of a sample and, by what stands behind the first dot, its members.
+_Sample = tuple[str, dict[str, tarfile.TarInfo]]
+
+
+def tar_files(path: Path) -> list[Path]:
+    """Return a tar file, or those of a folder."""
+    return data_files(path.iterdir(), (TAR_SUFFIX,)) if path.is_dir() else [path]
+
+
+class TarTable(Table):
+    """Vectors in ``.npy`` members, one for each sample, with their texts, classes and keys.
+
+    Raises CorruptBundleError: a file is damaged.
+    """
+
+    is_paired = True
+    noun = "member"
+    no_views = "no .npy members, so no view; images and texts are described by acqh build"
+
+    def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
+        super().__init__(path, options, parts)
+        files = [file.path for file in parts[""]] if parts else tar_files(path)
+        self._samples = {file: list(_samples(file)) for file in files}
+        if parts is None:
+            first_rows = np.cumsum([0, *map(len, self._samples.values())]).tolist()
+            listed = zip(self._samples.items(), first_rows, strict=False)
+            parts = {"": tuple(FileRows(file, row, len(each)) for (file, each), row in listed)}
+        self.parts = parts
+        n_rows = parts[""][-1].first_row + parts[""][-1].n_rows if parts[""] else 0
+        members = {
+            kind: (file, member)
+            for file, samples in self._samples.items()
+            for _, found in samples
+            for kind, member in found.items()
+        }
+        self.entries = {"id": Entry("id", (n_rows,), "U", "id")}
+        for kind, form in ((_TEXT, "text"), (_CLASS, "labels")):
+            if kind in members:
+                self.entries[form] = Entry(form, (n_rows,), "O", kind)
+        for kind, (file, member) in members.items():
+            if kind.endswith(_VECTOR):
+                row = _vector(file, member)
+                name = kind.removesuffix(_VECTOR).rstrip(".") or "vectors"
+                self.entries[name] = Entry(name, (n_rows, row.size), row.dtype.kind, kind)
+
+    def _rows(self, start: int, stop: int) -> Iterator[tuple[Path, _Sample]]:
+        for file in parts_of(self.parts, start, stop)[""]:
+            rows = slice(max(start - file.first_row, 0), max(stop - file.first_row, 0))
+            for sample in self._samples[file.path][rows]:
+                yield file.path, sample
+
+    def take(self, entry: Entry, start: int, stop: int) -> Array:
+        """Return keys, texts or classes."""
+        if entry.form == "id":
+            return np.array([key for _, (key, _) in self._rows(start, stop)])
+        texts = [
+            _read(file, found[entry.form]).decode(errors="replace") if entry.form in found else None
+            for file, (_, found) in self._rows(start, stop)
+        ]
+        return np.fromiter(texts, object, len(texts))
+
+    def take_labels(self, entry: Entry, start: int, stop: int) -> list[list[str]]:
+        """Return the class of each sample."""
+        return [[each.strip()] if each else [] for each in self.take(entry, start, stop)]
+
+    def distinct_labels(self, entry: Entry) -> set[str]:
+        """Return all classes."""
+        return {name for row in self.take_labels(entry, 0, entry.shape[0]) for name in row}
+
+    def take_view(self, entry: Entry, start: int, stop: int) -> tuple[Array, Bools]:
+        """Return the vectors of some samples, and which of them have one."""
+        matrix = np.zeros((stop - start, entry.shape[1]), np.float32)
+        present = np.zeros(stop - start, bool)
+        for number, (file, (key, found)) in enumerate(self._rows(start, stop)):
+            if entry.form in found:
+                row = _vector(file, found[entry.form])
+                if row.size != entry.shape[1]:
+                    raise ViewError(
+                        f"{key}.{entry.form} of {file.name} has {row.size} numbers, others have "
+                        f"{entry.shape[1]}; every vector of a view needs as many"
+                    )
+                matrix[number], present[number] = row.reshape(-1), True
+        return matrix, present
+
+
+def tar_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield samples with the place of each: image, text, labels, and what is said of them."""
+    files = tar_files(path)
+    for file in files:
+        beside = file.with_suffix(".parquet")
+        facts: dict[str, Any] = {}
+        if beside.is_file():  # img2dataset's, also of rows that failed and are not in the tar file
+            facts = {str(row.get("key")): row for _, row in arrow_records(beside)}
+        for key, found in _samples(file):
+            place = f"{file.name}, {key}"
+            record = {**facts.get(key, {}), **_said(file, found, place)}
+            fields = {name: value for name, value in record.items() if _is_plain(value)}
+            caption = fields.pop("caption", None)
+            image = next((found[kind] for kind in _IMAGES if kind in found), None)
+            text = _read(file, found[_TEXT]).decode(errors="replace") if _TEXT in found else caption
+            yield (
+                place,
+                {
+                    **fields,
+                    "id": key if len(files) == 1 else f"{file.stem}/{key}",
+                    "image": None if image is None else _read(file, image),
+                    "text": text,
+                    "labels": _read(file, found[_CLASS]).decode().strip()
+                    if _CLASS in found
+                    else None,
+                },
+            )
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def _said(file: Path, found: dict[str, tarfile.TarInfo], place: str) -> dict[str, Any]:
+    if _JSON not in found:
+        return {}
+    try:
+        said = json.loads(_read(file, found[_JSON]))
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{place}: its .json is not JSON ({error})") from error
+    return said if isinstance(said, dict) else {}
+
+
+@contextmanager
+def _guarded(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
+        raise CorruptBundleError(f"{file.name} is damaged: {error}") from error
+
+
+def _samples(file: Path) -> Iterator[_Sample]:
+    """Yield the samples of a tar file; of the members only the heads are read."""
+    with _guarded(file), tarfile.open(file, "r:") as tar:
+        members = [member for member in tar if member.isreg() and not member.issparse()]
+        end = tar.offset
+    # Where a head is damaged, or the file is cut off, tarfile says nothing: it ends there.
+    with file.open("rb") as handle:
+        handle.seek(end)
+        is_whole = handle.read(_BLOCK_BYTES) == bytes(_BLOCK_BYTES)
+    if not is_whole or any(member.size > _MAX_MEMBER_BYTES for member in members):
+        raise CorruptBundleError(
+            f"{file.name} is damaged or cut off after {len(members)} members, or one is larger "
+            f"than {_MAX_MEMBER_BYTES:,} bytes"
+        )
+    named = [(*_key(member.name), member) for member in members]
+    for key, group in groupby(named, key=lambda each: each[0]):
+        yield key, {kind: member for _, kind, member in group}
+
+
+def _key(name: str) -> tuple[str, str]:
+    folder, slash, last = name.removeprefix("./").rpartition("/")
+    stem, _, kind = last.partition(".")
+    return folder + slash + stem, kind.lower()
+
+
+def _read(file: Path, member: tarfile.TarInfo) -> bytes:
+    with file.open("rb") as handle:
+        handle.seek(member.offset_data)
+        return handle.read(member.size)
+
+
+def _vector(file: Path, member: tarfile.TarInfo) -> Array:
+    """Return the array of a member, mapped."""
+    where = f"{member.name} of {file.name}"
+    with file.open("rb") as handle:
+        handle.seek(member.offset_data)
+        header = read_header(handle, where, member.offset_data + member.size)
+    refuse_objects(header, where)
+    if header.dtype.kind not in "buif":
+        raise ViewError(f"{where} has no numbers but {header.dtype}")
+    rows = header.shape[0] if header.shape else 1
+    return map_rows(file, header, header.offset, 0, rows, where)
