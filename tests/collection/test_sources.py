@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from acqh.collection import Collection, Item, read_items
+from acqh.collection import Collection, Item
+from acqh.collection.sources.items import open_source
 from acqh.errors import CollectionError, DuplicateIdError, ImageError, InvalidInputError
 
 TEXTS = {"flower": "rose tulip petal", "vehicle": "car wheel engine"}
@@ -244,7 +245,7 @@ def test_samples_of_a_tar_file_are_items(tmp_path):
             add_member(tar, f"{key}.json", b'{"width": 20, "box": [1, 2]}')
             add_member(tar, f"{key}.cls", b"3")
     for source in (tmp_path / "0.tar", tmp_path):
-        items = list(read_items(source))
+        items = list(open_source(source).items)
         assert [(item.id, item.text, item.labels) for item in items] == [
             ("a", "a red car", ("3",)),
             ("b", "a red car", ("3",)),
@@ -262,20 +263,20 @@ def test_an_image_folder_of_hugging_face_is_a_manifest(tmp_path, ending):
         metadata.write_text("file_name,caption\ntrain/a.png,a dog\n")
     else:
         metadata.write_text('{"file_name": "train/a.png", "caption": "a dog"}\n')
-    (item,) = read_items(tmp_path)
+    (item,) = open_source(tmp_path).items
     assert (str(item.image), item.text) == ("train/a.png", "a dog")
 
 
 def test_images_in_a_folder_come_before_a_tar_file_beside_them(tmp_path):
     picture(tmp_path / "a.png")
     tarfile.open(tmp_path / "backup.tar", "w").close()
-    assert [item.columns["file"] for item in read_items(tmp_path)] == ["a.png"]
+    assert [item.columns["file"] for item in open_source(tmp_path).items] == ["a.png"]
 
 
 def test_metadata_that_name_no_files_are_no_manifest(tmp_path):
     picture(tmp_path / "a.png")
     (tmp_path / "metadata.csv").write_text("camera,iso\nx,100\n")
-    assert [item.columns["file"] for item in read_items(tmp_path)] == ["a.png"]
+    assert [item.columns["file"] for item in open_source(tmp_path).items] == ["a.png"]
 
 
 def test_images_inside_a_table_are_items(tmp_path):
@@ -286,5 +287,5 @@ def test_images_inside_a_table_are_items(tmp_path):
     table = arrow.table({"image": [{"bytes": image, "path": None}], "caption": ["a dog"]})
     (tmp_path / "data").mkdir()
     parquet.write_table(table, tmp_path / "data" / "train-00000-of-00001.parquet")
-    (item,) = read_items(tmp_path)
+    (item,) = open_source(tmp_path).items
     assert (item.image, item.text, item.columns) == (image, "a dog", {})
