@@ -52,11 +52,23 @@ def measure_file(path: Path) -> tuple[int, int]:
     return len(lines), n_functions
 
 
-def public_names(room: str) -> int:
-    """Return how many names the door of a room offers."""
+def public_names(room: str) -> tuple[int, int]:
+    """Return how many names the door of a room offers, and how many with those of its classes.
+
+    Of a class all count that need no underscore: attributes, methods, fields, inherited or not.
+    """
     if room.startswith("_"):
-        return 0
-    return len(getattr(import_module(f"acqh.{room}" if room else "acqh"), "__all__", ()))
+        return 0, 0
+    door = import_module(f"acqh.{room}" if room else "acqh")
+    names = [name for name in getattr(door, "__all__", ()) if not name.startswith("_")]
+    offered = [getattr(door, name) for name in names]
+    classes = [each for each in offered if isinstance(each, type)]
+    members = sum(
+        len({name for name in (*dir(each), *fields) if not name.startswith("_")})
+        for each in classes
+        for fields in [getattr(each, "__dataclass_fields__", ())]
+    )
+    return len(names), len(names) + members
 
 
 def measure_rooms() -> dict[str, dict[str, int]]:
@@ -69,13 +81,17 @@ def measure_rooms() -> dict[str, dict[str, int]]:
         counts = [measure_file(file) for file in files]
         room = rooms.setdefault(
             top.name if top.is_dir() else "(top)",
-            dict.fromkeys(("files", "code", "functions", "public"), 0),
+            dict.fromkeys(("files", "code", "functions", "public", "members"), 0),
         )
         room["files"] += len(files)
         room["code"] += sum(lines for lines, _ in counts)
         room["functions"] += sum(functions for _, functions in counts)
-        room["public"] += public_names(top.name) if top.is_dir() else 0
-    rooms["(top)"]["public"] = public_names("")
+        if top.is_dir() or top.stem == "errors":
+            public, members = public_names(top.stem)
+            room["public"] += public
+            room["members"] += members
+    for key, number in zip(("public", "members"), public_names(""), strict=True):
+        rooms["(top)"][key] += number
     return rooms
 
 
@@ -352,10 +368,11 @@ def main() -> None:
     if options.json:
         print(json.dumps({"rooms": rooms, "total": total, "paths": paths}))
         return
-    print(f"{'room':<14}{'files':>7}{'code':>8}{'functions':>11}{'public':>8}")
+    print(f"{'room':<14}{'files':>7}{'code':>8}{'functions':>11}{'public':>8}{'members':>9}")
     for name, room in [*rooms.items(), ("all", total)]:
         print(
-            f"{name:<14}{room['files']:>7}{room['code']:>8}{room['functions']:>11}{room['public']:>8}"
+            f"{name:<14}{room['files']:>7}{room['code']:>8}{room['functions']:>11}"
+            f"{room['public']:>8}{room['members']:>9}"
         )
     if paths:
         print(f"\n{'path':<28}{'files':>7}{'functions':>11}  rooms counted")

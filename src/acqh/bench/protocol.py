@@ -130,6 +130,14 @@ class Split:
         Number of rows of the data, also those in no part.
     ids_sha256 : str
         Of the ids of the data, so that other data are recognised.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(100, random_state=0)
+    >>> split = acqh.bench.make_split(data, "labelled", seed=0)
+    >>> len(split.train), len(split.query), len(split.parts(data).database)
+    (80, 20, 80)
     """
 
     train: Ints

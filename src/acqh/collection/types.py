@@ -43,8 +43,8 @@ class Item:
     origin : str
         Where it came from, such as a file and a line, for reports.
     folder : str
-        The folder of which it follows the image that the column ``file`` names, as items of
-        images of a folder do; empty for none.
+        The folder of which it follows the image that the column ``file`` names, as those
+        of a folder do; empty for none.
     has_thumbnail : bool
         Whether a small image of it is stored.
     thumbnail : bytes, optional
@@ -111,6 +111,18 @@ class Hit(Item):
         Why it is there: "words" that were asked for occur in its caption or name, or in its
         "labels"; its "content" is near what the text or the items mean, or near the "image"; or
         it shows the "same image".
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from acqh.collection import Collection, Item
+    >>> rose = Item(text="a red rose", labels=["flower"], id="rose")
+    >>> items = [rose, Item(text="a car", id="car")]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with Collection.build(items, folder + "/c.acqh", text_encoder="tfidf") as things:
+    ...         hit = things.search(text="rose").hits[0]
+    >>> hit.id, hit.why, hit.match
+    ('rose', ('words', 'content'), 1.0)
     """
 
     score: float
@@ -144,6 +156,18 @@ class Explanation:
     -----
     Where words alone were looked up there is no vector: `query`, `tables`, `words` and `entries`
     have no columns then.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from acqh.collection import Collection, Item
+    >>> rose = Item(text="a red rose", labels=["flower"], id="rose")
+    >>> items = [rose, Item(text="a car", id="car")]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with Collection.build(items, folder + "/c.acqh", text_encoder="tfidf") as things:
+    ...         how = things.search(text="rose", explain=True).explanation
+    >>> how.names, how.parts.shape
+    (('rank by words', 'rank by meaning', 'all words'), (2, 3))
     """
 
     query: Floats
@@ -173,6 +197,18 @@ class Answer:
     explanation : Explanation or None
     stands_out : int
         How many of the hits stand out; 0 where nothing does, and the hits are but the nearest.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from acqh.collection import Collection, Item
+    >>> rose = Item(text="a red rose", labels=["flower"], id="rose")
+    >>> items = [rose, Item(text="a car", id="car")]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with Collection.build(items, folder + "/c.acqh", text_encoder="tfidf") as things:
+    ...         answer = things.search(text="rose", k=1)
+    >>> [hit.id for hit in answer.hits], answer.n_items, answer.stands_out
+    (['rose'], 2, 1)
     """
 
     hits: tuple[Hit, ...]
@@ -198,6 +234,18 @@ class AddReport:
         Ids of those that were added, in order.
     skipped : tuple of (str, str)
         Which were not, and why.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from acqh.collection import Collection, Item
+    >>> rose = Item(text="a red rose", labels=["flower"], id="rose")
+    >>> items = [rose, Item(text="a car", id="car")]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with Collection.build(items, folder + "/c.acqh", text_encoder="tfidf") as things:
+    ...         report = things.add([Item(text="a tulip", id="tulip"), Item(id="none")])
+    >>> report.ids, report.skipped
+    (('tulip',), (("item 'none'", 'it has neither image nor text'),))
     """
 
     ids: tuple[str, ...]
@@ -215,6 +263,14 @@ class SyncReport:
     n_unchanged : int
     unreadable : tuple of (str, str)
         Files and folders that could not be read, and why. Items of them stay as they were.
+
+    Examples
+    --------
+    >>> from acqh.collection import Collection
+    >>> with Collection.open("photos.acqh") as photos:  # doctest: +SKIP
+    ...     report = photos.sync("photos")
+    >>> len(report.new), report.deleted  # doctest: +SKIP
+    (3, ())
     """
 
     new: tuple[str, ...] = ()
@@ -244,6 +300,18 @@ class BuildSettings:
         Not stored.
     label_separator : str or None
     max_pixels : int or None
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from acqh.collection import Collection, Item
+    >>> rose = Item(text="a red rose", labels=["flower"], id="rose")
+    >>> items = [rose, Item(text="a car", id="car")]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with Collection.build(items, folder + "/c.acqh", text_encoder="tfidf") as things:
+    ...         settings = things.settings
+    >>> settings.n_codebooks, settings.text_encoder
+    (8, 'tfidf')
     """
 
     image_encoder: Any = "auto"
@@ -314,6 +382,18 @@ class CollectionStats:
         Of acqh, at the build.
     settings : dict
         How it was built, by the names of `BuildSettings`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from acqh.collection import Collection, Item
+    >>> rose = Item(text="a red rose", labels=["flower"], id="rose")
+    >>> items = [rose, Item(text="a car", id="car")]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with Collection.build(items, folder + "/c.acqh", text_encoder="tfidf") as things:
+    ...         stats = things.stats()
+    >>> stats.n_items, stats.n_labels, stats.code_bytes
+    (2, 1, 8)
     """
 
     n_items: int
@@ -353,6 +433,17 @@ class CollectionReport:
         What is not damage, such as an index that is behind and will catch up.
     settings : dict or None
         How it was built, as in `CollectionStats`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import acqh
+    >>> from acqh.collection import Collection, Item
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Collection.build([Item(text="a rose"), Item(text="a car")], folder + "/c.acqh").close()
+    ...     report = acqh.verify(folder + "/c.acqh")
+    >>> report.ok, report.n_items
+    (True, 2)
     """
 
     path: Path

@@ -44,6 +44,12 @@ class Encoder(Protocol):
     A class of one's own needs these methods and `acqh.encoders.register_encoder`, which lets it
     be stored: by its name, its parameters (JSON values) and its state (named arrays). Deriving
     from scikit-learn's ``BaseEstimator`` brings ``get_params``.
+
+    Examples
+    --------
+    >>> encoder: Encoder = make_encoder("tfidf", view="text")
+    >>> encoder.fit(["a red rose", "a fast car"]).transform(["rose", "xyz"]).shape[0]
+    2
     """
 
     def fit(self, raw: Iterable[Any], y: Any = None) -> Self:

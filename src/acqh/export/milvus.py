@@ -75,6 +75,12 @@ def export_milvus(
         There is no source.
     MissingExtraError
         PyMilvus is not installed.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> acqh.export.export_milvus("photos.acqh", "photos.db", "photos")  # doctest: +SKIP
+    ExportReport(n_items=150, files=())
     """
     pymilvus = require("pymilvus")
     if not _NAME.fullmatch(name):

@@ -32,6 +32,17 @@ class ExportReport:
     n_items : int
     files : tuple of Path
         Empty where items went to a server.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import acqh
+    >>> index = acqh.CodeIndex(np.eye(2)[np.newaxis]).add([[1], [0]], ids=["a", "b"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     report = acqh.export.export_parquet(index, folder + "/items.parquet")
+    >>> report.n_items, report.files[0].name
+    (2, 'items.parquet')
     """
 
     n_items: int

@@ -26,6 +26,17 @@ class FeatureMap(TransformerMixin, BaseEstimator):
     A map says in ``_learn`` what it takes from training rows, and in ``_map`` what rows become;
     both get rows that were checked. What it learns it lists in ``_state_axes``, with a name for
     each axis, or a type, so that it can be stored.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> class Halved(FeatureMap):
+    ...     def _learn(self, X):
+    ...         pass
+    ...     def _map(self, X):
+    ...         return X / 2
+    >>> Halved().fit_transform(np.ones((2, 3)))[0]
+    array([0.5, 0.5, 0.5])
     """
 
     _state_axes: ClassVar[dict[str, Any]] = {"n_features_in_": int}

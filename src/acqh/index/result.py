@@ -35,6 +35,14 @@ class SearchResult:
     bound : (n_queries,) float32, optional
         No item that is missing from the answer scores more. If not given, the last score, or minus
         infinity where there are fewer than k items: what it is for every proven answer.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> index = acqh.HammingIndex(8).add([[7], [9]], ids=["a", "b"])
+    >>> found = index.search([[7]], k=2)
+    >>> found.ids.tolist(), found.scores.tolist(), found.counts.tolist()
+    ([['a', 'b']], [[8.0, 2.0]], [2])
     """
 
     ids: Array

@@ -44,6 +44,18 @@ class Bundle:
         The JSON values it was written with.
     members : tuple of str
         Names of the members.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from acqh.io import read_bundle, write_bundle
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     arrays = {"all": {"odd": np.arange(1, 6, 2)}}
+    ...     write_bundle(folder + "/numbers.acqh", kind="numbers", arrays=arrays)
+    ...     bundle = read_bundle(folder + "/numbers.acqh")
+    ...     print(bundle.kind, bundle.members)
+    numbers ('all',)
     """
 
     path: Path
@@ -90,6 +102,16 @@ class BundleReport:
         Size of all members together.
     problems : tuple of str
         One line for each damaged or missing part; empty if all is well.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import acqh
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     acqh.HammingIndex(8).add([[7], [9]]).save(folder + "/bits.acqh")
+    ...     report = acqh.verify(folder + "/bits.acqh")
+    >>> report.ok, report.kind, report.problems
+    (True, 'hamming-index', ())
     """
 
     path: Path

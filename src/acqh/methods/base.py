@@ -86,6 +86,13 @@ class BaseMethod(BaseEstimator, metaclass=ABCMeta):
     label_names_ : tuple of str
     feature_maps_ : dict of str to transformer
         The fitted feature map of each view that has one.
+
+    Examples
+    --------
+    >>> from acqh.methods import BaseMethod, get
+    >>> model = get("label-ridge")()
+    >>> isinstance(model, BaseMethod), model.info.supervised
+    (True, True)
     """
 
     info: ClassVar[MethodInfo]

@@ -42,6 +42,13 @@ class MethodInfo:
         labels or training codes, ``"hashed"`` one view, ``"unified"`` all views together.
     reconstruction : str
         What of it is our reconstruction, for want of a public source; empty if nothing.
+
+    Examples
+    --------
+    >>> from acqh.methods import get
+    >>> info = get("dch").info
+    >>> info.year, info.code, info.modes[0]
+    (2017, 'binary', 'learnt')
     """
 
     name: str
@@ -89,7 +96,18 @@ _METHODS: dict[str, type[Any]] = {}  # those imported so far, and those of plug-
 
 
 def register(**facts: Any) -> Callable[[Method], Method]:
-    """Return a class decorator that enters a method under its name; takes MethodInfo's fields."""
+    """Return a class decorator that enters a method under its name; takes MethodInfo's fields.
+
+    Examples
+    --------
+    >>> from acqh.methods import BaseMethod, get, register
+    >>> facts = {"name": "mine", "title": "Mine", "reference": "none", "year": 2026}
+    >>> facts |= {"supervised": True, "code": "real", "modes": ("hashed",)}
+    >>> @register(**facts)  # doctest: +SKIP
+    ... class Mine(BaseMethod): ...
+    >>> get("mine").info.year  # doctest: +SKIP
+    2026
+    """
     info = MethodInfo(**facts)
 
     def enter(cls: Method) -> Method:

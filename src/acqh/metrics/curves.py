@@ -37,6 +37,13 @@ class PrecisionRecallCurve:
         Queries given.
     n_empty : int
         Those among them without a relevant item in the database.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> curve = acqh.metrics.precision_recall_curve([[3, 2, 1]], [[True, False, True]])
+    >>> curve.precision.round(3), curve.recall, curve.n_queries
+    (array([1.   , 0.5  , 0.667]), array([0.5, 0.5, 1. ]), 1)
     """
 
     precision: Floats

@@ -47,6 +47,14 @@ class RetrievalResult:
         `n_empty` counts the queries without a relevant item in the database.
     denominator, ties, empty : str
         The choices made, to be printed beside the figures.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> metrics = acqh.metrics.RetrievalMetrics(cutoffs=(None,))
+    >>> result = metrics.update([[3, 2, 1]], [[1, 0, 0]]).result()
+    >>> result.mean_average_precision, result.ties
+    ({None: 1.0}, 'expected')
     """
 
     mean_average_precision: dict[int | None, float]

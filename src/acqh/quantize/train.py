@@ -60,6 +60,15 @@ class QuantizerFit:
         Weighted error after each codebook that was added and each sweep; never rises.
     ridge : float
         That sweeps held words by.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from acqh.quantize import fit_codebooks
+    >>> targets = np.array([[0.0], [1.0], [8.0], [9.0]])
+    >>> fit = fit_codebooks(targets, np.ones(4), 2, 2, rng=np.random.default_rng(0))
+    >>> fit.codes.shape, fit.codebooks.shape, float(fit.history[-1]).__round__(6)
+    ((4, 2), (2, 2, 1), 0.0)
     """
 
     codebooks: Floats

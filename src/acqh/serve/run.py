@@ -318,6 +318,12 @@ def run(settings: Settings, announce: Callable[[str], object] = lambda _: None) 
         As `create_app`.
     OSError
         The collection or a file with a token cannot be read, or the port is taken.
+
+    Examples
+    --------
+    >>> from acqh.serve import Settings, run
+    >>> run(Settings(collection="photos.acqh"), print)  # doctest: +SKIP
+    http://127.0.0.1:8000/
     """
     with listen(settings) as listening:
         app = create_app(settings)

@@ -31,6 +31,11 @@ class Keep:
         Views whose cross products are kept; each pair in alphabetical order.
     sample_size : int
         Rows of the sample.
+
+    Examples
+    --------
+    >>> Keep(pairs=frozenset()).wants(("image", "text"))
+    False
     """
 
     pairs: frozenset[Pair] | Literal["all"] = "all"

@@ -244,6 +244,14 @@ class Regression:
         Sum over items of embedding times prediction; symmetric, positive semi-definite.
     residual : (n_dimensions, n_dimensions)
         Covariance of the prediction error on items not seen, estimated from the seen ones.
+
+    Examples
+    --------
+    >>> from acqh.stats import Statistics
+    >>> stats = Statistics.of({"image": np.array([[0.0], [1.0]])}, np.eye(2, dtype=np.uint8))
+    >>> found = regress(stats.views["image"], np.array([[3.0], [5.0]]), 0.0)
+    >>> found.intercept, found.ridge
+    (array([3.]), 0.0)
     """
 
     coefficients: Floats

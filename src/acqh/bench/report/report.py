@@ -32,6 +32,13 @@ class ReportFiles:
     n_cells, n_failed : int
     distances : tuple of CutoffDistance
         How close each cut-off comes to the paper's figures.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> made = acqh.bench.write_report("results")  # doctest: +SKIP
+    >>> made.page  # doctest: +SKIP
+    PosixPath('results/report/index.html')
     """
 
     page: Path
@@ -73,6 +80,13 @@ def write_report(
         What it holds is damaged.
     MissingExtraError
         Matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> acqh.bench.run("wiki", methods=["acqh", "dch"], out="results")  # doctest: +SKIP
+    >>> acqh.bench.write_report("results").page  # doctest: +SKIP
+    PosixPath('results/report/index.html')
     """
     on_step("reading results")
     report = make_report(load_results(path), on_step)

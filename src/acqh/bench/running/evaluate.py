@@ -60,6 +60,15 @@ class ResultRow:
         the search for the first 1,000 items by the index.
     n_train, n_query, n_database, n_codes : int
         `n_codes` is the number of distinct codes in the database.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(300, n_labels=3, random_state=0)
+    >>> split = acqh.bench.make_split(data, "labelled", seed=0)
+    >>> row = evaluate(acqh.methods.get("label-ridge")(), data, split)[0]
+    >>> row.direction, row.n_train, row.n_query
+    ('image->text', 240, 60)
     """
 
     dataset: str

@@ -42,6 +42,15 @@ class Plan:
     mode : {"fair", "paper"}
     in_memory : mapping of str to MultiViewData
         Data that have no file yet, by the path of the one that they get.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(120, n_labels=3, random_state=0)
+    >>> planned = acqh.bench.plan(data, out="results", methods=["label-ridge"], bits=[8])
+    >>> len(planned.cells) == len(planned.pending())
+    True
+    >>> planned.run()  # doctest: +SKIP
     """
 
     cells: tuple[Cell, ...]
@@ -85,7 +94,16 @@ def plan(
     n_threads: int | None = None,
     data_dir: str | PathLike[str] | None = None,
 ) -> Plan:
-    """Return the cells that `run` would run; takes and raises what that does."""
+    """Return the cells that `run` would run; takes and raises what that does.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(120, n_labels=3, random_state=0)
+    >>> planned = plan(data, out="results", methods=["dch"], bits=[8, 16], protocol="labelled")
+    >>> [(cell.label, cell.bytes_asked) for cell in planned.cells]
+    [('dch', 1), ('dch', 2)]
+    """
     names = [_name_of(each) for each in ([methods] if isinstance(methods, str) else methods)]
     variants, method_files = _variants(names)
     if seeds is None:

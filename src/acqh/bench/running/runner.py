@@ -45,6 +45,13 @@ class RunSummary:
     seconds : float
     failed : tuple of dict
         ``key``, ``label`` and ``reason`` of each cell that failed.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> summary = acqh.bench.run("wiki", methods=["dch"], out="results")  # doctest: +SKIP
+    >>> summary.n_done, summary.n_failed  # doctest: +SKIP
+    (15, 0)
     """
 
     out: Path
@@ -66,7 +73,16 @@ def pending(cells: Sequence[Cell], store: Store, *, retry_failed: bool = False) 
 
 
 class Watch:
-    """Told how a run goes; does nothing with it. A display derives from it."""
+    """Told how a run goes; does nothing with it. A display derives from it.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> class Follow(acqh.bench.Watch):
+    ...     def end(self, record):
+    ...         print(record["label"], record["status"])
+    >>> acqh.bench.run("wiki", methods=["dch"], out="results", watch=Follow())  # doctest: +SKIP
+    """
 
     def begin(self, cells: Sequence[Cell], records: Sequence[Record]) -> None:
         """Be told which cells will be run, and what the store has already."""

@@ -37,6 +37,13 @@ class DatasetInfo(DatasetFacts):
         What the paper does to the features; to be fitted on training rows.
     preparation : mapping of str to mapping
         The same, by view: the class of a feature map and its parameters.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> emoji = next(info for info in acqh.list_datasets() if info.name == "emoji")
+    >>> emoji.found, emoji.n_items, sorted(emoji.views)
+    (True, 1906, ['image', 'text'])
     """
 
     name: str

@@ -49,6 +49,22 @@ class NamedDataset(DatasetFacts):
         Keyword arguments of `load`, with their values in words.
     description, n_items, n_labels, views, source, differs, preprocessing, preparation
         As in DatasetInfo.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> from acqh.data import NamedDataset
+    >>> toy = NamedDataset(
+    ...     description="a toy",
+    ...     n_items=50,
+    ...     n_labels=5,
+    ...     views={"image": "noise", "text": "noise"},
+    ...     source="made up",
+    ...     differs="the paper does not use it",
+    ...     load=lambda folder: acqh.make_multiview(50, n_labels=5, random_state=0),
+    ... )
+    >>> len(toy.load(None))
+    50
     """
 
     load: Callable[..., MultiViewData]

@@ -88,6 +88,15 @@ class GeneralModel:
         How many pairs of one's own were added.
     means : ((n_image,), (n_text,)) or None
         Where the general pairs were moved before that; None: nowhere.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from acqh.encoders import general_model
+    >>> model = general_model()
+    >>> texts = np.ones((2, 384), dtype=np.float32)
+    >>> model.project(texts, view="text").shape == (2, model.n_components)
+    True
     """
 
     arrays: Mapping[str, Array]

@@ -47,6 +47,15 @@ class CompressionReport:
         Squared distance of items from what their codes stand for, relative to their spread.
     seconds : mapping of str to float
         By step.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> import numpy as np
+    >>> items = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
+    >>> report = acqh.compress(items, bytes_per_item=2).report
+    >>> report.n_items, report.bytes_per_item, sorted(report.recall)
+    (2000, 2, [1, 10, 100])
     """
 
     n_items: int
