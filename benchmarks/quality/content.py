@@ -27,7 +27,7 @@ from acqh._core.store import pack
 from acqh.bench import make_split
 from acqh.encoders import word_vectorizer
 from acqh.features import KernelMap, SignedRoot
-from acqh.methods.state import HOMES
+from acqh.methods.registry import HOMES
 from acqh.metrics import mean_average_precision, relevance
 from benchmarks._measure import emit
 from benchmarks.quality.photographs import MIXED, graded, image_features, photographs

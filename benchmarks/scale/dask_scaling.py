@@ -27,7 +27,7 @@ import numpy as np
 import acqh
 from acqh._core.runtime import limit_threads
 from acqh._core.store import pack
-from acqh.methods.state import HOMES
+from acqh.methods.registry import HOMES
 from acqh.scale import build_shards, encode_parts, fit, search_table
 from benchmarks._measure import emit
 

@@ -12,7 +12,7 @@ import pytest
 from acqh._core.store import pack, unpack
 from acqh.encoders import HogColour, read_image
 from acqh.errors import ImageError, InvalidInputError, MissingExtraError
-from acqh.methods.state import HOMES
+from acqh.methods.registry import HOMES
 
 Image = pytest.importorskip("PIL.Image")
 pytest.importorskip("skimage")

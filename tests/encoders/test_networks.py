@@ -17,7 +17,7 @@ from acqh.encoders import ClipImages, ClipTexts, EfficientNetLite0, MiniLM, make
 from acqh.encoders.efficientnet import read_tensors
 from acqh.encoders.minilm import numbers_of, vocabulary
 from acqh.errors import EncoderFallbackWarning, ImageError, InvalidInputError
-from acqh.methods.state import HOMES
+from acqh.methods.registry import HOMES
 
 
 def pictures(n=5):

@@ -21,7 +21,7 @@ from acqh.features.kernel.kernels import (
     prepare,
     products,
 )
-from acqh.methods.state import HOMES
+from acqh.methods.registry import HOMES
 
 RIDGE = 0.3
 

@@ -16,7 +16,7 @@ from acqh._core.store import pack
 from acqh.errors import InvalidInputError, NotFittedError, ViewError
 from acqh.features import Bias, RBFAnchors, SignedRoot, TagSVD, list_feature_maps, make_feature_map
 from acqh.features.rbf import RBF_VARIANTS
-from acqh.methods.state import HOMES
+from acqh.methods.registry import HOMES
 
 MAPS = [
     Bias(),

@@ -21,7 +21,7 @@ from acqh.encoders import HogColour, make_encoder, register_encoder, word_vector
 from acqh.errors import InvalidInputError, NotFittedError
 from acqh.features import Bias, KernelMap, RBFAnchors, SignedRoot, TagSVD
 from acqh.features.rbf import RBF_VARIANTS
-from acqh.methods.state import HOMES
+from acqh.methods.registry import HOMES
 
 X = np.random.default_rng(0).poisson(0.8, (30, 6)).astype(np.float64)
 TEXTS = ["A red rose", "a red, red CAR", "ein Straßenbahnwagen", "", "car park 2"]

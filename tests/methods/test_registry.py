@@ -23,10 +23,10 @@ def test_every_registered_class_has_its_place_in_the_table():
     for module in walk_packages(rivals.__path__, "acqh.methods.rivals."):
         import_module(module.name)
     entered = {name: f"{cls.__module__}:{cls.__name__}" for name, cls in registry._METHODS.items()}
-    for name, place in registry.HOMES.items():
+    for name, place in registry.CLASSES.items():
         if place.startswith("rivals."):
             assert entered[name] == f"acqh.methods.{place}"
-    assert {name for name, of in entered.items() if ".rivals." in of} <= registry.HOMES.keys()
+    assert {name for name, of in entered.items() if ".rivals." in of} <= registry.CLASSES.keys()
 
 
 def test_loading_acqh_imports_no_rival(tmp_path):

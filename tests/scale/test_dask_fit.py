@@ -13,7 +13,7 @@ from acqh.errors import (
     InvalidInputError,
     LabelError,
 )
-from acqh.methods.state import HOMES
+from acqh.methods.registry import HOMES
 from acqh.scale import fit
 
 pytest.importorskip("distributed")

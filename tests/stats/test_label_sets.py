@@ -4,7 +4,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acqh.stats.label_sets import LabelSets
+from acqh.stats.moments import LabelSets
 
 
 @given(st.integers(1, 90), st.integers(1, 40), st.integers(0, 2**32 - 1))

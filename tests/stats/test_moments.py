@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from acqh._core.store import pack, unpack
 from acqh.errors import InvalidInputError
-from acqh.methods.state import HOMES
+from acqh.methods.registry import HOMES
 from acqh.stats import Keep, Statistics
 from acqh.stats.compiled import add_row_hashes, add_sparse_row_hashes
 from acqh.stats.moments import cross_product

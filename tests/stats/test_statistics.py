@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from acqh._core.store import pack, unpack
 from acqh.errors import InvalidInputError, LabelError, ViewError
-from acqh.methods.state import HOMES
+from acqh.methods.registry import HOMES
 from acqh.stats import Statistics
 from acqh.stats.compiled import add_rows_by_set, add_sparse_gram, add_sparse_rows_by_set
+from acqh.stats.sums import _add_by_set
 
 
 def draw(rng, n_items, n_labels=5, dtype=np.float64):
@@ -136,7 +137,10 @@ def test_kernels_agree_with_numpy(dtype):
     twin_gram = np.triu(block.astype(np.float64).T @ block.astype(np.float64))
     sparse = sp.csr_array(block)
     sums, sparse_sums, upper = np.zeros((4, 7)), np.zeros((4, 7)), np.zeros((7, 7), order="F")
+    few = np.zeros((4, 7))
     add_rows_by_set(block, sets, sums)
+    _add_by_set(few, sets, slice(None), block)
+    np.testing.assert_array_equal(few, twin_sums)
     add_sparse_rows_by_set(sparse.indptr, sparse.indices, sparse.data, sets, sparse_sums)
     add_sparse_gram(sparse.indptr, sparse.indices, sparse.data, upper)
     np.testing.assert_array_equal(sums, twin_sums)

@@ -3,7 +3,7 @@ import pytest
 
 from acqh._core.store import pack
 from acqh.errors import LabelError, ViewError
-from acqh.methods.state import HOMES
+from acqh.methods.registry import HOMES
 from acqh.stats import Statistics
 
 torch = pytest.importorskip("torch", reason="torch is not installed")

@@ -18,6 +18,8 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 # A matrix of a view: dense (n_items, n_features), or CSR of the same shape.
 Matrix: TypeAlias = Any
 
+# Rows that are mapped and summed at a time.
+CHUNK_ROWS = 16_384
 _NAN_CHECK_ROWS = 65_536
 # Half precision is summed in single: its largest number is 65,504.
 _SUMS = {np.dtype(np.float16): np.dtype(np.float32)}
@@ -40,6 +42,24 @@ def is_sparse(matrix: Any) -> bool:
     # Nobody can have made one without the module, which takes longer to import than a query takes.
     look = getattr(sys.modules.get("scipy.sparse"), "issparse", None)
     return look is not None and bool(look(matrix))
+
+
+def is_tensor(value: Any) -> bool:
+    """Say whether a value is a tensor of torch, without importing torch to find out.
+
+    Examples
+    --------
+    >>> is_tensor([1.0])
+    False
+    """
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def has_tensors(views: Any, labels: Any = None) -> bool:
+    """Say whether labels or any of the views are a tensor."""
+    given = [*views.values()] if isinstance(views, Mapping) else []
+    return any(map(is_tensor, [*given, labels]))
 
 
 def as_matrix(value: Any, name: str) -> Matrix:
@@ -208,6 +228,31 @@ def check_width(matrix: Matrix, expected: int, name: str) -> None:
         raise ViewError(f"{name} has {matrix.shape[1]} columns, but {expected} were fitted")
 
 
+def check_name(widths: Mapping[str, int], view: str) -> None:
+    """Refuse a view that was not fitted."""
+    if view not in widths:
+        raise ViewError(f"no view is called {view!r}; the model was fitted with {sorted(widths)}")
+
+
+def check_view(widths: Mapping[str, int], X: Any, view: str) -> Matrix:
+    """Return rows of a fitted view as a matrix; refuse another view or width."""
+    check_name(widths, view)
+    matrix = as_matrix(X, f"view '{view}'")
+    check_width(matrix, widths[view], f"view '{view}'")
+    return matrix
+
+
+def count_paired(views: Mapping[str, Any], labels: Any = None) -> int:
+    """Return how many rows all views and the labels have; raise ViewError where they differ."""
+    lengths = {f"view '{name}'": matrix.shape[0] for name, matrix in views.items()}
+    if labels is not None:
+        lengths["the labels"] = labels.shape[0]
+    if len(set(lengths.values())) > 1:
+        rows = ", ".join(f"{name}: {length}" for name, length in lengths.items())
+        raise ViewError(f"views and labels are paired by row, but have different rows ({rows})")
+    return int(next(iter(lengths.values())))
+
+
 def slices(n_rows: int, size: int) -> Iterator[slice]:
     """Yield what cuts rows into blocks of a size, of which the last may have fewer.
 
@@ -249,6 +294,29 @@ def take_rows(matrix: Matrix, rows: Ints) -> Matrix:
         return matrix
     is_whole = len(rows) == rows[-1] - rows[0] + 1
     return matrix[rows[0] : rows[-1] + 1] if is_whole else matrix[rows]
+
+
+def widened(matrix: Matrix) -> Matrix:
+    """Return half precision, in which nothing is computed, as single; a block at a time."""
+    return matrix.astype(np.float32) if matrix.dtype == np.float16 else matrix
+
+
+def map_features(feature_maps: Mapping[str, Any], matrix: Matrix, view: str) -> Matrix:
+    """Return a view's rows through its feature map, if it has one."""
+    matrix = widened(matrix)
+    if view not in feature_maps:
+        return matrix
+    if not matrix.shape[0]:  # scikit-learn's own maps refuse to say how wide no rows are
+        return feature_maps[view].transform(np.zeros((1, matrix.shape[1])))[:0]
+    return feature_maps[view].transform(matrix)
+
+
+def mapped_blocks(
+    feature_maps: Mapping[str, Any], matrix: Matrix, view: str
+) -> Iterator[tuple[slice, Matrix]]:
+    """Yield rows of a checked view through its feature map, some at a time."""
+    for rows in slices(matrix.shape[0], CHUNK_ROWS):
+        yield rows, map_features(feature_maps, matrix[rows], view)
 
 
 def check_positive(value: float | None, name: str) -> None:

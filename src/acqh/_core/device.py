@@ -1,12 +1,11 @@
 """Tensors of torch, on whichever device they lie; torch is only imported where it is there."""
 
-import sys
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from acqh._core.arrays import Floats, slices
+from acqh._core.arrays import Floats, is_tensor, slices
 from acqh._core.imports import require
 from acqh.errors import DeviceError, InvalidInputError, ViewError
 
@@ -15,18 +14,6 @@ Tensor: TypeAlias = Any
 
 # Working memory on a device unless the caller says otherwise.
 MAX_MEMORY = 4 << 30
-
-
-def is_tensor(value: Any) -> bool:
-    """Say whether a value is a tensor of torch, without importing torch to find out.
-
-    Examples
-    --------
-    >>> is_tensor([1.0])
-    False
-    """
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def check_device(device: str) -> Any:

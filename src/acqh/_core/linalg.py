@@ -3,15 +3,21 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import scipy.linalg
 from scipy.linalg import lapack
 
-from acqh._core.arrays import Array, Floats
+from acqh._core.arrays import Array, Floats, is_sparse, is_tensor
+from acqh.errors import ViewError
 
 # Eigenvalues below this share of the largest count as zero.
 RANK_TOLERANCE = 1e-10
+# Squares and their sums keep their digits between these sizes of the largest number.
+_SMALLEST, _LARGEST = 1e-60, 1e60
+# Sums of squares about zero lose the square of mean over spread: beyond this, too many digits.
+_FARTHEST = 1e3
 # Eigenvectors are few where the matrix is more than this many times as wide.
 _FEW = 4
 
@@ -261,3 +267,31 @@ def fix_signs(vectors: Floats) -> Floats:
     largest = np.argmax(np.abs(vectors), axis=0)
     signs = np.sign(vectors[largest, np.arange(vectors.shape[1])])
     return np.asarray(vectors * np.where(signs == 0, 1.0, signs))
+
+
+def find_origin(rows: Any) -> Floats:
+    """Return what to take from rows before their squares are summed: (n_features,).
+
+    `rows`: dense, CSR or tensor. The mean where it is too far from zero for sums of squares,
+    otherwise zeros, as always of CSR. Raises ViewError: numbers too large or too small to square.
+
+    Examples
+    --------
+    >>> find_origin(np.array([[1e8], [1e8 + 2.0]])), find_origin(np.array([[1.0], [2.0]]))
+    (array([1.00000001e+08]), array([0.]))
+    """
+    wide = rows.data if is_sparse(rows) else rows.double() if is_tensor(rows) else rows
+    largest = float(abs(wide).max()) if wide.shape[0] else 0.0
+    if largest and not _SMALLEST <= largest <= _LARGEST:
+        raise ViewError(
+            f"the largest number is {largest:.0e}, and squares of such numbers cannot be summed; "
+            f"scale the features to between {_SMALLEST:.0e} and {_LARGEST:.0e}"
+        )
+    nothing = np.zeros(rows.shape[1])
+    if is_sparse(rows) or not largest:
+        return nothing
+    mean = wide.mean(0) if is_tensor(rows) else rows.mean(axis=0, dtype=np.float64)
+    spread = float(((wide - mean) ** 2).mean()) ** 0.5
+    # Rows that are all the same say nothing of how far apart others will be.
+    is_far = spread > 0 and float(abs(mean).max()) > _FARTHEST * spread
+    return np.asarray(mean.cpu() if is_tensor(rows) else mean) if is_far else nothing

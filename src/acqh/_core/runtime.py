@@ -1,9 +1,11 @@
-"""How work is run: threads, randomness, compiled loops, progress."""
+"""How work is run: threads, randomness, parameters, compiled loops, progress."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -75,6 +77,71 @@ def check_rng(random_state: RandomState) -> np.random.Generator:
             "random_state must be a whole number of at least 0, a Generator, a SeedSequence or "
             f"None, got {random_state!r}"
         ) from None
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Numbers of one kind, Integral or Real, between two; None: no end there.
+
+    `closed`: which of the ends belong to it: ``"left"``, ``"both"`` or ``"neither"``.
+    """
+
+    kind: Any
+    low: Any
+    high: Any
+    closed: str
+
+    def __contains__(self, value: Any) -> bool:
+        if not isinstance(value, self.kind) or isinstance(value, bool):
+            return False
+        low = -np.inf if self.low is None else self.low
+        high = np.inf if self.high is None else self.high
+        above = value > low if self.closed == "neither" else value >= low
+        return bool(above and (value <= high if self.closed == "both" else value < high))
+
+    def __str__(self) -> str:
+        kind = "an int" if self.kind is Integral else "a float"
+        start = "(" if self.closed == "neither" else "["
+        end = "]" if self.closed == "both" else ")"
+        low = -np.inf if self.low is None else self.low
+        high = np.inf if self.high is None else self.high
+        return f"{kind} in the range {start}{low}, {high}{end}"
+
+
+def check_parameters(estimator: Any, constraints: Mapping[str, Sequence[Any]]) -> None:
+    """Check an estimator's constructor arguments against its constraints.
+
+    `constraints`: what each argument may be: `Interval`, a tuple of words, None, ``"boolean"``,
+    ``"callable"``, or a type. Raises InvalidInputError: the message names the argument, what it may
+    be and what it is.
+    """
+    for name, value in estimator.get_params(deep=False).items():
+        allowed = constraints.get(name)
+        if allowed is not None and not any(_meets(value, each) for each in allowed):
+            *others, last = [_told(each) for each in allowed]
+            kinds = f"{', '.join(others)} or {last}" if others else last
+            raise InvalidInputError(
+                f"The {name!r} parameter of {type(estimator).__name__} must be {kinds}. Got "
+                f"{value!r} instead."
+            )
+
+
+def _meets(value: Any, allowed: Any) -> bool:
+    if allowed is None or allowed == "boolean":
+        return value is None if allowed is None else isinstance(value, bool | np.bool_)
+    if allowed == "callable":
+        return callable(value)
+    if isinstance(allowed, tuple):
+        return isinstance(value, str) and value in allowed
+    return value in allowed if isinstance(allowed, Interval) else isinstance(value, allowed)
+
+
+def _told(allowed: Any) -> str:
+    if isinstance(allowed, tuple):
+        return f"a str among {{{', '.join(map(repr, sorted(allowed)))}}}"
+    if isinstance(allowed, type):
+        return f"an instance of '{allowed.__qualname__}'"
+    return {"boolean": "a bool", "callable": "a callable"}.get(str(allowed), str(allowed))
 
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])

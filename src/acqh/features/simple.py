@@ -10,9 +10,8 @@ from sklearn.utils.extmath import randomized_svd
 
 from acqh._core.arrays import Array, Floats, Matrix, check_positive_int, is_sparse
 from acqh._core.device import Tensor, to_tensor
-from acqh._core.linalg import fix_signs, whiten
+from acqh._core.linalg import find_origin, fix_signs, whiten
 from acqh._core.runtime import RandomState, check_rng
-from acqh.errors import ViewError
 from acqh.features.base import FeatureMap, row_blocks, with_data
 
 # Up to this many rows or columns the SVD is exact, from the smaller Gram matrix.
@@ -20,10 +19,6 @@ _MAX_GRAM = 3000
 # Singular values below this share of the largest are rounding noise of the Gram matrix.
 _RANK_TOLERANCE = 1e-6
 _POWER_ITERATIONS = 7
-# Squares and their sums keep their digits between these sizes of the largest number.
-_SMALLEST, _LARGEST = 1e-60, 1e60
-# Sums of squares about zero lose the square of mean over spread: beyond this, too many digits.
-_FARTHEST = 1e3
 
 
 class Bias(OneToOneFeatureMixin, FeatureMap):
@@ -210,19 +205,6 @@ class RowSpace(FeatureMap):
         return np.asarray(X @ self.basis_.astype(X.dtype, copy=False))
 
 
-def _origin(largest: float, mean: Floats, variance: float) -> Floats:
-    """Return what to take from rows with this largest number, mean and spread."""
-    if largest and not _SMALLEST <= largest <= _LARGEST:
-        raise ViewError(
-            f"the largest number is {largest:.0e}, and squares of such numbers cannot be summed; "
-            f"scale the features to between {_SMALLEST:.0e} and {_LARGEST:.0e}"
-        )
-    # Rows that are all the same say nothing of how far apart others will be.
-    if variance > 0 and np.max(np.abs(mean)) > _FARTHEST * np.sqrt(variance):
-        return mean
-    return np.zeros_like(mean)
-
-
 class Condition(OneToOneFeatureMixin, FeatureMap):
     """Centre features too far from zero for sums of squares; leave all others alone.
 
@@ -250,23 +232,12 @@ class Condition(OneToOneFeatureMixin, FeatureMap):
     origin_: Floats
 
     def _learn(self, X: Matrix) -> None:
-        values = X.data if is_sparse(X) else X
-        largest = float(np.max(np.abs(values), initial=0.0))
-        mean, variance = np.zeros(X.shape[1]), 0.0
-        if not is_sparse(X):
-            with np.errstate(over="ignore"):  # what is too large is refused
-                mean = X.mean(axis=0, dtype=np.float64)
-                variance = float(np.square(X - mean).mean())
-        self.origin_ = _origin(largest, mean, variance)
+        self.origin_ = find_origin(X)
 
     def fit_tensor(self, X: Tensor) -> Self:
         """Look at rows that are a tensor, where they lie; the rest is as `fit`."""
-        wide = X.double()
-        self.n_features_in_ = wide.shape[1]
-        mean = wide.mean(dim=0)
-        variance = float((wide - mean).square_().mean())
-        largest = float(wide.abs().max()) if len(wide) else 0.0
-        self.origin_ = _origin(largest, mean.cpu().numpy(), variance)
+        self.n_features_in_ = X.shape[1]
+        self.origin_ = find_origin(X)
         return self
 
     def transform_tensor(self, X: Tensor) -> Tensor:

@@ -3,8 +3,10 @@ from acqh.methods.acqh import ACQHPaper as ACQHPaper
 from acqh.methods.base import BaseMethod as BaseMethod
 from acqh.methods.general import general_statistics as general_statistics
 from acqh.methods.registry import MethodInfo as MethodInfo
+from acqh.methods.registry import fingerprint as fingerprint
 from acqh.methods.registry import get as get
 from acqh.methods.registry import list as list  # noqa: A004
+from acqh.methods.registry import load_method as load_method
 from acqh.methods.registry import register as register
 from acqh.methods.rivals.additive.ccq import CCQ as CCQ
 from acqh.methods.rivals.additive.stacked import Stacked as Stacked
@@ -27,5 +29,3 @@ from acqh.methods.rivals.logistic.ksh import KSH as KSH
 from acqh.methods.rivals.logistic.seph import SePH as SePH
 from acqh.methods.rivals.networks.ddcmh import DDCMH as DDCMH
 from acqh.methods.rivals.networks.deep_cmh import DeepCMH as DeepCMH
-from acqh.methods.state import fingerprint as fingerprint
-from acqh.methods.state import load_method as load_method

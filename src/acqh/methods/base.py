@@ -9,14 +9,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Matrix, check_width
+from acqh._core.arrays import (
+    Array,
+    Floats,
+    Matrix,
+    check_name,
+    check_view,
+    check_width,
+    mapped_blocks,
+)
 from acqh._core.labels import as_label_matrix
-from acqh._core.validation import Interval, StrOptions, check_parameters
+from acqh._core.runtime import Interval, check_parameters
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, NotFittedError
-from acqh.methods.query_maps import check_name, check_view, mapped_blocks
-from acqh.methods.registry import DatabaseMode, MethodInfo
-from acqh.methods.state import save_method
+from acqh.methods.registry import DatabaseMode, MethodInfo, save_method
 
 COUNT: list[Any] = [Interval(Integral, 1, None, closed="left")]
 NOT_NEGATIVE: list[Any] = [Interval(Real, 0, None, closed="left")]
@@ -45,7 +51,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "n_codebooks": [Interval(Integral, 1, 15, closed="both")],
     "codebook_size": [Interval(Integral, 2, 256, closed="both")],
     "sparsity": [Interval(Real, 0, 1, closed="left")],
-    "search": [StrOptions({"greedy", "beam", "icm", "beam+icm"})],
+    "search": [("greedy", "beam", "icm", "beam+icm")],
     "stop_at_rise": ["boolean"],
     "base_view": [str, None],
     "sparse_view": [str, None],

@@ -6,64 +6,14 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from acqh._core.arrays import Floats, Matrix, as_matrix, check_width, slices, unit_rows
+from acqh._core.arrays import Floats, check_view, mapped_blocks, unit_rows
 from acqh._core.store import fits, unpack
-from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
+from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.io import Bundle
-from acqh.methods.state import HOMES, MEMBER, check_sizes
+from acqh.methods.registry import HOMES, MEMBER, check_sizes
 
-# Rows that are mapped and summed at a time.
-CHUNK_ROWS = 16_384
 # In the order of the fields of `QueryMaps`.
 _ATTRIBUTES = ("n_features_in_", "codebooks_", "projections_", "intercepts_", "unit_projections_")
-
-
-def check_name(widths: Mapping[str, int], view: str) -> None:
-    """Refuse a view that was not fitted."""
-    if view not in widths:
-        raise ViewError(f"no view is called {view!r}; the model was fitted with {sorted(widths)}")
-
-
-def check_view(widths: Mapping[str, int], X: Any, view: str) -> Matrix:
-    """Return rows of a fitted view as a matrix; refuse another view or width."""
-    check_name(widths, view)
-    matrix = as_matrix(X, f"view '{view}'")
-    check_width(matrix, widths[view], f"view '{view}'")
-    return matrix
-
-
-def count_paired(views: Mapping[str, Any], labels: Any = None) -> int:
-    """Return how many rows all views and the labels have; raise ViewError where they differ."""
-    lengths = {f"view '{name}'": matrix.shape[0] for name, matrix in views.items()}
-    if labels is not None:
-        lengths["the labels"] = labels.shape[0]
-    if len(set(lengths.values())) > 1:
-        rows = ", ".join(f"{name}: {length}" for name, length in lengths.items())
-        raise ViewError(f"views and labels are paired by row, but have different rows ({rows})")
-    return int(next(iter(lengths.values())))
-
-
-def map_features(feature_maps: Mapping[str, Any], matrix: Matrix, view: str) -> Matrix:
-    """Return a view's rows through its feature map, if it has one."""
-    matrix = widened(matrix)
-    if view not in feature_maps:
-        return matrix
-    if not matrix.shape[0]:  # scikit-learn's own maps refuse to say how wide no rows are
-        return feature_maps[view].transform(np.zeros((1, matrix.shape[1])))[:0]
-    return feature_maps[view].transform(matrix)
-
-
-def mapped_blocks(
-    feature_maps: Mapping[str, Any], matrix: Matrix, view: str
-) -> Iterator[tuple[slice, Matrix]]:
-    """Yield rows of a checked view through its feature map, some at a time."""
-    for rows in slices(matrix.shape[0], CHUNK_ROWS):
-        yield rows, map_features(feature_maps, matrix[rows], view)
-
-
-def widened(matrix: Matrix) -> Matrix:
-    """Return half precision, in which nothing is computed, as single; a block at a time."""
-    return matrix.astype(np.float32) if matrix.dtype == np.float16 else matrix
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 import numpy as np
 from numpy.typing import DTypeLike
 
-from acqh._core.arrays import Floats, Ints
-from acqh._core.device import MAX_MEMORY, is_tensor
+from acqh._core.arrays import Floats, Ints, is_tensor
+from acqh._core.device import MAX_MEMORY
 from acqh._core.runtime import default_threads
 from acqh.errors import InvalidInputError
 from acqh.quantize import compiled

@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Floats, Ints, as_rows
-from acqh._core.device import is_tensor
+from acqh._core.arrays import Floats, Ints, as_rows, is_tensor
 from acqh._core.linalg import solve_spd
 from acqh.errors import InvalidInputError
 from acqh.quantize.compiled import normal_product, sum_rows

@@ -11,9 +11,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import validate_data
 
 from acqh._core.arrays import Array, Floats, Ints, as_rows, first_bad_row, take_in
-from acqh._core.runtime import RandomState, check_rng
+from acqh._core.runtime import Interval, RandomState, check_parameters, check_rng
 from acqh._core.store import pack, unpack
-from acqh._core.validation import Interval, check_parameters
 from acqh.errors import CorruptBundleError, InvalidInputError, NotFittedError
 from acqh.quantize.code_search import search_codes
 from acqh.quantize.codebooks import check_codes, decode

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from acqh._core.arrays import Floats, Ints, Matrix
-from acqh._core.device import Tensor, is_tensor, row_blocks, to_tensor
+from acqh._core.arrays import Floats, Ints, Matrix, is_tensor
+from acqh._core.device import Tensor, row_blocks, to_tensor
 from acqh._core.imports import require
 from acqh.errors import LabelError, ViewError
-from acqh.stats.label_sets import LabelSets
-from acqh.stats.moments import LABELS, Keep, Moments, Pair
+from acqh.stats.moments import LABELS, Keep, LabelSets, Moments, Pair
 from acqh.stats.sample import RowSample, hash_rows, row_salts
 
 if TYPE_CHECKING:

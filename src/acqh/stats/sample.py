@@ -12,8 +12,7 @@ import scipy.sparse as sp
 from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix, is_sparse
 from acqh.errors import InvalidInputError
 from acqh.stats.compiled import add_row_hashes, add_sparse_row_hashes
-from acqh.stats.label_sets import pack_rows, unpack_rows
-from acqh.stats.moments import blocks_of
+from acqh.stats.moments import blocks_of, pack_rows, unpack_rows
 
 EVERY_KEY = np.uint64(2**64 - 1)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -6,14 +6,23 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from acqh._core.arrays import Bools, Floats, Ints, Matrix, group_rows, is_sparse, take_rows
-from acqh._core.device import MAX_MEMORY, is_tensor
+from acqh._core.arrays import (
+    Bools,
+    Floats,
+    Ints,
+    Matrix,
+    group_rows,
+    is_sparse,
+    is_tensor,
+    take_rows,
+)
+from acqh._core.device import MAX_MEMORY
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.stats.compiled import add_rows_by_set, add_sparse_rows_by_set
-from acqh.stats.label_sets import LabelSets
 from acqh.stats.moments import (
     LABELS,
     Keep,
+    LabelSets,
     Moments,
     ViewStatistics,
     cross_product,
@@ -21,6 +30,9 @@ from acqh.stats.moments import (
     upper_gram,
 )
 from acqh.stats.sample import EVERY_KEY, RowSample, merge_samples
+
+# So few are added up before a compiled loop is even loaded.
+_FEW_ROWS = 4_096
 
 
 class Statistics:
@@ -338,5 +350,8 @@ def _add_by_set(sums: Floats, sets: Ints, rows: slice, matrix: Matrix) -> None:
     """Add a block of rows to sums by label set; row i of all belongs to ``sets[i]``."""
     if is_sparse(matrix):
         add_sparse_rows_by_set(matrix.indptr, matrix.indices, matrix.data, sets[rows], sums)
+    elif len(sets) > _FEW_ROWS:
+        add_rows_by_set(matrix, sets[rows], sums)
     else:
-        add_rows_by_set(np.asarray(matrix, dtype=np.float64), sets[rows], sums)
+        for number, row in zip(sets[rows], matrix, strict=True):
+            sums[number] += row

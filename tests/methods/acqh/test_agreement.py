@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import acqh
-from acqh.methods.acqh.targets import PairScores
+from acqh.methods.acqh.learn import PairScores
 from acqh.metrics import mean_average_precision
 
 SMALL = {"n_codebooks": 2, "codebook_size": 16, "random_state": 0}

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 import acqh
 from acqh.errors import InvalidInputError, LabelError, NotFittedError, ViewError
 from acqh.features import RBFAnchors
-from acqh.methods.acqh.blocks import vote_weights
+from acqh.methods.acqh.space import vote_weights
 from acqh.stats import Statistics
 
 SMALL = {"n_codebooks": 2, "codebook_size": 16, "random_state": 0}
@@ -111,7 +111,7 @@ def test_the_scale_of_a_view_does_not_change_scores(data):
 @pytest.mark.parametrize("similarity", ["dot", "shared", "cosine", "jaccard"])
 def test_unquantized_scores_are_predicted_similarities(data, similarity):
     """With enough components, a score is the inner product of embedding and prediction."""
-    from acqh.methods.acqh.similarity import compare_labels
+    from acqh.methods.acqh.space import compare_labels
 
     wide = in_float64(data)
     model = acqh.ACQH(64, similarity=similarity, ridge=0.0, **SMALL).fit(wide)

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 
 from acqh.methods.acqh import paper
 from acqh.methods.acqh.paper import PaperProblem, objective
-from acqh.methods.acqh.similarity import SIMILARITIES, embed
-from acqh.methods.acqh.spectrum import lower_bound, similarity_error, spectrum
+from acqh.methods.acqh.solve import lower_bound, similarity_error, spectrum
+from acqh.methods.acqh.space import SIMILARITIES, embed
 from acqh.quantize import decode
 from acqh.stats import Statistics, regress
 

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh.methods.acqh import similarity as similarities
-from acqh.methods.acqh.similarity import SIMILARITIES, compare_labels, embed
+from acqh.methods.acqh import space as similarities
+from acqh.methods.acqh.space import SIMILARITIES, compare_labels, embed
 
 
 def slow(name, a, b):

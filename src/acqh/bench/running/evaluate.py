@@ -20,10 +20,9 @@ from acqh.errors import DatasetNotFoundError, InvalidInputError
 from acqh.index import CodeIndex, HammingIndex
 from acqh.index.search.few import best_rows
 from acqh.methods import BaseMethod
-from acqh.methods.feature_maps import fit_feature_maps
-from acqh.methods.registry import DatabaseMode
+from acqh.methods.collect import fit_feature_maps
+from acqh.methods.registry import HOMES, DatabaseMode
 from acqh.methods.rivals.binary import pack_signs
-from acqh.methods.state import HOMES
 from acqh.metrics import RetrievalMetrics, RetrievalResult, relevance
 
 # Column of a row -> cut-off of its average precision.

@@ -15,16 +15,15 @@ from sklearn.pipeline import make_pipeline
 
 from acqh import methods
 from acqh._core.arrays import Array, Floats, Matrix, is_sparse
+from acqh._core.runtime import Interval
 from acqh._core.store import pack
-from acqh._core.validation import Interval
 from acqh.errors import InvalidInputError
 from acqh.features import KernelMap, RBFAnchors, SignedRoot
 from acqh.methods import BaseMethod
 from acqh.methods.base import as_parts
-from acqh.methods.registry import DatabaseMode, MethodInfo
+from acqh.methods.registry import HOMES, DatabaseMode, MethodInfo
 from acqh.methods.rivals.additive.base import AdditiveMethod
 from acqh.methods.rivals.networks.base import NetworkMethod
-from acqh.methods.state import HOMES
 
 # The paper's number of codebooks.
 PAPER_CODEBOOKS = 4

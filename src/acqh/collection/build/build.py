@@ -50,7 +50,7 @@ from acqh.data import MultiViewData
 from acqh.encoders import make_encoder
 from acqh.encoders.images import image_limit
 from acqh.errors import CollectionError
-from acqh.methods.state import HOMES
+from acqh.methods.registry import HOMES
 
 # An encoder of images that learns anything learns it from this many of the first.
 _FITTED_IMAGES = 256

@@ -31,7 +31,7 @@ from acqh.errors import (
     ReplacedError,
 )
 from acqh.io import read_bundle, write_bundle
-from acqh.methods.state import HOMES
+from acqh.methods.registry import HOMES
 
 if TYPE_CHECKING:
     from acqh.index import CodeIndex

@@ -14,7 +14,7 @@ from acqh.encoders.efficientnet import EfficientNetLite0
 from acqh.encoders.minilm import MiniLM
 from acqh.io import Bundle
 from acqh.methods.query_maps import QueryMaps, query_maps_of
-from acqh.methods.state import read_method
+from acqh.methods.registry import read_method
 
 if TYPE_CHECKING:
     from acqh.data import MultiViewData
@@ -229,7 +229,7 @@ class Coder:
 
 
 def _model_of(bundle: Bundle) -> "ACQH":
-    from acqh.methods.state import method_of
+    from acqh.methods.registry import method_of
 
     model: ACQH = method_of(bundle)
     return model

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from acqh._core.arrays import Floats, Matrix
-from acqh._core.device import Tensor, is_tensor, row_blocks
+from acqh._core.arrays import Floats, Matrix, is_tensor
+from acqh._core.device import Tensor, row_blocks
 from acqh._core.linalg import Tridiagonal
 from acqh.features.kernel.kernels import (
     KERNELS,

@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.extmath import row_norms
 
-from acqh._core.arrays import Array, Floats, Ints, Matrix, is_sparse, slices, unit_rows
-from acqh._core.device import Tensor, is_tensor, to_tensor
+from acqh._core.arrays import Array, Floats, Ints, Matrix, is_sparse, is_tensor, slices, unit_rows
+from acqh._core.device import Tensor, to_tensor
 from acqh._core.device import unit_rows as unit_tensor_rows
 from acqh._core.imports import require
 from acqh.errors import InvalidInputError

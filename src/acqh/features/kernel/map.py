@@ -7,8 +7,16 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 
-from acqh._core.arrays import Floats, Ints, Matrix, check_positive, check_positive_int, is_sparse
-from acqh._core.device import check_rows, is_tensor
+from acqh._core.arrays import (
+    Floats,
+    Ints,
+    Matrix,
+    check_positive,
+    check_positive_int,
+    is_sparse,
+    is_tensor,
+)
+from acqh._core.device import check_rows
 from acqh._core.device import row_blocks as device_blocks
 from acqh._core.linalg import fix_signs, whiten, whitening
 from acqh._core.runtime import RandomState, check_rng

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.linalg import lapack
 
-from acqh._core.arrays import Array, Floats, Ints, slices
-from acqh._core.device import Tensor, is_tensor
+from acqh._core.arrays import Array, Floats, Ints, is_tensor, slices
+from acqh._core.device import Tensor
 from acqh._core.imports import require
 from acqh.errors import InvalidInputError
 from acqh.features.base import row_blocks

@@ -9,39 +9,51 @@ from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Matrix, as_matrix, check_width
-from acqh._core.device import (
-    MAX_MEMORY,
-    Tensor,
-    check_device,
+from acqh._core.arrays import (
+    CHUNK_ROWS,
+    Array,
+    Floats,
+    Matrix,
+    as_matrix,
+    check_width,
+    has_tensors,
     is_tensor,
-    row_blocks,
-    tensor_dtype,
-    to_tensor,
+    map_features,
 )
+from acqh._core.device import MAX_MEMORY, Tensor, check_device, row_blocks, tensor_dtype, to_tensor
 from acqh._core.imports import require
-from acqh._core.runtime import RandomState, check_rng, one_blas_thread
-from acqh._core.validation import Interval, StrOptions
+from acqh._core.runtime import Interval, RandomState, check_rng, one_blas_thread
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
-from acqh.methods.acqh.similarity import SIMILARITIES, Similarity, embed_items
 from acqh.methods.acqh.solve import solve_labels, solve_targets
-from acqh.methods.acqh.space import ItemMaps, Items, Space
+from acqh.methods.acqh.space import (
+    SIMILARITIES,
+    ItemMaps,
+    Items,
+    Similarity,
+    Space,
+    embed_items,
+)
 from acqh.methods.acqh.targets import LABELS, Target, read_targets
 from acqh.methods.base import CONSTRAINTS, COUNT, NOT_NEGATIVE, BaseMethod, as_parts, labelled
-from acqh.methods.collect import MappedStatistics, collect, describe, map_tensors, unit_name
-from acqh.methods.feature_maps import has_kernel
-from acqh.methods.query_maps import CHUNK_ROWS, QueryMaps, map_features
-from acqh.methods.registry import DatabaseMode, register
-from acqh.methods.tensors import (
+from acqh.methods.collect import (
+    MappedStatistics,
+    collect,
+    describe,
+    has_kernel,
+    map_tensors,
+    unit_name,
+)
+from acqh.methods.on_device import (
     TensorData,
     check_finite,
     collect_tensors,
     describe_tensors,
-    has_tensors,
     project_tensor,
     read_tensors,
 )
+from acqh.methods.query_maps import QueryMaps
+from acqh.methods.registry import DatabaseMode, register
 from acqh.quantize import decode, search_codes
 from acqh.quantize.code_search import code_tables
 from acqh.quantize.codebooks import check_codes
@@ -192,8 +204,8 @@ class ACQH(FittedACQH):
         **CONSTRAINTS,
         "n_components": COUNT,
         "n_codebooks": [Interval(Integral, 1, 16, closed="both")],
-        "similarity": [StrOptions(set(SIMILARITIES)), callable],
-        "ridge": [*NOT_NEGATIVE, StrOptions({"auto"})],
+        "similarity": [SIMILARITIES, "callable"],
+        "ridge": [*NOT_NEGATIVE, ("auto",)],
         "equal_lengths": ["boolean", None],
     }
 

@@ -17,8 +17,16 @@ from acqh._core.linalg import solve_spd
 from acqh._core.runtime import check_rng
 from acqh.errors import InvalidInputError
 from acqh.methods.acqh.estimator import ACQH, REFERENCE
-from acqh.methods.acqh.solve import label_block, learnt_of_labels, pose, quality
-from acqh.methods.acqh.spectrum import Problem, lower_bound, similarity_error, spectrum
+from acqh.methods.acqh.solve import (
+    Problem,
+    label_block,
+    learnt_of_labels,
+    lower_bound,
+    pose,
+    quality,
+    similarity_error,
+    spectrum,
+)
 from acqh.methods.collect import MappedStatistics
 from acqh.methods.registry import register
 from acqh.quantize import decode, search_codes

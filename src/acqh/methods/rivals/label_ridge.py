@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Matrix, is_sparse
-from acqh._core.validation import StrOptions
 from acqh.errors import InvalidInputError, LabelError
 from acqh.methods.base import NOT_NEGATIVE, BaseMethod, as_parts
 from acqh.methods.collect import collect, describe
@@ -57,9 +56,7 @@ class LabelRidge(BaseMethod):
     (20, 180)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "ridge": [*NOT_NEGATIVE, StrOptions({"auto"})]
-    }
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"ridge": [*NOT_NEGATIVE, ("auto",)]}
 
     def __init__(self, ridge: float | Literal["auto"] = 1e-4, *, feature_maps: Any = None) -> None:
         self.ridge = ridge

@@ -7,13 +7,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Matrix
+from acqh._core.arrays import Array, Floats, Matrix, count_paired, map_features
 from acqh._core.runtime import RandomState, check_rng
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.methods.base import CONSTRAINTS, BaseMethod, as_parts
-from acqh.methods.feature_maps import fit_feature_maps
-from acqh.methods.query_maps import count_paired, map_features
+from acqh.methods.collect import fit_feature_maps
 from acqh.methods.registry import DatabaseMode
 from acqh.methods.rivals.rows import Rows
 

@@ -15,7 +15,7 @@ from acqh.methods.registry import register
 from acqh.methods.rivals.binary import LinearBinaryMethod, linear_functions
 from acqh.methods.rivals.rows import Rows, dense
 from acqh.methods.rivals.training import Training, choose_view
-from acqh.stats.label_sets import LabelSets
+from acqh.stats.moments import LabelSets
 
 # Added to the diagonal of the kernel's Gram matrix.
 _GRAM_RIDGE = 1e-8

@@ -1,6 +1,6 @@
-"""Targets as vectors: one block of numbers for every target, and what predicts it."""
+"""From sums to blocks and what predicts them; how much each counts, how far it is trusted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -9,54 +9,19 @@ from typing import Any, Literal
 import numpy as np
 import scipy.linalg
 
-from acqh._core.arrays import Floats, Matrix
+from acqh._core.arrays import Floats, Ints, Matrix
 from acqh._core.device import EigenForm
-from acqh._core.linalg import RANK_TOLERANCE, Tridiagonal, fix_signs, mean_diagonal, solve_spd
+from acqh._core.linalg import RANK_TOLERANCE, Tridiagonal, fix_signs
 from acqh.errors import InvalidInputError, ViewError
-from acqh.methods.acqh.similarity import LabelEmbedding
-from acqh.methods.acqh.targets import LABELS, LEAST_ROWS, PairScores, Target
+from acqh.methods.acqh.space import Block, LabelEmbedding, Predictor, Space, make_predictor
+from acqh.methods.acqh.targets import AUTO, LABELS, MapRows, Target
 from acqh.methods.collect import MappedStatistics, unit_name
-from acqh.stats import Regression
 from acqh.stats.moments import Moments
 from acqh.stats.ridge import HELD_ROWS, RidgeSolver, error_directions, regress_moments
 from acqh.stats.sample import RowSample
 
 # More principal directions than this have never changed a figure.
 MAX_RANK = 256
-# No direction of a prediction is trusted more than this much over knowing nothing, or, where that
-# does not count, over the least trusted direction.
-_LEAST_ERROR = 1e-6
-
-
-@dataclass(frozen=True)
-class Block:
-    """The vectors of one target; the inner products of two of them are their similarity."""
-
-    target: Target  # with the rank that was used
-    # The view that gives the vectors exactly, or ``"labels"``; empty where nothing does.
-    source: str
-    # (n_features, rank): from the features of the source, of unit length for a cosine, to vectors.
-    map: Floats
-    offset: Floats  # (rank,): added
-    mean: Floats  # (rank,): over all items that have the target
-    spread: Floats  # (rank, rank): symmetric root of their covariance
-    # How often what is known without any source counts where several predict the vectors: once, or
-    # not at all, where the vectors are code vectors of labels alone.
-    prior: float = 1.0
-
-    @property
-    def rank(self) -> int:
-        """Length of the vectors."""
-        return int(self.map.shape[1])
-
-    @property
-    def is_unit(self) -> bool:
-        """Whether the features are scaled to unit length first."""
-        return self.target.similarity == "cosine"
-
-    def transform(self, features: Matrix) -> Floats:
-        """Return the vectors of rows of the source's features."""
-        return np.asarray(features @ self.map + self.offset)
 
 
 def make_block(
@@ -107,54 +72,112 @@ def _roots(values: Floats) -> Floats:
     return np.sqrt(np.maximum(values, RANK_TOLERANCE * max(values.max(), 0.0) or 1.0))
 
 
+# Rows that have both views; fewer say too little.
+LEAST_ROWS = 16
+# Powers of the agreement that a content has alone, which are weights: from all alike to all but
+# one next to nothing.
+_POWERS = np.arange(0.0, 32.5, 0.5)
+# No content counts less than this, relative to all, so that items can be found by any.
+_LEAST_WEIGHT = 0.01
+# Agreement that more even weights may cost: this share of the best, or what it differs by from one
+# draw of rows to the next.
+_SHARE, _NOISE = 0.05, 0.02
+
+
 @dataclass(frozen=True)
-class Predictor:
-    """The linear prediction of a block from one source, and how far it is to be trusted."""
+class PairScores:
+    """Scores of all pairs of different rows, asked for by either of two views, as sums.
 
-    coefficients: Floats  # (n_features, rank)
-    intercept: Floats  # (rank,)
-    # (rank, rank): inverse covariance of the error on items not seen, in units of the spread.
-    precision: Floats
-    ridge: float  # strength used, relative to the mean diagonal of the Gram matrix
-
-    def predict(self, features: Matrix) -> Floats:
-        """Return the vectors that rows of features predict."""
-        return np.asarray(features @ self.coefficients + self.intercept)
-
-
-def make_predictor(block: Block, learnt: Regression) -> Predictor:
-    """Return the prediction of a block, with its precision in units of the block's own spread.
-
-    There, knowing nothing is the identity; no prediction has less precision than that.
+    Of scores in the content of one view and in that of the other, so (2, 2) each.
     """
-    if block.prior:
-        error = np.linalg.solve(block.spread, np.linalg.solve(block.spread, learnt.residual).T)
-        values, vectors = scipy.linalg.eigh((error + error.T) / 2.0, check_finite=False)
-        precision = (vectors / np.clip(values, _LEAST_ERROR, 1.0)) @ vectors.T
-    else:
-        error = learnt.residual
-        # Where nothing is ever wrong, all sources are trusted alike.
-        floor = max(_LEAST_ERROR * mean_diagonal(error), 0.0) or 1.0
-        identity = np.eye(block.rank)
-        precision = solve_spd(error + floor * identity, identity)
-    return Predictor(learnt.coefficients, learnt.intercept, np.asarray(precision), learnt.ridge)
+
+    by_first: Floats  # products of scores asked for by the first view
+    by_second: Floats
+    by_both: Floats  # asked for by the first, times asked for by the second
+
+    @classmethod
+    def of(
+        cls, first: Floats, second: Floats, first_guess: Floats, second_guess: Floats
+    ) -> "PairScores":
+        """Sum up the scores of rows, asked for by what each view alone says of both contents.
+
+        `first`, `second`: (n_rows, rank); the contents as they are. `first_guess`, `second_guess`:
+        the same, predicted by the other view.
+        """
+        items = first, second
+        moments = [[one.T @ other for other in items] for one in items]
+
+        def sums(asked: tuple[Floats, Floats], again: tuple[Floats, Floats]) -> Floats:
+            # All scores in one content are a product of two matrices, so their products summed
+            # over rows are those of moments; scores of rows with themselves are taken out.
+            own = [
+                np.array([np.einsum("ij,ij->i", q, x) for q, x in zip(by, items, strict=True)])
+                for by in (asked, again)
+            ]
+            whole = [
+                [np.vdot(asked[k].T @ again[m], moments[k][m]) for m in (0, 1)] for k in (0, 1)
+            ]
+            return np.asarray(np.array(whole) - own[0] @ own[1].T)
+
+        one, other = (first, second_guess), (first_guess, second)
+        return cls(sums(one, one), sums(other, other), sums(one, other))
+
+    def agreement(self, first: float, second: float) -> float:
+        """Return the correlation of scores asked for by either view, given weights of contents.
+
+        Contents have mean zero, and so have scores.
+        """
+        weights = np.array([first, second])
+        power = (weights @ self.by_first @ weights) * (weights @ self.by_second @ weights)
+        return float(weights @ self.by_both @ weights / np.sqrt(power)) if power > 0 else 0.0
 
 
-def vote_weights(block: Block, votes: Sequence[Predictor]) -> list[Floats]:
-    """Return what each source counts where several predict a block, each (rank, rank).
+def weigh_by_agreement(
+    blocks: Mapping[str, Block], pairs: Mapping[tuple[str, str], PairScores]
+) -> dict[str, Block]:
+    """Return blocks with weights under which views agree on what is similar.
 
-    Sources are taken to be independent but for the block itself, so their precisions add up,
-    and what is known without any, the mean and covariance C of the block, must count once:
+    An item asked for by its image or by its text should find the same, and what only one of them
+    knows cannot make it so. Of weights under which views agree nearly as well as under any, the
+    most even are taken: so that items can be found by all that they show or say.
 
-        mean + (C^-1 + sum_s (R_s^-1 - C^-1))^-1 sum_s R_s^-1 (y_s - mean)
+    Parameters
+    ----------
+    blocks : mapping of str to Block
+        Of the contents of views.
+    pairs : mapping of (str, str) to PairScores
+        Of two views each that enough rows have both of.
 
-    A source that cannot predict has R = C and says y = mean: it changes nothing. In rows,
-    ``y - mean`` is multiplied by the weight of its source.
+    Returns
+    -------
+    dict of str to Block
+        Weights add up to one.
     """
-    total = np.sum([it.precision for it in votes], axis=0)
-    total -= block.prior * (len(votes) - 1) * np.eye(block.rank)
-    shared = solve_spd(total, block.spread)
-    return [np.linalg.solve(block.spread, it.precision) @ shared for it in votes]
+    names = [*blocks]
+    alone = np.array([_agreement(pairs, names, row) for row in np.eye(len(names))])
+    strengths = np.maximum(alone / max(alone.max(), np.finfo(float).tiny), _LEAST_WEIGHT)
+    tried = strengths ** _POWERS[:, None]
+    tried = tried / tried.sum(axis=1, keepdims=True) + _LEAST_WEIGHT
+    tried /= tried.sum(axis=1, keepdims=True)
+    found = np.array([_agreement(pairs, names, weights) for weights in tried])
+    best = float(found.max())
+    chosen = tried[int(np.argmax(found >= best - max(_SHARE * best, _NOISE)))]
+    return {
+        name: replace(block, target=replace(block.target, weight=float(weight)))
+        for (name, block), weight in zip(blocks.items(), chosen, strict=True)
+    }
+
+
+def _agreement(
+    pairs: Mapping[tuple[str, str], PairScores], names: list[str], weights: Floats
+) -> float:
+    """Return how far each view agrees with the other that it agrees with best, by weight."""
+    given = dict(zip(names, weights.tolist(), strict=True))
+    best = dict.fromkeys(names, -np.inf)
+    for (first, second), scores in pairs.items():
+        found = scores.agreement(given[first], given[second])
+        best[first], best[second] = max(best[first], found), max(best[second], found)
+    return float(sum(given[name] * it for name, it in best.items() if np.isfinite(it)))
 
 
 class SpaceSums:
@@ -369,3 +392,88 @@ class SpaceSums:
 def _key(block: Block) -> str:
     """Return the name that the statistics have for the features of a block."""
     return unit_name(block.source) if block.is_unit else block.source
+
+
+# How many times their share of the hits rows may take that have what is trusted.
+_MAX_EXCESS = 1.1
+# Among fewer rows than this, the first ten say little of the share.
+_MIN_ROWS = 100
+TRUSTS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
+# Of the rows that their own features find with full trust, how many must still be found.
+_KEPT = 0.95
+_N_FIRST = 10
+# Where no row has both, so that none can be asked for; rows that could came to 0.1 or 0.2.
+_UNSEEN = 0.2
+# Rows of the sample that are looked for, and among which.
+_MAX_ASKED, _MAX_ROWS = 512, 2_048
+
+
+def settle_trust(space: Space, map_rows: MapRows, sample: RowSample) -> Space:
+    """Choose the trust of every target that leaves it open.
+
+    Two items of which one has a caption and one has not are compared with a typed text by numbers
+    of different kinds, a similarity of texts and an expectation of it. Where images say most of
+    what captions do, the two are alike, and captions count as much as they can. Otherwise the
+    second is far nearer to zero, and the first kind leads every list. Then captions count as little
+    as they may without losing what they are there for: an item is to be found by its own.
+
+    The space comes before its maps, and goes with numbers for all trusts; `sample` are rows of the
+    collection, which alone decide.
+    """
+    names = [name for name, block in space.blocks.items() if block.target.trust == AUTO]
+    for name in names:
+        space = _settled(space, name, 1.0)
+    for name in names:
+        space = _settled(space, name, _choose_trust(space, name, map_rows, sample))
+    return space
+
+
+def _settled(space: Space, name: str, trust: float) -> Space:
+    block = space.blocks[name]
+    block = replace(block, target=replace(block.target, trust=trust))
+    return replace(space, blocks={**space.blocks, name: block})
+
+
+def _choose_trust(space: Space, name: str, map_rows: MapRows, sample: RowSample) -> float:
+    rows, source = sample.first(_MAX_ROWS), space.blocks[name].source
+    others = [view for view in rows.views if name in space.predictors[view]]
+    has_both = np.any([rows.present[view] for view in others], axis=0) if others else False
+    asked = np.flatnonzero(has_both & rows.present[source])
+    # Rows that stand in for others count less, and come last.
+    asked = asked[np.argsort(-rows.counts[asked], kind="stable")][:_MAX_ASKED]
+    if not asked.size:
+        return _UNSEEN
+    trials = {
+        trust: _try(_settled(space, name, trust), source, map_rows, rows, asked) for trust in TRUSTS
+    }
+    fair = [trust for trust, (_, excess) in trials.items() if excess <= _MAX_EXCESS]
+    if fair:
+        return max(fair)
+    enough = _KEPT * trials[1.0][0]
+    return next(trust for trust, (found, _) in trials.items() if found >= enough)
+
+
+def _try(
+    space: Space, source: str, map_rows: MapRows, rows: RowSample, asked: Ints
+) -> tuple[float, float]:
+    """Look for some rows by their features of one view, among all.
+
+    Returns the weight of those that are among their own first ten, and how many times their share
+    rows that have the view take of the other hits.
+    """
+    queries = space.fold([source]).apply(map_rows({source: rows.views[source][asked]}))
+    vectors = np.empty((len(rows), queries.shape[1]))
+    for chosen, described in space.describe_rows(rows, map_rows):
+        vectors[chosen] = space.scale(described)
+    scores = queries @ vectors.T
+    places = np.arange(len(asked)), asked
+    is_found = (scores > scores[places][:, np.newaxis]).sum(axis=1) < _N_FIRST
+    scores[places] = -np.inf
+    # Rows that stand in for others are not there to be found.
+    is_real, has_view = rows.counts >= 1, rows.present[source]
+    scores[:, ~is_real] = -np.inf
+    excess = np.inf
+    if is_real[asked].any() and is_real.sum() >= _MIN_ROWS:
+        hits = np.argpartition(-scores[is_real[asked]], _N_FIRST, axis=1)[:, :_N_FIRST]
+        excess = float(has_view[hits].mean() / has_view[is_real].mean())
+    return float(rows.counts[asked] @ is_found), excess

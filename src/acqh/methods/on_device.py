@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from acqh._core.arrays import Floats, as_matrix, is_sparse
+from acqh._core.arrays import Floats, as_matrix, count_paired, is_sparse, is_tensor
 from acqh._core.device import (
     MAX_MEMORY,
     Tensor,
     check_device,
     first_bad_row,
-    is_tensor,
     row_blocks,
     tensor_dtype,
     to_tensor,
@@ -24,28 +23,20 @@ from acqh._core.labels import as_label_matrix
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.features import Condition
 from acqh.methods.collect import (
-    MappedStatistics,
-    check_labelled,
-    check_same,
-    map_tensors,
-    unit_name,
-)
-from acqh.methods.feature_maps import (
     CONDITION_ROWS,
+    MappedStatistics,
     as_step,
     bounded,
+    check_labelled,
+    check_same,
     is_kernel,
     make_map,
+    map_tensors,
     maps_by_view,
+    unit_name,
 )
-from acqh.methods.query_maps import QueryMaps, count_paired
+from acqh.methods.query_maps import QueryMaps
 from acqh.stats import Keep, Statistics
-
-
-def has_tensors(views: Any, labels: Any = None) -> bool:
-    """Say whether labels or any of the views are a tensor."""
-    given = [*views.values()] if isinstance(views, Mapping) else []
-    return any(map(is_tensor, [*given, labels]))
 
 
 @dataclass(frozen=True)
