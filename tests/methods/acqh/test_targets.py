@@ -321,6 +321,15 @@ def test_another_encoder_of_queries_finds_the_same_items(data, targets, by, tmp_
         again.partial_fit(data)
 
 
+def test_another_encoder_of_queries_is_learnt_with_more_components_than_labels(data):
+    model = acqh.ACQH(40, similarity="dot", **SMALL).fit(data)
+    codes = model.encode(labels=data.labels)
+    before = model.project(data.views["text"], view="text") @ model.decode(codes).T
+    model.refit_queries({"text": data.views["text"]}, {"labels": data.labels})
+    after = model.project(data.views["text"], view="text") @ model.decode(codes).T
+    assert np.corrcoef(before.ravel(), after.ravel())[0, 1] > 0.99
+
+
 def test_models_of_targets_are_saved_whole(partly, mixed, tmp_path):
     asked = {"text": partly.views["text"][:20]}
     model = clone(mixed).set_params(targets={**MIXED, "text": Target(0.25, rank=4, trust="auto")})

@@ -514,7 +514,8 @@ class Space:
         """
         # With labels alone the block is a code vector b, whose query vector is J^T J b.
         after = self.query_map.T @ self.query_map if self.is_plain else self.query_map
-        folded = _folded_into(self.fold([view]), after)
+        folded = self.fold([view])
+        folded = _folded_into(folded, after[: len(folded.offset)])
         maps = {part.is_unit: part.map for part in folded.parts}
         nothing = np.zeros_like(maps[True]) if True in maps else np.zeros((0, 0))
         return maps.get(False, nothing), folded.offset, maps.get(True)
