@@ -111,8 +111,10 @@ MEMBER = "fitted"
 HOMES: ChainMap[str, Any] = ChainMap(
     _ENCODERS,
     _MAPS,
-    dict.fromkeys(("Keep", "LabelSets", "Moments", "RowSample", "Statistics"), "acqh.stats"),
     {
+        **dict.fromkeys(("Keep", "LabelSets", "Moments"), "acqh.stats.moments"),
+        "RowSample": "acqh.stats.sample",
+        "Statistics": "acqh.stats.sums",
         "Block": "acqh.methods.acqh.space",
         "LabelEmbedding": "acqh.methods.acqh.space",
         "Predictor": "acqh.methods.acqh.space",
