@@ -20,7 +20,7 @@ from acqh.collection.store.items import (
     column_kinds,
     count_all,
     find_item,
-    has_item,
+    find_number,
     ids_after,
     read_pages,
     read_thumbnail,
@@ -236,7 +236,7 @@ class Collection:
 
     def __contains__(self, identifier: object) -> bool:
         with self._store.reading() as connection:
-            return isinstance(identifier, str) and has_item(connection, identifier)
+            return isinstance(identifier, str) and bool(find_number(connection, identifier))
 
     @property
     def _store(self) -> Store:

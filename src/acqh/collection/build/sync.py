@@ -22,7 +22,7 @@ from acqh.collection.store.follow import (
     move_items,
     remove_followed,
 )
-from acqh.collection.store.items import has_item
+from acqh.collection.store.items import find_number
 from acqh.collection.types import FILE, Item, SyncReport
 from acqh.errors import CollectionError
 
@@ -104,7 +104,7 @@ class _Plan:
         taken: dict[str, None] = {}
         with store.reading() as connection:
             for file, _ in self.new:
-                own = free_id(file.usual_id, lambda it: it in taken or has_item(connection, it))
+                own = free_id(file.usual_id, lambda it: it in taken or find_number(connection, it))
                 taken[own] = None
         return SyncReport(
             new=tuple(taken),

@@ -21,6 +21,7 @@ from acqh.collection.disk.layout import (
 from acqh.collection.disk.replace import leftovers
 from acqh.collection.store.file import WORDS_SCHEMA, checksum, open_store, read_change
 from acqh.collection.store.items import (
+    FIELD_KINDS,
     changes_since,
     count_items,
     has_more_than,
@@ -34,9 +35,6 @@ from acqh.errors import AcqhError
 from acqh.index import CodeIndex
 from acqh.io import verify_bundle
 from acqh.methods import load_method
-
-# Of id, text, labels, columns, coded_by and code.
-_FIELD_TYPES = [str] * 5 + [bytes]
 
 
 def verify_collection(path: str | PathLike[str]) -> CollectionReport:
@@ -137,7 +135,7 @@ def _check_items(connection: sqlite3.Connection, shape: tuple[int, ...] | None) 
     )
     for number, *fields, stored in rows:
         where = f"item number {number}"
-        if [type(field) for field in fields] != _FIELD_TYPES or checksum(*fields) != stored:
+        if [*map(type, fields)] != FIELD_KINDS or checksum(*fields) != stored:
             yield f"{where} does not match its checksum"
             continue
         code = fields[-1]

@@ -4,14 +4,16 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from acqh.collection.store.file import Store
-from acqh.collection.store.items import Writer, changing, find_number, has_item, parsed
+from acqh.collection.store.items import Writer, changing, find_number, parsed
 from acqh.collection.types import BYTES, DIGEST, FACTS, FILE, MODIFIED, Item
 
 # Text, labels and columns that people gave.
 _Given = tuple[str, tuple[str, ...], dict[str, Any]]
+_FACTS = [f"json_extract(columns, '$.{name}')" for name in (BYTES, MODIFIED, DIGEST)]
 _FOLLOWED = "FROM followed JOIN items USING (number)"
 
 
@@ -30,24 +32,18 @@ class Followed:
     def is_still(self, connection: sqlite3.Connection) -> bool:
         """Whether the item follows this file, and has this content of it."""
         row = connection.execute(
-            f"SELECT columns {_FOLLOWED} WHERE id = ? AND folder = ? AND name = ?",
+            f"SELECT {_FACTS[-1]} {_FOLLOWED} WHERE id = ? AND folder = ? AND name = ?",
             (self.id, self.folder, self.name),
         ).fetchone()
-        return row is not None and parsed("[]", row[0])[1].get(DIGEST) == self.digest
+        return row == (self.digest,)
 
 
 def followed_items(store: Store) -> list[Followed]:
     """Return the items that follow files, in order of insertion."""
-    found = []
+    wanted = ", ".join(("id", "number", "folder", "name", *_FACTS))
     with store.reading() as connection:
-        rows = connection.execute(
-            f"SELECT id, number, folder, name, columns {_FOLLOWED} ORDER BY number"
-        )
-        for *facts, columns in rows:
-            values = parsed("[]", columns)[1]
-            known = (values.get(name) for name in (BYTES, MODIFIED, DIGEST))
-            found.append(Followed(*facts, *known))
-    return found
+        rows = connection.execute(f"SELECT {wanted} {_FOLLOWED} ORDER BY number")
+        return [Followed(*row) for row in rows]
 
 
 def ids_of_file(connection: sqlite3.Connection, name: str) -> list[str]:
@@ -174,7 +170,8 @@ class FileWriter:
     def _put(self, writer: Writer, item: Item) -> str | None:
         connection, name, digest = writer.connection, item.columns[FILE], item.columns[DIGEST]
         own = writer.follower(item.folder, name)
-        if own is not None and _digest_of(connection, own) == digest:
+        is_same = f"SELECT 1 {_FOLLOWED} WHERE id = ? AND {_FACTS[-1]} = ?"
+        if connection.execute(is_same, (own, digest)).fetchone() is not None:
             self.done.add(name)
             return None
         text, labels, columns = given_to(connection, item.folder, name, digest)
@@ -182,19 +179,14 @@ class FileWriter:
             self.again.add(name)
             return None
         facts = {name: item.columns[name] for name in FACTS if name in item.columns}
-        identifier = own or free_id(item.id, lambda taken: has_item(connection, taken))
+        identifier = own or free_id(item.id, partial(find_number, connection))
         if own is not None:
             writer.remove(own)
         new = replace(item, id=identifier, text=text, labels=labels, columns={**columns, **facts})
         return writer.insert(new)
 
 
-def _digest_of(connection: sqlite3.Connection, identifier: str) -> Any:
-    row = connection.execute("SELECT columns FROM items WHERE id = ?", (identifier,)).fetchone()
-    return parsed("[]", row[0])[1].get(DIGEST)
-
-
-def free_id(usual: str, is_taken: Callable[[str], bool]) -> str:
+def free_id(usual: str, is_taken: Callable[[str], object]) -> str:
     """Return an id, with a number behind it where it is taken."""
     identifier, again = usual, 1
     while is_taken(identifier):

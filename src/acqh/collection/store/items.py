@@ -18,6 +18,8 @@ from acqh.collection.store.words import change_words, words_of
 from acqh.collection.types import FACTS, FILE, Item
 from acqh.errors import DuplicateIdError, MissingItemError
 
+# Of id, text, labels, columns, coded_by and code.
+FIELD_KINDS = [str] * 5 + [bytes]
 # A label is a value of this name; no column is called so.
 LABEL = "label"
 _READ = (
@@ -27,7 +29,6 @@ _READ = (
 )
 # Removals are known among so many last changes; an index that is further behind is made again.
 _KEPT_CHANGES = 2**18
-_KIND_OF = {bool: "boolean", int: "integer", float: "real", str: "text", type(None): "null"}
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,6 @@ def has_texts(connection: sqlite3.Connection) -> bool:
     return found.fetchone() is not None
 
 
-def has_item(connection: sqlite3.Connection, identifier: str) -> bool:
-    """Whether there is an item of this id."""
-    return find_number(connection, identifier) is not None
-
-
 def find_number(connection: sqlite3.Connection, identifier: str) -> int | None:
     """Return the number of the item that has an id, or None."""
     row = connection.execute("SELECT number FROM items WHERE id = ?", (identifier,)).fetchone()
@@ -81,20 +77,20 @@ def find_item(connection: sqlite3.Connection, identifier: str) -> tuple[int, Ite
     row = connection.execute(f"{_READ} WHERE id = ?", (identifier,)).fetchone()
     if row is None:
         raise MissingItemError(f"no item has the id {identifier!r}")
-    return row[0], _item(*row)
+    return row[0], _item(row)
 
 
 def read_items(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, Item]:
     """Return items by number; those that are gone are left out."""
     rows = connection.execute(f"{_READ} WHERE i.number IN {LISTED}", (listed(numbers),))
-    return {row[0]: _item(*row) for row in rows}
+    return {row[0]: _item(row) for row in rows}
 
 
 def read_pages(connection: sqlite3.Connection, size: int) -> Iterator[list[Item]]:
     """Yield all items in order of insertion, some at a time."""
     rows = connection.execute(f"{_READ} ORDER BY i.number")
     while page := rows.fetchmany(size):
-        yield [_item(*row) for row in page]
+        yield [_item(row) for row in page]
 
 
 def read_staged(
@@ -108,31 +104,21 @@ def read_staged(
     return [(identifier, text, tuple(parsed(names, "{}")[0])) for identifier, text, names in rows]
 
 
-def _item(
-    number: int,
-    identifier: str,
-    text: str,
-    labels: str,
-    columns: str,
-    has_thumbnail: int,
-    coded_by: str,
-    code: bytes,
-    folder: str | None,
-) -> Item:
+def _item(row: Sequence[Any]) -> Item:
+    number, identifier, text, labels, columns, has_thumbnail, coded_by, code, folder = row
     names, values = parsed(labels, columns)
-    match identifier, text, coded_by, code:
-        case str(), str(), str(), bytes():
-            return Item(
-                text=text,
-                labels=names,
-                id=identifier,
-                columns=values,
-                folder=folder or "",
-                has_thumbnail=bool(has_thumbnail),
-                coded_by=coded_by,
-                code=code,
-            )
-    raise sqlite3.DatabaseError(f"the fields of item number {number} are of other kinds than ours")
+    if [*map(type, (identifier, text, labels, columns, coded_by, code))] != FIELD_KINDS:
+        raise sqlite3.DatabaseError(f"the fields of item number {number} are of other kinds")
+    return Item(
+        text=text,
+        labels=names,
+        id=identifier,
+        columns=values,
+        folder=folder or "",
+        has_thumbnail=bool(has_thumbnail),
+        coded_by=coded_by,
+        code=code,
+    )
 
 
 def read_thumbnail(connection: sqlite3.Connection, identifier: str) -> bytes:
@@ -181,11 +167,13 @@ def count_all(connection: sqlite3.Connection) -> Counts:
 def column_kinds(connection: sqlite3.Connection) -> dict[str, set[str]]:
     """Return the columns that items have, and what is in them; see `Collection.columns`."""
     kinds: dict[str, set[str]] = {}
-    for (columns,) in connection.execute("SELECT columns FROM items"):
-        for name, value in parsed("[]", columns)[1].items():
-            is_long = type(value) is int and not -(2**63) <= value < 2**63
-            kinds.setdefault(name, set()).add("real" if is_long else _KIND_OF[type(value)])
-    return dict(sorted(kinds.items()))
+    rows = connection.execute(
+        "SELECT DISTINCT key, iif(type IN ('true', 'false'), 'boolean', typeof(atom)) "
+        "FROM items, json_each(columns) ORDER BY key"
+    )
+    for name, kind in rows:
+        kinds.setdefault(name, set()).add(kind)
+    return kinds
 
 
 def codes_of(connection: sqlite3.Connection, numbers: Ints, code_bytes: int) -> tuple[Ints, Array]:
@@ -244,10 +232,11 @@ def _codes(rows: Iterable[tuple[int, bytes]], code_bytes: int) -> tuple[Ints, Ar
     return np.array(numbers, dtype=np.int64), table
 
 
-def values_of(labels: Iterable[str], columns: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the name and value of every label and column of an item, as they are stored."""
-    yield from ((LABEL, label) for label in dict.fromkeys(labels))
-    yield from ((name, stored(value)) for name, value in columns.items())
+def value_rows(number: int, labels: Any, columns: Any) -> Iterator[tuple[str, Any, int]]:
+    """Yield the name and value of every label and column of a stored item, and its number."""
+    names, values = parsed(labels, columns)
+    yield from ((LABEL, label, number) for label in dict.fromkeys(names))
+    yield from ((name, stored(value), number) for name, value in values.items())
 
 
 def parsed(labels: Any, columns: Any) -> tuple[list[str], dict[str, Any]]:
@@ -367,11 +356,6 @@ class Writer:
         self.connection.executemany(statement, value_rows(number, labels, columns))
         words = words_of(text, *parsed(labels, columns))
         change_words(self.connection, number, *words, remove=remove)
-
-
-def value_rows(number: int, labels: Any, columns: Any) -> Iterator[tuple[str, Any, int]]:
-    """Yield the rows of a stored item in the table of values."""
-    return ((name, value, number) for name, value in values_of(*parsed(labels, columns)))
 
 
 @contextmanager
