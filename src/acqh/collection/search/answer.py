@@ -85,8 +85,9 @@ def _answer(
         n_wanted = pool + len(asked.own)
         found, expression = find_words(connection, words, n_wanted, selected.numbers)
         found = [hit for hit in found if hit.number not in asked.own]
-        # No more than the k best by meaning can be among the best of all, unless words find them.
-        items = read_items(connection, [*(hit.number for hit in found), *meaning[:k]])
+        # What is called so has every word; but of columns that only signs are looked up in.
+        telling = found if words.has_signs else [hit for hit in found if hit.complete]
+        items = read_items(connection, [*(hit.number for hit in telling), *meaning[:k]])
         by_words = order_words(compare_words(words, found, items))
         best = fuse(meaning, by_words, k, words_first=asked.given <= {"text"})
         match |= {hit.number: 1.0 for hit in by_words if hit.complete}
@@ -102,8 +103,8 @@ def _answer(
         if why.get(number) != ("same image",):
             why[number] = (*why.get(number, ()), *meant)
     searched = time.perf_counter()
-    if words is None:
-        items = read_items(connection, [place.number for place in best])
+    if unread := [place.number for place in best if place.number not in items]:
+        items |= read_items(connection, unread)
     read = [place for place in best if place.number in items]
     shown = tuple(
         Hit(

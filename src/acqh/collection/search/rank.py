@@ -4,7 +4,7 @@ import re
 import sqlite3
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from io import BytesIO
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,7 +22,6 @@ from acqh.collection.store.items import numbers_showing, thumbnails_of
 from acqh.collection.store.words import (
     WordHit,
     WordQuery,
-    is_sign,
     names_in,
     numbers_allowed,
     plain,
@@ -153,23 +152,23 @@ def compare_words(
 ) -> list[WordHit]:
     """Return hits with whether they are called exactly so, and have the words as they were typed.
 
-    Called so are also items that have it as their whole caption.
+    Called so are also items that have it as their whole caption. `items`: of the hits in question.
     """
     name = " ".join((*asked.phrases, *asked.terms)).casefold()
     typed = plain_words(*asked.words)
     spelt = [term.strip(_PUNCTUATION).casefold() for term in asked.words if not term.isalnum()]
-    has_signs = any(map(is_sign, (*asked.phrases, *asked.terms)))
-    compared = []
+    has_signs, compared = asked.has_signs, []
     for hit in hits:
-        item = items[hit.number]
+        if (item := items.get(hit.number)) is None:
+            compared.append(hit)
+            continue
         names = " ".join(names_in(item.columns))
         called = {item.text, names}
         if has_signs:
             called |= {value for value in item.columns.values() if isinstance(value, str)}
         whole = plain(" ".join((item.text, names, *item.labels))).casefold()
         compared.append(
-            replace(
-                hit,
+            hit._replace(
                 is_named=name in {plain(each).casefold() for each in called},
                 is_typed=typed <= plain_words(whole) and all(each in whole for each in spelt),
             )

@@ -14,7 +14,7 @@ import sqlite3
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from acqh._core.arrays import Ints
 from acqh.collection.store.file import LISTED, as_numbers, listed
@@ -79,13 +79,17 @@ class WordQuery:
         return bool(said) and not any(map(str.isalnum, said))
 
     @property
+    def has_signs(self) -> bool:
+        """Whether any part of it is a sign."""
+        return any(map(is_sign, (*self.phrases, *self.terms)))
+
+    @property
     def words(self) -> tuple[str, ...]:
         """The terms that are no signs."""
         return tuple(term for term in self.terms if not is_sign(term))
 
 
-@dataclass(frozen=True)
-class WordHit:
+class WordHit(NamedTuple):
     """An item that contains words of a query."""
 
     number: int
