@@ -11,8 +11,8 @@ def test_the_defaults_are_loopback_and_read_only():
     settings = Settings(collection="things.acqh")
     tokens = read_tokens(settings)
     assert settings.is_loopback
-    assert not tokens.allows_writing
-    assert not tokens.guards_reading
+    assert tokens.read is None
+    assert tokens.write is None
 
 
 def test_settings_come_from_the_environment(monkeypatch):
@@ -44,7 +44,7 @@ def test_another_host_is_refused_without_a_token_and_the_error_says_what_to_do(t
         read_tokens(Settings(**settings))
     token = tmp_path / "token"
     token.write_text("x" * 16)
-    assert read_tokens(Settings(**settings, token_file=token)).guards_reading
+    assert read_tokens(Settings(**settings, token_file=token)).read
 
 
 @pytest.mark.parametrize(

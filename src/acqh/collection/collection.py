@@ -12,7 +12,6 @@ from acqh.collection.disk.layout import Opened, open_folder, size_on_disk, undis
 from acqh.collection.disk.replace import replacing
 from acqh.collection.search.answer import browse, search
 from acqh.collection.search.query import FeatureRow
-from acqh.collection.search.rank import Selection, rank_by_meaning
 from acqh.collection.store.file import WRITE_TIMEOUT_SECONDS, Store, read_change
 from acqh.collection.store.filters import Where
 from acqh.collection.store.items import (
@@ -265,8 +264,7 @@ class Collection:
     @property
     def bytes_per_item(self) -> float:
         """Of the index, without ids; of a code, where there are few items."""
-        with self._store.reading() as connection:
-            return self._opened.index.at(connection).bytes_per_item
+        return self._opened.index.bytes_per_item
 
     @property
     def change(self) -> int:
@@ -385,12 +383,6 @@ class Collection:
             No item has the column of `where` or `order`.
         """
         return browse(self._opened, where, k, offset, order, descending)
-
-    def warm_up(self) -> None:
-        """Load what the first search by meaning would load, so that no one has to wait for it."""
-        nothing = self.codebooks[0, 0] * 0
-        with self._store.reading() as connection:
-            rank_by_meaning(self._opened, connection, nothing, 1, Selection(), set())
 
     def add(
         self,

@@ -56,7 +56,7 @@ def create_app(settings: Settings, *, limits: Limits | None = None) -> FastAPI:
     """
     limits = limits or Limits()
     tokens = read_tokens(settings)
-    service = Service(settings, limits, tokens.allows_writing)
+    service = Service(settings, limits, tokens.write is not None)
     # No pages of FastAPI's own: they load scripts from elsewhere.
     app = FastAPI(
         title="acqh",

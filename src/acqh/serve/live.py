@@ -257,7 +257,6 @@ def _stamp(path: Path) -> _Stamp:
 def _warm(collection: Collection) -> Collection:
     """Make one search of each kind that clients may make, so that all is loaded when they do."""
     try:
-        collection.warm_up()
         first = next(iter(collection), None)
         if first is not None:
             item = collection.item(first)

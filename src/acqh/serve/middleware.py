@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from prometheus_client import (
@@ -48,6 +49,7 @@ _CLOSE = {"Connection": "close"}
 # A search takes microseconds, an image to describe tens of milliseconds.
 _BUCKETS = [round(step * 10.0**power, 7) for power in range(-5, 1) for step in (1, 2.5, 5)]
 
+_REQUEST_LABELS = ["method", "route", "status"]
 # Others are counted together: clients can make up as many as they like.
 _METHODS = frozenset({"GET", "HEAD", "POST", "DELETE"})
 
@@ -275,40 +277,20 @@ class Metrics:
     """Counts of one service, kept in a registry of its own so that services do not mix."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        self.requests = Counter(
-            "acqh_requests", "Requests answered.", ["method", "route", "status"],
-            registry=self.registry,
-        )  # fmt: skip
-        self.request_seconds = Histogram(
-            "acqh_request_seconds", "Time from a request's header to its answer.", ["route"],
-            buckets=_BUCKETS, registry=self.registry,
-        )  # fmt: skip
-        self.in_flight = Gauge(
-            "acqh_requests_in_flight", "Requests being answered now.", registry=self.registry
-        )
-        self.search_seconds = Histogram(
-            "acqh_search_seconds", "Time in the index alone.", buckets=_BUCKETS,
-            registry=self.registry,
-        )  # fmt: skip
-        self.encode_seconds = Histogram(
-            "acqh_encode_seconds", "Time to turn a query into a vector.", buckets=_BUCKETS,
-            registry=self.registry,
-        )  # fmt: skip
-        self.items_seen = Counter(
-            "acqh_items_seen", "Items that searches looked at.", registry=self.registry
-        )
-        self.items = Gauge("acqh_items", "Items in the collection.", registry=self.registry)
-        self.reloads = Counter(
-            "acqh_reloads", "Collections built again, and what became of them.", ["outcome"],
-            registry=self.registry,
-        )  # fmt: skip
-        self.reload_failed = Gauge(
-            "acqh_reload_failed",
-            "1 while the collection on disk is damaged and the one before is served.",
-            registry=self.registry,
-        )
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        counter = partial(Counter, registry=registry)
+        gauge = partial(Gauge, registry=registry)
+        times = partial(Histogram, buckets=_BUCKETS, registry=registry)
+        self.requests = counter("acqh_requests", "Requests answered.", _REQUEST_LABELS)
+        self.request_seconds = times("acqh_request_seconds", "From header to answer.", ["route"])
+        self.in_flight = gauge("acqh_requests_in_flight", "Requests being answered now.")
+        self.search_seconds = times("acqh_search_seconds", "Time in the index alone.")
+        self.encode_seconds = times("acqh_encode_seconds", "To turn a query into a vector.")
+        self.items_seen = counter("acqh_items_seen", "Items that searches looked at.")
+        self.items = gauge("acqh_items", "Items in the collection.")
+        self.reloads = counter("acqh_reloads", "Collections built again, by outcome.", ["outcome"])
+        self.reload_failed = gauge("acqh_reload_failed", "1 while that on disk is damaged.")
 
     def count(self, answer: Answer) -> None:
         """Count a search."""

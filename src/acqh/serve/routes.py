@@ -90,14 +90,14 @@ async def _contents(files: list[UploadFile]) -> list[bytes]:
 
 def routers(service: Service, tokens: Tokens) -> list[APIRouter]:
     """Return all routes."""
-    may_read = tokens.may_read if tokens.guards_reading else None
-    refusal = [401] if tokens.guards_reading else []
+    may_read = None if tokens.read is None else tokens.may_read
+    refusal = [401] if may_read else []
     made = [_open_routes(service)]
     for add in (_search_routes, _item_routes, _fact_routes):
         router = _router("read", may_read, "reading")
         add(router, service, refusal)
         made.append(router)
-    if tokens.allows_writing:
+    if tokens.write is not None:
         router = _router("write", tokens.may_write, "changing the collection")
         _write_routes(router, service)
         made.append(router)

@@ -3,7 +3,7 @@
 import hmac
 import ipaddress
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import Field
@@ -99,6 +99,7 @@ class Limits:
     reload_seconds: float = 1.0  # how often to look whether the collection was built again
 
 
+@dataclass(frozen=True)
 class Tokens:
     """Who may read and who may write.
 
@@ -106,37 +107,25 @@ class Tokens:
     write; who may write may also read.
     """
 
-    def __init__(self, read: str | None = None, write: str | None = None) -> None:
-        if read is not None and read == write:
+    read: str | None = field(default=None, repr=False)
+    write: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.read is not None and self.read == self.write:
             raise InvalidInputError(
                 "the tokens for reading and for writing are the same; "
                 "readers could then write: make two"
             )
-        self._read = None if read is None else read.encode()
-        self._write = None if write is None else write.encode()
-
-    def __repr__(self) -> str:
-        return f"Tokens(guards_reading={self.guards_reading}, allows_writing={self.allows_writing})"
-
-    @property
-    def guards_reading(self) -> bool:
-        """Whether readers need a token."""
-        return self._read is not None
-
-    @property
-    def allows_writing(self) -> bool:
-        """Whether anybody may write."""
-        return self._write is not None
 
     def may_write(self, given: str | None) -> bool:
         """Say whether who sends this token may add and remove items."""
-        return _same(self._write, given)
+        return _same(self.write, given)
 
     def may_read(self, given: str | None) -> bool:
         """Say whether who sends this token may search."""
         # Both are compared in every case, so that the time taken does not say which one is near.
-        reads, writes = _same(self._read, given), _same(self._write, given)
-        return self._read is None or reads or writes
+        reads, writes = _same(self.read, given), _same(self.write, given)
+        return self.read is None or reads or writes
 
 
 def read_tokens(settings: Settings) -> Tokens:
@@ -169,7 +158,7 @@ def _read(path: Path | None) -> str | None:
     return token
 
 
-def _same(token: bytes | None, given: str | None) -> bool:
+def _same(token: str | None, given: str | None) -> bool:
     if token is None or given is None:
         return False
-    return hmac.compare_digest(token, given.encode("utf-8", "surrogatepass"))
+    return hmac.compare_digest(token.encode(), given.encode("utf-8", "surrogatepass"))

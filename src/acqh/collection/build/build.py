@@ -38,7 +38,6 @@ from acqh.collection.store.file import Store, create_store, open_store
 from acqh.collection.store.items import (
     changes_since,
     count_items,
-    has_more_than,
     has_texts,
     insert_items,
     read_staged,
@@ -238,7 +237,9 @@ def stage_items(
         n_items += len(new)
         n_images += sum(item.image is not None for item in new)
         progress(n_items + len(skipped), source.n_items, "describing images")
-    check_filled(store, skipped)
+    if not n_items:
+        reason = f": {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
+        raise CollectionError(f"there are no items to build from{reason}")
     views, encoders = {}, {}
     if n_images:
         views["image"], encoders["image"] = images, image_encoder
@@ -290,15 +291,6 @@ def _numbered(store: Store, rows: Ints) -> dict[str, Any]:
 def _staged(store: Store, start: int = 0, n: int = 2**62) -> list[tuple[str, str, tuple[str, ...]]]:
     with store.reading() as connection:
         return read_staged(connection, start, n)
-
-
-def check_filled(store: Store, skipped: Skipped) -> None:
-    """Refuse to go on with no item."""
-    with store.reading() as connection:
-        is_empty = not has_more_than(connection, 0)
-    if is_empty:
-        reason = f": {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
-        raise CollectionError(f"there are no items to build from{reason}")
 
 
 def _check_targets(targets: Mapping[str, Any] | None, has: frozenset[str] | None) -> None:

@@ -7,8 +7,8 @@ import shutil
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -92,6 +92,11 @@ class IndexCache:
         self.levels: Levels  # above which scores stand out; known once the index was asked for
         self._change = self._saved = 0
 
+    @property
+    def bytes_per_item(self) -> float:
+        """Of the index as it was last asked for, without ids."""
+        return 0.0 if self._index is None else self._index.bytes_per_item
+
     def part(self, connection: sqlite3.Connection, numbers: Ints) -> "CodeIndex":
         """Return an index of some items alone."""
         from acqh.index import CodeIndex
@@ -141,26 +146,11 @@ class IndexCache:
 
     def save(self) -> None:
         """Save the index unless it is saved already, or cannot be; it is only a cache."""
-        if self._store.read_only:
-            return
         with self._store.reading() as connection:
-            if not has_more_than(connection, MAX_FEW) or not self._is_behind(connection):
+            if self._store.read_only or not has_more_than(connection, MAX_FEW):
                 return
             index = self.at(connection)
         self._save(index)
-
-    def _is_behind(self, connection: sqlite3.Connection) -> bool:
-        """Whether what is saved lacks a change."""
-        saved: Any = self._info(self._saved)
-        if self._index is None:
-            try:
-                saved = read_bundle(self._path).info["caller"]
-            except (AcqhError, OSError, LookupError):
-                return True
-        return bool(saved != self._info(read_change(connection)))
-
-    def _info(self, change: int) -> dict[str, Any]:
-        return {"change": change, "generation": self._store.generation}
 
     def _save(self, index: "CodeIndex") -> None:
         if self._change == self._saved or self._store.read_only:
@@ -170,7 +160,7 @@ class IndexCache:
                 # Nobody waits for a cache, and nobody may replace the folder while it is written.
                 with self._store.holding(timeout=0):
                     self._store.check_in_place()
-                    self._write(index, self._info(self._change))
+                    self._write(index)
             except CollectionError as error:
                 _log.info("%s is not saved: %s", self._path, error)
                 return
@@ -181,7 +171,8 @@ class IndexCache:
                 return
             self._saved = self._change
 
-    def _write(self, index: "CodeIndex", info: dict[str, Any]) -> None:
+    def _write(self, index: "CodeIndex") -> None:
+        info = {"change": self._change, "generation": self._store.generation}
         try:
             index.save(self._path, info=info)
         except FileExistsError:
@@ -212,20 +203,12 @@ class IndexCache:
         return CodeIndex(self.codebooks), 0
 
     def _catch_up(self, index: "CodeIndex", connection: sqlite3.Connection) -> None:
-        with self._readable():
-            change, numbers, codes, removed = changes_since(
-                connection, self._change, len(self.codebooks)
-            )
+        width = len(self.codebooks)
+        try:
+            change, numbers, codes, removed = changes_since(connection, self._change, width)
             # New ones first, so that an item being replaced is never missing to other threads.
             index.add(codes, ids=numbers)
             index.remove(removed)
-        self._change = change
-
-    @contextmanager
-    def _readable(self) -> Iterator[None]:
-        """Say what to do where the store does not fit the codebooks or the saved index."""
-        try:
-            yield
         except CollectionError:
             raise
         except AcqhError as error:
@@ -233,6 +216,7 @@ class IndexCache:
                 f"{self._path} does not fit {self._store.path}: {error}; remove {self._path.name} "
                 "and open the collection again"
             ) from error
+        self._change = change
 
 
 @dataclass(frozen=True, eq=False)
