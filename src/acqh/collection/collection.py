@@ -12,19 +12,9 @@ from acqh.collection.disk.layout import Opened, open_folder, size_on_disk, undis
 from acqh.collection.disk.replace import replacing
 from acqh.collection.search.answer import browse, search
 from acqh.collection.search.query import FeatureRow
+from acqh.collection.store import items as stored
 from acqh.collection.store.file import WRITE_TIMEOUT_SECONDS, Store, read_change
 from acqh.collection.store.filters import Where
-from acqh.collection.store.items import (
-    Counts,
-    column_kinds,
-    count_all,
-    find_item,
-    find_number,
-    ids_after,
-    read_pages,
-    read_thumbnail,
-    remove_items,
-)
 from acqh.collection.types import (
     AddReport,
     Answer,
@@ -74,7 +64,7 @@ class Collection:
 
     def __init__(self, opened: Opened) -> None:
         self._opened = opened
-        self._counts: Counts | None = None
+        self._counts: stored.Counts | None = None
 
     @classmethod
     def build(
@@ -227,7 +217,7 @@ class Collection:
         last = 0
         while True:
             with self._store.reading() as connection:
-                found = ids_after(connection, last)
+                found = stored.ids_after(connection, last)
             if not found:
                 return
             last = found[-1][0]
@@ -235,7 +225,7 @@ class Collection:
 
     def __contains__(self, identifier: object) -> bool:
         with self._store.reading() as connection:
-            return isinstance(identifier, str) and bool(find_number(connection, identifier))
+            return isinstance(identifier, str) and bool(stored.find_number(connection, identifier))
 
     @property
     def _store(self) -> Store:
@@ -450,9 +440,7 @@ class Collection:
 
         say = progress or say_nothing
         with image_limit(max_pixels):
-            return add_items(
-                self._opened, items, say, strict=strict, at_once=strict, replacing=replacing
-            )
+            return add_items(self._opened, items, say, strict=strict, replacing=replacing)
 
     def label(
         self,
@@ -526,7 +514,7 @@ class Collection:
         ReplacedError
             The collection was rebuilt, moved or removed since it was opened.
         """
-        return remove_items(self._store, [ids] if isinstance(ids, str) else ids)
+        return stored.remove_items(self._store, [ids] if isinstance(ids, str) else ids)
 
     def sync(
         self,
@@ -614,7 +602,7 @@ class Collection:
     def item(self, identifier: str) -> Item:
         """Return an item; raise MissingItemError where there is none of that id."""
         with self._store.reading() as connection:
-            return find_item(connection, identifier)[1]
+            return stored.find_item(connection, identifier)[1]
 
     def thumbnail(self, identifier: str) -> bytes:
         """Return an item's image as WebP, its longest side 128 pixels.
@@ -625,7 +613,7 @@ class Collection:
             There is no such item, or it has no image.
         """
         with self._store.reading() as connection:
-            return read_thumbnail(connection, identifier)
+            return stored.read_thumbnail(connection, identifier)
 
     def batches(self, size: int = 4_096) -> Iterator[list[tuple[Item, bytes]]]:
         """Yield all items with their codes in order of insertion, some at a time.
@@ -641,7 +629,7 @@ class Collection:
 
         def pages() -> Iterator[list[tuple[Item, bytes]]]:
             with self._store.reading() as connection:
-                for page in read_pages(connection, size):
+                for page in stored.read_pages(connection, size):
                     yield [(item, item.code) for item in page]
 
         return pages()
@@ -660,13 +648,13 @@ class Collection:
             "real".
         """
         with self._store.reading() as connection:
-            return column_kinds(connection)
+            return stored.column_kinds(connection)
 
-    def _counted(self) -> Counts:
+    def _counted(self) -> stored.Counts:
         """Return how many items there are of what; counted once after each change."""
         with self._store.reading() as connection:
             if self._counts is None or self._counts.change != read_change(connection):
-                self._counts = count_all(connection)
+                self._counts = stored.count_all(connection)
             return self._counts
 
     def stats(self) -> CollectionStats:

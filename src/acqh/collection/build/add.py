@@ -37,7 +37,6 @@ def add_items(
     progress: Progress,
     *,
     strict: bool = False,
-    at_once: bool = False,
     replacing: bool = False,
     put: Callable[[list[Item]], list[str | None]] | None = None,
 ) -> AddReport:
@@ -57,7 +56,7 @@ def add_items(
         if replacing:
             items = Source(_but_captions(opened.store, items.items, captions), total)
     parts = _coded_parts(opened, items, skipped, strict)
-    if at_once:
+    if strict:
         # No item is stored before the last one is known to be good.
         parts = iter([[item for part in parts for item in part]])
     for part in parts:

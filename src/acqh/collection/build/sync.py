@@ -10,18 +10,8 @@ from acqh.collection.build.add import add_items, label_items
 from acqh.collection.disk.layout import Opened
 from acqh.collection.sources.folder import ImageFile, Listing, list_images
 from acqh.collection.sources.items import Skipped, Source
+from acqh.collection.store import follow
 from acqh.collection.store.file import Store
-from acqh.collection.store.follow import (
-    FileWriter,
-    Followed,
-    followed_items,
-    forget_removed,
-    free_id,
-    given_to,
-    heirs,
-    move_items,
-    remove_followed,
-)
 from acqh.collection.store.items import find_number
 from acqh.collection.types import FILE, Item, SyncReport
 from acqh.errors import CollectionError
@@ -46,7 +36,7 @@ def sync(
     forget: bool,
 ) -> SyncReport:
     """Take in what has changed in a folder of images; see `Collection.sync`."""
-    items = followed_items(opened.store)
+    items = follow.followed_items(opened.store)
     listing = list_images(folder, {item.folder for item in items})
     plan = _compare(items, listing, say)
     if dry_run:
@@ -55,7 +45,7 @@ def sync(
         plan.check(listing)
     report = _carry_out(plan, opened, say)
     if forget:
-        forget_removed(opened.store)
+        follow.forget_removed(opened.store)
     return report
 
 
@@ -65,10 +55,10 @@ class _Plan:
 
     unread: Mapping[str, str]
     n_kept: int
-    renamed: list[tuple[Followed, ImageFile]] = field(default_factory=list)
-    changed: list[tuple[Followed, ImageFile, str]] = field(default_factory=list)
+    renamed: list[tuple[follow.Followed, ImageFile]] = field(default_factory=list)
+    changed: list[tuple[follow.Followed, ImageFile, str]] = field(default_factory=list)
     new: list[tuple[ImageFile, str]] = field(default_factory=list)
-    deleted: list[Followed] = field(default_factory=list)
+    deleted: list[follow.Followed] = field(default_factory=list)
 
     def check(self, listing: Listing) -> None:
         """Refuse to lose much, or to take other images for those that are known by their names."""
@@ -104,7 +94,9 @@ class _Plan:
         taken: dict[str, None] = {}
         with store.reading() as connection:
             for file, _ in self.new:
-                own = free_id(file.usual_id, lambda it: it in taken or find_number(connection, it))
+                own = follow.free_id(
+                    file.usual_id, lambda it: it in taken or find_number(connection, it)
+                )
                 taken[own] = None
         return SyncReport(
             new=tuple(taken),
@@ -116,18 +108,18 @@ class _Plan:
         )
 
 
-def _place(item: Followed) -> Path:
+def _place(item: follow.Followed) -> Path:
     return Path(item.folder, item.name)
 
 
-def _looks_like(item: Followed, file: ImageFile) -> bool:
+def _looks_like(item: follow.Followed, file: ImageFile) -> bool:
     """Whether a file has the size and time that it had."""
     return (item.n_bytes, item.modified) == (file.n_bytes, file.modified)
 
 
-def _compare(items: list[Followed], listing: Listing, say: Progress) -> _Plan:
+def _compare(items: list[follow.Followed], listing: Listing, say: Progress) -> _Plan:
     """Match items and files: by name, size and time, then by content, then by name alone."""
-    known: dict[str, Followed] = {}  # by the names that files have in the listing
+    known: dict[str, follow.Followed] = {}  # by the names that files have in the listing
     surplus, others = [], []
     for item in items:
         if not _place(item).is_relative_to(listing.root):
@@ -163,7 +155,7 @@ def _compare(items: list[Followed], listing: Listing, say: Progress) -> _Plan:
 
 def _match(
     plan: _Plan,
-    lost: list[tuple[str, Followed]],
+    lost: list[tuple[str, follow.Followed]],
     files: dict[str, ImageFile],
     digests: Mapping[str, str],
 ) -> None:
@@ -176,7 +168,7 @@ def _match(
     by_digest: dict[str, list[str]] = {}
     for name in reversed(files):
         by_digest.setdefault(digests[name], []).append(name)
-    unmatched: list[tuple[str, Followed]] = []
+    unmatched: list[tuple[str, follow.Followed]] = []
     for own_name, item in lost:
         names = by_digest.get(item.digest)
         if not names:
@@ -193,9 +185,9 @@ def _match(
     plan.new.extend((file, digests[file.name]) for file in files.values())
 
 
-def _moved_here(items: list[Followed], digests: set[str]) -> list[Followed]:
+def _moved_here(items: list[follow.Followed], digests: set[str]) -> list[follow.Followed]:
     """Return the items of folders that are gone, and whose content is here."""
-    by_folder: dict[str, list[Followed]] = {}
+    by_folder: dict[str, list[follow.Followed]] = {}
     for item in items:
         by_folder.setdefault(item.folder, []).append(item)
     found = []
@@ -228,10 +220,10 @@ def _carry_out(plan: _Plan, opened: Opened, say: Progress) -> SyncReport:
     ]
     if moves:
         placed = [(item, str(file.folder), file.name, columns) for item, file, columns in moves]
-        move_items(opened.store, placed)
-    deleted = remove_followed(opened.store, plan.deleted) if plan.deleted else []
+        follow.move_items(opened.store, placed)
+    deleted = follow.remove_followed(opened.store, plan.deleted) if plan.deleted else []
     if deleted:  # as where an image was moved to another folder, which was looked at first
-        label_items(opened, heirs(opened.store, plan.deleted), say, keep=True)
+        label_items(opened, follow.heirs(opened.store, plan.deleted), say, keep=True)
     files = [_ToRead(file, digest, item.id) for item, file, digest in plan.changed]
     files += [_ToRead(*new, new[0].usual_id) for new in plan.new]
     ids, unreadable, n_done = _read(files, opened, say)
@@ -261,7 +253,7 @@ def _read(files: list[_ToRead], opened: Opened, say: Progress) -> tuple[list[str
     unreadable: Skipped = []
     total, n_done = len(files), 0
     for n_rounds in range(_ROUNDS):
-        writer = FileWriter(opened.store, last=n_rounds + 1 == _ROUNDS)
+        writer = follow.FileWriter(opened.store, last=n_rounds + 1 == _ROUNDS)
         said = _after(len(ids) + len(unreadable), total, say)
         source = Source(_items_to_read(files, opened.store))
         added = add_items(opened, source, said, put=writer.put)
@@ -282,5 +274,7 @@ def _items_to_read(files: list[_ToRead], store: Store) -> Iterator[Item]:
     for each in files:
         file = each.file
         with store.reading() as connection:
-            text, labels, columns = given_to(connection, str(file.folder), file.name, each.digest)
+            text, labels, columns = follow.given_to(
+                connection, str(file.folder), file.name, each.digest
+            )
         yield file.item(each.digest, each.id, text=text, labels=labels, columns=columns)

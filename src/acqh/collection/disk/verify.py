@@ -8,27 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from acqh.collection.disk.layout import (
-    INDEX,
-    ITEMS,
-    MAX_FEW,
-    MODEL,
-    check_parts,
-    read_facts,
-    size_on_disk,
-    undisturbed,
-)
+from acqh.collection.disk import layout
 from acqh.collection.disk.replace import leftovers
+from acqh.collection.store import items
 from acqh.collection.store.file import WORDS_SCHEMA, checksum, open_store, read_change
-from acqh.collection.store.items import (
-    FIELD_KINDS,
-    changes_since,
-    count_items,
-    has_more_than,
-    is_forgotten,
-    parsed,
-    value_rows,
-)
 from acqh.collection.store.words import VOCABULARY, change_words, words_of
 from acqh.collection.types import CollectionReport
 from acqh.errors import AcqhError
@@ -54,7 +37,7 @@ def verify_collection(path: str | PathLike[str]) -> CollectionReport:
         There is no collection at the path.
     """
     folder = Path(path)
-    return undisturbed(folder, lambda: _verified(folder))
+    return layout.undisturbed(folder, lambda: _verified(folder))
 
 
 def _verified(folder: Path) -> CollectionReport:
@@ -63,52 +46,56 @@ def _verified(folder: Path) -> CollectionReport:
     n_items = 0
     generation = shape = settings = None
     try:
-        check_parts(folder)
-        facts = read_facts(folder)
+        layout.check_parts(folder)
+        facts = layout.read_facts(folder)
         generation = facts.generation
         settings = facts.settings.stored()
-        shape = load_method(folder / MODEL).codebooks_.shape
+        shape = load_method(folder / layout.MODEL).codebooks_.shape
     except (AcqhError, OSError) as error:
         problems.append(str(error))
     try:
-        with closing(open_store(folder / ITEMS)) as store, store.reading() as connection:
+        with closing(open_store(folder / layout.ITEMS)) as store, store.reading() as connection:
             if generation is not None and store.generation != generation:
-                problems.append(f"{folder / ITEMS} belongs to another collection")
-            n_items = count_items(connection)
-            problems += (f"{folder / ITEMS}: {each}" for each in check_store(connection, shape))
+                problems.append(f"{folder / layout.ITEMS} belongs to another collection")
+            n_items = items.count_items(connection)
+            problems += (
+                f"{folder / layout.ITEMS}: {each}" for each in check_store(connection, shape)
+            )
             notes += _check_index(folder, connection, problems)
     except (AcqhError, OSError) as error:
         problems.append(str(error))
     if left := leftovers(folder):
-        n_bytes = sum(map(size_on_disk, left))
+        n_bytes = sum(map(layout.size_on_disk, left))
         notes.append(
             f"{len(left)} folders of killed builds lie beside it, {n_bytes:,} bytes; "
             "acqh verify --clean removes them"
         )
     found = tuple(dict.fromkeys(problems)), tuple(notes)
-    return CollectionReport(folder, n_items, size_on_disk(folder), *found, settings)
+    return CollectionReport(folder, n_items, layout.size_on_disk(folder), *found, settings)
 
 
 def _check_index(folder: Path, connection: sqlite3.Connection, problems: list[str]) -> list[str]:
     """Add what is wrong with the index to the problems; return what is not damage."""
     try:
-        index = CodeIndex.load(folder / INDEX, verify=True)
+        index = CodeIndex.load(folder / layout.INDEX, verify=True)
     except FileNotFoundError:
-        is_missed = has_more_than(connection, MAX_FEW)
+        is_missed = items.has_more_than(connection, layout.MAX_FEW)
         return ["there is no index; it is made when the collection is opened"] * is_missed
     change, width = index.info.get("change"), len(index.codebooks)
-    held, all_numbers, all_codes, _ = changes_since(connection, 0, width)
+    held, all_numbers, all_codes, _ = items.changes_since(connection, 0, width)
     if not isinstance(change, int) or not 0 <= change <= held:
-        problems.append(f"{folder / INDEX} holds changes up to {change!r}, the items up to {held}")
+        problems.append(
+            f"{folder / layout.INDEX} holds changes up to {change!r}, the items up to {held}"
+        )
         return []
     behind = held - change
-    if is_forgotten(change, held):
+    if items.is_forgotten(change, held):
         return [f"the index is {behind} changes behind and is made again on opening"]
-    _, numbers, codes, removed = changes_since(connection, change, width)
+    _, numbers, codes, removed = items.changes_since(connection, change, width)
     index.add(codes, ids=numbers)
     index.remove(removed)
     if not (np.array_equal(index.ids, all_numbers) and np.array_equal(index.codes, all_codes)):
-        problems.append(f"{folder / INDEX} does not hold the codes of the items; remove it")
+        problems.append(f"{folder / layout.INDEX} does not hold the codes of the items; remove it")
     return [f"the index is {behind} changes behind and catches up on opening"] if behind else []
 
 
@@ -135,7 +122,7 @@ def _check_items(connection: sqlite3.Connection, shape: tuple[int, ...] | None) 
     )
     for number, *fields, stored in rows:
         where = f"item number {number}"
-        if [*map(type, fields)] != FIELD_KINDS or checksum(*fields) != stored:
+        if [*map(type, fields)] != items.FIELD_KINDS or checksum(*fields) != stored:
             yield f"{where} does not match its checksum"
             continue
         code = fields[-1]
@@ -158,7 +145,7 @@ def _check_values(connection: sqlite3.Connection) -> Iterator[str]:
     listed = "SELECT 1 FROM item_values WHERE name = ? AND value = ? AND number = ?"
     n_values = 0
     for number, labels, columns in connection.execute("SELECT number, labels, columns FROM items"):
-        for row in value_rows(number, labels, columns):
+        for row in items.value_rows(number, labels, columns):
             n_values += 1
             if connection.execute(listed, row).fetchone() is None:
                 yield f"item number {number} is not listed under its {row[0]!r:.200}"
@@ -173,7 +160,7 @@ def _check_words(connection: sqlite3.Connection) -> Iterator[str]:
         other.executescript(WORDS_SCHEMA)
         rows = connection.execute("SELECT number, text, labels, columns FROM items")
         for number, text, *fields in rows:
-            change_words(other, number, *words_of(text, *parsed(*fields)))
+            change_words(other, number, *words_of(text, *items.parsed(*fields)))
         if _vocabulary(connection) != _vocabulary(other):
             yield "the words that items are found by are not those of the items"
 

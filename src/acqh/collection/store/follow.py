@@ -35,7 +35,7 @@ class Followed:
             f"SELECT {_FACTS[-1]} {_FOLLOWED} WHERE id = ? AND folder = ? AND name = ?",
             (self.id, self.folder, self.name),
         ).fetchone()
-        return row == (self.digest,)
+        return bool(row == (self.digest,))
 
 
 def followed_items(store: Store) -> list[Followed]:

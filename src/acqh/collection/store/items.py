@@ -29,6 +29,7 @@ _READ = (
 )
 # Removals are known among so many last changes; an index that is further behind is made again.
 _KEPT_CHANGES = 2**18
+_KIND_OF = {bool: "boolean", int: "integer", float: "real", str: "text", type(None): "null"}
 
 
 @dataclass(frozen=True)
@@ -167,13 +168,12 @@ def count_all(connection: sqlite3.Connection) -> Counts:
 def column_kinds(connection: sqlite3.Connection) -> dict[str, set[str]]:
     """Return the columns that items have, and what is in them; see `Collection.columns`."""
     kinds: dict[str, set[str]] = {}
-    rows = connection.execute(
-        "SELECT DISTINCT key, iif(type IN ('true', 'false'), 'boolean', typeof(atom)) "
-        "FROM items, json_each(columns) ORDER BY key"
-    )
-    for name, kind in rows:
-        kinds.setdefault(name, set()).add(kind)
-    return kinds
+    # Not by SQLite's JSON, for which a name ends at a NUL.
+    for (columns,) in connection.execute("SELECT columns FROM items"):
+        for name, value in parsed("[]", columns)[1].items():
+            is_long = type(value) is int and not -(2**63) <= value < 2**63
+            kinds.setdefault(name, set()).add("real" if is_long else _KIND_OF[type(value)])
+    return dict(sorted(kinds.items()))
 
 
 def codes_of(connection: sqlite3.Connection, numbers: Ints, code_bytes: int) -> tuple[Ints, Array]:
