@@ -84,3 +84,40 @@ def test_an_index_that_is_there_is_not_overwritten(place):
 def test_bytes_out_of_range_are_a_wrong_call(place, tmp_path, n_bytes):
     result = call("compress", place / "queries.npy", "--out", tmp_path / "x", "--bytes", n_bytes)
     assert result.exit_code == 2
+
+
+def test_recall_of_several_indexes_is_one_table(place, tmp_path):
+    faiss = pytest.importorskip("faiss")
+    pytest.importorskip("matplotlib")
+    with np.load(place / "pair.npz") as pair:
+        items, queries = pair["items"], pair["queries"]
+    flat = faiss.IndexFlatIP(6)
+    flat.add(items)
+    faiss.write_index(flat, str(tmp_path / "flat.faiss"))
+    np.save(tmp_path / "answers.npy", np.argsort(-queries @ items.T, axis=1)[:, :10])
+    np.save(tmp_path / "items.npy", items)
+    result = call(
+        "recall", place / "index", tmp_path / "flat.faiss", tmp_path / "answers.npy",
+        "--items", tmp_path / "items.npy", "--queries", place / "queries.npy", "-k", "1,10",
+        "--figure", tmp_path / "recall.svg", "--json",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert list(found) == ["index", "flat.faiss", "answers.npy"]
+    assert found["flat.faiss"]["recall"] == {"1": 1.0, "10": 1.0}
+    assert found["answers.npy"]["recall"] == {"1": 1.0, "10": 1.0}
+    assert found["index"]["n_queries"] == 50
+    assert found["index"]["bytes_per_item"] < found["flat.faiss"]["bytes_per_item"]
+    assert b"<svg" in (tmp_path / "recall.svg").read_bytes()
+
+
+def test_a_sweep_says_how_many_bytes_are_enough(place):
+    result = call(
+        "compress", place / "pair.npz", "--view", "items", "--queries", place / "queries.npy",
+        "--sweep", "1,2",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "take 2 bytes per item" in result.stdout
+    refused = call("compress", place / "pair.npz", "--sweep", "1;2")
+    assert refused.exit_code == 2
+    assert "give whole numbers" in refused.output

@@ -5,9 +5,11 @@ import pytest
 
 import acqh
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
+from acqh.metrics.recall import shares_found
 from acqh.quantize import AdditiveQuantizer
 from acqh.scale import Compressed
-from acqh.scale.compress.report import exact_best, measure_recall
+from acqh.scale.compress.report import RECALL_AT, exact_best
+from acqh.scale.recall import enough_bytes
 from acqh.scale.sources import list_vector_pieces
 
 N_COMPONENTS = 8
@@ -72,7 +74,7 @@ def test_recall_without_queries_is_that_of_new_vectors():
     )
     small = acqh.compress(items, bytes_per_item=2)
     true = exact_best(new, items, 0, 100).ids
-    recall = measure_recall(true, small.search(new, 100).ids)
+    recall = shares_found(true, small.search(new, 100).ids, RECALL_AT)
     for k in (1, 10, 100):
         assert small.report.recall[k] == pytest.approx(recall[k], abs=0.05)
 
@@ -320,7 +322,7 @@ def test_the_exact_best_do_not_depend_on_chunks():
 
 def test_recall_is_the_share_of_the_best_that_were_found():
     true, found = np.arange(10)[np.newaxis], np.array([[0, 2, 1, 3, 4, 5, 6, 7, 90, 91]])
-    assert measure_recall(true, found) == {1: 1.0, 10: 0.8, 100: 0.8}
+    assert shares_found(true, found, RECALL_AT) == {1: 1.0, 10: 0.8, 100: 0.8}
 
 
 def test_a_quantizer_told_of_queries_finds_more_than_the_plain_one():
@@ -330,7 +332,7 @@ def test_a_quantizer_told_of_queries_finds_more_than_the_plain_one():
     index = acqh.CodeIndex(plain.codebooks_).add(plain.encode(items))
     new = make_queries(900)[600:]
     best = exact_best(new, items, 0, 100).ids
-    recalls = [measure_recall(best, each.search(new, 100).ids) for each in (index, told)]
+    recalls = [shares_found(best, each.search(new, 100).ids, RECALL_AT) for each in (index, told)]
     assert recalls[1][100] > recalls[0][100]
 
 
@@ -350,3 +352,9 @@ def test_of_a_table_only_the_view_that_is_wanted_is_read(tmp_path, name):
     parquet.write_table(pa.table({"image": [[1.0, 2.0]], "text": [[3.0]]}), path)
     source = path if path.parent == tmp_path else path.parent
     assert list(list_vector_pieces(source, "text", 10)[0].read().views) == ["text"]
+
+
+def test_the_smallest_size_that_larger_ones_hardly_improve_on_is_enough():
+    assert enough_bytes({2: 0.3, 4: 0.6, 8: 0.8, 16: 0.82}) == 8
+    assert enough_bytes({2: 0.3, 4: 0.34, 8: 0.8}) == 8
+    assert enough_bytes({4: 0.99, 16: 1.0}) == 4

@@ -35,6 +35,7 @@ _PANELS = {
     "Vectors": (
         features.compress,
         features.query,
+        features.recall,
         features.fit,
         features.encode,
         features.index,

@@ -35,6 +35,10 @@ from acqh.cli._output import (
 )
 from acqh.errors import InvalidInputError
 
+FigureOption = Annotated[
+    Path | None,
+    Option(help="A .svg, .png or .pdf file for a figure: recall against bytes per item."),
+]
 _TOKEN = "ACQH_MILVUS_TOKEN"  # noqa: S105
 DataArgument = Annotated[
     str,
@@ -228,10 +232,18 @@ def compress(
             ".u8bin, .i8bin, a Faiss index).",
         ),
     ],
-    out: Annotated[Path, Option(help="Folder for the index.")],
+    out: Annotated[Path | None, Option(help="Folder for the index.")] = None,
     queries: Annotated[
         str | None, Option(help="A file of vectors like those that items are searched for.")
     ] = None,
+    sweep: Annotated[
+        str | None,
+        Option(
+            metavar="SIZES",
+            help="Measure these sizes instead, such as 2,4,8,16, and say which is enough.",
+        ),
+    ] = None,
+    figure: FigureOption = None,
     n_bytes: BytesOption = 8,
     view: Annotated[
         str | None, Option(help="Array or column of ITEMS, where there are several.")
@@ -251,12 +263,19 @@ def compress(
     chunk at a time, and says how many of the best items queries held out still find.
     """
     from acqh.scale import compress as compress_items
+    from acqh.scale import sweep as measure_sizes
 
     read: dict[str, Any] = {"view": view, "query_view": query_view, "chunk_size": chunk_size}
+    read |= {"n_train": train, "random_state": seed}
+    if sweep is not None:
+        with working(dask) as given:
+            reports, enough = measure_sizes(items, queries, _numbers(sweep), **read, **given)
+        _print_sweep(reports, enough, figure, as_json)
+        return
+    if out is None:
+        raise BadParameter("give --out FOLDER for the index, or --sweep SIZES to compare sizes")
     with claimed(out), working(dask) as given:
-        small = compress_items(
-            items, queries, n_bytes, n_train=train, random_state=seed, **read, **given
-        )
+        small = compress_items(items, queries, n_bytes, **read, **given)
         small.save(out)
     if small.report.advice:
         voice.note(f"acqh: {small.report.advice}")
@@ -264,6 +283,109 @@ def compress(
         print_json(small.report.to_dict())
     else:
         _print_compressed(small.report, out)
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(each) for each in text.split(",")]
+    except ValueError:
+        raise BadParameter(f"give whole numbers such as 2,4,8, got {text!r}") from None
+
+
+def _print_sweep(reports: dict[int, Any], enough: int, figure: Path | None, as_json: bool) -> None:
+    points = {
+        f"recall@{k}": [(float(size), each.recall[k]) for size, each in reports.items()]
+        for k in next(iter(reports.values())).recall
+    }
+    _draw(figure, points)
+    if as_json:
+        sizes = {str(size): report.to_dict() for size, report in reports.items()}
+        print_json({"sizes": sizes, "enough": enough})
+        return
+    rows = [
+        [str(size), *(f"{value:.3f}" for value in each.recall.values()), f"{each.compression:.3g}"]
+        for size, each in reports.items()
+    ]
+    caption = f"{enough} bytes per item are enough: larger codes add less than 0.05 to recall@10"
+    if enough == max(reports):
+        caption = f"take {enough} bytes per item: they still add to recall@10"
+    print_table("", ["bytes per item", *points, "times smaller"], rows, caption=caption)
+
+
+def _draw(figure: Path | None, points: dict[str, list[tuple[float, float]]]) -> None:
+    """Write recall against bytes per item as a figure, if one is asked for."""
+    if figure is None:
+        return
+    from acqh.bench.report.drawing import FORMATS, draw
+    from acqh.bench.report.plots import Panel, Plot, Series
+
+    kind = figure.suffix.removeprefix(".")
+    if kind not in FORMATS:
+        raise BadParameter(f"{figure} must end in one of {', '.join(FORMATS)}")
+    refuse_existing(figure)
+    series = (
+        Series(name, "baseline", *map(tuple, zip(*each, strict=True)))
+        for name, each in points.items()
+        if each
+    )
+    panel = Panel("", tuple(series))
+    plot = Plot("recall", "", "", "bytes per item", "recall", (panel,), x_log=True)
+    figure.write_bytes(draw(plot)[kind])
+
+
+def recall(
+    indexes: Annotated[
+        list[Path],
+        Argument(
+            metavar="INDEX...",
+            help="What acqh compress or acqh index has made, files of Faiss, or tables of ids: a "
+            "row of answers for each query.",
+        ),
+    ],
+    items: Annotated[str, Option(help="A file or folder of the vectors that were indexed.")],
+    queries: Annotated[str, Option(help="A file or folder of vectors to ask with.")],
+    k: Annotated[str, Option("-k", help="Lengths of answers.")] = "1,10,100",
+    metric: Annotated[
+        Literal["ip", "cosine", "l2"], Option(help="What the best items are nearest by.")
+    ] = "ip",
+    view: Annotated[
+        str | None, Option(help="Array or column of the items, where there are several.")
+    ] = None,
+    query_view: Annotated[
+        str | None, Option(help="Array or column of the queries, where there are several.")
+    ] = None,
+    figure: FigureOption = None,
+    chunk_size: ChunkSizeOption = 16_384,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what indexes lose: recall against exact search, time per query, bytes per item."""
+    from acqh.scale import recall_of_files
+
+    lengths = _numbers(k)
+    read: dict[str, Any] = {"view": view, "query_view": query_view, "chunk_size": chunk_size}
+    found = recall_of_files(indexes, items, queries, lengths, metric=metric, **read)
+    points = {
+        name: [(each.bytes_per_item, each.recall[min(lengths, key=lambda n: abs(n - 10))])]
+        for name, each in found.items()
+        if each.bytes_per_item is not None
+    }
+    _draw(figure, points)
+    if as_json:
+        print_json({name: each.to_dict() for name, each in found.items()})
+        return
+    rows = [
+        [
+            name,
+            *(f"{value:.3f}" for value in each.recall.values()),
+            "" if each.seconds_per_query is None else f"{1e6 * each.seconds_per_query:.0f}",
+            "" if each.bytes_per_item is None else f"{each.bytes_per_item:.1f}",
+        ]
+        for name, each in found.items()
+    ]
+    columns = ["index", *(f"recall@{each}" for each in lengths), "µs per query", "bytes per item"]
+    one = next(iter(found.values()))
+    caption = f"{one.n_items:,} items, {one.n_queries:,} queries asked at once, {metric}"
+    print_table("", columns, rows, caption=caption)
 
 
 def _print_compressed(report: Any, out: Path) -> None:

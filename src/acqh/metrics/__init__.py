@@ -8,6 +8,7 @@ from acqh.metrics.evaluate import (
     evaluate,
     precision_recall_curve,
 )
+from acqh.metrics.recall import recall
 from acqh.metrics.relevance import relevance
 
 __all__ = [
@@ -20,5 +21,6 @@ __all__ = [
     "precision_at",
     "precision_recall_by_radius",
     "precision_recall_curve",
+    "recall",
     "relevance",
 ]

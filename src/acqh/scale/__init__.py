@@ -6,6 +6,7 @@ from acqh.scale.compress.report import CompressionReport
 from acqh.scale.encode import encode_parts
 from acqh.scale.fit import fit
 from acqh.scale.parts import CodeParts
+from acqh.scale.recall import recall_of_files, sweep
 from acqh.scale.search import search_table
 from acqh.scale.shards import build_index, build_shards, open_shards
 from acqh.scale.workers import connect
@@ -21,5 +22,7 @@ __all__ = [
     "encode_parts",
     "fit",
     "open_shards",
+    "recall_of_files",
     "search_table",
+    "sweep",
 ]

@@ -16,9 +16,10 @@ from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex, SearchResult
 from acqh.index.items.checks import check_bytes_per_item
+from acqh.metrics.recall import shares_found
 from acqh.quantize import AdditiveQuantizer
 from acqh.scale.compress.compressed import Compressed, kept_state
-from acqh.scale.compress.report import RECALL_AT, CompressionReport, exact_best, measure_recall
+from acqh.scale.compress.report import RECALL_AT, CompressionReport, exact_best
 from acqh.scale.sources import Held, cut_vectors, read_queries, tell, vectors_of
 from acqh.scale.workers import Here, Workers, workers_of
 
@@ -130,7 +131,7 @@ def compress(
         if split.own is not None:
             own = index.ids[split.own]
             true_ids, found_ids = (_without(each, own) for each in (true_ids, found_ids))
-        recall = measure_recall(true_ids, found_ids)
+        recall = shares_found(true_ids, found_ids, RECALL_AT)
     kept = sum(array.nbytes for array in kept_state(quantizer)[1].values())
     n_kept = index.memory_bytes + index.codebooks.nbytes + kept
     report = CompressionReport(

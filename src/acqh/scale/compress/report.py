@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats
+from acqh._core.arrays import Floats
 from acqh.errors import CorruptBundleError
 from acqh.index import SearchResult
 from acqh.index.search.few import best_rows
@@ -129,20 +129,3 @@ def exact_best(queries: Floats, vectors: Floats, first_row: int, k: int) -> Sear
     rows = np.stack([best_rows(each, k) for each in scores])
     counts, scored = (np.full(len(queries), n) for n in (rows.shape[1], len(vectors)))
     return SearchResult(rows + first_row, np.take_along_axis(scores, rows, axis=1), counts, scored)
-
-
-def measure_recall(true_ids: Array, found_ids: Array) -> dict[int, float]:
-    """Return the recall at each length of answers.
-
-    Both are (n_queries, k), best first. Of no items, all are found.
-    """
-    n_found = true_ids.shape[1]
-    recall = {}
-    for k in RECALL_AT:
-        cut = min(k, n_found)
-        shares = [
-            len(set(true[:cut]) & set(found[:cut])) / cut if cut else 1.0
-            for true, found in zip(true_ids.tolist(), found_ids.tolist(), strict=True)
-        ]
-        recall[k] = float(np.mean(shares))
-    return recall
