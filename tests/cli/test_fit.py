@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import acqh
 from acqh.cli import app
 from acqh.cli.features import fit
+from acqh.errors import DeviceError
 from acqh.methods import load_method
 
 
@@ -70,6 +71,25 @@ def test_codes_are_those_of_the_library_whatever_the_chunks(place, tmp_path, by_
         assert call_.exit_code == 0, call_.output
         assert json.loads(call_.output)["n_items"] == 300
         np.testing.assert_array_equal(np.load(out), expected)
+
+
+def test_a_device_gives_the_same_codes_and_one_that_is_not_there_is_refused(place, tmp_path):
+    pytest.importorskip("torch")
+    items, out = place / "items.npz", tmp_path / "codes.npy"
+    assert call("encode", place / "model", items, "--out", out, "--device", "cpu").exit_code == 0
+    expected = model_of(place).encode(acqh.MultiViewData.from_files(items).views)
+    np.testing.assert_array_equal(np.load(out), expected)
+    small = [tmp_path / name for name in ("here", "there")]
+    for path, device in zip(small, ([], ["--device", "cpu"]), strict=True):
+        compress = ("compress", items, "--view", "image", "--bytes", 2, "--out", path)
+        assert call(*compress, *device).exit_code == 0
+    np.testing.assert_array_equal(*(acqh.load(path).codes for path in small))
+    assert call("fit", items, "--out", tmp_path / "model", "--device", "cpu").exit_code == 0
+    for command in (("fit", items), ("encode", place / "model", items), compress[:4]):
+        failed = call(*command, "--out", tmp_path / "none", "--device", "cuda:99")
+        assert isinstance(failed.exception, DeviceError)
+        assert "cannot be used here" in str(failed.exception)
+        assert not (tmp_path / "none").exists()
 
 
 def test_of_two_fits_at_once_one_is_refused_and_the_other_keeps_its_model(place, tmp_path):

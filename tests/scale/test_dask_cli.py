@@ -47,9 +47,6 @@ def test_the_commands_give_on_a_cluster_what_they_give_here(
 
 
 def test_wrong_calls_are_said(items_file, tmp_path):
-    result = call("encode", tmp_path, items_file, "--out", "codes.npy", "--dask", "local")
-    assert result.exit_code == 2
-    assert "workers write parts" in result.output
     result = call("index", tmp_path, items_file, "--out", tmp_path / "index", "--dask", "local")
     assert result.exit_code == 2
     assert "give --shards" in result.output

@@ -19,6 +19,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+# Exit code after Ctrl-C.
+_INTERRUPTED = 130
 _PANELS = {
     "Start here": (demo.demo,),
     "Collections": (
@@ -73,6 +75,8 @@ def main() -> None:
         # print and leave with 1, but nothing has failed, unless it was an error that they printed.
         if isinstance(left.__context__, BrokenPipeError):
             raise SystemExit(getattr(left.__context__.__context__, "exit_code", 0)) from None
+        if left.code == _INTERRUPTED:
+            print("acqh: stopped", file=sys.stderr)
         raise
     except (AcqhError, OSError, MemoryError) as error:
         # A user's mistake, a full disk or too little memory: a traceback would hide the message.

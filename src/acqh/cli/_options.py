@@ -74,6 +74,9 @@ DaskOption = Annotated[
         help="Work on a Dask cluster: its scheduler's address, or local for a process per core.",
     ),
 ]
+DeviceOption = Annotated[
+    str | None, Option(metavar="cuda|cpu", help="Work on this device, with torch (extra torch).")
+]
 TargetsOption = Annotated[
     str | None,
     Option(

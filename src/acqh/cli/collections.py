@@ -183,10 +183,9 @@ def _print_built(
     facts = {"path": out, **{name: getattr(stats, name) for name in names}}
     print_result(
         {**facts, "seconds": round(seconds, 3), "skipped": skipped},
-        f"{out}: {count(stats.n_items, 'item')}, {labelled}; learnt from {stats.n_trained:,} by "
-        f"{stats.trained_on}. {len(skipped)} left out. "
+        f"{out}: {count(stats.n_items, 'item')}, {labelled}, {len(skipped)} left out; "
         f"{stats.code_bytes} bytes per item, {stats.size_on_disk / 1e6:.1f} MB in all, "
-        f"{seconds:.1f} s.",
+        f"{seconds:.1f} s.\nLearnt from {stats.n_trained:,} by {stats.trained_on}.",
         as_json,
     )
     voice.note(f"search it: acqh search {out} WORDS, or on a page: acqh serve {out}")

@@ -16,6 +16,7 @@ from acqh.cli._options import (
     ChunkSizeOption,
     ComponentsOption,
     DaskOption,
+    DeviceOption,
     JsonOption,
     ModelArgument,
     SeedOption,
@@ -26,6 +27,7 @@ from acqh.cli._options import (
 )
 from acqh.cli._output import (
     claimed,
+    count,
     print_json,
     print_result,
     print_table,
@@ -62,6 +64,7 @@ def fit(
     targets: TargetsOption = None,
     chunk_size: ChunkSizeOption = 65_536,
     seed: SeedOption = 0,
+    device: DeviceOption = None,
     dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -72,7 +75,7 @@ def fit(
     wanted: dict[str, Any] = {"similarity": similarity, "targets": parse_targets(targets)}
     model = ACQH(n_components, n_codebooks=n_codebooks, random_state=seed, **wanted)
     with claimed(out), working(dask) as given:
-        fit_source(model, data, chunk_size=chunk_size, **given)
+        fit_source(model, data, chunk_size=chunk_size, device=device, **given)
         model.save(out)
     gap = float(model.optimality_gap_)
     facts = {
@@ -106,59 +109,37 @@ def encode(
         bool, flag("by-labels", "Code items by their labels, where they have any.")
     ] = False,
     chunk_size: ChunkSizeOption = 65_536,
+    device: DeviceOption = None,
     dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Turn items into codes, by their views or by their labels."""
+    import numpy as np
+
+    from acqh.io.write import replace_file
     from acqh.methods import load_method
     from acqh.scale import encode_parts
 
-    if dask is not None and out.suffix == ".npy":
-        raise BadParameter("workers write parts: give --out a folder, not a .npy file")
-    if out.suffix == ".npy" or out.is_file():
+    is_file = out.suffix == ".npy"
+    if is_file or out.is_file():
         refuse_existing(out)
     fitted = load_method(model)
-    if out.suffix == ".npy":
-        facts = _encode_whole(fitted, data, out, by_labels, chunk_size)
-        what = f"{facts['n_codes']:,} different codes"
-    else:
+    options: dict[str, Any] = {"by_labels": by_labels, "chunk_size": chunk_size, "device": device}
+    with TemporaryDirectory(dir=out.parent if is_file else None, prefix=".acqh-") as beside:
         with working(dask) as given:
-            options: dict[str, Any] = {"by_labels": by_labels, "chunk_size": chunk_size}
-            parts = encode_parts(fitted, data, out, **options, **given)
+            folder = Path(beside, "codes") if is_file else out
+            parts = encode_parts(fitted, data, folder, **options, **given)
         facts = {"n_items": len(parts), "bytes_per_item": parts.bytes_per_item}
-        facts["n_parts"] = parts.n_parts
-        what = f"{parts.n_parts:,} parts"
+        facts["n_parts"], what = parts.n_parts, count(parts.n_parts, "part")
+        if is_file:
+            codes, content = parts.to_arrays().codes, BytesIO()
+            np.save(content, codes, allow_pickle=False)
+            replace_file(out, content.getvalue())
+            facts["n_codes"] = len(np.unique(codes, axis=0))
+            what = f"{facts['n_codes']:,} different codes"
     seconds = voice.seconds
     said = f"{facts['n_items']:,} items in {facts['bytes_per_item']} bytes each, {what}"
     print_result({**facts, "seconds": seconds}, f"{out}: {said}; {seconds:.1f} s.", as_json)
-
-
-def _encode_whole(
-    model: Any, data: str, out: Path, by_labels: bool, chunk_size: int
-) -> dict[str, int]:
-    """Code all items into one file; return facts about the codes."""
-    import numpy as np
-
-    from acqh.data import list_pieces, read_pieces
-    from acqh.io.write import replace_file
-    from acqh.scale.encode import encode_chunk
-
-    pieces = list_pieces(data, chunk_size=chunk_size)
-    codes = np.empty((pieces.n_items, model.bytes_per_item), dtype=np.uint8)
-    reader = read_pieces(pieces)
-    with reporting() as show:
-        for piece in pieces:
-            rows = slice(piece.start, piece.stop)
-            codes[rows] = encode_chunk(model, next(reader), by_labels=by_labels)
-            show(piece.stop, pieces.n_items, f"{piece.stop:,} items coded")
-    content = BytesIO()
-    np.save(content, codes, allow_pickle=False)
-    replace_file(out, content.getvalue())
-    return {
-        "n_items": len(codes),
-        "bytes_per_item": int(codes.shape[1]),
-        "n_codes": len(np.unique(codes, axis=0)),
-    }
 
 
 def index(
@@ -254,6 +235,7 @@ def compress(
     train: Annotated[int, Option(min=1, help="Items to learn from, at most.")] = 65_536,
     chunk_size: ChunkSizeOption = 16_384,
     seed: SeedOption = 0,
+    device: DeviceOption = None,
     dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -266,7 +248,7 @@ def compress(
     from acqh.scale import sweep as measure_sizes
 
     read: dict[str, Any] = {"view": view, "query_view": query_view, "chunk_size": chunk_size}
-    read |= {"n_train": train, "random_state": seed}
+    read |= {"n_train": train, "random_state": seed, "device": device}
     if sweep is not None:
         with working(dask) as given:
             reports, enough = measure_sizes(items, queries, _numbers(sweep), **read, **given)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from typer import Argument, BadParameter, Exit, Option
 
 from acqh.cli._options import DataDirOption, JsonOption, flag
-from acqh.cli._output import Reporter, print_json, print_table, reporting
+from acqh.cli._output import Reporter, count, print_json, print_table, reporting
 from acqh.errors import InvalidInputError
 
 DataArgument = Annotated[
@@ -142,11 +142,12 @@ def _print_plan(planned: Any, retry_failed: bool, as_json: bool) -> None:
     if as_json:
         print_json({"cells": rows, "n_to_run": len(left), "seconds": seconds})
         return
-    columns = [name for name in rows[0] if name != "key"] if rows else []
+    known = {name for row in rows for name, value in row.items() if value is not None}
+    columns = [name for name in (rows or [{}])[0] if name in known - {"key"}]
     texts = [["-" if row[name] is None else str(row[name]) for name in columns] for row in rows]
     caption = (
-        f"{len(rows):,} cells, {len(left):,} to run: about {estimator.describe(seconds)}, from "
-        "the time of like cells in the folder; a cell that is like none counts 3 s."
+        f"{count(len(rows), 'cell')}, {len(left):,} to run: about {estimator.describe(seconds)}, "
+        "from the time of like cells in the folder; a cell that is like none counts 3 s."
     )
     print_table("Cells", columns, texts, caption=caption)
 
@@ -161,8 +162,8 @@ def _display(show: Reporter) -> Any:
             self.n_cells = len(cells)
             self.left = {cell.key: cell for cell in cells}
             self.estimator = Estimator(records)
-            stored = f", {len(records):,} are stored" if records else ""
-            show.say(f"{len(cells):,} cells to run{stored}: about {self.time_left()}")
+            known = f"{len(records):,} are stored" if records else "a guess, until some have run"
+            show.say(f"{count(len(cells), 'cell')} to run: about {self.time_left()} ({known})")
 
         def time_left(self) -> str:
             return self.estimator.describe(self.estimator.seconds(self.left.values()))
@@ -186,10 +187,10 @@ def _display(show: Reporter) -> Any:
 def _say(summary: Any) -> None:
     for record in summary.failed:
         print(f"failed: {record['label']} ({record['key']}): {record['reason']}")
-    cells = "cell" if summary.n_done == 1 else "cells"
     print(
-        f"{summary.n_done:,} {cells} run in {summary.seconds:.0f} s, {summary.n_failed:,} failed, "
-        f"{summary.n_stored:,} were there before; results in {summary.out / 'results.csv'}"
+        f"{count(summary.n_done, 'cell')} run in {summary.seconds:.0f} s, "
+        f"{summary.n_failed:,} failed, {summary.n_stored:,} were there before; "
+        f"results in {summary.out / 'results.csv'}"
     )
     if summary.n_left:
         print(f"interrupted: {summary.n_left:,} cells are left; the same command resumes")

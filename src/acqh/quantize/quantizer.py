@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import validate_data
 
 from acqh._core.arrays import Array, Floats, Ints, as_rows, first_bad_row, take_in
+from acqh._core.device import check_device, to_tensor
 from acqh._core.runtime import Interval, RandomState, check_parameters, check_rng
 from acqh._core.store import pack, unpack
 from acqh.errors import CorruptBundleError, InvalidInputError, NotFittedError
@@ -211,7 +212,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             return self.beam_width
         return _BEAM_WIDTH if self.n_codebooks <= _FEW_CODEBOOKS else 2 * _BEAM_WIDTH
 
-    def encode(self, X: Any, *, start: Ints | None = None) -> Ints:
+    def encode(self, X: Any, *, start: Ints | None = None, device: str | None = None) -> Ints:
         """Return the code of each row.
 
         Parameters
@@ -219,6 +220,8 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         X : (n_items, n_components)
         start : (n_items, n_codebooks) uint8, optional
             Codes to improve on: a row keeps its code unless a better one is found.
+        device : str, optional
+            Of torch, such as ``"cuda"``, to search on.
 
         Returns
         -------
@@ -231,6 +234,8 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             ``fit`` has not been called.
         InvalidInputError
             X is not a matrix of finite numbers as wide as the one fitted.
+        DeviceError
+            The device is not available.
         """
         self._check_fitted()
         X, give_back = take_in(X)
@@ -240,12 +245,14 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             # In the coordinates of the root the metric is plain.
             forward = self._forward.astype(codebooks.dtype)
             X, codebooks = X @ forward, codebooks @ forward
-        codes = search_codes(
-            X,
-            codebooks,
-            beam_width=self._beam_width,
-            start=None if start is None else check_codes(start, self.codebooks_, len(X)),
-        )
+        if start is not None:
+            start = check_codes(start, self.codebooks_, len(X))
+        given = {"targets": X, "codebooks": codebooks, "start": start}
+        if device is not None:
+            where = check_device(device)
+            given = {name: to_tensor(it, where) for name, it in given.items() if it is not None}
+        found: Any = search_codes(**given, beam_width=self._beam_width)
+        codes: Ints = found if device is None else found.cpu().numpy()
         return codes if give_back is None else give_back(codes)
 
     def decode(self, codes: Any) -> Floats:

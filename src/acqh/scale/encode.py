@@ -15,7 +15,7 @@ from acqh.errors import LabelError
 from acqh.methods import fingerprint
 from acqh.scale.parts import CodePart, CodeParts, PartFolder, Place, Plan
 from acqh.scale.sources import Source, cut_source, tell
-from acqh.scale.workers import Task, slim, workers_of
+from acqh.scale.workers import Task, on_device, slim, workers_of
 
 
 def encode_parts(
@@ -25,6 +25,7 @@ def encode_parts(
     *,
     by_labels: bool = False,
     chunk_size: int = 65_536,
+    device: str | None = None,
     client: Any = None,
     progress: Progress | None = None,
 ) -> CodeParts:
@@ -47,6 +48,8 @@ def encode_parts(
         Code items that have labels by these.
     chunk_size : int, default 65,536
         Items of a part; not used where the source comes in chunks.
+    device : str, optional
+        Of torch, such as ``"cuda"``, to code on; not with a client.
     client : distributed.Client, optional
         Whose workers read the source and write the parts; they must see both under the same paths.
         The source is then what `acqh.scale.fit` takes with a client. A folder begun without a
@@ -71,6 +74,8 @@ def encode_parts(
         Items that the model cannot code.
     FileExistsError
         The folder has something else in it.
+    DeviceError
+        The device is not available.
     ClusterError
         The cluster cannot do the work, or has lost it.
 
@@ -84,6 +89,7 @@ def encode_parts(
     ...     encode_parts(model, data, folder + "/codes", chunk_size=20)
     <CodeParts: 50 items in 3 parts, 2 bytes per item>
     """
+    how = on_device(model.encode, device, client)
     workers, cut = workers_of(client), cut_source(source, chunk_size, client)
     plan = Plan(
         model=fingerprint(model),
@@ -111,7 +117,8 @@ def encode_parts(
         tasks = list(tasks)
     if n_done:
         tell(progress, n_done, cut.n_items, "items coded")
-    work = partial(_code_part, model if client is None else slim(model), by_labels, folder)
+    sent = model if client is None else slim(model)
+    work = partial(_code_part, sent, by_labels, folder, how)
     for n_rows in workers.run(work, tasks):
         n_done += n_rows
         tell(progress, n_done, cut.n_items, "items coded")
@@ -120,14 +127,19 @@ def encode_parts(
 
 
 def _code_part(
-    model: Any, by_labels: bool, folder: PartFolder, items: MultiViewData, place: Place
+    model: Any,
+    by_labels: bool,
+    folder: PartFolder,
+    how: dict[str, str],
+    items: MultiViewData,
+    place: Place,
 ) -> int:
-    codes = encode_chunk(model, items, by_labels=by_labels)
+    codes = encode_chunk(model, items, by_labels=by_labels, **how)
     folder.write_part(place, CodePart(codes, items.ids))
     return place.n_rows
 
 
-def encode_chunk(model: Any, items: MultiViewData, *, by_labels: bool = False) -> Array:
+def encode_chunk(model: Any, items: MultiViewData, *, by_labels: bool = False, **how: Any) -> Array:
     """Code items by all the views they have, or by their labels.
 
     Parameters
@@ -137,6 +149,8 @@ def encode_chunk(model: Any, items: MultiViewData, *, by_labels: bool = False) -
     items : MultiViewData
     by_labels : bool, default False
         Code items that have labels by these.
+    how : optional
+        What `encode` of the model takes besides, such as a device.
 
     Returns
     -------
@@ -159,7 +173,7 @@ def encode_chunk(model: Any, items: MultiViewData, *, by_labels: bool = False) -
     """
     if not by_labels:
         mode = "hashed" if len(items.views) == 1 else "unified"
-        return np.asarray(model.encode(items, mode=mode))
+        return np.asarray(model.encode(items, mode=mode, **how))
     if items.labels is None:
         raise LabelError("the items have no labels; code them by their views")
     if tuple(items.label_names) != tuple(model.label_names_):
@@ -167,7 +181,7 @@ def encode_chunk(model: Any, items: MultiViewData, *, by_labels: bool = False) -
             f"the items' labels are {_some(items.label_names)}, those of the model "
             f"{_some(model.label_names_)}; they must be the same, in the same order"
         )
-    return np.asarray(model.encode(items, labels=items.labels))
+    return np.asarray(model.encode(items, labels=items.labels, **how))
 
 
 def _some(names: Sequence[str]) -> str:

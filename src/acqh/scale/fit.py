@@ -11,7 +11,7 @@ from acqh.errors import InvalidInputError, LabelError
 from acqh.methods import BaseMethod
 from acqh.methods.collect import MappedStatistics, add_part
 from acqh.scale.sources import Cut, cut_source, tell
-from acqh.scale.workers import Here, OnDask
+from acqh.scale.workers import Here, OnDask, on_device
 from acqh.stats import Statistics
 
 Method = TypeVar("Method", bound=BaseMethod)
@@ -22,6 +22,7 @@ def fit(
     source: Any,
     *,
     chunk_size: int = 65_536,
+    device: str | None = None,
     client: Any = None,
     progress: Progress | None = None,
 ) -> Method:
@@ -36,6 +37,8 @@ def fit(
         paths and pieces.
     chunk_size : int, default 65,536
         Items of a chunk; not used where the source comes in chunks.
+    device : str, optional
+        Of torch, such as ``"cuda"``, to learn on; not with a client.
     client : distributed.Client, optional
         Whose workers read the source; they must see the files under the same paths.
     progress : callable, optional
@@ -53,6 +56,8 @@ def fit(
         A source that cannot be read so, or a model that cannot be learnt from sums.
     LabelError, ViewError
         As `fit` of the model does.
+    DeviceError
+        The device is not available.
     ClusterError
         The cluster cannot do the work, or has lost it.
 
@@ -69,8 +74,9 @@ def fit(
     >>> fit(acqh.ACQH(8, n_codebooks=2, random_state=0), data, chunk_size=20).stats_.n_items
     50
     """
+    how = on_device(model.fit, device, client)
     if client is None:
-        return model.fit(_counted(cut_source(source, chunk_size), progress))
+        return model.fit(_counted(cut_source(source, chunk_size), progress), **how)
     if not (hasattr(model, "fit_stats") and hasattr(model, "describe")):
         raise InvalidInputError(
             f"{type(model).__name__} is not learnt from sums, so workers cannot share the work; "

@@ -1,5 +1,6 @@
 """Who does the work: this process, or the workers of a Dask cluster, with the same results."""
 
+import inspect
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,11 +9,12 @@ from copy import copy
 from typing import Any, Protocol, TypeAlias
 
 from acqh import __version__
+from acqh._core.device import check_device
 from acqh._core.imports import require
 from acqh._core.runtime import limit_threads
 from acqh.data import read_pieces
 from acqh.data.readers.pieces import Piece
-from acqh.errors import ClusterError
+from acqh.errors import ClusterError, InvalidInputError
 
 _SCHEDULER_SECONDS = 5
 _WORKER_SECONDS = 30
@@ -30,6 +32,21 @@ class Workers(Protocol):
 
     def run(self, work: Callable[[Any, Any], Any], tasks: Iterable[Task]) -> Iterator[Any]:
         """Yield what the tasks give, in their order; the first error stops all."""
+
+
+def on_device(step: Callable[..., Any], device: str | None, client: Any) -> dict[str, str]:
+    """Return what a step is told besides, to be done on a device.
+
+    Raises InvalidInputError: it cannot be; DeviceError: there is none.
+    """
+    if device is None:
+        return {}
+    if client is not None:
+        raise InvalidInputError("workers choose where they work; give a device or a cluster")
+    if "device" not in inspect.signature(step).parameters:
+        raise InvalidInputError(f"{step.__qualname__} works on the CPU; leave the device out")
+    check_device(device)
+    return {"device": device}
 
 
 def workers_of(client: Any) -> "Workers":

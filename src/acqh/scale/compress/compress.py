@@ -21,7 +21,7 @@ from acqh.quantize import AdditiveQuantizer
 from acqh.scale.compress.compressed import Compressed, kept_state
 from acqh.scale.compress.report import RECALL_AT, CompressionReport, exact_best
 from acqh.scale.sources import Held, cut_vectors, read_queries, tell, vectors_of
-from acqh.scale.workers import Here, Workers, workers_of
+from acqh.scale.workers import Here, Workers, on_device, workers_of
 
 # Of the queries, one in this many is held out for the report, and not more than this many.
 _HELD_OUT_PART = 5
@@ -42,6 +42,7 @@ def compress(
     chunk_size: int = 16_384,
     random_state: RandomState = 0,
     n_threads: int | None = None,
+    device: str | None = None,
     client: Any = None,
     progress: Progress | None = None,
 ) -> Compressed:
@@ -74,6 +75,8 @@ def compress(
     random_state : int, Generator or None, default 0
     n_threads : int, optional
         None takes every core. The result does not depend on it.
+    device : str, optional
+        Of torch, such as ``"cuda"``, to code items on; not with a client.
     client : distributed.Client, optional
         Whose workers read files and code items.
     progress : callable, optional
@@ -92,6 +95,8 @@ def compress(
         Items or queries are no matrix of finite numbers, or it is not clear which view to take.
     CorruptBundleError
         A file is damaged.
+    DeviceError
+        The device is not available.
 
     Examples
     --------
@@ -112,6 +117,7 @@ def compress(
     for value, name in ((n_train, "n_train"), (chunk_size, "chunk_size")):
         check_positive_int(value, name)
     rng = check_rng(random_state)
+    how = on_device(AdditiveQuantizer.encode, device, client)
     seconds: dict[str, float] = {}
     source = _Source.of(items, view, ids, chunk_size, client, progress)
     with _timed(seconds, "read"):
@@ -124,7 +130,7 @@ def compress(
     with _timed(seconds, "fit"), limit_threads(n_threads or default_threads()):
         quantizer.fit(sample, queries=split.fitted)
     with limit_threads(n_threads or default_threads()):
-        index, best, error = _code(source, quantizer, split.held_out, seconds)
+        index, best, error = _code(source, quantizer, split.held_out, how, seconds)
     with _timed(seconds, "evaluate"):
         found = index.search(split.held_out, best.ids.shape[1], n_threads=n_threads)
         true_ids, found_ids = index.ids[best.ids], found.ids
@@ -256,7 +262,11 @@ def _take(vectors: Floats, _: Array, rows: Ints) -> Floats:
 
 
 def _code(
-    source: _Source, quantizer: AdditiveQuantizer, queries: Floats, seconds: dict[str, float]
+    source: _Source,
+    quantizer: AdditiveQuantizer,
+    queries: Floats,
+    how: dict[str, str],
+    seconds: dict[str, float],
 ) -> tuple[CodeIndex, SearchResult, float]:
     """Return an index of all items, the exact best of the queries, and the mean squared error."""
     # All items were learnt from, or else their codes are not known yet.
@@ -268,7 +278,8 @@ def _code(
     codes, ids, error = [], [], 0.0
     best: SearchResult | None = None
     with _timed(seconds, "encode"):
-        for part in source.each(partial(_code_piece, quantizer, queries), told, "items coded"):
+        work = partial(_code_piece, quantizer, queries, how)
+        for part in source.each(work, told, "items coded"):
             codes.append(part.codes)
             ids.append(part.ids)
             error += part.error
@@ -285,13 +296,14 @@ def _code(
 def _code_piece(
     quantizer: AdditiveQuantizer,
     queries: Floats,
+    how: dict[str, str],
     vectors: Floats,
     ids: Array,
     told: tuple[int, Ints | None],
 ) -> _Coded:
     """Code some vectors, and find the exact best of the queries among them."""
     first_row, learnt = told
-    codes = quantizer.encode(vectors, start=learnt)
+    codes = quantizer.encode(vectors, start=learnt, **how)
     errors = np.square(vectors - quantizer.decode(codes), dtype=np.float64)
     best = exact_best(queries, vectors, first_row, _N_BEST)
     return _Coded(codes, ids, best, float(errors.sum()))
