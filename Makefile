@@ -7,7 +7,7 @@ INSTALL := $(PIP) install --constraint constraints.txt --editable
 # What builds the package, in an environment of its own, is pinned as well.
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
-.PHONY: demo test test-all check bench soak docs format lock locked clean
+.PHONY: demo test test-all check dist bench soak docs format lock locked clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -15,18 +15,23 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --constraint constraints.txt --upgrade pip
 
-# Bytecode of all that is installed would take a fifth of the room; what is used is compiled anyway.
+# Room: bytecode is made of what is used alone, and packages' own tests (40 MB) and setuptools serve nobody here.
 $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 	$(subst install,install --no-compile,$(INSTALL)) '.[images,text,serve]'
+	@[ -e $(VENV)/.test ] || { $(PIP) --quiet uninstall --yes setuptools; find $(VENV)/lib -type d -name tests -prune -exec rm -r {} +; }
 	@touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) '.[images,heic,text,plot,parquet,mat,zarr,faiss,dask,serve]' --group test
+	$(INSTALL) '.[images,hog,heic,text,plot,parquet,mat,zarr,faiss,dask,serve]' --group test
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) '.[all,torch,clip]' --group test-all --group check --group docs
 	@touch $(VENV)/.test $@
+
+$(VENV)/.dist: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --constraint constraints.txt --group dist
+	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev
 	$(PIP) install --constraint constraints.txt --group bench
@@ -55,6 +60,11 @@ check: $(VENV)/.dev  ## formatter, linter, strict types, doctests, layer rules, 
 	rm -rf docs/reference/generated  # pages of names that are gone would be warned of
 	$(BIN)/sphinx-build --fail-on-warning --quiet docs docs/_build/html
 
+dist: $(VENV)/.dist  ## wheel and sdist in dist/, tried in an empty environment: library, command line, page
+	rm -rf dist
+	$(BIN)/python -m hatchling build
+	$(BIN)/python tools/check_dist.py
+
 bench: $(VENV)/.bench  ## every benchmark but the billion items, one JSON line each
 	@failed=; for script in $(subst /,.,$(basename $(filter-out %/billion.py,$(wildcard benchmarks/*/*.py)))); do $(BIN)/python -m $$script || failed="$$failed $$script"; done; \
 	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
@@ -79,4 +89,4 @@ locked: | $(BIN)/python  ## install everything from requirements.lock, every fil
 	@touch $(VENV)/.demo $(VENV)/.dev $(VENV)/.bench
 
 clean:
-	rm -rf $(VENV) docs/_build docs/gallery docs/reference/generated
+	rm -rf $(VENV) dist docs/_build docs/gallery docs/reference/generated

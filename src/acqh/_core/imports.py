@@ -16,7 +16,7 @@ from acqh.errors import MissingExtraError
 _EXTRAS = {
     "PIL": "images",
     "pillow_heif": "heic",
-    "skimage": "images",
+    "skimage": "hog",
     "matplotlib": "plot",
     "pyarrow": "parquet",
     "h5py": "mat",

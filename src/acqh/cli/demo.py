@@ -60,21 +60,13 @@ def demo(
 
 def _evaluated(seed: int) -> tuple[Any, list[Any], float]:
     """Return the data, the rows of the table, and the seconds they took."""
+    from acqh.data import load_dataset
+
     started = time.perf_counter()
     with reporting() as show:
-        data = _emoji_with_features(show)
+        data = load_dataset("emoji")
         rows = list(_evaluate(data, seed, show))
     return data, rows, time.perf_counter() - started
-
-
-def _emoji_with_features(show: Reporter) -> Any:
-    """Return the emoji set with features made from its images and names, as users would."""
-    from acqh.data import load_dataset
-    from acqh.encoders import HogColour
-
-    data = load_dataset("emoji")
-    show(0, len(data), "describing images")
-    return data.with_views({**data.views, "image": HogColour().transform(data.items["image"])})
 
 
 def _evaluate(data: Any, seed: int, show: Reporter) -> Iterator[Any]:

@@ -22,7 +22,7 @@ class HogColour(TransformerMixin, BaseEstimator):
     Each image is read as RGB on white and resized to a square. Its gradients are counted by
     direction in ``cells x cells`` cells, normalised in overlapping blocks of 2 x 2 cells. Its
     colours are counted in a joint HSV histogram, of whose shares the square roots are taken.
-    There is nothing to fit. Needs the extra ``images``.
+    There is nothing to fit. Needs the extra ``hog``.
 
     Parameters
     ----------
