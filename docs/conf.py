@@ -29,6 +29,8 @@ numpydoc_show_class_members = False
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"acqh {release}"
+html_static_path = ["_static"]
+html_css_files = ["acqh.css"]
 
 
 def write_gallery(app: Sphinx) -> None:

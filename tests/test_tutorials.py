@@ -1,17 +1,41 @@
 import doctest
 import re
+import shlex
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from acqh.cli import app
+
 TUTORIALS = Path(__file__).resolve().parents[1] / "docs" / "tutorials"
+# These take long, do not end, or are of files that the reader has.
+NOT_TYPED = "serve|demo|sync|bench|report"
+
+
+def type_in(command):
+    with redirect_stdout(StringIO()):
+        app(shlex.split(command, comments=True)[1:], standalone_mode=False)
+
+
+def with_commands(page):
+    """Return the page with its commands as calls among the examples, in the order of the reader."""
+
+    def calls(block):
+        typed = re.findall(rf"^acqh (?!{NOT_TYPED}).*", block[1], flags=re.MULTILINE)
+        return "\n".join(f">>> type_in({command!r})" for command in typed) + "\n\n"
+
+    return re.sub(r"```sh\n(.*?)```", calls, page, flags=re.DOTALL)
 
 
 @pytest.mark.parametrize("page", ["compare.md", "compress.md", "search.md"])
-def test_every_python_block_of_a_tutorial_runs_and_prints_what_it_says(tmp_path, monkeypatch, page):
+def test_every_example_and_command_of_a_tutorial_does_what_it_says(tmp_path, monkeypatch, page):
     monkeypatch.chdir(tmp_path)
     text = (TUTORIALS / page).read_text(encoding="utf-8")
     assert all(first.startswith(">>>") for first in re.findall(r"```python\n *(\S+)", text))
-    found = doctest.testfile(str(TUTORIALS / page), module_relative=False)
+    globs = {"type_in": type_in}
+    examples = doctest.DocTestParser().get_doctest(with_commands(text), globs, page, page, 0)
+    found = doctest.DocTestRunner(verbose=False).run(examples)
     assert found.attempted > 0
     assert found.failed == 0
