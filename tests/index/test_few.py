@@ -21,7 +21,7 @@ def keep_few():
     """Keep few items as they came, as users' indexes do; the other tests have them laid out."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("acqh.index.code_index.MAX_FEW", few_codes.MAX_FEW)
-        patch.setattr("acqh.index.code_index._QUICK_ROWS", few_codes.MAX_FEW)
+        patch.setattr("acqh.index.code_index.is_little", lambda *_: True)
         yield
 
 
@@ -53,7 +53,7 @@ def test_few_codes_are_found_as_compiled_code_finds_them(seed, n, size, k, remov
     if removed:
         index.remove(rng.choice(index.ids, n // 3, replace=False))
     assert all(isinstance(part.segment, FewSegment) for part in index._snapshot.parts)
-    query = rng.standard_normal((1, 5), dtype=np.float32)
+    query = rng.standard_normal((3, 5), dtype=np.float32)
     for only in (None, rng.random(len(index)) < 0.5):
         found, expected = index.search(query, k, only), search_compiled(index, query, k, only)
         for name in ("ids", "scores", "counts", "exact", "bound"):
@@ -95,12 +95,18 @@ def test_few_items_are_searched_without_the_compiler():
         "index = CodeIndex(np.eye(3)[None])\n"
         "assert index.search(np.ones((1, 3)), 1).counts == 0\n"
         "index.add([[0], [1], [2]], ids=[4, 6, 9]).remove([6]).add([[1]], ids=[11])\n"
-        "print(index.search([[0, 1, 2]], 2, filter=[4, 11]).ids, 'numba' in sys.modules)\n"
+        "print(index.search([[0, 1, 2]], 2, filter=[4, 11]).ids)\n"
+        "many = np.random.default_rng(0).integers(256, size=(20_000, 4))\n"
+        "index = CodeIndex(np.random.default_rng(0).normal(size=(4, 256, 8)))\n"
+        "index.add_parts([(many[:9_000], None), (many[9_000:], None)])\n"
+        "assert index.search(np.eye(8), 5).counts.tolist() == [5] * 8\n"
+        "words = CodeIndex(np.eye(3)[None]).add([[0], [1]], ids=['b', 'a']).remove(['b'])\n"
+        "print(words.ids, words.places(['a', 'c', 'b']), 'numba' in sys.modules)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert done.stdout == "[[11  4]] False\n"
+    assert done.stdout == "[[11  4]]\n['a'] [ 0 -1 -1] False\n"
 
 
 def test_queries_that_overflow_are_refused():

@@ -142,3 +142,15 @@ def test_verify_finds_tables_out_of_order():
     )
     with pytest.raises(CorruptBundleError, match="not valid text"):
         verify_table(broken)
+
+
+@given(st.lists(st.integers(-5, 9), unique=True, min_size=1), st.lists(st.integers(-6, 10)))
+def test_ids_are_found_with_and_without_compiled_code(there, wanted):
+    for kind in (int, lambda number: "é" * (number % 3) + str(number)):
+        table = table_of(read_ids([kind(one) for one in there]))
+        ids = read_ids([kind(one) for one in wanted]) if wanted else table.take(np.arange(0))
+        expected = [there.index(one) if one in there else -1 for one in wanted]
+        for little in (True, False):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("acqh.index.items.ids.is_little", lambda *_, little=little: little)
+                assert table.find(ids).tolist() == expected

@@ -1,16 +1,16 @@
-"""Every compiled kernel against a NumPy twin that says the same in the plainest way."""
+"""Compiled loops against those in NumPy, and both against the plainest words for the same."""
+
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acqh.quantize import compiled, decode
-from acqh.quantize.compiled import leave_over, normal_product, sum_rows
+from acqh.quantize import code_search, compiled, plain, search_codes
 
-
-def linear_twin(target, products, norms, n_codebooks):
-    return (norms + target @ products).reshape(n_codebooks, -1)
+both = pytest.mark.parametrize("run", [plain, compiled], ids=["plain", "compiled"])
 
 
 def beam_twin(linear, pairs, width):
@@ -24,7 +24,7 @@ def beam_twin(linear, pairs, width):
                 row = row + pairs[t, word, s]
             grown += [((*words, j), value) for j, value in enumerate(row)]
         beams = sorted(grown, key=lambda beam: beam[1])[:width]
-    return beams[0][0]
+    return [list(words) for words, _ in beams]
 
 
 def modes_twin(linear, pairs, start, max_sweeps):
@@ -43,27 +43,11 @@ def modes_twin(linear, pairs, start, max_sweeps):
     return code
 
 
-def seed_twin(points, weights, draws):
-    chosen = []
-    closest = np.full(len(points), np.inf)
-    mass = np.cumsum(weights)
-    for row in draws:
-        if not mass[-1] > 0:
-            break
-        tried = []
-        for place in np.searchsorted(mass, row * mass[-1], side="right"):
-            shrunk = np.minimum(closest, np.square(points - points[place]).sum(axis=1))
-            tried.append(((weights * shrunk).sum(), place, shrunk))
-        _, place, closest = min(tried, key=lambda one: one[0])
-        chosen.append(place)
-        mass = np.cumsum(weights * closest)
-    return chosen
-
-
-def run_kernel(targets, products, norms, pairs, codes, width, sweeps):
-    work = compiled.make_work(max(width, 1), pairs.shape[1], norms.dtype)
-    compiled.search(targets, products, norms, pairs, codes, width, sweeps, work)
-    return codes
+def beams_of(run, linear, pairs, width):
+    beams = code_search.Beams.empty(len(linear), linear.dtype)
+    for s in range(linear.shape[1]):
+        beams = code_search._extended(run, linear, pairs, s, beams, width)
+    return beams
 
 
 def whole_number_problem(seed, n_codebooks, n_words, n_components, dtype):
@@ -72,8 +56,8 @@ def whole_number_problem(seed, n_codebooks, n_words, n_components, dtype):
     targets = rng.integers(-4, 5, (6, n_components)).astype(dtype)
     words = rng.integers(-3, 4, (n_codebooks * n_words, n_components)).astype(dtype)
     shape = (n_codebooks, n_words) * 2
-    pairs = (2 * words @ words.T).reshape(shape)
-    return targets, -2 * words.T.copy(), np.square(words).sum(axis=1), pairs
+    linear = np.square(words).sum(axis=1) - 2 * targets @ words.T
+    return linear.reshape(6, n_codebooks, n_words), (2 * words @ words.T).reshape(shape)
 
 
 problems = given(
@@ -86,63 +70,109 @@ problems = given(
 )
 
 
+@both
 @problems
-def test_beam_search_is_its_twin(seed, n_codebooks, n_words, n_components, dtype, width):
-    problem = whole_number_problem(seed, n_codebooks, n_words, n_components, dtype)
-    targets, products, norms, pairs = problem
-    codes = np.empty((len(targets), n_codebooks), dtype=np.uint8)
-    run_kernel(*problem, codes, width, 0)
-    for target, code in zip(targets, codes, strict=True):
-        linear = linear_twin(target, products, norms, n_codebooks)
-        assert tuple(code.tolist()) == beam_twin(linear, pairs, width)
+def test_beams_are_the_cheapest_beginnings(
+    run, seed, n_codebooks, n_words, n_components, dtype, width
+):
+    linear, pairs = whole_number_problem(seed, n_codebooks, n_words, n_components, dtype)
+    beams = beams_of(run, linear, pairs, width)
+    for costs, codes in zip(linear, beams.codes, strict=True):
+        assert codes.tolist() == beam_twin(costs, pairs, width)
 
 
+@both
 @problems
-def test_conditional_modes_are_their_twin(seed, n_codebooks, n_words, n_components, dtype, width):
-    problem = whole_number_problem(seed, n_codebooks, n_words, n_components, dtype)
-    targets, products, norms, pairs = problem
-    start = np.random.default_rng(seed).integers(0, n_words, (len(targets), n_codebooks))
-    codes = run_kernel(*problem, start.astype(np.uint8), 0, width)
-    for target, code, begin in zip(targets, codes, start, strict=True):
-        linear = linear_twin(target, products, norms, n_codebooks)
-        assert code.tolist() == modes_twin(linear, pairs, begin.tolist(), width)
+def test_codes_are_improved_word_by_word(
+    run, seed, n_codebooks, n_words, n_components, dtype, width
+):
+    linear, pairs = whole_number_problem(seed, n_codebooks, n_words, n_components, dtype)
+    start = np.random.default_rng(seed).integers(0, n_words, (len(linear), n_codebooks))
+    codes = start.astype(np.uint8)
+    run.improve(linear, pairs, codes, width)
+    for costs, code, begin in zip(linear, codes, start, strict=True):
+        assert code.tolist() == modes_twin(costs, pairs, begin.tolist(), width)
 
 
 @given(
     seed=st.integers(0, 2**32 - 1),
-    n_items=st.integers(1, 40),
-    n_components=st.integers(1, 4),
-    n_words=st.integers(1, 12),
+    n_items=st.integers(0, 12),
+    n_codebooks=st.integers(1, 4),
+    n_words=st.sampled_from([1, 2, 30]),
+    n_components=st.integers(1, 9),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    scale=st.sampled_from([1e-30, 1.0, 1e30]),
 )
-def test_seeds_are_their_twin(seed, n_items, n_components, n_words):
+def test_every_loop_gives_the_same_to_the_bit(
+    seed, n_items, n_codebooks, n_words, n_components, dtype, scale
+):
     rng = np.random.default_rng(seed)
-    points = rng.integers(-2, 3, (n_items, n_components)).astype(float)
-    weights = rng.integers(0, 3, n_items).astype(float)
-    draws = rng.random((n_words, 3))
-    chosen = np.zeros(n_words, dtype=np.int64)
-    count = compiled.seed(np.ascontiguousarray(points.T), weights, draws, chosen)
-    assert chosen[:count].tolist() == seed_twin(points, weights, draws)
+    words = rng.normal(size=(n_codebooks, n_words, n_components)).astype(dtype)
+    targets = (scale * rng.normal(size=(n_items, n_components))).astype(dtype)
+    tables = code_search.code_tables(words)
+    weights = rng.random(n_items)
+    codes = rng.integers(0, n_words, (n_items, n_codebooks)).astype(np.uint8)
+    found = []
+    for run in (plain, compiled):
+        linear = tables.linear(targets, run)
+        beams = beams_of(run, linear, tables.pairs, 3)
+        better = codes.copy()
+        run.improve(linear, tables.pairs, better, 10)
+        sums, product = np.zeros((2, n_codebooks, n_words, n_components))
+        run.sum_rows(targets, weights, codes, sums)
+        run.normal_product(codes, weights, words.astype(np.float64), product)
+        found.append([linear, beams.codes, beams.costs, better, sums, product])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
-@given(seed=st.integers(0, 2**32 - 1), n_points=st.integers(1, 40), n_words=st.integers(1, 256))
-def test_nearest_words_are_the_first_of_the_lowest_costs(seed, n_points, n_words):
-    rng = np.random.default_rng(seed)
-    work = compiled.make_work(n_points, n_words, np.float32)
-    work.costs[:] = rng.integers(-3, 4, (n_points, n_words))
-    norms = rng.integers(0, 3, n_words).astype(np.float32)
-    expected = np.argmin(work.costs + norms, axis=1)
-    codes = np.empty(n_points, dtype=np.uint8)
-    compiled.nearest(norms, work, codes)
-    np.testing.assert_array_equal(codes, expected)
-
-
-def test_seeds_of_more_points_than_a_block_are_their_twin():
+@pytest.mark.parametrize("search", code_search.SEARCHES)
+def test_codes_are_the_same_with_and_without_compiled_loops(search, monkeypatch):
     rng = np.random.default_rng(0)
-    points = rng.normal(size=(2500, 3))
-    draws = rng.random((5, 4))
-    chosen = np.zeros(5, dtype=np.int64)
-    compiled.seed(np.ascontiguousarray(points.T), np.ones(2500), draws, chosen)
-    assert chosen.tolist() == seed_twin(points, np.ones(2500), draws)
+    codebooks = rng.normal(size=(4, 64, 7)).astype(np.float32)
+    targets, start = rng.normal(size=(600, 7)), rng.integers(64, size=(600, 4)).astype(np.uint8)
+    for begin in (None, start):
+        found = []
+        for run in (plain, compiled):
+            monkeypatch.setattr(code_search, "loops", lambda *_, run=run: run)
+            found.append(search_codes(targets, codebooks, search=search, start=begin))
+        np.testing.assert_array_equal(*found)
+
+
+@both
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n_items=st.integers(1, 20),
+    n_codebooks=st.integers(1, 4),
+    n_words=st.integers(1, 6),
+    n_components=st.integers(1, 5),
+)
+def test_products_and_sums_are_those_of_the_indicator_matrix(
+    run, seed, n_items, n_codebooks, n_words, n_components
+):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, n_words, (n_items, n_codebooks)).astype(np.uint8)
+    weights = rng.random(n_items)
+    words, rows = rng.normal(size=(n_codebooks, n_words, n_components)), rng.random((n_items, 3))
+    product, sums = np.zeros_like(words), np.zeros((n_codebooks, n_words, 3))
+    run.normal_product(codes, weights, words, product)
+    run.sum_rows(rows, weights, codes, sums)
+    chosen = np.concatenate([np.eye(n_words)[column] for column in codes.T], axis=1)
+    twin = chosen.T @ (weights[:, None] * (chosen @ words.reshape(-1, n_components)))
+    np.testing.assert_allclose(product, twin.reshape(words.shape), atol=1e-12)
+    for s, column in enumerate(codes.T):
+        for k in range(3):
+            twin = np.bincount(column, rows[:, k] * weights, n_words)
+            np.testing.assert_array_equal(sums[s, :, k], twin)
+
+
+@both
+def test_distances_of_more_points_than_a_block_are_squared_differences(run):
+    points = np.random.default_rng(0).normal(size=(2500, 3))
+    distances = np.empty((2, 2500))
+    run.fill_distances(np.ascontiguousarray(points.T), np.array([7, 2000]), distances)
+    for centre, found in zip((7, 2000), distances, strict=True):
+        np.testing.assert_array_equal(found, np.square(points - points[centre]).sum(axis=1))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -157,50 +187,13 @@ def test_ordered_bits_order_as_their_floats(dtype):
     assert [compiled._ordered(key(value), top, sign) for value in keys] == bits.tolist()
 
 
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    n_items=st.integers(1, 20),
-    n_codebooks=st.integers(1, 4),
-    n_words=st.integers(1, 6),
-    n_components=st.integers(1, 5),
-)
-def test_the_normal_product_is_that_of_the_indicator_matrix(
-    seed, n_items, n_codebooks, n_words, n_components
-):
-    rng = np.random.default_rng(seed)
-    codes = rng.integers(0, n_words, (n_items, n_codebooks)).astype(np.uint8)
-    weights = rng.random(n_items)
-    words = rng.normal(size=(n_codebooks, n_words, n_components))
-    product = np.full_like(words, np.nan)
-    normal_product(codes, weights, words, product)
-    chosen = np.concatenate([np.eye(n_words)[column] for column in codes.T], axis=1)
-    twin = chosen.T @ (weights[:, None] * (chosen @ words.reshape(-1, n_components)))
-    np.testing.assert_allclose(product, twin.reshape(words.shape), atol=1e-12)
-
-
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    n_items=st.integers(0, 20),
-    n_codebooks=st.integers(1, 4),
-    n_words=st.integers(1, 6),
-    n_components=st.integers(1, 5),
-)
-def test_sums_by_word_and_by_row_are_those_of_numpy_to_the_bit(
-    seed, n_items, n_codebooks, n_words, n_components
-):
-    rng = np.random.default_rng(seed)
-    codes = rng.integers(0, n_words, (n_items, n_codebooks)).astype(np.uint8)
-    weights = rng.random(n_items)
-    for dtype in (np.float32, np.float64):
-        rows = rng.normal(size=(n_items, n_components)).astype(dtype)
-        sums = np.full((n_codebooks, n_words, n_components), np.nan)
-        sum_rows(rows, weights, codes, sums)
-        for s, column in enumerate(codes.T):
-            for k in range(n_components):
-                twin = np.bincount(column, rows[:, k] * weights, n_words)
-                np.testing.assert_array_equal(sums[s, :, k], twin)
-    words = rng.normal(size=(n_codebooks, n_words, n_components))
-    items = rng.permutation(n_items)
-    points = np.full_like(rows, np.nan)
-    leave_over(rows, items, codes[items], words, points)
-    np.testing.assert_array_equal(points, (rows - decode(codes, words))[items])
+def test_little_data_is_trained_and_coded_without_a_compiler():
+    script = (
+        "import sys, numpy as np\n"
+        "from acqh.quantize import AdditiveQuantizer\n"
+        "rows = np.random.default_rng(0).normal(size=(200, 8))\n"
+        "AdditiveQuantizer(2, 16, random_state=0).fit(rows).encode(rows)\n"
+        "print('numba' in sys.modules)\n"
+    )
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert out.stdout == "False\n"

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from acqh._core.store import pack, unpack
 from acqh.errors import InvalidInputError
 from acqh.methods.registry import HOMES
-from acqh.stats import Keep, Statistics
-from acqh.stats.compiled import add_row_hashes, add_sparse_row_hashes
+from acqh.stats import Keep, Statistics, compiled, plain
 from acqh.stats.moments import cross_product
 from acqh.stats.sample import RowSample, row_keys
 
@@ -126,27 +125,28 @@ def test_a_row_has_the_same_key_sparse_dense_single_or_double():
     assert not np.intersect1d(other, keys[0]).size
 
 
-def numpy_row_hashes(words, salts):
-    """Return what the kernels add, with NumPy."""
-    mixed = words ^ salts
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed = mixed ^ (mixed >> np.uint64(31))
-    return np.where(words << np.uint64(1) == 0, np.uint64(0), mixed).sum(axis=1, dtype=np.uint64)
-
-
 def test_compiled_hashes_are_those_of_numpy():
     rng = np.random.default_rng(0)
     X = sp.random_array((7, 11), density=0.4, rng=rng, format="csr")
-    salts = rng.integers(2**63, size=11).astype(np.uint64)
     X.data = X.data.astype(np.float32).astype(np.float64)
-    expected = numpy_row_hashes(X.toarray().view(np.uint64), salts)
-    found = [np.zeros(7, dtype=np.uint64) for _ in range(3)]
-    add_row_hashes(X.toarray(), salts, found[0])
-    add_row_hashes(X.toarray().astype(np.float32), salts, found[1])
-    add_sparse_row_hashes(X.indptr, X.indices, X.data.view(np.uint64), salts, found[2])
-    for hashes in found:
-        np.testing.assert_array_equal(hashes, expected)
+    salts = rng.integers(2**63, size=11).astype(np.uint64)
+    found = []
+    for run in (plain, compiled):
+        for rows in (X.toarray(), X.toarray().astype(np.float32)):
+            found.append(np.zeros(7, dtype=np.uint64))
+            run.add_row_hashes(rows, salts, found[-1])
+        found.append(np.zeros(7, dtype=np.uint64))
+        run.add_sparse_row_hashes(X.indptr, X.indices, X.data.view(np.uint64), salts, found[-1])
+    assert len(set(map(bytes, found))) == 1
+
+
+@pytest.mark.parametrize("run", [plain, compiled])
+def test_sparse_rows_times_dense_ones_are_the_product_of_both(run):
+    rng = np.random.default_rng(0)
+    X = sp.random_array((9, 5), density=0.5, rng=rng, format="csr")
+    Y, product = rng.normal(size=(6, 4)).astype(np.float32), np.ones((5, 4))
+    run.add_mixed_product(X.indptr[2:9], X.indices, X.data, Y, product)
+    np.testing.assert_allclose(product, 1 + X.toarray()[2:8].T @ Y, rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float32, np.float64])

@@ -1,10 +1,12 @@
 """How work is run: threads, randomness, parameters, compiled loops, progress."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from importlib import import_module
 from numbers import Integral
 from typing import Any, TypeAlias, TypeVar
 
@@ -180,6 +182,36 @@ def _compile(function: FunctionT, **options: Any) -> FunctionT:
 
     compiled: FunctionT = njit(nogil=True, **options)(function)
     return compiled
+
+
+# What NumPy adds up in half a second. Loading compiled loops takes as long where they are kept on
+# disk, and compiling them several seconds.
+_FEW_STEPS = 10**9
+# What has been asked for so far, that each module could have done.
+_steps_of: dict[str, int] = {}
+
+
+def is_little(n_steps: int, compiled: str) -> bool:
+    """Whether NumPy has done this many steps before a module of compiled loops would be loaded.
+
+    Not where it is loaded already, or where calls before have added up to as much.
+    """
+    _steps_of[compiled] = _steps_of.get(compiled, 0) + n_steps
+    return _steps_of[compiled] <= _FEW_STEPS and compiled not in sys.modules
+
+
+def loops(room: str, n_steps: int) -> Any:
+    """Return the module of a room that has done this many steps soonest.
+
+    Its ``plain`` is NumPy, its ``compiled`` has the same functions, which give the same.
+
+    Examples
+    --------
+    >>> loops("acqh.quantize", 10**12).__name__
+    'acqh.quantize.compiled'
+    """
+    compiled = f"{room}.compiled"
+    return import_module(f"{room}.plain" if is_little(n_steps, compiled) else compiled)
 
 
 # Called with how much is done, of how much (None: not known), and what.

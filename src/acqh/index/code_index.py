@@ -1,6 +1,5 @@
 """CodeIndex: exact search over additive codes."""
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats, Ints, check_positive_int, take_in
-from acqh._core.runtime import Progress
+from acqh._core.runtime import Progress, is_little
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index.base import BaseIndex
 from acqh.index.exchange.faiss import from_faiss, to_faiss
@@ -23,6 +22,7 @@ from acqh.index.items.checks import (
 )
 from acqh.index.items.filters import rows_allowed
 from acqh.index.items.ids import read_ids
+from acqh.index.items.parts import PartReader
 from acqh.index.items.snapshot import ALL_ROWS, NewIds, Snapshot, pack_bits
 from acqh.index.layout.planes import MAX_FEW, FewSegment, planes_of
 from acqh.index.layout.reaches import Rests
@@ -34,8 +34,8 @@ from acqh.index.search.types import TO_THE_END, Runs, Target, TopRows, as_stop
 if TYPE_CHECKING:
     from acqh.index.layout.segment import CodeSegment
 
-# Up to this many rows of words of this many numbers NumPy is quicker for one query; for more and
-# longer ones where loading compiled code comes on top.
+# Up to this many rows of words of this many numbers NumPy is quicker for one query, even where
+# compiled code is loaded.
 _QUICK_ROWS, _QUICK_NUMBERS = 4096, 256
 # Where a filter leaves at most one row in this many, they are copied out before the search.
 _RESTRICT_PART = 16
@@ -53,8 +53,8 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
 
     Codes are kept sorted by their first words, and whole runs of items whose score cannot reach the
     k-th best are skipped. Where many items share a code, it is scored once and kept once. Up to
-    16,384 items are kept as they came, and searched for a single query without compiled code, which
-    takes half a second to load; answers are the same to the bit.
+    32,768 items are kept as they came, and NumPy searches them while there are few queries, so that
+    nobody waits for a compiler; answers are the same to the bit.
 
     Searching is safe while another thread changes the index: a search works on the state it found
     when it started, and never waits.
@@ -137,18 +137,17 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
                 "parts are read twice, and an iterator can be read only once; give a list, or "
                 "anything else that can be read again, or add the parts one by one"
             )
-        from acqh.index.layout.lay_out import PartReader, lay_out
-        from acqh.index.layout.segment import CodeSegment
-
-        n_codebooks, codebook_size, _ = self._codebooks.shape
         with self._change:
             snapshot, new = self._snapshot, NewIds(self._snapshot)
             reader = PartReader(parts, self._check_codes, new.take_new, progress)
-            runs = lay_out(reader, n_codebooks, codebook_size)
-            if new.n:
-                segment = CodeSegment.of_runs(runs, self._rests)
-                few = len(snapshot) + new.n <= MAX_FEW
-                self._publish(snapshot, self._segment_of(segment.codes()) if few else segment, new)
+            few = reader.read_few(MAX_FEW - len(snapshot))
+            if few is None:
+                from acqh.index.layout.segment import CodeSegment
+
+                segment = CodeSegment.of_blocks(reader, *self._codebooks.shape[:2], self._rests)
+                self._publish(snapshot, segment, new)
+            elif new.n:
+                self._publish(snapshot, self._segment_of(few), new)
         return self
 
     def search(
@@ -231,17 +230,12 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
         snapshot = self._snapshot
         masks = None if filter is None else rows_allowed(snapshot, filter)
         top: TopRows
-        compiled: Any = sys.modules.get("acqh.index.search.topk")
-        few = None
-        if len(queries) == 1 and stop is TO_THE_END:
-            m, n_components, _ = self._words.shape
-            quick = _QUICK_ROWS if m * n_components <= _QUICK_NUMBERS else 0
-            few = _few_targets(snapshot, masks, 2 * MAX_FEW if compiled is None else quick)
-        if few is not None:
+        few = _few_targets(snapshot, masks) if stop is TO_THE_END else None
+        if few is not None and self._is_quick_in_numpy(int(snapshot.first_rows[-1]), len(queries)):
             top = search_few(self._words, few, queries, n_found)
         else:
-            if compiled is None:
-                from acqh.index.search import topk as compiled
+            from acqh.index.search import topk as compiled
+
             targets, n_items = _targets(snapshot, masks), len(snapshot)
             top = compiled.search_targets(
                 self._words, self._rests, targets, queries, n_found, n_items, n_threads, stop
@@ -251,6 +245,13 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
             places = places_of(snapshot, top.rows)
             found = rank_again(found, places, len(snapshot), queries, k, rerank)
         return found.as_kind(give_back)
+
+    def _is_quick_in_numpy(self, n_rows: int, n_queries: int) -> bool:
+        m, n_components, n_words = self._words.shape
+        if n_queries == 1 and n_rows <= _QUICK_ROWS and m * n_components <= _QUICK_NUMBERS:
+            return True
+        n_steps = 2 * n_queries * m * (n_rows + n_components * n_words)
+        return is_little(n_steps, "acqh.index.search.topk")
 
     def places(self, ids: Any) -> Ints:
         """Return where items stand in the order of `ids`, -1 for those that are not there.
@@ -420,11 +421,9 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
 
 
 def _few_targets(
-    snapshot: "Snapshot[FewSegment | CodeSegment]", masks: Sequence[Bools] | None, most: int
+    snapshot: "Snapshot[FewSegment | CodeSegment]", masks: Sequence[Bools] | None
 ) -> list[Target[Array]] | None:
-    """Return the segments to search as they came; None unless all are kept so, and few."""
-    if snapshot.first_rows[-1] > most:
-        return None
+    """Return the segments to search as they came; None unless all are kept so."""
     targets = []
     for number, part in enumerate(snapshot.parts):
         if not isinstance(part.segment, FewSegment):

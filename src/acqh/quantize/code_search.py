@@ -10,9 +10,8 @@ from numpy.typing import DTypeLike
 
 from acqh._core.arrays import Floats, Ints, is_tensor
 from acqh._core.device import MAX_MEMORY
-from acqh._core.runtime import default_threads
+from acqh._core.runtime import default_threads, loops
 from acqh.errors import InvalidInputError
-from acqh.quantize import compiled
 from acqh.quantize.codebooks import decode, quantization_errors
 
 Search: TypeAlias = Literal["greedy", "beam", "icm", "beam+icm"]
@@ -20,8 +19,8 @@ SEARCHES: tuple[str, ...] = get_args(Search)
 
 # Rounds of the search word by word; two or three are usual, ties in rounding could go on.
 _MAX_SWEEPS = 10
-# Items that a thread takes at a time.
-_BLOCK_ROWS = 2048
+# Items that a thread takes at a time; what their words cost stays in a near cache.
+_BLOCK_ROWS = 256
 
 
 def search_codes(
@@ -109,13 +108,22 @@ def search_codes(
         )
         return cast(Ints, found)
     codes = np.empty((len(targets), len(codebooks)), dtype=np.uint8)
-    if start is not None and width == 0:
-        codes[:] = start
     tables = tables or code_tables(codebooks, metric, dtype)
+    run = loops("acqh.quantize", tables.n_steps(len(targets), width))
 
     def search_block(rows: slice) -> None:
-        work = compiled.make_work(max(width, 1), codebooks.shape[1], tables.norms.dtype)
-        compiled.search(*tables.given(targets[rows]), codes[rows], width, sweeps, work)
+        linear = tables.linear(targets[rows], run)
+        if width == 0:
+            codes[rows] = start[rows]  # type: ignore[index]
+        else:
+            beams = Beams.empty(len(linear), linear.dtype)
+            for s in range(len(codebooks)):
+                # Of the last codebook only the best word is wanted.
+                n_best = 1 if s == len(codebooks) - 1 else width
+                beams = _extended(run, linear, tables.pairs, s, beams, n_best)
+            codes[rows] = beams.codes[:, 0]
+        if sweeps:
+            run.improve(linear, tables.pairs, codes[rows], sweeps)
         if start is not None:
             _keep_unless_better(targets[rows], codebooks, metric, start[rows], codes[rows])
 
@@ -133,7 +141,7 @@ class Beams:
     costs: Floats  # (n_items, n_kept)
 
     @classmethod
-    def empty(cls, n_items: int, dtype: type[np.floating[Any]] = np.float32) -> "Beams":
+    def empty(cls, n_items: int, dtype: DTypeLike = np.float32) -> "Beams":
         """Return those of no codebook; `dtype` is the precision of the search."""
         return cls(np.zeros((n_items, 1, 0), dtype=np.uint8), np.zeros((n_items, 1), dtype=dtype))
 
@@ -155,24 +163,36 @@ def extend_beams(targets: Floats, codebooks: Floats, beams: Beams, n_best: int) 
             [1, 1]]], dtype=uint8)
     """
     n_items, n_kept, n_before = beams.codes.shape
-    n_words = codebooks.shape[1]
-    n_best = min(n_best, n_kept * n_words)
+    n_best = min(n_best, n_kept * codebooks.shape[1])
     codes = np.empty((n_items, n_best, n_before + 1), dtype=np.uint8)
     costs = np.empty((n_items, n_best), dtype=beams.costs.dtype)
     tables = code_tables(codebooks, None, costs.dtype, first=n_before)
+    run = loops("acqh.quantize", tables.n_steps(n_items, n_kept))
 
     def extend_block(rows: slice) -> None:
-        compiled.extend_beams(
-            *tables.given(targets[rows]),
-            beams.codes[rows],
-            beams.costs[rows],
-            codes[rows],
-            costs[rows],
-            compiled.make_work(n_kept, n_words, costs.dtype),
+        linear, some = (
+            tables.linear(targets[rows], run),
+            Beams(beams.codes[rows], beams.costs[rows]),
         )
+        longer = _extended(run, linear, tables.pairs, 0, some, n_best)
+        codes[rows], costs[rows] = longer.codes, longer.costs
 
     _run_blocks(extend_block, n_items)
     return Beams(codes, costs)
+
+
+def _extended(
+    run: Any, linear: Floats, pairs: Floats, column: int, beams: Beams, n_best: int
+) -> Beams:
+    """Return beams with a word more, of the codebook that has this column in both tables."""
+    n_items, n_kept, n_before = beams.codes.shape
+    n_best = min(n_best, n_kept * linear.shape[2])
+    longer = Beams(
+        np.empty((n_items, n_best, n_before + 1), dtype=np.uint8),
+        np.empty((n_items, n_best), dtype=linear.dtype),
+    )
+    run.extend(linear, pairs, column, beams.codes, beams.costs, longer.codes, longer.costs)
+    return longer
 
 
 @dataclass(frozen=True)
@@ -185,11 +205,20 @@ class CodeTables:
     norms: Floats  # (n_codebooks * codebook_size,)
     pairs: Floats  # (n_codebooks, codebook_size, n_codebooks, codebook_size)
 
-    def given(self, targets: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return what kernels begin with: targets and tables."""
-        scaled = (targets - self.offset) * self.scale
-        shifted = np.ascontiguousarray(scaled, dtype=self.norms.dtype)
-        return shifted, self.products, self.norms, self.pairs
+    def linear(self, targets: Floats, run: Any) -> Floats:
+        """Return what every word costs each target: (n_items, n_codebooks, codebook_size)."""
+        shifted = (targets - self.offset) * self.scale
+        dtype, (_, n_words, n_codebooks, _) = self.norms.dtype, self.pairs.shape
+        costs = np.empty((len(targets), len(self.norms)), dtype=dtype)
+        shifted = np.ascontiguousarray(shifted, dtype=dtype)
+        run.fill_linear(shifted, self.products, self.norms, costs)
+        return costs.reshape(-1, n_codebooks, n_words)
+
+    def n_steps(self, n_items: int, n_beams: int) -> int:
+        """Return how many sums a search makes, about."""
+        n_before, n_words, n_codebooks, _ = self.pairs.shape
+        a_word = 2 * len(self.products) + (n_beams + 4) * n_before
+        return n_items * n_codebooks * n_words * a_word
 
 
 def code_tables(

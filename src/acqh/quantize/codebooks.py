@@ -6,8 +6,8 @@ import numpy as np
 
 from acqh._core.arrays import Floats, Ints, as_rows, is_tensor
 from acqh._core.linalg import solve_spd
+from acqh._core.runtime import loops
 from acqh.errors import InvalidInputError
-from acqh.quantize.compiled import normal_product, sum_rows
 
 # How firmly least squares holds words where they are, relative to the weight of the items that
 # use them: far above rounding, far below what could be felt in the error.
@@ -184,10 +184,11 @@ def improve_codebooks(
     direction = scaled.copy()
     power = np.einsum("sjk,sjk->k", left, scaled)
     arrived = _ARRIVED * power
-    product = np.empty_like(codebooks)
+    product, run = np.empty_like(codebooks), loops("acqh.quantize", n_steps * 8 * targets.size)
     for _ in range(n_steps):
         direction[:, :, power <= arrived] = 0.0
-        normal_product(codes, weights, direction, product)
+        product[:] = 0.0
+        run.normal_product(codes, weights, direction, product)
         if ridge:
             product += ridge * direction
         curvature = np.einsum("sjk,sjk->k", direction, product)
@@ -215,8 +216,9 @@ def _misfit(targets: Floats, weights: Floats, codes: Ints, codebooks: Floats) ->
 
 def sum_by_word(rows: Floats, weights: Floats, codes: Ints, n_words: int) -> Floats:
     """Return the weighted sum of each word's rows; (n_codebooks, n_words, n_components) float64."""
-    sums = np.empty((codes.shape[1], n_words, rows.shape[1]))
-    sum_rows(np.ascontiguousarray(rows), weights, np.ascontiguousarray(codes), sums)
+    sums = np.zeros((codes.shape[1], n_words, rows.shape[1]))
+    run = loops("acqh.quantize", 4 * codes.shape[1] * rows.size)
+    run.sum_rows(np.ascontiguousarray(rows), weights, np.ascontiguousarray(codes), sums)
     return sums
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints, slices
-from acqh.quantize import compiled
+from acqh._core.runtime import loops
 from acqh.quantize.codebooks import sum_by_word
 
 MAX_LLOYD = 5
@@ -144,14 +144,32 @@ def _widths(n_components: int) -> list[int]:
 
 
 def _seed(points: Floats, weights: Floats, n_words: int, rng: np.random.Generator) -> Floats:
+    """Choose points to start from, each the best of several draws (greedy k-means++).
+
+    A draw falls on a point with probability proportional to its weight times its squared distance
+    from the points chosen before; the best leaves the lowest error. Words are zero where no error
+    is left.
+    """
     draws = rng.random((n_words, _TRIALS))
-    chosen = np.zeros(n_words, dtype=np.int64)
     # Single precision is quicker, and points near zero and of size one keep their distances in it.
     centred = (points - np.average(points, axis=0, weights=weights)).T
     centred /= np.abs(centred).max() or 1.0
-    n_chosen = compiled.seed(np.ascontiguousarray(centred, np.float32), weights, draws, chosen)
+    columns = np.ascontiguousarray(centred, np.float32)
+    run = loops("acqh.quantize", 3 * draws.size * columns.size)
+    tried = np.empty((_TRIALS, len(points)), dtype=np.float32)
+    closest, mass = np.full(len(points), np.inf, dtype=np.float32), np.cumsum(weights)
     words = np.zeros((n_words, points.shape[1]))
-    words[:n_chosen] = points[chosen[:n_chosen]]
+    for word, row in zip(words, draws, strict=True):
+        if not mass[-1] > 0:
+            break
+        places = np.searchsorted(mass, row * mass[-1], side="right")
+        places = np.minimum(places, len(points) - 1)  # rounding could reach the end
+        run.fill_distances(columns, places, tried)
+        np.minimum(tried, closest, out=tried)
+        masses = np.cumsum(weights * tried, axis=1)
+        best = int(np.argmin(masses[:, -1]))
+        word[:] = points[places[best]]
+        closest, mass = tried[best].copy(), masses[best]
     return words
 
 
@@ -160,11 +178,11 @@ def _nearest(points: Floats, words: Floats) -> Ints:
     norms = np.einsum("jk,jk->j", words, words)
     doubled = np.ascontiguousarray(-2.0 * words.T)
     codes = np.empty(len(points), dtype=np.uint8)
-    work = compiled.make_work(_BLOCK_ROWS, len(words), points.dtype)
+    costs = np.empty((_BLOCK_ROWS, len(words)), dtype=points.dtype)
     for rows in slices(len(points), _BLOCK_ROWS):
-        found = codes[rows]
-        np.matmul(points[rows], doubled, out=work.costs[: len(found)])
-        compiled.nearest(norms, work, found)
+        block = np.matmul(points[rows], doubled, out=costs[: len(points[rows])])
+        block += norms
+        codes[rows] = block.argmin(axis=1)
     return codes
 
 

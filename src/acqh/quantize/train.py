@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Floats, Ints
+from acqh._core.arrays import Floats, Ints, slices
 from acqh._core.device import Tensor, to_tensor
 from acqh._core.imports import require
 from acqh.quantize.code_search import Beams, Search, extend_beams, search_codes
 from acqh.quantize.codebooks import decode, improve_codebooks, quantization_errors
-from acqh.quantize.compiled import leave_over
 from acqh.quantize.kmeans import sampled_kmeans, weighted_kmeans
 
 # Sweeps after each new codebook but the last. Without them the error of label targets in four
@@ -37,6 +36,8 @@ _N_BEAMS = 8
 _MOST_BEAMS = 32
 # Points for each word of a new codebook; a quarter of them leaves errors a tenth higher.
 _POINTS_PER_WORD = 256
+# Of which are decoded at a time.
+_BLOCK_ROWS = 4096
 # Ridges tried, in items, while the error of those held out, one in eight, does not rise by more
 # than this: the less words are held, the better the items trained on are coded.
 _RIDGES = (np.inf, 128.0, 32.0, 8.0, 0.0)
@@ -321,7 +322,9 @@ def _leftovers(
         return items.targets[rows], items.weights[rows]
     # What is left over is small, so single precision keeps it, in half the memory.
     points = np.empty((len(chosen), items.targets.shape[1]), dtype=np.float32)
-    leave_over(items.targets, rows, kept.reshape(-1, n_codebooks)[chosen], codebooks, points)
+    codes = kept.reshape(-1, n_codebooks)[chosen]
+    for part in slices(len(chosen), _BLOCK_ROWS):
+        points[part] = items.targets[rows[part]] - decode(codes[part], codebooks)
     return points, items.weights[rows]
 
 

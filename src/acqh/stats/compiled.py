@@ -1,4 +1,4 @@
-"""Compiled sums over the rows of a block; `tests/stats` holds their NumPy twins."""
+"""Compiled sums over the rows of a block; `plain` does the same in NumPy."""
 
 import numpy as np
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg.blas import dsyrk
 
 from acqh._core.arrays import Array, Floats, Ints, Matrix, is_sparse, is_tensor, slices
-from acqh.stats.compiled import add_mixed_product, add_sparse_gram
+from acqh._core.runtime import loops
 
 # Two views, in alphabetical order.
 Pair: TypeAlias = tuple[str, str]
@@ -355,7 +355,8 @@ def upper_gram(
     if is_sparse(matrix):
         if each is not None:
             each(slice(None), matrix)
-        add_sparse_gram(matrix.indptr, matrix.indices, matrix.data, upper)
+        run = loops("acqh.stats", 4 * int(np.square(np.diff(matrix.indptr), dtype=np.int64).sum()))
+        run.add_sparse_gram(matrix.indptr, matrix.indices, matrix.data, upper)
         return upper, column_sums(matrix)
     sums = np.zeros(matrix.shape[1])
     for rows in slices(len(matrix), BLOCK_ROWS):
@@ -377,9 +378,10 @@ def cross_product(first: Matrix, second: Matrix) -> Floats:
     total = np.zeros((first.shape[1], second.shape[1]))
     if is_sparse(first):
         data = first.data.astype(np.float64)
+        run = loops("acqh.stats", first.nnz * second.shape[1])
         for start, block in blocks_of(second):
             rows = first.indptr[start : start + len(block) + 1]
-            add_mixed_product(rows, first.indices, data, block, total)
+            run.add_mixed_product(rows, first.indices, data, block, total)
         return total
     for rows in slices(len(first), BLOCK_ROWS):
         left, right = (np.asarray(it[rows], dtype=np.float64) for it in (first, second))

@@ -9,8 +9,8 @@ import numpy as np
 from acqh._core.arrays import Bools, Floats, Matrix, is_sparse
 from acqh._core.device import EigenForm
 from acqh._core.linalg import Tridiagonal, factor_spd, mean_diagonal
+from acqh._core.runtime import loops
 from acqh.errors import ViewError
-from acqh.stats.compiled import tridiagonal_energies
 from acqh.stats.moments import ViewStatistics, cross_product, mirror, upper_gram
 
 # Rows that are left out in turn, where rows are at hand: twice as many change a ridge by a step or
@@ -134,7 +134,8 @@ class RidgeSolver:
         if isinstance(self.form, Tridiagonal):
             leverages = np.empty(rotated.shape[1])
             diagonal = self.form.diagonal + penalty
-            tridiagonal_energies(diagonal, self.form.off_diagonal, rotated, leverages)
+            run = loops("acqh.stats", 4 * rotated.size)
+            run.tridiagonal_energies(diagonal, self.form.off_diagonal, rotated, leverages)
         else:
             leverages = np.einsum("ij,ij->j", rotated, self.form.solve(penalty, rotated))
         left = 1.0 - leverages - self.fit_intercept / self.n_items

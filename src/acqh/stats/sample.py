@@ -10,9 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix, is_sparse
+from acqh._core.runtime import loops
 from acqh.errors import InvalidInputError
-from acqh.stats.compiled import add_row_hashes, add_sparse_row_hashes
 from acqh.stats.moments import blocks_of, pack_rows, unpack_rows
+from acqh.stats.plain import mix
 
 EVERY_KEY = np.uint64(2**64 - 1)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -234,16 +235,14 @@ def row_salts(view: str, n_columns: int) -> Ints:
 def _salts(what: str, n_columns: int) -> Ints:
     """Return a random number for every column, always the same for the same name."""
     seed = int.from_bytes(hashlib.sha256(what.encode()).digest()[:8], "little")
-    words = np.uint64(seed) + _GOLDEN * np.arange(1, n_columns + 1, dtype=np.uint64)
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(words ^ (words >> np.uint64(31)))
+    return mix(np.uint64(seed) + _GOLDEN * np.arange(1, n_columns + 1, dtype=np.uint64))
 
 
 def _add(hashes: Ints, matrix: Matrix, salts: Ints) -> None:
+    run = loops("acqh.stats", 8 * matrix.size)
     if is_sparse(matrix):
         words = np.ascontiguousarray(matrix.data, dtype=np.float64).view(np.uint64)
-        add_sparse_row_hashes(matrix.indptr, matrix.indices, words, salts, hashes)
+        run.add_sparse_row_hashes(matrix.indptr, matrix.indices, words, salts, hashes)
         return
     for start, block in blocks_of(matrix):
-        add_row_hashes(block, salts, hashes[start : start + len(block)])
+        run.add_row_hashes(block, salts, hashes[start : start + len(block)])

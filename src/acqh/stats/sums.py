@@ -17,8 +17,8 @@ from acqh._core.arrays import (
     take_rows,
 )
 from acqh._core.device import MAX_MEMORY
+from acqh._core.runtime import loops
 from acqh.errors import InvalidInputError, LabelError, ViewError
-from acqh.stats.compiled import add_rows_by_set, add_sparse_rows_by_set
 from acqh.stats.moments import (
     LABELS,
     Keep,
@@ -31,8 +31,6 @@ from acqh.stats.moments import (
 )
 from acqh.stats.sample import EVERY_KEY, RowSample, merge_samples
 
-# So few are added up before a compiled loop is even loaded.
-_FEW_ROWS = 4_096
 
 
 class Statistics:
@@ -226,7 +224,9 @@ class Statistics:
         for name, matrix in having.items():
             if LABELS in pattern:
                 by_set = known.by_set.setdefault(name, np.zeros((n_sets, matrix.shape[1])))
-                each = partial(_add_by_set, by_set, sets[chosen])
+                each = partial(
+                    _add_by_set, loops("acqh.stats", 3 * matrix.size), by_set, sets[chosen]
+                )
             known.uppers[name], total = upper_gram(matrix, each, known.uppers.get(name))
             known.sums[name] = known.sums.get(name, 0.0) + total
         if self.keep is not None:
@@ -346,12 +346,9 @@ class Statistics:
         return new
 
 
-def _add_by_set(sums: Floats, sets: Ints, rows: slice, matrix: Matrix) -> None:
+def _add_by_set(run: Any, sums: Floats, sets: Ints, rows: slice, matrix: Matrix) -> None:
     """Add a block of rows to sums by label set; row i of all belongs to ``sets[i]``."""
     if is_sparse(matrix):
-        add_sparse_rows_by_set(matrix.indptr, matrix.indices, matrix.data, sets[rows], sums)
-    elif len(sets) > _FEW_ROWS:
-        add_rows_by_set(matrix, sets[rows], sums)
+        run.add_sparse_rows_by_set(matrix.indptr, matrix.indices, matrix.data, sets[rows], sums)
     else:
-        for number, row in zip(sets[rows], matrix, strict=True):
-            sums[number] += row
+        run.add_rows_by_set(np.asarray(matrix, dtype=np.float64), sets[rows], sums)

@@ -5,6 +5,7 @@ Numbers that simply count up are not stored at all; other numbers take 8 bytes e
 where they are not in rising order; texts take their UTF-8 bytes and 12 more.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,12 +14,14 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Ints, pack_texts, take_in
+from acqh._core.runtime import is_little
 from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh.index.items.checks import check_rising, frozen, read_array, require
 
 IdKind: TypeAlias = Literal["number", "text"]
 # What results carry where there is no item, so no item may have it.
 NO_NUMBER = -1
+_COMPILED = "acqh.index.compiled.tables"
 
 
 def read_ids(ids: Any) -> Array:
@@ -151,10 +154,15 @@ class NumberIds:
 
     def find(self, ids: Array) -> Ints:
         if self.order.size:
-            from acqh.index.compiled.tables import find_numbers
+            if not is_little(2 * len(self) + 50 * len(ids), _COMPILED):
+                from acqh.index.compiled.tables import find_numbers
 
-            return np.asarray(find_numbers(self.values, self.order, ids))
-        rows = np.searchsorted(self.values, ids)
+                return np.asarray(find_numbers(self.values, self.order, ids))
+            # Places outside are damage, and lead to a number that is another.
+            rising = self.values.take(self.order, mode="clip")
+            rows = self.order.take(np.searchsorted(rising, ids), mode="clip").astype(np.int64)
+        else:
+            rows = np.searchsorted(self.values, ids)
         there = rows < len(self.values)
         there[there] = self.values[rows[there]] == ids[there]
         return np.where(there, rows, -1)
@@ -206,9 +214,23 @@ class TextIds:
         return ids
 
     def find(self, ids: Array) -> Ints:
-        from acqh.index.compiled.tables import find_texts
+        if not is_little(10_000 * len(ids), _COMPILED):
+            from acqh.index.compiled.tables import find_texts
 
-        return np.asarray(find_texts(self.text, self.starts, self.order, *pack_texts(ids)))
+            return np.asarray(find_texts(self.text, self.starts, self.order, *pack_texts(ids)))
+        n, found = len(self), np.full(len(ids), -1, dtype=np.int64)
+
+        def text_at(place: int) -> bytes:
+            row = min(int(self.order[place]), n - 1)  # places outside are damage
+            return self.text[self.starts[row] : self.starts[row + 1]].tobytes()
+
+        wanted, starts = pack_texts(ids)
+        for i, (start, stop) in enumerate(pairwise(starts.tolist())):
+            text = wanted[start:stop].tobytes()
+            place = bisect_left(range(n), text, key=text_at)
+            if place < n and self.order[place] < n and text_at(place) == text:
+                found[i] = self.order[place]
+        return found
 
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
         arrays = {"id_text": self.text, "id_starts": self.starts, "id_order": self.order}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from acqh.index.layout.segment import CodeSegment
 
 # Up to this many items of an index are kept and stored as they came.
-MAX_FEW = 16_384
+MAX_FEW = 32_768
 
 
 @dataclass(frozen=True, eq=False)

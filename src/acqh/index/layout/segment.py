@@ -23,7 +23,7 @@ from acqh.index.items.checks import (
     read_count,
     require,
 )
-from acqh.index.layout.lay_out import digits_a_side, lay_out
+from acqh.index.layout.lay_out import Blocks, digits_a_side, lay_out
 from acqh.index.layout.planes import FewSegment
 from acqh.index.layout.reaches import Rests
 from acqh.index.search.types import Runs
@@ -73,11 +73,19 @@ class CodeSegment:
             for piece in slices(n_rows, _PIECE):
                 yield codes[piece], np.arange(piece.start, piece.stop, dtype=np.uint32)
 
-        return cls.of_runs(lay_out(blocks, n_codebooks, codebook_size, n_rows), rests)
+        return cls.of_blocks(blocks, n_codebooks, codebook_size, rests, n_rows)
 
     @classmethod
-    def of_runs(cls, runs: Runs, rests: Rests | None) -> Self:
-        """Make a segment of what `lay_out` gave, with its reaches measured."""
+    def of_blocks(
+        cls,
+        blocks: Blocks,
+        n_codebooks: int,
+        codebook_size: int,
+        rests: Rests | None,
+        n_items: int | None = None,
+    ) -> Self:
+        """Lay out what `lay_out` takes, and measure how far its runs reach."""
+        runs = lay_out(blocks, n_codebooks, codebook_size, n_items)
         if rests is not None:
             runs = runs._replace(reaches=rests.reaches(runs.starts, runs.tails))
         return cls(runs, rests)
@@ -105,8 +113,8 @@ class CodeSegment:
 
         n_items, first = sum(counts), segments[0]
         few = list(blocks()) if n_items <= _PIECE else None  # not worth reading twice
-        runs = lay_out(blocks if few is None else lambda: few, *first.shape, n_items)
-        return cls.of_runs(runs, first.rests)
+        given = blocks if few is None else lambda: few
+        return cls.of_blocks(given, *first.shape, first.rests, n_items)
 
     @property
     def laid_out(self) -> Self:
