@@ -6,6 +6,9 @@ Each of them would compile the same loops otherwise, at the same time.
 import numpy as np
 
 import acqh
+import acqh.index.search.topk
+import acqh.quantize.compiled
+import acqh.stats.compiled  # noqa: F401 - what is loaded is used, however little there is to do
 
 
 def main() -> None:

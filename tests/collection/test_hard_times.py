@@ -152,9 +152,10 @@ def test_of_few_items_no_index_is_written_and_no_compiler_loaded(path):
     shutil.rmtree(path / "index", ignore_errors=True)
     program = (
         "import sys\n"
-        "from acqh.collection import Collection\n"
+        "from acqh.collection import Collection, Item\n"
         "with Collection.open(sys.argv[1]) as collection:\n"
         "    collection.remove('item0')\n"
+        "    collection.add([Item(id='new', text='a wet dog', labels=['dog'])])\n"
         "    assert collection.search(text='dog').hits\n"
         "print('numba' in sys.modules)\n"
     )

@@ -1,11 +1,15 @@
 """How work is run: threads, randomness, parameters, compiled loops, progress."""
 
+import logging
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from numbers import Integral
 from typing import Any, TypeAlias, TypeVar
@@ -15,6 +19,7 @@ from threadpoolctl import ThreadpoolController
 
 from acqh.errors import InvalidInputError
 
+_logger = logging.getLogger(__name__)
 _limit: ContextVar[int | None] = ContextVar("thread_limit", default=None)
 
 
@@ -180,13 +185,52 @@ def kernel(**options: Any) -> Callable[[FunctionT], FunctionT]:
 def _compile(function: FunctionT, **options: Any) -> FunctionT:
     from numba import njit  # takes longer to import than most of what needs no loop
 
+    _watch_compiler()
     compiled: FunctionT = njit(nogil=True, **options)(function)
     return compiled
 
 
-# What NumPy adds up in half a second. Loading compiled loops takes as long where they are kept on
+# Seconds of compiling in silence.
+_SILENCE = 2.0
+
+
+@cache
+def _watch_compiler() -> None:
+    """Have one line say so where compiling takes long, all loops together."""
+    from numba.core import event
+
+    class Watcher(event.Listener):
+        depth, seconds, begun = 0, 0.0, 0.0
+        timer: threading.Timer | None = None
+
+        def on_start(self, event: Any) -> None:
+            self.depth += 1
+            is_ours = event.data["dispatcher"].py_func.__module__.startswith("acqh.")
+            if self.depth == 1 and is_ours and self.seconds < _SILENCE:
+                self.begun = time.monotonic()
+                self.timer = threading.Timer(_SILENCE - self.seconds, self.tell)
+                self.timer.daemon = True
+                self.timer.start()
+
+        def on_end(self, event: Any) -> None:  # noqa: ARG002
+            self.depth -= 1
+            if self.depth == 0 and self.timer is not None:
+                self.timer.cancel()
+                self.timer = None
+                self.seconds += time.monotonic() - self.begun
+
+        def tell(self) -> None:
+            self.seconds = _SILENCE
+            _logger.warning(
+                "compiling loops for this machine; they are kept, so that this happens once"
+            )
+
+    event.register("numba:compile", Watcher())
+
+
+# What NumPy adds up in a second. Loading compiled loops takes nearly as long where they are kept on
 # disk, and compiling them several seconds.
-_FEW_STEPS = 10**9
+_FEW_STEPS = 2 * 10**9
 # What has been asked for so far, that each module could have done.
 _steps_of: dict[str, int] = {}
 

@@ -144,7 +144,8 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
             if few is None:
                 from acqh.index.layout.segment import CodeSegment
 
-                segment = CodeSegment.of_blocks(reader, *self._codebooks.shape[:2], self._rests)
+                n_codebooks, size, _ = self._codebooks.shape
+                segment = CodeSegment.of_blocks(reader, n_codebooks, size, self._rests)
                 self._publish(snapshot, segment, new)
             elif new.n:
                 self._publish(snapshot, self._segment_of(few), new)

@@ -109,7 +109,7 @@ def search_codes(
         return cast(Ints, found)
     codes = np.empty((len(targets), len(codebooks)), dtype=np.uint8)
     tables = tables or code_tables(codebooks, metric, dtype)
-    run = loops("acqh.quantize", tables.n_steps(len(targets), width))
+    run = tables.loops(len(targets), width)
 
     def search_block(rows: slice) -> None:
         linear = tables.linear(targets[rows], run)
@@ -167,7 +167,7 @@ def extend_beams(targets: Floats, codebooks: Floats, beams: Beams, n_best: int) 
     codes = np.empty((n_items, n_best, n_before + 1), dtype=np.uint8)
     costs = np.empty((n_items, n_best), dtype=beams.costs.dtype)
     tables = code_tables(codebooks, None, costs.dtype, first=n_before)
-    run = loops("acqh.quantize", tables.n_steps(n_items, n_kept))
+    run = tables.loops(n_items, n_kept)
 
     def extend_block(rows: slice) -> None:
         linear, some = (
@@ -214,11 +214,11 @@ class CodeTables:
         run.fill_linear(shifted, self.products, self.norms, costs)
         return costs.reshape(-1, n_codebooks, n_words)
 
-    def n_steps(self, n_items: int, n_beams: int) -> int:
-        """Return how many sums a search makes, about."""
+    def loops(self, n_items: int, n_beams: int) -> Any:
+        """Return the loops to search with."""
         n_before, n_words, n_codebooks, _ = self.pairs.shape
-        a_word = 2 * len(self.products) + (n_beams + 4) * n_before
-        return n_items * n_codebooks * n_words * a_word
+        sums_a_word = 2 * len(self.products) + (n_beams + 4) * n_before
+        return loops("acqh.quantize", n_items * n_codebooks * n_words * sums_a_word)
 
 
 def code_tables(

@@ -40,6 +40,7 @@ class Work(NamedTuple):
 def _make_work(n_rows: int, n_words: int, dtype: DTypeLike) -> Work:
     """Return memory to work in, in the precision of a search."""
     costs: Floats = np.empty((n_rows, n_words), dtype=dtype)
+    key: Any
     key, sign = (np.int32, 31) if costs.itemsize == 4 else (np.int64, 63)
     lows = np.empty(n_rows, dtype=key)
     return Work(costs, costs.view(key), lows, key(2**sign - 1), key(sign))

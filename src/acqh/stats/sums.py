@@ -32,7 +32,6 @@ from acqh.stats.moments import (
 from acqh.stats.sample import EVERY_KEY, RowSample, merge_samples
 
 
-
 class Statistics:
     """Everything a fit needs to know of the data, as sums that add up.
 

@@ -13,7 +13,6 @@ from acqh._core.device import Tensor, to_tensor
 from acqh._core.device import unit_rows as unit_tensor_rows
 from acqh._core.imports import require
 from acqh.errors import InvalidInputError
-from acqh.features.kernel.compiled import add_intersections
 from acqh.features.simple import SignedRoot
 
 # An array, or a tensor on any device.
@@ -153,6 +152,8 @@ def products(left: Any, right: Any) -> Any:
     if left.name != "intersection":
         found: Any = left.rows @ right.rows.T
         return found.toarray() if is_sparse(found) else np.asarray(found)
+    from acqh.features.kernel.compiled import add_intersections
+
     columns = sp.csc_array(right.rows) if right.columns is None else right.columns
     out = np.zeros((len(left), len(right)), left.rows.dtype)
     rows = left.rows

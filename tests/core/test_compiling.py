@@ -1,0 +1,49 @@
+"""When loops are compiled, and what is said of it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from acqh._core import runtime
+
+COMPILE_TWICE = """
+import numpy as np
+from acqh._core import runtime
+
+runtime._SILENCE = 0.01
+__name__ = "acqh.example"
+
+@runtime.kernel()
+def add_up(values):
+    total = 0.0
+    for i in range(len(values)):
+        total += values[i]
+    return total
+
+add_up(np.ones(3))
+add_up(np.ones(3, dtype=int))
+"""
+
+
+def test_compiling_that_takes_long_says_so_once():
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILE_TWICE], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.count("\n") == done.stderr.count("compiling loops") == 1
+
+
+def test_work_is_little_until_it_adds_up(monkeypatch):
+    monkeypatch.setattr(runtime, "_FEW_STEPS", 10)
+    monkeypatch.setattr(runtime, "_steps_of", {})
+    assert [runtime.is_little(4, "not.loaded") for _ in range(3)] == [True, True, False]
+    assert not runtime.is_little(11, "another")
+    assert not runtime.is_little(1, "acqh._core.runtime")
+
+
+@pytest.mark.parametrize("room", ["acqh.quantize", "acqh.stats"])
+def test_plain_loops_have_the_names_of_compiled_ones(room):
+    plain, compiled = runtime.loops(room, 0), runtime.loops(room, 10**12)
+    for name, function in vars(plain).items():
+        if callable(function) and function.__module__ == f"{room}.plain" and name != "mix":
+            assert name.startswith("_") or hasattr(compiled, name)
