@@ -8,7 +8,7 @@ import numpy as np
 import acqh
 import acqh.index.search.topk
 import acqh.quantize.compiled
-import acqh.stats.compiled  # noqa: F401 - what is loaded is used, however little there is to do
+import acqh.stats.compiled  # what is loaded is used, however little there is to do
 
 
 def main() -> None:
