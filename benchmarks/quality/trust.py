@@ -71,7 +71,9 @@ def ranks(collection, rows, mode):
     """Return the place of each caption's photograph among the first ten, or 10."""
     places = []
     for row in rows:
-        hits = collection.search(text=row["text"], k=10, mode=mode).hits
+        # Without quotes, between which stands what must occur in words.
+        text = row["text"].replace(chr(34), "")
+        hits = collection.search(text=text, k=10, mode=mode).hits
         ids = [hit.id for hit in hits]
         places.append(ids.index(named(row)) if named(row) in ids else 10)
     return np.array(places)

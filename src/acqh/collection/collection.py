@@ -307,8 +307,8 @@ class Collection:
             Say how the scores came about.
         mode : {"auto", "words", "meaning"}
             What a text asks for. ``"words"`` finds items whose caption, name or labels have its
-            words; ``"meaning"`` those whose codes score best, exactly; ``"auto"`` both, by the sum
-            of their reciprocal ranks, and of a text alone first those that have all its words.
+            words; ``"meaning"`` those whose codes score best, exactly; ``"auto"`` both, by how
+            far items stand out by meaning plus 1 where they have every word (less for some).
             Except by meaning, ``"a phrase"`` in quotes must occur, and ``-word`` must not; a
             word that occurs nowhere is taken for the beginning of one, or for a typo.
         max_pixels : int, optional

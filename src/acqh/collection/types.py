@@ -148,9 +148,10 @@ class Explanation:
         What adds up to the score.
     names : tuple of str, (n_parts,)
         What each part is. By meaning alone, the entry of each codebook, such as "codebook 1", and
-        of an image that is stored already what puts it first ("same image"). With words, "rank by
-        words" and "rank by meaning" (one over 60 and the rank), and "all words": 1 where every
-        word is there, 1 where the item is called so, 0.5 where the words are as typed.
+        of an image that is stored already what puts it first ("same image"). With words, "content":
+        how far the hit stands out by meaning, from 0 to 1; and "words": 1 where every word is
+        there, another 1 where the item is called so, 0.25 where the words are as typed; up to 0.5
+        where some are there.
 
     Notes
     -----

@@ -19,7 +19,6 @@ from acqh.collection.search.rank import (
     compare_words,
     find_same,
     fuse,
-    order_words,
     put_first,
     rank_by_meaning,
     rate,
@@ -78,25 +77,25 @@ def _answer(
     selected = select(opened, connection, conditions, words)
     ranking = rank_by_meaning(opened, connection, asked.vector, pool, selected, asked.own)
     meaning = [number for number, _ in ranking.best]
-    match = rate(opened.index.levels, asked, ranking.best)
     why: dict[int, tuple[str, ...]] = {}
     items: dict[int, Item] = {}
     if words is not None:
         n_wanted = pool + len(asked.own)
         found, expression = find_words(connection, words, n_wanted, selected.numbers)
         found = [hit for hit in found if hit.number not in asked.own]
-        # What is called so has every word; but of columns that only signs are looked up in.
-        telling = found if words.has_signs else [hit for hit in found if hit.complete]
-        items = read_items(connection, [*(hit.number for hit in telling), *meaning[:k]])
-        by_words = order_words(compare_words(words, found, items))
-        best = fuse(meaning, by_words, k, words_first=asked.given <= {"text"})
-        match |= {hit.number: 1.0 for hit in by_words if hit.complete}
+        # No more than the k best by meaning can be among the best of all, unless words find them.
+        items = read_items(connection, [*(hit.number for hit in found), *meaning[:k]])
+        by_words = compare_words(words, found, items)
+        match = rate(opened, asked, ranking.best, {hit.number: items[hit.number] for hit in found})
+        best = fuse(match, by_words, k, words_first=asked.given <= {"text"})
+        # Words are certain, where all of them are there.
+        match |= {place.number: min(1.0, max(place.parts)) for place in best}
         why = reasons(connection, expression, [place.number for place in best])
     else:
         same = [] if image is None else find_same(connection, meaning, image)
         best = put_first(same, ranking.best, k) if same else [Place(*it) for it in ranking.best[:k]]
         why = {number: ("same image",) for number, _ in same}
-        match |= {number: 1.0 for number, _ in same}
+        match = rate(opened, asked, ranking.best) | {number: 1.0 for number, _ in same}
     meant = ["content"] if asked.given - {"image", "unlike"} else []
     meant += ["image"] if "image" in asked.given else []
     for number in meaning:

@@ -23,7 +23,7 @@ _NO_CHANGE = 1 << 62
 # Numbers given as one parameter: SQLite takes only this many of them in a statement.
 LISTED = "(SELECT value FROM json_each(?))"
 # Counts up when tables change.
-LAYOUT = 3
+LAYOUT = 4
 # Captions, what an item is called, its labels, and the signs in all else that it has. Nothing but
 # the index is stored: the texts are those of the items. Words are letters, with their marks, and
 # numbers; symbols and what is for private use are words too, but not the two of ASCII.

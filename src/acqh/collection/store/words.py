@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from acqh._core.arrays import Ints
 from acqh.collection.store.file import LISTED, as_numbers, listed
+from acqh.collection.types import FILE
 
 # A name says more of an item than a word somewhere in its caption.
 _RANK = "bm25(words, 1.0, 2.0, 1.0, 1.0)"
@@ -32,6 +33,13 @@ _MIN_SIMILARITY = 0.4
 _MAX_TERMS = 32
 # Columns that say what an item is called, whose words are looked up like those of its caption.
 _NAMES = ("name", "title", "keywords", "description", "file")
+# What names of files are made of: letters with their marks, and digits.
+_RUN = re.compile(r"(?:[^\W_]|[^\x00-\x7f])+")
+_WORD_AND_NUMBER = re.compile(r"([A-Za-z]*)(\d*)", re.ASCII)
+_NUMBER, _VOWEL = re.compile(r"[1-9]\d{0,3}|0"), re.compile("[aeiouy]", re.IGNORECASE)
+_HASH = re.compile(r"[0-9a-f]{8,}", re.IGNORECASE)
+# What cameras and programs begin names with.
+_COUNTED = frozenset(("image", "img", "imgp", "photo", "pict", "picture", "gopr", "mvi", "vid"))
 # A sign for "without", a phrase in quotes or one word.
 _PART = re.compile(r'(?P<sign>-?)(?:"(?P<phrase>[^"]*)"|(?P<word>\S+))')
 # Asks for the coloured form of a symbol; written or left out as programs please.
@@ -58,6 +66,8 @@ class WordQuery:
     terms: tuple[str, ...] = ()  # the more of them an item has, the better
     phrases: tuple[str, ...] = ()  # each must stand in it as it is
     without: tuple[str, ...] = ()  # words and phrases that must not
+    # All that is not to be left out, as it was typed, but for signs: to be looked for by meaning.
+    said: str = field(default="", repr=False)
     # Terms that are words, whether they stand in an item or not.
     no_typos: frozenset[str] = field(default=frozenset(), repr=False)
 
@@ -70,7 +80,7 @@ class WordQuery:
     @property
     def plain(self) -> str:
         """The text without what must not be found: what is to be looked for by meaning."""
-        return " ".join((*self.phrases, *self.words)) or " ".join(self.terms)
+        return self.said or " ".join(self.terms)
 
     @property
     def is_symbols(self) -> bool:
@@ -97,6 +107,7 @@ class WordHit(NamedTuple):
     complete: bool  # whether it has every word that was asked for
     is_named: bool = False  # whether it is called exactly what was asked for
     is_typed: bool = False  # whether it has the words in the forms that were typed
+    share: float = 1.0  # of the words, in these forms
 
 
 def read_words(text: str) -> WordQuery:
@@ -113,8 +124,10 @@ def read_words(text: str) -> WordQuery:
     terms: list[str] = []
     phrases: list[str] = []
     without: list[str] = []
+    said: list[str] = []
     for part in _PART.finditer(plain(text)):
         content = part["phrase"] if part["phrase"] is not None else part["word"]
+        said += [content] * (not part["sign"] and not is_sign(content))
         if not is_sign(content) and not any(character.isalnum() for character in content):
             continue
         if part["sign"]:
@@ -130,6 +143,7 @@ def read_words(text: str) -> WordQuery:
         tuple(dict.fromkeys(kept))[limits],
         tuple(phrases)[limits],
         tuple(without)[limits],
+        " ".join(said),
     )
 
 
@@ -165,8 +179,52 @@ def words_of(
 
 
 def names_in(columns: Mapping[str, Any]) -> list[str]:
-    """Return what an item is called, by its columns."""
-    return [value for key in _NAMES if isinstance(value := columns.get(key), str)]
+    """Return what an item is called, by its columns; of a file's name, what is words."""
+    named = {key: value for key in _NAMES if isinstance(value := columns.get(key), str)}
+    if FILE in named:
+        named[FILE] = words_in_path(named[FILE])
+    return list(filter(None, named.values()))
+
+
+def words_in_path(name: str) -> str:
+    """Return the words in a file's name: what people write, not what cameras and programs count.
+
+    Numbers of up to four digits are kept beside words and as names of folders; hashes, hexadecimal
+    numbers and counters are not.
+
+    Examples
+    --------
+    >>> words_in_path("2019/Lake Como/DSC_0012 sunset2.jpg")
+    '2019 Lake Como sunset 2'
+    >>> words_in_path("3385593926_be8621d17b.jpg"), words_in_path("IMG_20190812_0007.jpg")
+    ('', '')
+    """
+    *folders, last = name.split("/")
+    found = [_written(folder, is_folder=True) for folder in folders]
+    return " ".join(filter(None, (*found, _written(last.rpartition(".")[0] or last))))
+
+
+def _written(name: str, *, is_folder: bool = False) -> str:
+    """Return the words in the name of a file or folder."""
+    kept = []
+    has_words = is_folder
+    for run in _RUN.findall(name):
+        begun = _WORD_AND_NUMBER.fullmatch(run)
+        if begun is None:
+            kept += [run] * (not run.isascii())
+            continue
+        word, number = begun.groups()
+        is_hash = bool(word and number) and (len(word) < 3 or bool(_HASH.fullmatch(run)))
+        is_word = (
+            len(word) > 1
+            and bool(_VOWEL.search(word))
+            and word.lower() not in _COUNTED
+            and not is_hash
+        )
+        has_words |= is_word
+        is_number = bool(_NUMBER.fullmatch(number)) and has_words and (is_word or not word)
+        kept += [word] * is_word + [number] * is_number
+    return " ".join(kept) if has_words or not name.isascii() else ""
 
 
 def find_words(
@@ -259,7 +317,7 @@ def _match(
 def _resolved(connection: sqlite3.Connection, term: str, is_word: bool) -> str | None:
     """Return how to ask for a word, or for what it begins, or for the one it is a typo of."""
     for form in map(_quoted, forms_of(term)):
-        for expression in (form, f"{form} *"):
+        for expression in (form,) if term.isalnum() and term.isascii() else (form, f"{form} *"):
             if _stands(connection, expression):
                 return expression
     if begun := _begun(connection, term):
@@ -273,12 +331,13 @@ def _resolved(connection: sqlite3.Connection, term: str, is_word: bool) -> str |
 
 
 def _begun(connection: sqlite3.Connection, term: str) -> list[str]:
-    """Return words that begin with a word whose stem has other letters.
+    """Return words that begin with a word, and not with its stem.
 
-    The stem of "grey" is "grei", which "grey16" does not begin with.
+    The stem of "being" is "be", with which "bear" begins; that of "grey" is "grei", with which
+    "grey16" does not.
     """
     start = term.lower()
-    if not start.isalnum() or not start.endswith("y"):
+    if not start.isalnum() or not start.isascii():
         return []
     connection.execute(VOCABULARY)
     rows = connection.execute(
