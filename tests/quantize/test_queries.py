@@ -17,6 +17,7 @@ from acqh.quantize import (
 from acqh.quantize.code_search import Beams, extend_beams
 from acqh.quantize.kmeans import sampled_kmeans, weighted_kmeans
 from acqh.quantize.query_metric import (
+    SHRINKAGES,
     choose_shrinkage,
     expected_error,
     metric_root,
@@ -231,6 +232,25 @@ def test_the_metric_of_queries_is_taken_where_those_held_out_gain_by_it(make, is
     shrinkage = choose_shrinkage(items, weights, make(n_queries, seed=5), n_bits=12.0)
     assert (shrinkage == 1.0) == is_plain
     assert choose_shrinkage(items, weights, make(1, seed=5), n_bits=12.0) == 1.0
+
+
+def test_the_plainest_of_metrics_that_serve_queries_about_as_well_is_taken():
+    rng = np.random.default_rng(0)
+    items = rng.normal(size=(2000, 32))
+    queries = rng.normal(size=(400, 32)) * np.where(np.arange(32) < 4, 1.0, 0.3)
+    moments = second_moment(queries[::2]), second_moment(queries[1::2])
+    spread = np.cov(items.T, bias=True)
+    errors = {
+        weight: sum(
+            expected_error((1 - weight) * own + weight * np.eye(32), other, spread, 32.0)
+            for own, other in (moments, moments[::-1])
+        )
+        for weight in SHRINKAGES
+    }
+    chosen = choose_shrinkage(items, np.ones(2000), queries, 32.0)
+    assert chosen == 0.6
+    assert min(errors, key=errors.get) < chosen
+    assert errors[chosen] <= 1.07 * min(errors.values()) < errors[1.0]
 
 
 def test_more_queries_are_trusted_no_less():

@@ -8,9 +8,9 @@ from acqh._core.arrays import Floats
 
 # Weights of the plain metric that are tried, the plain one first.
 SHRINKAGES = (1.0, 0.6, 0.3, 0.1)
-# The plain metric is kept unless another lowers the error by more than this share: less does not
-# show in what is found.
-_ENOUGH = 0.05
+# The plainest metric is taken whose error is above the least by no more than this share: less does
+# not show in what these queries find, and others, and new items, are served better.
+_ENOUGH = 0.07
 # Directions that queries see less of than this, relative to what they see most, are left out.
 _UNSEEN = 1e-9
 
@@ -87,8 +87,8 @@ def choose_shrinkage(items: Floats, weights: Floats, queries: Floats, n_bits: fl
         )
         for weight in SHRINKAGES
     ]
-    errors[0] *= 1 - _ENOUGH
-    return SHRINKAGES[int(np.argmin(errors))]
+    close = np.asarray(errors) <= (1 + _ENOUGH) * min(errors)
+    return SHRINKAGES[int(np.argmax(close))]
 
 
 def expected_error(metric: Floats, judge: Floats, moment: Floats, n_bits: float) -> float:
