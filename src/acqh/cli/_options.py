@@ -54,25 +54,16 @@ DataDirOption = Annotated[
 SeedOption = Annotated[int, Option(min=0, help="Seed of everything random.")]
 JsonOption = Annotated[bool, flag("json", "Print JSON instead of a table.")]
 MaxPixelsOption = Annotated[
-    int | None,
-    Option(
-        min=1,
-        metavar="N",
-        help="Refuse images of more pixels, before decoding them; 64000000 if not given.",
-    ),
+    int | None, Option(min=1, help="Refuse larger images; by default those over 64000000.")
 ]
 LabelSeparatorOption = Annotated[
-    str | None,
-    Option(
-        metavar="TEXT", help="What stands between a manifest's labels; by default a vertical bar."
-    ),
+    str | None, Option(help="What stands between labels of a table; by default a vertical bar.")
 ]
+ViewOption = Annotated[str | None, Option(help="Array or column of the items, if several.")]
+QueryViewOption = Annotated[str | None, Option(help="The same of the queries.")]
 DaskOption = Annotated[
     str | None,
-    Option(
-        metavar="ADDRESS|local",
-        help="Work on a Dask cluster: its scheduler's address, or local for a process per core.",
-    ),
+    Option(metavar="ADDRESS|local", help="Work on a Dask cluster, or a process per core."),
 ]
 DeviceOption = Annotated[
     str | None, Option(metavar="cuda|cpu", help="Work on this device, with torch (extra torch).")

@@ -207,6 +207,12 @@ def print_result(facts: Any, sentence: str, as_json: bool) -> None:
     print(json.dumps(facts, indent=2, default=str) if as_json else sentence)
 
 
+def print_done(what: object, facts: dict[str, Any], said: str, as_json: bool) -> None:
+    """Print what a command has made of what, and how long that took."""
+    facts = {**facts, "seconds": round(voice.seconds, 3)}
+    print_result(facts, f"{what}: {said}; {voice.seconds:.1f} s.", as_json)
+
+
 def print_json(value: Any) -> None:
     """Print a value as JSON."""
     print_result(value, "", as_json=True)

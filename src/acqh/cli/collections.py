@@ -36,42 +36,26 @@ SourceArgument = Annotated[
     Path,
     Argument(
         metavar="SOURCE",
-        help="A manifest (CSV, TSV, JSON lines or Parquet with the columns image, text, labels "
-        "separated by |, id; others are kept), a folder with manifest.csv, a folder of "
-        "images, or a file of features (.npz, .mat).",
+        help="A folder of images; a table (CSV, TSV, JSON lines, Parquet) with the columns image, "
+        "text, labels separated by |, id; or a file of features (.npz, .mat).",
     ),
 ]
-ImageEncoderOption = Annotated[
-    str,
-    Option(help="auto (efficientnet where installed, else hog), efficientnet, hog, clip:PATH."),
-]
-TextEncoderOption = Annotated[
-    str, Option(help="auto (minilm where installed, else tfidf), minilm, tfidf, clip:PATH.")
-]
+ImageEncoderOption = Annotated[str, Option(help="efficientnet, hog, clip:PATH, or the best here.")]
+TextEncoderOption = Annotated[str, Option(help="minilm, tfidf, clip:PATH, or the best here.")]
 EncoderOption = Annotated[
-    str | None,
-    Option(
-        help="One for images and texts, in place of these two and in one space: clip, siglip, "
-        "or clip:PATH (extra clip)."
-    ),
+    str | None, Option(help="One for both, in one space: clip, siglip or clip:PATH.")
 ]
 ImageRootOption = Annotated[
-    Path | None,
-    Option(help="Folder that paths of images are relative to; by default the manifest's."),
+    Path | None, Option(help="Where the images of a table are; by default beside it.")
 ]
 DeleteOption = Annotated[bool, flag("delete", "Remove items whose images are gone, even if many.")]
 DryRunOption = Annotated[bool, flag("dry-run", "Say what would be done, and change nothing.")]
-ForgetOption = Annotated[
-    bool, flag("forget", "Forget texts, labels and columns that removed items were given.")
-]
+ForgetOption = Annotated[bool, flag("forget", "Forget what removed items were given.")]
 
 
 def build(
     source: SourceArgument,
-    out: Annotated[
-        Path | None,
-        Option(help="Folder to make; by default SOURCE.acqh, beside the source."),
-    ] = None,
+    out: Annotated[Path | None, Option(help="Folder to make; by default SOURCE.acqh.")] = None,
     image_encoder: ImageEncoderOption = "auto",
     text_encoder: TextEncoderOption = "auto",
     encoder: EncoderOption = None,
@@ -194,23 +178,16 @@ def _print_built(
 def add(
     path: CollectionArgument,
     manifest: Annotated[
-        Path | None,
-        Argument(metavar="MANIFEST", help="A manifest as for acqh build; or give one item below."),
+        Path | None, Argument(metavar="TABLE", help="As for acqh build; or give one item below.")
     ] = None,
     image: Annotated[Path | None, Option(help="Image of one item.")] = None,
     text: Annotated[str, Option(help="Text of one item.")] = "",
-    label: Annotated[
-        list[str] | None, Option(metavar="LABEL", help="A label of it; may be repeated.")
-    ] = None,
-    identifier: Annotated[
-        str | None, Option("--id", help="Its id; by default from its image's path or its content.")
-    ] = None,
+    label: Annotated[list[str] | None, Option(help="A label of it; may be repeated.")] = None,
+    identifier: Annotated[str | None, Option("--id", help="Its id; else a digest of it.")] = None,
     label_separator: LabelSeparatorOption = None,
     max_pixels: MaxPixelsOption = None,
     replace: Annotated[bool, flag("replace", "Replace items that have the same ids.")] = False,
-    strict: Annotated[
-        bool, flag("strict", "Add all or nothing; fail if an item cannot be used.")
-    ] = False,
+    strict: Annotated[bool, flag("strict", "Add all or nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Add the items of a manifest, or one item."""
@@ -235,12 +212,7 @@ def add(
 def label(
     path: CollectionArgument,
     table: Annotated[
-        Path,
-        Argument(
-            metavar="TABLE",
-            help="CSV, TSV, JSON lines or Parquet with a column id, file or image, and any of "
-            "text, labels (separated by |) and others, which become columns.",
-        ),
+        Path, Argument(metavar="TABLE", help="With id, file or image; and text, labels, others.")
     ],
     label_separator: LabelSeparatorOption = None,
     as_json: JsonOption = False,
@@ -280,9 +252,7 @@ def remove(
 
 
 def sync(
-    folder: Annotated[
-        Path, Argument(metavar="FOLDER", help="A folder of images, without a manifest.")
-    ],
+    folder: Annotated[Path, Argument(metavar="FOLDER", help="A folder of images.")],
     path: CollectionArgument,
     delete: DeleteOption = False,
     dry_run: DryRunOption = False,
@@ -328,12 +298,8 @@ def sync(
 
 
 def verify(
-    path: Annotated[
-        Path, Argument(metavar="PATH", help="A collection, an index, codes or a model.")
-    ],
-    clean: Annotated[
-        bool, flag("clean", "Also remove what killed builds of it left beside it.")
-    ] = False,
+    path: Annotated[Path, Argument(metavar="PATH", help="A collection, index, codes or model.")],
+    clean: Annotated[bool, flag("clean", "Also remove what killed builds left.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check every byte of what acqh has written."""

@@ -19,8 +19,10 @@ from acqh.cli._options import (
     DeviceOption,
     JsonOption,
     ModelArgument,
+    QueryViewOption,
     SeedOption,
     TargetsOption,
+    ViewOption,
     flag,
     parse_targets,
     working,
@@ -28,8 +30,8 @@ from acqh.cli._options import (
 from acqh.cli._output import (
     claimed,
     count,
+    print_done,
     print_json,
-    print_result,
     print_table,
     refuse_existing,
     reporting,
@@ -85,29 +87,20 @@ def fit(
         "targets": {name: float(target.weight) for name, target in model.targets_.items()},
         "bytes_per_item": model.bytes_per_item,
         "optimality_gap": gap,
-        "seconds": voice.seconds,
     }
-    print_result(
-        facts,
-        f"{out}: learnt from {facts['n_items']:,} items with {facts['n_labels']} labels; views "
+    said = (
+        f"learnt from {facts['n_items']:,} items with {facts['n_labels']} labels; views "
         f"{', '.join(model.n_features_in_)}; {facts['bytes_per_item']} bytes per item; at most "
-        f"{gap:.2%} above the best possible; {facts['seconds']:.1f} s.",
-        as_json,
+        f"{gap:.2%} above the best possible"
     )
+    print_done(out, facts, said, as_json)
 
 
 def encode(
     model: ModelArgument,
     data: DataArgument,
-    out: Annotated[
-        Path,
-        Option(
-            help="File for the codes (.npy), or a folder for parts, where a stopped run goes on."
-        ),
-    ],
-    by_labels: Annotated[
-        bool, flag("by-labels", "Code items by their labels, where they have any.")
-    ] = False,
+    out: Annotated[Path, Option(help="A .npy file; or a folder, where a stopped run goes on.")],
+    by_labels: Annotated[bool, flag("by-labels", "Code items that have labels by these.")] = False,
     chunk_size: ChunkSizeOption = 65_536,
     device: DeviceOption = None,
     dask: DaskOption = None,
@@ -137,21 +130,15 @@ def encode(
             replace_file(out, content.getvalue())
             facts["n_codes"] = len(np.unique(codes, axis=0))
             what = f"{facts['n_codes']:,} different codes"
-    seconds = voice.seconds
     said = f"{facts['n_items']:,} items in {facts['bytes_per_item']} bytes each, {what}"
-    print_result({**facts, "seconds": seconds}, f"{out}: {said}; {seconds:.1f} s.", as_json)
+    print_done(out, facts, said, as_json)
 
 
 def index(
     model: ModelArgument,
-    codes: Annotated[
-        list[Path],
-        Argument(metavar="CODES", help="What acqh encode made: .npy files or folders."),
-    ],
+    codes: Annotated[list[Path], Argument(metavar="CODES", help="What acqh encode has made.")],
     out: Annotated[Path, Option(help="Folder for the index.")],
-    shards: Annotated[
-        int | None, Option(min=1, help="Make this many indexes that are searched as one.")
-    ] = None,
+    shards: Annotated[int | None, Option(min=1, help="Indexes to be searched as one.")] = None,
     dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -175,9 +162,9 @@ def index(
         else:
             parts = _open_parts(fitted, codes[0])
             made = build_shards(fitted.codebooks_, parts, out, n_shards=shards, **given)
-    facts = {"n_items": len(made), "bytes_per_item": made.bytes_per_item, "seconds": voice.seconds}
+    facts = {"n_items": len(made), "bytes_per_item": made.bytes_per_item}
     said = f"{len(made):,} items in {made.bytes_per_item:.2f} bytes each without ids"
-    print_result(facts, f"{out}: {said}; {facts['seconds']:.1f} s.", as_json)
+    print_done(out, facts, said, as_json)
 
 
 def _open_parts(model: Any, path: Path) -> Any:
@@ -214,24 +201,14 @@ def compress(
         ),
     ],
     out: Annotated[Path | None, Option(help="Folder for the index.")] = None,
-    queries: Annotated[
-        str | None, Option(help="A file of vectors like those that items are searched for.")
-    ] = None,
+    queries: Annotated[str | None, Option(help="A file of vectors like those to come.")] = None,
     sweep: Annotated[
-        str | None,
-        Option(
-            metavar="SIZES",
-            help="Measure these sizes instead, such as 2,4,8,16, and say which is enough.",
-        ),
+        str | None, Option(metavar="2,4,8,...", help="Measure sizes, and say which is enough.")
     ] = None,
     figure: FigureOption = None,
     n_bytes: BytesOption = 8,
-    view: Annotated[
-        str | None, Option(help="Array or column of ITEMS, where there are several.")
-    ] = None,
-    query_view: Annotated[
-        str | None, Option(help="Array or column of the queries, where there are several.")
-    ] = None,
+    view: ViewOption = None,
+    query_view: QueryViewOption = None,
     train: Annotated[int, Option(min=1, help="Items to learn from, at most.")] = 65_536,
     chunk_size: ChunkSizeOption = 16_384,
     seed: SeedOption = 0,
@@ -318,24 +295,14 @@ def _draw(figure: Path | None, points: dict[str, list[tuple[float, float]]]) -> 
 def recall(
     indexes: Annotated[
         list[Path],
-        Argument(
-            metavar="INDEX...",
-            help="What acqh compress or acqh index has made, files of Faiss, or tables of ids: a "
-            "row of answers for each query.",
-        ),
+        Argument(metavar="INDEX...", help="Indexes of acqh or Faiss, or tables of ids found."),
     ],
     items: Annotated[str, Option(help="A file or folder of the vectors that were indexed.")],
     queries: Annotated[str, Option(help="A file or folder of vectors to ask with.")],
     k: Annotated[str, Option("-k", help="Lengths of answers.")] = "1,10,100",
-    metric: Annotated[
-        Literal["ip", "cosine", "l2"], Option(help="What the best items are nearest by.")
-    ] = "ip",
-    view: Annotated[
-        str | None, Option(help="Array or column of the items, where there are several.")
-    ] = None,
-    query_view: Annotated[
-        str | None, Option(help="Array or column of the queries, where there are several.")
-    ] = None,
+    metric: Annotated[Literal["ip", "cosine", "l2"], Option(help="What is nearest.")] = "ip",
+    view: ViewOption = None,
+    query_view: QueryViewOption = None,
     figure: FigureOption = None,
     chunk_size: ChunkSizeOption = 16_384,
     as_json: JsonOption = False,
@@ -396,15 +363,9 @@ def query(
         list[Path],
         Argument(metavar="INDEX...", help="What acqh compress or acqh index has made."),
     ],
-    queries: Annotated[
-        str, Argument(metavar="QUERIES", help="A file or folder of vectors or features.")
-    ],
-    out: Annotated[
-        Path | None, Option(help="A .csv or .parquet file for the hits; if not given, print them.")
-    ] = None,
-    model: Annotated[
-        Path | None, Option(help="The model that made the codes; none for acqh compress's.")
-    ] = None,
+    queries: Annotated[str, Argument(metavar="QUERIES", help="A file or folder of vectors.")],
+    out: Annotated[Path | None, Option(help="A .csv or .parquet file, not the screen.")] = None,
+    model: Annotated[Path | None, Option(help="What acqh fit made, for features.")] = None,
     view: Annotated[str | None, Option(help="The view of the queries to search by.")] = None,
     k: Annotated[int, Option("-k", min=1, help="How many hits of each query.")] = 10,
     chunk_size: Annotated[int, Option(min=1, help="Queries in memory at a time.")] = 8_192,
@@ -429,39 +390,23 @@ def query(
             with table.open(encoding="utf-8", newline="") as file:
                 print_json(list(csv.DictReader(file))) if as_json else print(file.read(), end="")
             return
-    facts = {"n_queries": n_queries, "k": k, "seconds": voice.seconds}
-    sentence = f"{out}: the best {k} for each of {n_queries:,} queries; {facts['seconds']:.1f} s."
-    print_result(facts, sentence, as_json)
-
-
-TokenFileOption = Annotated[
-    Path | None,
-    Option(help=f"File with the token of the server; or set {_TOKEN}. For milvus."),
-]
+    said = f"the best {k} for each of {n_queries:,} queries"
+    print_done(out, {"n_queries": n_queries, "k": k}, said, as_json)
 
 
 def export(
-    source: Annotated[
-        Path, Argument(metavar="INDEX", help="An index or a collection that acqh made.")
-    ],
+    source: Annotated[Path, Argument(metavar="COLLECTION|INDEX", help="What acqh has made.")],
     to: Annotated[Literal["milvus", "faiss", "parquet"], Option(help="What to write.")],
     out: Annotated[Path | None, Option(help="File to write, for faiss and parquet.")] = None,
-    uri: Annotated[
-        str | None, Option(help="Server, or NAME.db for Milvus Lite; for milvus.")
-    ] = None,
-    name: Annotated[str | None, Option(help="Collection to make; for milvus.")] = None,
-    token_file: TokenFileOption = None,
+    uri: Annotated[str | None, Option(help="Milvus: a server, or NAME.db for Lite.")] = None,
+    name: Annotated[str | None, Option(help="Milvus: the collection to make.")] = None,
+    token_file: Annotated[Path | None, Option(help=f"Milvus: a token; or set {_TOKEN}.")] = None,
     index_type: Annotated[
-        Literal["FLAT", "AUTOINDEX"], Option(help="FLAT is exact; for milvus.")
+        Literal["FLAT", "AUTOINDEX"], Option(help="Milvus: FLAT is exact.")
     ] = "FLAT",
-    codes: Annotated[
-        bool, flag("codes", "Write codes, not vectors; for faiss and parquet.")
-    ] = False,
+    codes: Annotated[bool, flag("codes", "Write codes, not vectors; not for milvus.")] = False,
     metadata: Annotated[
-        bool,
-        Option(
-            "--metadata/--no-metadata", help="Export texts, labels and columns of a collection too."
-        ),
+        bool, Option("--metadata/--no-metadata", help="With texts, labels and columns.")
     ] = True,
     overwrite: Annotated[bool, flag("overwrite", "Replace what already exists.")] = False,
     as_json: JsonOption = False,
@@ -472,45 +417,29 @@ def export(
 
     The texts, labels and columns of a collection are exported with them.
     """
+    from acqh.export import export_faiss, export_milvus, export_parquet
+
     with reporting() as progress:
         common: dict[str, Any] = {"metadata": metadata, "overwrite": overwrite}
         common["progress"] = progress
         if to == "milvus":
             if uri is None or name is None or out is not None or codes:
                 raise BadParameter("milvus takes --uri and --name, no --out and no --codes")
-            report = _to_milvus(source, uri, name, token_file, index_type=index_type, **common)
+            # It logs tracebacks of errors, which reach people as messages.
+            logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
+            common |= {"token": _token(token_file), "index_type": index_type}
+            report = export_milvus(source, uri, name, **common)
             where = f"{uri}, {name}"
         else:
             if out is None or uri is not None or name is not None or token_file is not None:
                 raise BadParameter(f"{to} takes --out, and nothing that is for milvus")
-            report = _to_file(source, out, to, codes=codes, **common)
+            write = export_faiss if to == "faiss" else export_parquet
+            report = write(source, out, codes=codes, **common)
             where = ", ".join(str(file) for file in report.files)
-    facts = {
-        "n_items": report.n_items,
-        "files": report.files,
-        "n_bytes": report.n_bytes,
-        "seconds": round(voice.seconds, 3),
-    }
+    facts = {name: getattr(report, name) for name in ("n_items", "files", "n_bytes")}
     size = f", {report.n_bytes / 1e6:.1f} MB" if report.files else ""
-    said = f"{where}: {report.n_items:,} items{size}; {facts['seconds']:.1f} s."
-    print_result(facts, said, as_json)
-
-
-def _to_milvus(source: Path, uri: str, name: str, token_file: Path | None, **options: Any) -> Any:
-    from acqh.export import export_milvus
-
-    # It logs tracebacks of errors, which reach people as messages.
-    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
-    return export_milvus(source, uri, name, token=_token(token_file), **options)
+    print_done(where, facts, f"{report.n_items:,} items{size}", as_json)
 
 
 def _token(file: Path | None) -> str | None:
-    if file is not None:
-        return file.read_text().strip()
-    return os.environ.get(_TOKEN)
-
-
-def _to_file(source: Path, out: Path, to: str, **options: Any) -> Any:
-    from acqh.export import export_faiss, export_parquet
-
-    return (export_faiss if to == "faiss" else export_parquet)(source, out, **options)
+    return os.environ.get(_TOKEN) if file is None else file.read_text().strip()

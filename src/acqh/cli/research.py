@@ -13,23 +13,15 @@ from acqh.errors import InvalidInputError
 
 DataArgument = Annotated[
     list[str] | None,
-    Argument(
-        metavar="DATA...",
-        help="Names of data sets, or files; by default every data set found (with --paper, of "
-        "the paper's).",
-    ),
+    Argument(metavar="DATA...", help="Names of data sets, or files; by default all found."),
 ]
 OutOption = Annotated[Path, Option(help="Folder for the results; an earlier run in it is resumed.")]
 MethodsOption = Annotated[
     str,
-    Option(
-        help="Methods, separated by commas; 'NAME rbf' is one with RBF features, 'NAME kernel' "
-        "one with kernel maps. 'all' is all that need no network, and the controls."
-    ),
+    Option(help="Methods, separated by commas; 'NAME rbf' or 'NAME kernel' with such features."),
 ]
 MethodFilesOption = Annotated[
-    list[str] | None,
-    Option("--method", metavar="FILE.py:CLASS", help="Add a method of your own."),
+    list[str] | None, Option("--method", metavar="FILE.py:CLASS", help="A method of your own.")
 ]
 BytesOption = Annotated[
     str, Option("--bytes", help="Bytes per item, separated by commas; eight bits of binary codes.")
@@ -40,21 +32,14 @@ SeedsOption = Annotated[
 ]
 ProtocolOption = Annotated[
     str | None,
-    Option(
-        help="labelled, unlabelled, label-free or field, or several, separated by commas; by "
-        "default labelled and unlabelled, with --paper labelled."
-    ),
+    Option(help="labelled, unlabelled, label-free, field; by default the first two."),
 ]
 PaperOption = Annotated[bool, flag("paper", "Run the settings of the paper's tables and figures.")]
 OfficialOption = Annotated[bool, flag("official", "Use the data's own split, not random ones.")]
 RetryOption = Annotated[bool, flag("retry-failed", "Run cells again that have failed.")]
 DryRunOption = Annotated[bool, flag("dry-run", "Only list the cells, and say how long they take.")]
-SplitOption = Annotated[
-    str | None, Option(metavar="NAME", help="The data's own split of this name.")
-]
-ThreadsOption = Annotated[
-    int | None, Option(min=1, help="Threads of a method; by default one per core.")
-]
+SplitOption = Annotated[str | None, Option(help="The data's own split of this name.")]
+ThreadsOption = Annotated[int | None, Option(min=1, help="By default one per core.")]
 
 
 def bench(
@@ -200,9 +185,7 @@ def _say(summary: Any) -> None:
 
 def report(
     directory: Annotated[Path, Argument(metavar="FOLDER", help="Folder that acqh bench wrote to.")],
-    out: Annotated[
-        Path | None, Option(help="Folder for the report; FOLDER/report by default.")
-    ] = None,
+    out: Annotated[Path | None, Option(help="By default FOLDER/report.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a page, tables and figures of what bench stored."""

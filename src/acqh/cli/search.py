@@ -121,29 +121,14 @@ def _file_of(hit: Any) -> str:
 
 def serve(
     collection: CollectionArgument,
-    host: Annotated[
-        str | None, Option(help="Address to listen on; any but loopback needs a token.")
-    ] = None,
-    port: Annotated[
-        int | None, Option(min=0, max=65535, help="Port to listen on; by default 8000.")
-    ] = None,
-    token_file: Annotated[
-        Path | None, Option(help="File with the token that readers must send.")
-    ] = None,
-    write_token_file: Annotated[
-        Path | None, Option(help="File with the token that adds and removes items.")
-    ] = None,
+    host: Annotated[str | None, Option(help="Any but loopback needs a token.")] = None,
+    port: Annotated[int | None, Option(min=0, max=65535, help="By default 8000.")] = None,
+    token_file: Annotated[Path | None, Option(help="The token of readers.")] = None,
+    write_token_file: Annotated[Path | None, Option(help="The token of writers.")] = None,
     image_root: Annotated[
-        Path | None,
-        Option(
-            exists=True,
-            file_okay=False,
-            help="Folder of the image files, to link to them as they were.",
-        ),
+        Path | None, Option(exists=True, file_okay=False, help="Where the images are, to link to.")
     ] = None,
-    root_path: Annotated[
-        str | None, Option(help="What a proxy puts before every path, such as /photos.")
-    ] = None,
+    root_path: Annotated[str | None, Option(help="What a proxy puts before every path.")] = None,
 ) -> None:
     """Serve the search page of a collection, and HTTP.
 
