@@ -237,7 +237,7 @@ def test_the_metric_of_queries_is_taken_where_those_held_out_gain_by_it(make, is
 def test_the_plainest_of_metrics_that_serve_queries_about_as_well_is_taken():
     rng = np.random.default_rng(0)
     items = rng.normal(size=(2000, 32))
-    queries = rng.normal(size=(400, 32)) * np.where(np.arange(32) < 4, 1.0, 0.3)
+    queries = rng.normal(size=(400, 32)) * np.where(np.arange(32) < 4, 1.0, 0.35)
     moments = second_moment(queries[::2]), second_moment(queries[1::2])
     spread = np.cov(items.T, bias=True)
     errors = {
