@@ -43,6 +43,13 @@ class DocumentStore:
     normalize : bool, default True
         Give vectors unit length, so that scores are cosines; otherwise they are inner products.
 
+    Attributes
+    ----------
+    index : CodeIndex or None
+        The codes; None while vectors are kept as they are.
+    quantizer : AdditiveQuantizer or None
+        What codes vectors; None while they are kept as they are.
+
     Raises
     ------
     InvalidInputError
@@ -75,8 +82,8 @@ class DocumentStore:
         self._documents: dict[str, Mapping[str, Any]] = {}
         self._vectors: dict[str, Floats] = {}
         self._matrix: tuple[list[str], Floats] | None = None
-        self._quantizer = quantizer
-        self._index = None if quantizer is None else _index_of(quantizer)
+        self.quantizer = quantizer
+        self.index = None if quantizer is None else _index_of(quantizer)
         self._change = threading.RLock()
 
     def __len__(self) -> int:
@@ -84,19 +91,9 @@ class DocumentStore:
 
     def __repr__(self) -> str:
         kept = "vectors as they are"
-        if self._index is not None:
-            kept = f"{len(self._index.codebooks)} bytes for each vector"
+        if self.index is not None:
+            kept = f"{len(self.index.codebooks)} bytes for each vector"
         return f"<DocumentStore: {len(self)} documents, {kept}>"
-
-    @property
-    def index(self) -> CodeIndex | None:
-        """The index of the codes; None while vectors are kept as they are."""
-        return self._index
-
-    @property
-    def quantizer(self) -> AdditiveQuantizer | None:
-        """What codes vectors; None while they are kept as they are."""
-        return self._quantizer
 
     def put(self, ids: Sequence[str], vectors: Any, documents: Sequence[Mapping[str, Any]]) -> None:
         """Add documents, in place of those that have the same ids.
@@ -128,10 +125,10 @@ class DocumentStore:
         last = {each: place for place, each in enumerate(ids)}
         new = {each: documents[place] for each, place in last.items()}
         with self._change:
-            if self._index is not None and self._quantizer is not None:
-                codes = self._quantizer.encode(rows[list(last.values())])
+            if self.index is not None and self.quantizer is not None:
+                codes = self.quantizer.encode(rows[list(last.values())])
                 self._documents.update(new)
-                self._index.upsert(codes, list(last))
+                self.index.upsert(codes, list(last))
                 return
             self._check_width(rows)
             self._documents.update(new)
@@ -146,8 +143,8 @@ class DocumentStore:
         """Remove documents; ids that are not there are ignored. Return how many there were."""
         with self._change:
             gone = [each for each in dict.fromkeys(ids) if each in self._documents]
-            if gone and self._index is not None:
-                self._index.remove(gone)
+            if gone and self.index is not None:
+                self.index.remove(gone)
             for each in gone:
                 self._documents.pop(each)
                 self._vectors.pop(each, None)
@@ -185,7 +182,7 @@ class DocumentStore:
             return []
         query = self._rows([vector])
         with self._change:
-            index, (ids, matrix) = self._index, self._kept_vectors()
+            index, (ids, matrix) = self.index, self._kept_vectors()
         if index is not None:
             found = index.search(query, k, filter=None if among is None else list(among))
             n = int(found.counts[0])
@@ -205,7 +202,7 @@ class DocumentStore:
         Those that are gone, as where another thread has removed them, are left out.
         """
         with self._change:
-            find = self._vectors.__getitem__ if self._index is None else self._index.reconstruct
+            find = self._vectors.__getitem__ if self.index is None else self.index.reconstruct
             return {each: find(each) for each in ids if each in self._documents}
 
     def compress(self, queries: Any = None) -> None:
@@ -222,7 +219,7 @@ class DocumentStore:
             There are no documents, codes are kept already, or queries do not fit.
         """
         with self._change:
-            if self._index is not None:
+            if self.index is not None:
                 raise InvalidInputError("vectors are gone once there are codes; make a new store")
             if not self._vectors:
                 raise InvalidInputError("there are no documents to learn from; add some first")
@@ -231,7 +228,7 @@ class DocumentStore:
             quantizer.fit(matrix, queries=None if queries is None else self._rows(queries))
             index = _index_of(quantizer)
             index.add(quantizer.encode(matrix, start=quantizer.training_codes_), ids)
-            self._quantizer, self._index = quantizer, index
+            self.quantizer, self.index = quantizer, index
             self._vectors, self._matrix = {}, None
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -253,13 +250,13 @@ class DocumentStore:
         }
         with self._change:
             ids, rows = self._kept_vectors()
-            if self._index is not None:
-                ids, rows = self._index.ids.tolist(), self._index.codes
+            if self.index is not None:
+                ids, rows = self.index.ids.tolist(), self.index.codes
             lines = b"".join(_line(each, self._documents[each]) for each in ids)
             info: dict[str, Any] = {"n_items": len(ids), "settings": settings}
             arrays = {"items": {"lines": np.frombuffer(lines, dtype=np.uint8), "rows": rows}}
-            if self._quantizer is not None:
-                info["quantizer"], arrays["quantizer"] = self._quantizer.to_state()
+            if self.quantizer is not None:
+                info["quantizer"], arrays["quantizer"] = self.quantizer.to_state()
             write_bundle(path, kind=_KIND, info=info, arrays=arrays)
 
     @classmethod
@@ -297,10 +294,10 @@ class DocumentStore:
             raise CorruptBundleError("ids are not texts")
         store = cls(quantizer, **info["settings"])
         store._documents = documents
-        if store._index is None:
+        if store.index is None:
             store._vectors = dict(zip(documents, rows, strict=True))
         else:
-            store._index.add(rows, list(documents))
+            store.index.add(rows, list(documents))
         return store
 
     def _kept_vectors(self) -> tuple[list[str], Floats]:

@@ -9,8 +9,7 @@ import numpy as np
 
 from acqh._core.imports import require
 from acqh.errors import InvalidInputError
-from acqh.integrations.documents import COMPRESS_AT, DocumentStore
-from acqh.quantize import AdditiveQuantizer
+from acqh.integrations.documents import DocumentStore
 
 require("langchain_core")  # or an error that says what to install
 
@@ -48,19 +47,9 @@ class AcqhVectorStore(VectorStore):
     [Document(id='1', metadata={'kind': 'animal'}, page_content='a cat')]
     """
 
-    def __init__(
-        self,
-        embedding: Embeddings,
-        *,
-        quantizer: AdditiveQuantizer | None = None,
-        bytes_per_item: int = 8,
-        compress_at: int | None = COMPRESS_AT,
-        normalize: bool = True,
-    ) -> None:
+    def __init__(self, embedding: Embeddings, **settings: Any) -> None:
         self._embedding = embedding
-        self.store = DocumentStore(
-            quantizer, bytes_per_item=bytes_per_item, compress_at=compress_at, normalize=normalize
-        )
+        self.store = DocumentStore(**settings)
 
     @property
     def embeddings(self) -> Embeddings:

@@ -6,8 +6,7 @@ from typing import Any, Self
 
 from acqh._core.imports import require
 from acqh.errors import InvalidInputError
-from acqh.integrations.documents import COMPRESS_AT, DocumentStore, Found
-from acqh.quantize import AdditiveQuantizer
+from acqh.integrations.documents import DocumentStore, Found
 
 require("llama_index.core")  # or an error that says what to install
 
@@ -61,19 +60,10 @@ class AcqhVectorStore(BasePydanticVectorStore):
     is_embedding_query: bool = True
     _store: DocumentStore = PrivateAttr()
 
-    def __init__(
-        self,
-        *,
-        quantizer: AdditiveQuantizer | None = None,
-        bytes_per_item: int = 8,
-        compress_at: int | None = COMPRESS_AT,
-        normalize: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self._store = DocumentStore(
-            quantizer, bytes_per_item=bytes_per_item, compress_at=compress_at, normalize=normalize
-        )
+    def __init__(self, **settings: Any) -> None:
+        own = {name: settings.pop(name) for name in type(self).model_fields if name in settings}
+        super().__init__(**own)
+        self._store = DocumentStore(**settings)
 
     @classmethod
     def class_name(cls) -> str:
