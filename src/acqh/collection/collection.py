@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from acqh._core.arrays import Floats, check_positive_int
 from acqh._core.runtime import Progress, RandomState, say_nothing
@@ -163,6 +163,7 @@ class Collection:
         *,
         verify: bool = False,
         timeout: float = WRITE_TIMEOUT_SECONDS,
+        text_encoder: Literal["own", "table"] = "own",
     ) -> Self:
         """Open a collection.
 
@@ -175,6 +176,10 @@ class Collection:
             Check everything first, which reads all of it.
         timeout : float
             Seconds that a change waits while another process makes one.
+        text_encoder : {"own", "table"}, default "own"
+            What describes the texts of queries: the encoder that the collection was built with,
+            or, in place of MiniLM, a table of words, which takes microseconds and finds a little
+            less.
 
         Raises
         ------
@@ -182,11 +187,17 @@ class Collection:
             There is no collection at the path.
         CorruptBundleError
             The collection is damaged.
+        CollectionError
+            The table is asked for, but the collection was not built with MiniLM.
         """
+        if text_encoder not in ("own", "table"):
+            raise CollectionError(f"text_encoder must be 'own' or 'table', got {text_encoder!r}")
         folder = Path(path)
         if verify and (problems := _report_on(folder).problems):
             raise CorruptBundleError("; ".join(problems))
-        return undisturbed(folder, lambda: cls(open_folder(folder, timeout)), cls.close)
+        return undisturbed(
+            folder, lambda: cls(open_folder(folder, timeout, text_encoder == "table")), cls.close
+        )
 
     # What the build left out and why, as (what, why); empty in a collection that was opened.
     skipped: tuple[tuple[str, str], ...] = ()

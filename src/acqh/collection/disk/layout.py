@@ -23,6 +23,8 @@ from acqh.collection.disk.model import Coder, Encoders, describe
 from acqh.collection.store.file import Store, identity_of, open_store, read_change, read_text
 from acqh.collection.store.items import changes_since, codes_of, has_more_than, is_forgotten
 from acqh.collection.types import BuildSettings
+from acqh.encoders.general.model import GeneralMap
+from acqh.encoders.minilm import MiniLM
 from acqh.errors import (
     AcqhError,
     CollectionError,
@@ -34,6 +36,7 @@ from acqh.io import read_bundle, write_bundle
 from acqh.methods.registry import HOMES
 
 if TYPE_CHECKING:
+    from acqh.encoders.pieces import QueryTable
     from acqh.index import CodeIndex
 
 KIND = "collection"
@@ -228,6 +231,7 @@ class Opened:
     store: Store
     coder: Coder
     index: IndexCache
+    by_table: bool = False  # whether texts of queries are described by the table of pieces
     # What searches chose among, by what they were restricted to; the last to be used at the end.
     selections: OrderedDict[Any, Any] = field(default_factory=OrderedDict)
 
@@ -242,15 +246,38 @@ class Opened:
         """Describes texts, but for those that were asked for not long ago."""
         return lru_cache(_KEPT_TEXTS)(partial(self._described, "text"))
 
+    @cached_property
+    def query_table(self) -> "QueryTable":
+        """What stands in for MiniLM in queries.
+
+        Raises CollectionError: texts were described otherwise.
+        """
+        from acqh.encoders.pieces import QueryTable
+
+        maps, chain = self.coder.maps, self.coder.maps.feature_maps.get("text")
+        is_general = isinstance(chain, GeneralMap)
+        if not isinstance(self.facts.encoders.by_view.get("text"), MiniLM) or not (
+            "text" not in maps.units and (chain is None or is_general)
+        ):
+            raise CollectionError(
+                "the table of pieces stands in for MiniLM alone, by which the texts of this "
+                "collection were not described; search it with its own encoder"
+            )
+        own = maps.projections["text"], maps.intercepts["text"], maps.codebooks
+        return QueryTable.of(*own, is_general=is_general)
+
     def _described(self, view: str, raw: Any) -> Floats | None:
+        if view == "text" and self.by_table:
+            return self.query_table.vector(raw)
         matrix, present = describe(self.facts.encoders.by_view[view], view, [raw])
         return self.coder.query(view, matrix) if present[0] else None
 
 
-def open_folder(folder: Path, timeout: float) -> Opened:
+def open_folder(folder: Path, timeout: float, by_table: bool = False) -> Opened:
     """Open the parts of a collection; `timeout`: seconds that a writer waits for another one.
 
     Raises FileNotFoundError: there is no collection. Raises CorruptBundleError: it is damaged.
+    Raises CollectionError: the table of pieces is asked for, but cannot stand in.
     """
     check_parts(folder)
     facts = read_facts(folder)
@@ -269,7 +296,10 @@ def open_folder(folder: Path, timeout: float) -> Opened:
     except BaseException:
         store.close()
         raise
-    return Opened(folder, facts, store, coder, index)
+    opened = Opened(folder, facts, store, coder, index, by_table)
+    if by_table:
+        opened.query_table  # noqa: B018 - says so at once where it cannot stand in
+    return opened
 
 
 def undisturbed(

