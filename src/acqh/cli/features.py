@@ -3,7 +3,9 @@
 import csv
 import logging
 import os
+import shlex
 from collections.abc import Iterator
+from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,6 +34,7 @@ from acqh.cli._output import (
     count,
     print_done,
     print_json,
+    print_result,
     print_table,
     refuse_existing,
     reporting,
@@ -396,8 +399,17 @@ def query(
 
 def export(
     source: Annotated[Path, Argument(metavar="COLLECTION|INDEX", help="What acqh has made.")],
-    to: Annotated[Literal["milvus", "faiss", "parquet"], Option(help="What to write.")],
-    out: Annotated[Path | None, Option(help="File to write, for faiss and parquet.")] = None,
+    to: Annotated[Literal["site", "faiss", "parquet", "milvus"], Option(help="What to write.")],
+    out: Annotated[Path | None, Option(help="File to write; of a site, the folder.")] = None,
+    captions: Annotated[
+        bool, Option("--captions/--no-captions", help="Site: publish texts.")
+    ] = True,
+    columns: Annotated[str, Option(help="Site: columns to publish, such as date,author.")] = "",
+    thumbnails: Annotated[
+        Literal["none", "48", "64", "96", "128"], Option(help="Site: side of small images.")
+    ] = "128",
+    only: Annotated[str | None, Option(help="Site: publish only items with this label.")] = None,
+    base_url: Annotated[str | None, Option(help="Site: where files of originals are.")] = None,
     uri: Annotated[str | None, Option(help="Milvus: a server, or NAME.db for Lite.")] = None,
     name: Annotated[str | None, Option(help="Milvus: the collection to make.")] = None,
     token_file: Annotated[Path | None, Option(help=f"Milvus: a token; or set {_TOKEN}.")] = None,
@@ -411,14 +423,22 @@ def export(
     overwrite: Annotated[bool, flag("overwrite", "Replace what already exists.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write vectors or codes for Faiss, Parquet or Milvus.
+    """Write a search page for any web host, or vectors or codes for Faiss, Parquet or Milvus.
 
-    The inner product of vectors is the score.
+    A site is a folder of files that searches in the visitor's browser. Only what is asked for is
+    published: small images, texts, labels, and the columns that are named.
 
-    The texts, labels and columns of a collection are exported with them.
+    The inner product of vectors is the score. Texts, labels and columns go with them.
     """
     from acqh.export import export_faiss, export_milvus, export_parquet
 
+    if to == "site":
+        if out is None:
+            raise BadParameter("site takes --out, the folder to write")
+        shown = [name.strip() for name in columns.split(",") if name.strip()]
+        side = None if thumbnails == "none" else int(thumbnails)
+        _to_site(source, out, captions, shown, side, only, base_url, as_json)
+        return
     with reporting() as progress:
         common: dict[str, Any] = {"metadata": metadata, "overwrite": overwrite}
         common["progress"] = progress
@@ -439,6 +459,45 @@ def export(
     facts = {name: getattr(report, name) for name in ("n_items", "files", "n_bytes")}
     size = f", {report.n_bytes / 1e6:.1f} MB" if report.files else ""
     print_done(where, facts, f"{report.n_items:,} items{size}", as_json)
+
+
+def _to_site(
+    source: Path,
+    out: Path,
+    captions: bool,
+    columns: list[str],
+    thumbnails: int | None,
+    only: str | None,
+    base_url: str | None,
+    as_json: bool,
+) -> None:
+    """Write a site, and say what it publishes and how large each part is."""
+    from acqh.collection import Collection
+    from acqh.export import site
+
+    with reporting() as progress, Collection.open(source) as collection:
+        report = site(
+            collection,
+            out,
+            captions=captions,
+            columns=columns,
+            thumbnails=thumbnails,
+            only=only,
+            base_url=base_url,
+            progress=progress,
+        )
+    parts = ", ".join(f"{name} {size / 1e3:,.0f} kB" for name, size in report.n_bytes.items())
+    shown = ["small images"] * ("images" in report.n_bytes) + ["labels", "codes"]
+    shown += ["texts"] * captions + [f"column {name}" for name in report.columns]
+    shown += ["addresses of originals"] * (base_url is not None)
+    said = (
+        f"{out}: {report.n_items:,} items, {sum(report.n_bytes.values()) / 1e6:.1f} MB, "
+        f"{report.n_first / 1e6:.1f} MB before the first answer.\n"
+        f"Parts: {parts}.\nPublished: {', '.join(shown)}; nothing else.\n"
+        f"{report.n_written} files are new, {report.n_removed} were removed. "
+        f"Look at it: python -m http.server --directory {shlex.quote(str(out))}"
+    )
+    print_result(asdict(report), said, as_json)
 
 
 def _token(file: Path | None) -> str | None:

@@ -1,0 +1,133 @@
+// What the page asks for, answered from files: the same functions as those that ask a service.
+
+import { fetchBytes, fetchJson } from "./load.js";
+import { Engine, pictureOf } from "./search.js";
+
+/** Where the site is: beside this folder, under any path. */
+export const HOME = new URL("..", import.meta.url);
+
+const MODES = ["auto", "words", "meaning"];
+const LIMITS = { max_k: 1000, max_text_chars: 2000, max_body_bytes: 0 };
+
+/** An answer that is not one: what is wrong, and after how many seconds to try again, if ever. */
+export class Problem extends Error {
+  constructor(status, title, detail, retryAfter = null) {
+    super(detail);
+    this.status = status;
+    this.title = title;
+    this.retryAfter = retryAfter;
+  }
+}
+
+/** A site has no tokens. */
+export function keepToken() {}
+
+/** See `keepToken`. */
+export function hasToken() {
+  return false;
+}
+
+let opened = null;
+
+/** The site's description, once it is fetched. */
+function site() {
+  opened ??= fetchJson(document.querySelector('meta[name="acqh-site"]').content).then((facts) => new Engine(facts));
+  return opened;
+}
+
+/** What does not arrive is tried again. */
+async function answering(work) {
+  try {
+    return await work(await site());
+  } catch (error) {
+    if (error.name === "AbortError" || error instanceof Problem) throw error;
+    if (!(error instanceof TypeError)) throw error; // a mistake of ours
+    (await opened?.catch(() => null))?.forget();
+    opened = null;
+    throw new Problem(0, "The site does not answer.", "A file of it could not be fetched.", 3);
+  }
+}
+
+/** Facts about the collection. */
+export function stats() {
+  return answering(({ facts }) => ({
+    n_items: facts.codes.n_items,
+    name: facts.name,
+    code_bytes: facts.codes.n_codebooks,
+    size_on_disk: facts.n_bytes,
+    encoders: { text: facts.text || facts.words ? "table" : null, image: null },
+    modes: facts.text && facts.words ? MODES : [],
+    limits: LIMITS,
+    generation: facts.generation,
+    change: 0,
+  }));
+}
+
+/** All labels with their counts, the most frequent first. */
+export function labels() {
+  return answering(({ facts }) => facts.labels.all);
+}
+
+/** One item. */
+export function item(id) {
+  return answering(async (engine) => {
+    const place = await engine.placeOf(id);
+    if (place === null) throw new Problem(404, "It is not there.", "The site has no such item.");
+    return engine.item(place);
+  });
+}
+
+/** Where items lie on a plane. */
+export function map() {
+  return answering(async ({ facts }) => {
+    const points = await fetchJson(facts.map);
+    return {
+      n_items: facts.codes.n_items,
+      points: points.map(([place, id, x, y, label, name]) => ({ id, x, y, label, name, thumbnail: pictureOf(facts, place) })),
+    };
+  });
+}
+
+/** Items without a query. */
+export function browse(query, signal) {
+  return answering((engine) => engine.browse(query, signal));
+}
+
+/** Search. */
+export function search(query, pictures, signal) {
+  return answering((engine) => engine.search(query, signal));
+}
+
+/** The address of an item's small image, or null where it has none. */
+export function thumbnailOf({ thumbnail }) {
+  return thumbnail || null;
+}
+
+/** The address of an item's image as it was, or null where it is not published. */
+export function originalOf({ original }) {
+  return original ?? null;
+}
+
+/** Originals lie elsewhere and need no token. */
+export function openPicture(address) {
+  window.open(address, "_blank", "noopener");
+}
+
+/** Show a picture; small ones lie many in a file. */
+export async function showPicture(image, address) {
+  const [, file, number] = /^images:(\d+):(\d+)$/.exec(address) ?? [];
+  if (file === undefined) {
+    image.src = address;
+    return;
+  }
+  try {
+    const { facts } = await site();
+    const [bytes, ends] = await Promise.all([fetchBytes(facts.images.files[file]), fetchJson(facts.images.ends)]);
+    const [start, end] = [ends[file][number - 1] ?? 0, ends[file][number]];
+    const own = URL.createObjectURL(new Blob([bytes.slice(start, end)], { type: "image/webp" }));
+    image.addEventListener("load", () => URL.revokeObjectURL(own), { once: true });
+    image.src = own;
+  } catch {
+    image.dispatchEvent(new Event("error"));
+  }
+}

@@ -1,0 +1,206 @@
+// Words in captions and labels, found as the service finds them: SQLite's BM25 over its own index.
+
+import { fetchBytes, fetchJson } from "./load.js";
+import { isSign, plain, tokens } from "./tokens.js";
+
+const WEIGHTS = [1, 2, 1, 1]; // of a word in a text, a name, a label and as a sign
+const [SATURATION, LENGTHS, RAREST] = [1.2, 0.75, 1e-6];
+const [SHORTEST_TYPO, LEAST_ALIKE, MOST_TERMS] = [4, 0.4, 32];
+const TRANSPOSED = [3, 32]; // letters of words in which two may have changed places
+const PART = /(?<sign>-?)(?:"(?<phrase>[^"]*)"|(?<word>\S+))/gu;
+const COMMON = new Set(
+  "a an and are as at be by for from has in into is it its of on or that the their this to was were which with".split(" "),
+);
+const SKIN_TONES = /[\u{1f3fb}-\u{1f3ff}]/gu;
+
+/** What words a text asks for: `"in quotes"` must stand there, `-word` must not. */
+export function readWords(text) {
+  const found = { terms: [], phrases: [], without: [] };
+  const said = []; // as it was typed, but for signs: to be looked for by meaning
+  for (const { groups } of plain(text).matchAll(PART)) {
+    const content = groups.phrase ?? groups.word;
+    if (!groups.sign && !isSign(content)) said.push(content);
+    if (!isSign(content) && !/[\p{L}\p{N}]/u.test(content)) continue;
+    found[groups.sign ? "without" : groups.phrase === undefined ? "terms" : "phrases"].push(content);
+  }
+  const telling = found.terms.filter((term) => !COMMON.has(term.toLowerCase()));
+  const terms = telling.length || found.phrases.length ? telling : found.terms;
+  const first = (many) => many.slice(0, MOST_TERMS);
+  const wanted = { terms: first([...new Set(terms)]), phrases: first(found.phrases), without: first(found.without) };
+  return { ...wanted, said: said.join(" "), spoken: wanted.terms.filter((term) => !isSign(term)) };
+}
+
+/** The words of a site. */
+export class Lookup {
+  constructor(facts, lexicon, lengths) {
+    this.shards = facts.shards; // [number of the first term, file]
+    this.terms = lexicon.terms; // in order
+    this.counts = lexicon.counts; // items that have each
+    this.lengths = lengths; // words of each item
+    this.mean = lengths.reduce((sum, each) => sum + each, 0) / lengths.length;
+  }
+
+  static async load(facts) {
+    const [lexicon, lengths] = await Promise.all([fetchJson(facts.lexicon), fetchBytes(facts.lengths)]);
+    return new Lookup(facts, lexicon, new Uint16Array(lengths));
+  }
+
+  /**
+   * How to ask for each word: itself, what it begins, or the one it is a typo of.
+   *
+   * @param {(term: string) => boolean} isWord whether a term is no typo, wherever it stands
+   * @returns {Promise<(Phrase[]|null)[]>} for each term phrases of which any may stand; null where nothing is like it
+   */
+  know(terms, isWord) {
+    return Promise.all(terms.map((term) => this.#resolve(term, isWord(term))));
+  }
+
+  /** Where a phrase stands: for each item that has it how often, by column. */
+  async phrase(text, isPrefix = false) {
+    const words = tokens(text);
+    if (!words.length) return new Map();
+    const columns = await Promise.all(words.map((word, at) => this.#places(word, isPrefix && at === words.length - 1)));
+    const found = new Map();
+    for (const [item, places] of columns[0]) {
+      const others = columns.slice(1).map((each) => each.get(item));
+      if (others.some((each) => !each)) continue;
+      const sets = others.map((each) => new Set(each));
+      const hits = [0, 0, 0, 0];
+      // A place is four times the position, plus the column.
+      for (const place of places) if (sets.every((set, index) => set.has(place + 4 * (index + 1)))) hits[place & 3] += 1;
+      if (hits.some(Boolean)) found.set(item, hits);
+    }
+    return found;
+  }
+
+  /** The rank of items by phrases: the lower, the better. */
+  ranks(phrases, items) {
+    const n = this.lengths.length;
+    const weighed = phrases.map((found) => [found, Math.max(RAREST, Math.log((n - found.size + 0.5) / (found.size + 0.5)))]);
+    return new Map(items.map((item) => {
+      const scale = SATURATION * (1 - LENGTHS + (LENGTHS * this.lengths[item]) / this.mean);
+      let sum = 0;
+      for (const [found, rarity] of weighed) {
+        const count = found.get(item)?.reduce((all, hits, column) => all + WEIGHTS[column] * hits, 0) ?? 0;
+        sum += (rarity * count * (SATURATION + 1)) / (count + scale);
+      }
+      return [item, -sum];
+    }));
+  }
+
+  async #resolve(term, isWord) {
+    const forms = /^[a-z\d]+$/i.test(term) ? [false] : [false, true];
+    for (const form of formsOf(term)) {
+      for (const isPrefix of forms) {
+        const found = await this.phrase(form, isPrefix);
+        if (found.size) return [found];
+      }
+    }
+    const begun = await this.#begun(term.toLowerCase());
+    if (begun.length) return begun;
+    if (isWord) return null;
+    const swapped = await this.#transposed(term);
+    for (const similar of swapped.length ? swapped : this.#similar(term.toLowerCase())) {
+      const found = await this.phrase(similar);
+      if (found.size) return [found];
+    }
+    return null;
+  }
+
+  /** Words that begin with a word, and not with its stem: that of "being" is "be". */
+  async #begun(start) {
+    if (!/^[a-z\d]+$/.test(start)) return [];
+    const found = this.#range(start).sort((one, other) => this.counts[other] - this.counts[one] || one - other);
+    const phrases = await Promise.all(found.slice(0, MOST_TERMS).map((number) => this.phrase(this.terms[number])));
+    return phrases.filter((each) => each.size);
+  }
+
+  /** The words that a word is with two neighbouring letters exchanged, frequent first. */
+  async #transposed(term) {
+    if (!/^\p{L}+$/u.test(term) || term.length < TRANSPOSED[0] || term.length > TRANSPOSED[1]) return [];
+    const swapped = new Set();
+    for (let at = 0; at < term.length - 1; at += 1) {
+      swapped.add(term.slice(0, at) + term[at + 1] + term[at] + term.slice(at + 2));
+    }
+    swapped.delete(term);
+    const words = [...swapped].sort();
+    const counts = await Promise.all(words.map(async (word) => (await this.phrase(word)).size));
+    const order = words.map((_, at) => at).filter((at) => counts[at]);
+    return order.sort((one, other) => counts[other] - counts[one] || one - other).map((at) => words[at]);
+  }
+
+  /** Words that share most trigrams with a word, best first. */
+  #similar(term) {
+    if ([...term].length < SHORTEST_TYPO) return [];
+    const wanted = trigrams(term);
+    const [low, high] = [Math.max([...term].length - 2, SHORTEST_TYPO), [...term].length + 2];
+    const scored = [];
+    this.terms.forEach((word, number) => {
+      const n = [...word].length;
+      if (n < low || n > high) return;
+      const grams = trigrams(word);
+      const common = [...wanted].filter((each) => grams.has(each)).length;
+      const similarity = (2 * common) / (wanted.size + grams.size);
+      if (similarity >= LEAST_ALIKE) scored.push([similarity, this.counts[number], word]);
+    });
+    scored.sort((one, other) => other[0] - one[0] || other[1] - one[1] || (one[2] < other[2] ? -1 : 1));
+    return scored.slice(0, 3).map(([, , word]) => word);
+  }
+
+  /** Where a word of the index stands, or every word that begins so. */
+  async #places(word, isPrefix) {
+    const numbers = isPrefix ? this.#range(word) : this.#number(word);
+    const found = await Promise.all(numbers.map((number) => this.#posting(number)));
+    if (found.length === 1) return found[0];
+    const merged = new Map();
+    for (const each of found) for (const [item, places] of each) merged.set(item, [...(merged.get(item) ?? []), ...places]);
+    return merged;
+  }
+
+  async #posting(number) {
+    const at = this.shards.findLastIndex(([first]) => first <= number);
+    const [first, file] = this.shards[at];
+    const flat = (await fetchJson(file))[number - first];
+    const found = new Map();
+    for (let read = 0, item = 0; read < flat.length;) {
+      const [step, n] = [flat[read], flat[read + 1]];
+      item += step;
+      found.set(item, flat.slice(read + 2, read + 2 + n));
+      read += 2 + n;
+    }
+    return found;
+  }
+
+  #number(word) {
+    const number = this.#first(word);
+    return this.terms[number] === word ? [number] : [];
+  }
+
+  #range(start) {
+    const found = [];
+    for (let number = this.#first(start); this.terms[number]?.startsWith(start); number += 1) found.push(number);
+    return found;
+  }
+
+  /** The number of the first term that is not before a word. */
+  #first(word) {
+    let [low, high] = [0, this.terms.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.terms[middle] < word) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+}
+
+/** A term, the same of any skin, and what it begins with. */
+function formsOf(term) {
+  const same = term.replace(SKIN_TONES, "");
+  return [...new Set([term, same, same.split("\u200d")[0]])].filter(Boolean);
+}
+
+function trigrams(word) {
+  const letters = [..."  ", ...word, " "];
+  return new Set(letters.slice(2).map((_, at) => letters.slice(at, at + 3).join("")));
+}

