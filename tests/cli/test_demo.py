@@ -85,10 +85,11 @@ def test_the_page_is_served_where_somebody_can_stop_it(
     monkeypatch.setattr(demo, "emoji_collection", lambda folder, _: folder / "emoji.acqh")
     monkeypatch.setattr(demo, "_evaluated", lambda _: (None, [], 0.0))
     monkeypatch.setattr(demo, "_print", lambda *_: sys.stdout.write("the table"))
-    monkeypatch.setattr(demo, "serve_collection", lambda path, port: served.append((path, port)))
+    monkeypatch.setattr(demo, "serve_collection", lambda path, **told: served.append((path, told)))
     app(["demo", "--cache-dir", str(tmp_path), *arguments], standalone_mode=False)
     said = capsys.readouterr().out
-    assert served == [(tmp_path / "emoji.acqh", 0)] * serves
+    told = {"port": 0, "examples": demo.EXAMPLES}
+    assert served == [(tmp_path / "emoji.acqh", told)] * serves
     if "--json" not in arguments:
         assert said.startswith("the table")
         assert (f"acqh serve {tmp_path}" in said) is not serves
@@ -104,7 +105,8 @@ def test_the_demo_serves_its_page(few, tmp_path):
         try:
             address = re.search(r"at (http://\S+)$", done.stderr.readline())[1]
             with httpx.Client(base_url=address, trust_env=False) as client:
-                assert client.get("/stats").json()["n_items"] == len(few)
+                stats = client.get("/stats").json()
+                assert (stats["n_items"], stats["examples"]) == (len(few), demo.EXAMPLES)
                 assert "<title>acqh</title>" in client.get("/").text
         finally:
             done.send_signal(signal.SIGINT)

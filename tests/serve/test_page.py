@@ -133,6 +133,14 @@ def test_results_come_while_typing_and_the_address_can_be_shared(client, visit):
     assert labels(page)[0] == "car"
 
 
+def test_the_page_offers_the_examples_that_the_service_is_told(visit, built, start):
+    with start(built, examples=["red car", "sea"]) as client:
+        page = visit(client)
+        expect(page.locator("#examples button")).to_have_text(["red car", "sea"])
+        page.locator("#examples button", has_text="sea").click()
+        expect(page.locator("#text")).to_have_value("sea")
+
+
 def test_an_answer_to_what_is_no_longer_asked_is_dropped(client, visit):
     page = visit(client)
     expect(page.locator("#summary")).to_have_text("Or start from one of these")

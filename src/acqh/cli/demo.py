@@ -19,6 +19,9 @@ from acqh.cli._output import Reporter, print_json, print_table, reporting
 from acqh.cli.search import serve as serve_collection
 from acqh.errors import AcqhError
 
+# What the page offers to try: none is the name of an emoji.
+EXAMPLES = ["sad cat", "red flower", "happy birthday", "fast car", "morning coffee", "scary"]
+
 
 def demo(
     serve: Annotated[
@@ -50,7 +53,7 @@ def demo(
     if serve is None:
         serve = sys.stdout.isatty() and not os.environ.get("CI") and not as_json
     if serve:
-        serve_collection(collection, port=port)
+        serve_collection(collection, port=port, examples=EXAMPLES)
     elif not as_json:
         # By the name it was called by: in a virtual environment it may not be on the PATH.
         program = sys.argv[0] if Path(sys.argv[0]).stem == "acqh" else "acqh"

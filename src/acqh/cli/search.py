@@ -129,6 +129,9 @@ def serve(
         Path | None, Option(exists=True, file_okay=False, help="Where the images are, to link to.")
     ] = None,
     root_path: Annotated[str | None, Option(help="What a proxy puts before every path.")] = None,
+    examples: Annotated[
+        list[str] | None, Option("--try", help="Words the page offers to try; may be repeated.")
+    ] = None,
 ) -> None:
     """Serve the search page of a collection, and HTTP.
 
@@ -141,6 +144,7 @@ def serve(
     settings = _settings(
         collection=collection, host=host, port=port, token_file=token_file,
         write_token_file=write_token_file, image_root=image_root, root_path=root_path,
+        examples=examples or None,
     )  # fmt: skip
     logging.basicConfig(
         format="%(asctime)s %(levelname)s %(message)s", level=voice.level(logging.INFO)

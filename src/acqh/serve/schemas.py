@@ -302,6 +302,7 @@ class Stats(CollectionStats):
     modes: Annotated[
         list[str], Field(description="What texts may be searched by; the first is the default.")
     ]
+    examples: Annotated[list[str], Field(description="What the page offers to try.")]
     limits: RequestLimits
     writable: Annotated[
         bool, Field(description="Whether a token lets clients add and remove items.")

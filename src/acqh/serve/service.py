@@ -158,7 +158,12 @@ class Service:
             "max_text_chars": schemas.MAX_TEXT_CHARS,
             "max_k": self.settings.max_k,
         }
-        own = {"modes": get_args(Mode), "limits": limits, "writable": self.writable}
+        own = {
+            "modes": get_args(Mode),
+            "examples": self.settings.examples,
+            "limits": limits,
+            "writable": self.writable,
+        }
         return await self._run(lambda collection: asdict(collection.stats()) | own)
 
     async def add(

@@ -38,6 +38,8 @@ class Settings(BaseSettings):
     image_root : path or None
         Folder that image files are named relative to. Where it is given, the page links to the
         images as they were.
+    examples : list of str
+        What the page offers to try; by default names of some items.
     max_body_bytes : int
         Longest body of a request.
     max_pixels : int
@@ -65,6 +67,7 @@ class Settings(BaseSettings):
     allowed_hosts: list[str] = Field(default_factory=list)
     root_path: str = Field(default="", pattern=r"^(/[^/?#%]+)*$")
     image_root: Path | None = None
+    examples: list[str] = Field(default_factory=list)
     max_body_bytes: int = Field(default=8 * 2**20, ge=1)
     max_pixels: int = Field(default=16_000_000, ge=1)
     max_k: int = Field(default=1000, ge=1)

@@ -92,6 +92,7 @@ async function find(signal) {
     return api.browse(browseOf(query, k, dateColumnOf([...items.values()])), signal);
   }
   start ??= await findStart(labels, signal);
+  if (facts.examples.length) start.phrases = facts.examples;
   return null;
 }
 
