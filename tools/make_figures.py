@@ -202,7 +202,7 @@ def excess(data: Any, make: Any, seed: int) -> Any:
         # Not having converged is what the figure shows.
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = make(n_components=32, random_state=seed)
-        model.known_share = 1.0
+        model._known_share = 1.0
         model.fit(data)
     return np.array(model.objective_) / model.lower_bound_ - 1
 

@@ -3,8 +3,8 @@
 Prints one JSON line per row, with the goal beside the figure. Needs the data files for
 MIRFlickr25K (ACQH_DATA or --data-dir) and, for the rows on photographs, a folder with
 ``manifest.csv``. Ranks and ridges come from training rows, and so do all rules by which they are
-chosen. The row of image content of ``pairs`` and ``known_share`` of ``emoji`` were compared on
-some of these queries, so these figures flatter a little.
+chosen. The row of image content of ``pairs`` was compared on some of these queries, so that
+its figures flatter a little.
 """
 
 import argparse
@@ -130,8 +130,6 @@ def emoji(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             random_state=0,
         )
         again = clone(model)
-        # All items have captions and labels, so none is known by one view alone.
-        model.known_share = again.known_share = 1.0 if targets else 0.5
         unseen = data.measure(data.fit(again, data.train))["image_map_of_a_fifth"]
         figures = data.measure(data.fit(model, np.arange(len(data.data))))
         figures |= {"image_map_of_a_fifth_unseen": unseen}

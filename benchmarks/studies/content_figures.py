@@ -35,7 +35,6 @@ def main() -> None:
         targets={"labels": 0.5, "text": 0.5},
         random_state=0,
     )
-    model.known_share = 1.0
     model = data.fit(model, np.arange(len(data.data)))
     found, curves = {}, []
     for weight in WEIGHTS:

@@ -25,7 +25,7 @@ def score_loss(
     """
     torch = require("torch")
     known = np.asarray(model.embed(views, labels=labels), dtype=np.float64)
-    wanted = known @ (model.query_map_.T @ model.query_map_)
+    wanted = known @ (model.space_.query_map.T @ model.space_.query_map)
     vectors = model.decode(model.encode(views, labels=labels)).astype(np.float64)
     moment = vectors.T @ vectors / len(vectors)
     energy = float(np.mean(np.einsum("ij,ij->i", wanted @ moment, wanted)))

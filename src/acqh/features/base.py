@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import validate_data
 
 from acqh._core.arrays import Array, Matrix, as_rows, first_bad_row, is_sparse, slices
+from acqh._core.imports import Offered
 from acqh.errors import NotFittedError, ViewError
 
 # Blocks of rows are sized so that one dense float64 block takes about 32 MB.
@@ -20,7 +21,7 @@ class UnfittedMapError(NotFittedError, exceptions.NotFittedError):
     """A feature map or encoder was used before ``fit``; also scikit-learn's own error."""
 
 
-class FeatureMap(TransformerMixin, BaseEstimator):
+class FeatureMap(TransformerMixin, BaseEstimator, metaclass=Offered):
     """Base of the maps from one feature matrix to another.
 
     A map says in ``_learn`` what it takes from training rows, and in ``_map`` what rows become;

@@ -1,6 +1,6 @@
 """The one API of all methods."""
 
-from abc import ABCMeta, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import permutations
 from numbers import Integral, Real
@@ -18,6 +18,7 @@ from acqh._core.arrays import (
     check_width,
     mapped_blocks,
 )
+from acqh._core.imports import Offered
 from acqh._core.labels import as_label_matrix
 from acqh._core.runtime import Interval, check_parameters
 from acqh.data import MultiViewData
@@ -75,7 +76,7 @@ else:
     from sklearn.base import BaseEstimator
 
 
-class BaseMethod(BaseEstimator, metaclass=ABCMeta):
+class BaseMethod(BaseEstimator, metaclass=Offered):
     """A cross-modal method: fit on paired views, project queries, encode a database.
 
     A subclass stores its constructor arguments, checks them and the data in `fit`, and sets
@@ -85,8 +86,6 @@ class BaseMethod(BaseEstimator, metaclass=ABCMeta):
 
     Attributes
     ----------
-    info : MethodInfo
-        Set by `acqh.methods.registry.register`.
     n_features_in_ : dict of str to int
         Width of each view.
     label_names_ : tuple of str
@@ -140,18 +139,8 @@ class BaseMethod(BaseEstimator, metaclass=ABCMeta):
         """Return mean average precision across views on held-out items, from 0 to 1.
 
         So that ``GridSearchCV`` and ``cross_val_score`` of scikit-learn work: give them a
-        MultiViewData with labels as ``X``; ``y`` may be the same labels, or left out.
-
-        Parameters
-        ----------
-        views : mapping of str to matrix, or MultiViewData
-        labels : optional
-            Of data that bring none of their own, or the same.
-
-        Raises
-        ------
-        LabelError
-            There are no labels, which say what is relevant.
+        MultiViewData with labels as ``X``; ``y`` may be the same labels, or left out. Raises
+        LabelError: there are no labels, which say what is relevant.
         """
         return held_out_map(self, views, labels)
 
@@ -163,17 +152,8 @@ class BaseMethod(BaseEstimator, metaclass=ABCMeta):
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted method to a bundle; `acqh.methods.load_method` reads it.
 
-        Parameters
-        ----------
-        path : path-like
-            A directory; created if it does not exist.
-
-        Raises
-        ------
-        InvalidInputError
-            A parameter that cannot be stored, such as a function.
-        NotFittedError
-            The method is not fitted.
+        `path`: a directory; created if it does not exist. Raises InvalidInputError, NotFittedError:
+        a parameter that cannot be stored, such as a function; the method is not fitted.
         """
         save_method(self, path)
 

@@ -29,6 +29,12 @@ class QueryMaps:
     units: Mapping[str, Floats]
     feature_maps: Mapping[str, Any]
 
+    @classmethod
+    def of(cls, model: Any) -> "QueryMaps":
+        """Return those of a fitted model."""
+        found: list[Any] = [getattr(model, name) for name in (*_ATTRIBUTES, "feature_maps_")]
+        return cls(*found)
+
     def project(self, X: Any, *, view: str) -> Floats:
         """Return query vectors, (n_queries, n_components); see `acqh.ACQH.project`."""
         matrix = check_view(self.widths, X, view)

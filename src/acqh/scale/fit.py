@@ -128,7 +128,7 @@ class _Description(NamedTuple):
 
 def _describe(model: Any, items: MultiViewData, _: None) -> _Description:
     # Workers map rows as they are, so kernel maps learn no targets here: none could be left out.
-    known = model.describe(items, learns_maps=False)
+    known = model._describe(items, learns_maps=False)
     widths = known.statistics.widths
     nothing = Statistics({}, len(known.label_names), known.statistics.keep)
     return _Description(replace(known, statistics=nothing), widths)

@@ -21,10 +21,23 @@ def test_the_larger_their_share_the_more_exactly_known_items_are_coded(data, tar
     errors = []
     for share in (0.0, 0.5, 0.95):
         model = acqh.ACQH(8, targets=targets, **SETTINGS)
-        model.known_share = share
+        model._known_share = share
         model.fit(data)
         vectors = model.embed(data.views, labels=data.labels)
         codes = model.encode(data.views, labels=data.labels)
         left = np.square(model.decode(codes) - vectors).sum() / np.square(vectors).sum()
         errors.append(left)
     assert errors == sorted(errors, reverse=True)
+
+
+def test_codebooks_are_for_items_as_they_are_known_where_all_are_complete(data):
+    def fitted(share, given=data):
+        model = acqh.ACQH(8, targets=TARGETS[1], **SETTINGS)
+        model._known_share = share
+        return model.fit(given).codebooks_
+
+    np.testing.assert_array_equal(fitted(None), fitted(1.0))
+    labels = np.array(data.labels)
+    labels[0] = 0
+    partly = acqh.MultiViewData(data.views, labels)
+    np.testing.assert_array_equal(fitted(None, partly), fitted(0.5, partly))

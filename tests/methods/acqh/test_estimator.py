@@ -251,7 +251,7 @@ def test_components_beyond_the_rank_are_zero(data):
 
 def test_the_objective_is_above_its_bound_and_close(data):
     model = acqh.ACQH(4, n_codebooks=4, random_state=0)
-    model.known_share = 1.0
+    model._known_share = 1.0
     model.fit(data)
     assert model.objective_[-1] >= model.lower_bound_ * (1 - 1e-12)
     assert 0 <= model.optimality_gap_ < 1e-4

@@ -285,21 +285,6 @@ def test_an_item_that_nothing_is_known_of_is_scored_like_the_mean_of_all(data):
     np.testing.assert_allclose(vague[0], mean @ space.target_map, atol=1e-9)
 
 
-def test_real_queries_make_scores_more_exact_where_they_look(data):
-    rng = np.random.default_rng(0)
-    items = rng.normal(size=(600, 10))
-    queries = rng.normal(size=(200, 10)) * np.array([3, 3, 1, 1, *[0.1] * 6])
-    errors = []
-    for given in (None, {"image": queries[:100]}):
-        model = acqh.ACQH(10, equal_lengths=False, **SMALL).fit({"image": items}, queries=given)
-        asked = model.project(queries[100:], view="image")
-        exact = asked @ model.embed({"image": items}).T
-        coded = asked @ model.decode(model.encode({"image": items})).T
-        errors.append(np.mean((exact - coded) ** 2) / np.mean(exact**2))
-    assert errors[1] < 0.8 * errors[0]
-    assert model.query_share_ > 0
-
-
 @pytest.mark.parametrize("by", ["codes", "views", "labels"])
 @pytest.mark.parametrize("targets", [None, MIXED])
 def test_another_encoder_of_queries_finds_the_same_items(data, targets, by, tmp_path):
@@ -331,9 +316,8 @@ def test_another_encoder_of_queries_is_learnt_with_more_components_than_labels(d
 
 
 def test_models_of_targets_are_saved_whole(partly, mixed, tmp_path):
-    asked = {"text": partly.views["text"][:20]}
     model = clone(mixed).set_params(targets={**MIXED, "text": Target(0.25, rank=4, trust="auto")})
-    model.fit(partly, queries=asked)
+    model.fit(partly)
     model.save(tmp_path / "model")
     again = acqh.methods.load_method(tmp_path / "model")
     assert again.targets_ == model.targets_
@@ -343,7 +327,6 @@ def test_models_of_targets_are_saved_whole(partly, mixed, tmp_path):
     )
     more = partly.subset(np.arange(60))
     assert_same(model.partial_fit(more), again.partial_fit(more), partly)
-    assert again.query_share_ == model.query_share_
 
 
 def test_the_error_never_rises_and_stays_above_its_bound(mixed):
@@ -358,10 +341,8 @@ def test_wrong_input_is_refused_with_the_reason(data):
     )
     text = views["text"]
 
-    def fit(targets=None, views=views, labels=None, queries=None, **settings):
-        return acqh.ACQH(8, targets=targets, **SMALL, **settings).fit(
-            views, labels, queries=queries
-        )
+    def fit(targets=None, views=views, labels=None, **settings):
+        return acqh.ACQH(8, targets=targets, **SMALL, **settings).fit(views, labels)
 
     model = fit()
     cases = [
@@ -381,11 +362,6 @@ def test_wrong_input_is_refused_with_the_reason(data):
         (LabelError, "labels are needed", lambda: fit({"labels": 1, "text": 1})),
         (LabelError, "no item has a label", lambda: fit({"labels": 1, "text": 1}, labels=data.labels * 0)),  # noqa: E501
         (ViewError, "called 'labels'", lambda: fit(views={"labels": text})),
-        (ViewError, "queries are given of view 'sound'", lambda: fit(queries={"sound": text})),
-        (ViewError, "columns", lambda: fit(queries={"text": text[:, :4]})),
-        (ViewError, "row 0", lambda: fit(queries={"text": text * np.nan})),
-        (InvalidInputError, "no queries", lambda: fit(queries={"text": text[:0]})),
-        (InvalidInputError, "mapping", lambda: fit(queries=text)),
         (InvalidInputError, "no target", lambda: model.encode(labels=data.labels)),
         (InvalidInputError, "mapping", lambda: model.refit_queries(text, text)),
         (ViewError, "paired by row", lambda: model.refit_queries({"text": text[:9]}, views)),

@@ -64,23 +64,6 @@ def test_labels_cannot_have_their_trust_chosen(data):
         acqh.ACQH(4, targets=targets, **SMALL).fit(data)
 
 
-def test_real_queries_count_as_often_as_they_were_asked(data):
-    rng = np.random.default_rng(0)
-    texts = data.views["text"]
-    # About one thing, and about another.
-    few = texts[0] + 0.1 * rng.normal(size=(40, texts.shape[1]))
-    others = texts[1] + 0.1 * rng.normal(size=(40, texts.shape[1]))
-    asked = {"evenly": [few, others], "unevenly": [*[few] * 50, others]}
-    models = [
-        acqh.ACQH(4, targets={"text": 1.0}, **SMALL).fit(
-            data.views, queries={"text": np.concatenate(queries)}
-        )
-        for queries in asked.values()
-    ]
-    assert all(model.query_share_ > 0 for model in models)
-    assert not np.allclose(models[0].codebooks_, models[1].codebooks_)
-
-
 def test_the_gap_above_a_bound_of_zero_is_a_share_of_what_there_is():
     labels = np.eye(2, dtype=np.uint8)[np.arange(40) % 2]
     model = acqh.ACQH(4, ridge=0.0, **SMALL).fit({"a": labels.astype(float)}, labels)

@@ -103,7 +103,7 @@ def learn(
         feature_maps=_feature_maps(encoders, views, is_general),
         random_state=settings.random_state,
     )
-    model.known_share = _KNOWN_SHARE
+    model._known_share = _KNOWN_SHARE
     chunks = _told(features, progress)
     if refined is not None and worth:
         general = general_statistics(

@@ -123,7 +123,7 @@ class Coder:
     @classmethod
     def of(cls, model: "ACQH") -> Self:
         """Return the coder of a model that is there."""
-        return cls(model.query_maps(), lambda: model)
+        return cls(QueryMaps.of(model), lambda: model)
 
     @classmethod
     def open(cls, path: Path) -> Self:

@@ -1,5 +1,8 @@
 """The estimator: its parameters, how it learns, and what a fitted model does."""
 
+# So that `help` names types as they are written here.
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
@@ -15,7 +18,6 @@ from acqh._core.arrays import (
     Floats,
     Matrix,
     as_matrix,
-    check_width,
     has_tensors,
     is_tensor,
     map_features,
@@ -60,15 +62,12 @@ from acqh.quantize.codebooks import check_codes
 from acqh.stats import Keep, Statistics
 from acqh.stats.moments import pair_of
 from acqh.stats.ridge import regress_rows
-from acqh.stats.sample import RowSample
 
 REFERENCE = (
     "Wang and Yang, Asymmetric Correlation Quantization Hashing for Cross-modal Retrieval, 2020"
 )
 # From this width on, threads of BLAS gain more than they cost once the sums are there.
 _WIDE = 2048
-# Real queries at most that are kept of each view.
-MAX_QUERIES = 4096
 
 
 class FittedACQH(BaseMethod):
@@ -88,9 +87,10 @@ class FittedACQH(BaseMethod):
     optimality_gap_: float
     n_iter_: int
     ridges_: dict[str, Any]
-    query_share_: float
-    queries_: dict[str, RowSample]
     refitted_: tuple[str, ...]
+    # Of the vectors that codebooks are learnt from, the share of items as they are known; the rest
+    # are those predicted for items of which one view is known. None: see `solve`; collections say.
+    _known_share: float | None = None
 
 
 @register(
@@ -105,99 +105,68 @@ class FittedACQH(BaseMethod):
 )
 @dataclass(eq=False, repr=False)
 class ACQH(FittedACQH):
-    """Asymmetric correlation quantization hashing.
+    """Search across views by a few bytes per item: asymmetric correlation quantization hashing.
 
-    A query of any view becomes a real vector, an item becomes one byte per codebook, and their
-    score, the inner product of the query vector and the sum of the item's codewords, is close
-    to their similarity: of their labels [1]_, of what they show or say, or of vectors that a
-    teacher gives them. One pass over the data collects sums; the rest is closed form but for the
-    quantization.
+    A query of any view becomes a vector, an item one byte per codebook. Their score, an inner
+    product, is close to their similarity: of their labels (the paper's, by Wang and Yang, 2020), of
+    what they show or say, or of vectors that a teacher gives them. One pass over the data collects
+    sums; the rest is closed form but for the quantization.
+
+    >>> import acqh
+    >>> train, query = acqh.make_multiview(300, random_state=0).split(20, random_state=0)
+    >>> model = acqh.ACQH(8, n_codebooks=2, random_state=0).fit(train.views, train.labels)
+    >>> index = acqh.CodeIndex(model.codebooks_).add(model.encode(labels=train.labels))
+    >>> index.search(model.project(query.views["text"], view="text"), k=5).ids.shape
+    (20, 5)
 
     Parameters
     ----------
     n_components : int
-        Length of query vectors and codewords. Not storage: an item takes `n_codebooks` bytes
-        whatever this is. Components beyond the rank of the label similarities are zero.
+        Length of query vectors and codewords. Not storage, which is `n_codebooks` bytes.
+        Components beyond the rank of the label similarities are zero.
     n_codebooks : int
         Bytes per item, 1 to 16.
     codebook_size : int
         Words per codebook, 2 to 256.
     similarity : {"shared", "dot", "cosine", "jaccard"} or callable
-        What a score should be: 1 if a label is shared, the number of shared labels (the
-        paper's), their cosine, their Jaccard index; or a function of two 0/1 matrices
-        (n, n_labels) and (m, n_labels) that gives (n, m). Can be changed after the pass, with
-        `fit_stats`.
-    ridge : float or "auto"
-        Strength of the penalty on the maps from features, relative to the mean diagonal of
-        the Gram matrix; no intercept is penalised. ``"auto"`` chooses one per view by generalised
-        cross-validation, with other targets than labels alone by the error on rows of the sample
-        left out in turn.
-    feature_maps : mapping of str to feature map, one feature map, or None
-        For some views, or for all; fitted on the training rows (of an iterable, on its first
-        chunk). Any scikit-learn transformer, or a name of `acqh.features`, such as ``"kernel"``
-        for kernel ridge regression (`acqh.features.KernelMap`).
+        Of labels: 1 if one is shared, how many are (the paper's), their cosine or Jaccard index;
+        or a function of two 0/1 matrices (n, n_labels) and (m, n_labels) that gives (n, m).
     targets : mapping of str to float or Target, optional
         What scores should be: weights of ``"labels"`` and of views, or `acqh.Target`. By default
-        labels where they are given, otherwise the content of all views, with weights under which
-        an item's views agree on what is similar. A target may be a view that is there for training
-        only: a teacher.
+        labels where they are given, otherwise the content of all views, weighted so that an item's
+        views agree on what is similar. A view that is there for training only is a teacher.
+    feature_maps : mapping of str to feature map, one feature map, or None
+        For some views, or for all: any scikit-learn transformer, or a name of `acqh.features`, such
+        as ``"kernel"`` for kernel ridge regression. Fitted on the training rows (of an iterable, on
+        its first part).
+    ridge : float or "auto"
+        Penalty on the maps from features, relative to the mean diagonal of the Gram matrix;
+        ``"auto"`` chooses one per view by cross-validation.
     equal_lengths : bool, optional
-        Whether items are coded with the length that known ones have, so that those of which more
-        is known do not lead every list. By default not with labels alone, otherwise yes.
+        Whether items get the length that known ones have, so that those of which more is known do
+        not lead every list. By default not with labels alone, otherwise yes.
     random_state : int, Generator or None
 
     Attributes
     ----------
+    codebooks_ : (n_codebooks, codebook_size, n_components)
     projections_ : dict of str to (n_features, n_components)
         After the view's feature map, if it has one.
     intercepts_ : dict of str to (n_components,)
-    codebooks_ : (n_codebooks, codebook_size, n_components)
+    ridges_ : dict
+        By view; with other targets than labels alone, by view (or ``"labels"``) and target.
     objective_ : list of float
-        After each sweep: with labels alone, the squared error of all similarities, the first term
-        of the paper's objective (6); otherwise the mean squared error of item vectors in the metric
-        of queries.
+        After each sweep: with labels alone the squared error of all similarities, the first term
+        of the paper's objective (6); otherwise the mean squared error of items, as queries see it.
     lower_bound_ : float
         No codes of this many components can have a lower objective.
     optimality_gap_ : float
-        How far the objective is above the bound, as a share of the bound; where that is zero but
-        for rounding, of the objective of codes that are all zero.
+        How far the objective is above the bound, as a share of it (or, where it is zero, of the
+        objective of codes that are all zero).
     n_iter_ : int
         Sweeps made.
-    ridges_ : dict
-        The strength used for each view; with other targets than labels alone, by view (or
-        ``"labels"``) and then by target.
-    targets_ : dict of str to Target
-        What was used, with weights and ranks.
     stats_ : Statistics
         All that is kept of the data.
-    label_codes_ : uint8 (n_sets, n_codebooks)
-        The codes of the distinct label sets; with labels alone.
-    query_share_ : float
-        Share of the real queries in the metric; without any, zero.
-
-    References
-    ----------
-    .. [1] L. Wang, J. Yang, "Asymmetric Correlation Quantization Hashing for Cross-modal
-       Retrieval", 2020.
-
-    Examples
-    --------
-    >>> import acqh
-    >>> data = acqh.make_multiview(300, n_labels=5, random_state=0)
-    >>> train, query = data.split(test_size=20, random_state=0)
-    >>> model = acqh.ACQH(8, n_codebooks=2, random_state=0).fit(train.views, train.labels)
-    >>> codes = model.encode(labels=train.labels)
-    >>> codes.shape, codes.dtype
-    ((280, 2), dtype('uint8'))
-    >>> scores = model.project(query.views["text"], view="text") @ model.decode(codes).T
-    >>> scores.shape
-    (20, 280)
-
-    Without labels, by the content of both views:
-
-    >>> model = acqh.ACQH(8, n_codebooks=2, random_state=0).fit(train.views)
-    >>> model.encode(train.views).shape
-    (280, 2)
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -220,16 +189,11 @@ class ACQH(FittedACQH):
     equal_lengths: bool | None = None
     random_state: RandomState = None
 
-    # Of the vectors that codebooks are learnt from, the share of items as they are known; the rest
-    # are those predicted for items of which one view is known. No parameter: collections set it.
-    known_share = 0.5
-
     def fit(
         self,
         views: Any,
         labels: Any = None,
         *,
-        queries: Any = None,
         device: str | None = None,
         max_memory: int = MAX_MEMORY,
     ) -> Self:
@@ -240,36 +204,21 @@ class ACQH(FittedACQH):
         views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
             With labels as the only target, items without labels are passed over.
         labels : optional
-            Of data that bring none of their own, or the same: a 0/1 matrix, class ids, or sets of
-            names.
-        queries : mapping of str to (n_queries, n_features), optional
-            A sample of real queries of some views. Codes are then most exact where these look.
+            Of data that bring none of their own: a 0/1 matrix, class ids, or sets of names.
         device : str, optional
-            Where kernel maps, sums and eigenvalues are computed, such as ``"cuda"``; by default
-            where tensors lie, and on the host for arrays. What is learnt are arrays in either case.
+            Where to compute, such as ``"cuda"``; by default where tensors lie, and on the host for
+            arrays. What is learnt are arrays in either case.
         max_memory : int
             Bytes of working memory on a device.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
-        DeviceError
-            The device is not available.
-        InvalidInputError
-            A constructor argument is out of range, or the data are of no accepted form.
-        LabelError
-            Labels are a target but missing, or cannot be read.
-        ViewError
-            Views are not paired, or hold NaN; a target or queries of an unknown view.
+        DeviceError, InvalidInputError, LabelError, ViewError
+            The device is not there; a parameter is out of range; labels are a target but missing;
+            views are not paired or hold NaN, or a target is none of them.
         """
         self._check_parameters()
-        collected, where = self._collect(
-            views, labels, None, device, max_memory, has_queries=queries is not None
-        )
-        return self._solve(collected, check_queries(queries, collected.widths), where)
+        return self._solve(*self._collect(views, labels, None, device, max_memory))
 
     def _collect(
         self,
@@ -278,34 +227,29 @@ class ACQH(FittedACQH):
         known: MappedStatistics | None,
         device: str | None = None,
         max_memory: int = MAX_MEMORY,
-        *,
-        has_queries: bool = False,
     ) -> tuple[MappedStatistics, Any]:
         """Sum over items, on the host or a device; return the sums, and the device or None."""
-        how: dict[str, Any] = {"only_sums": not has_queries, "max_memory": max_memory}
+        how: dict[str, Any] = {"max_memory": max_memory}
         if has_tensors(views, labels):
             names = None if known is None else known.label_names
             data = read_tensors(views, labels, device=device, names=names)
-            known = known or self.describe(data, **how)
+            known = known or self._describe(data, **how)
             return collect_tensors(data, known, max_memory), data.device
         where = None if device is None else check_device(device)
         how |= {"is_whole": isinstance(views, Mapping | MultiViewData), "device": where}
         parts = as_parts(views, labels)
-        return collect(parts, known or partial(self.describe, **how), device=where), where
+        return collect(parts, known or partial(self._describe, **how), device=where), where
 
-    def describe(
-        self, part: Any, *, only_sums: bool = True, learns_maps: bool = True, **how: Any
-    ) -> MappedStatistics:
+    def _describe(self, part: Any, *, learns_maps: bool = True, **how: Any) -> MappedStatistics:
         """Fit the feature maps to the first part of the data; return what all must be like.
 
-        What is kept of the data follows from the targets. `only_sums`: whether sums are all that
-        labels alone are learnt from. `learns_maps`: whether kernel maps learn to predict them.
-        `how`: see `acqh.methods.collect.describe`.
+        What is kept of the data follows from the targets. `learns_maps`: whether kernel maps learn
+        to predict labels. `how`: see `acqh.methods.collect.describe`.
         """
         targets = read_targets(self.targets, part.views, part.labels is not None)
         keep, responses = None, None
         units: tuple[str, ...] = ()
-        if not (only_sums and self._is_plain(targets)):
+        if not self._is_plain(targets):
             keys = {
                 name: unit_name(name) if target.similarity == "cosine" else name
                 for name, target in targets.items()
@@ -333,7 +277,6 @@ class ACQH(FittedACQH):
         views: Any,
         labels: Any = None,
         *,
-        queries: Any = None,
         device: str | None = None,
         max_memory: int = MAX_MEMORY,
     ) -> Self:
@@ -342,7 +285,7 @@ class ACQH(FittedACQH):
         Feature maps stay as they were first fitted. Takes and raises what `fit` does.
         """
         if not hasattr(self, "n_features_in_"):
-            return self.fit(views, labels, queries=queries, device=device, max_memory=max_memory)
+            return self.fit(views, labels, device=device, max_memory=max_memory)
         self._check_parameters()
         known = self._collected()
         if known.spanned:
@@ -352,21 +295,13 @@ class ACQH(FittedACQH):
                 "give a feature map that makes fewer features"
             )
         more, where = self._collect(views, labels, known, device, max_memory)
-        asked = check_queries(queries, known.widths, self.queries_)
-        return self._solve(replace(more, statistics=self.stats_ + more.statistics), asked, where)
+        return self._solve(replace(more, statistics=self.stats_ + more.statistics), where)
 
     def forget(self, views: Any, labels: Any = None) -> Self:
         """Take items back: the result is that of a fit that never saw them.
 
-        Parameters
-        ----------
-        views, labels
-            The items as they were given to `fit` or `partial_fit`.
-
-        Raises
-        ------
-        InvalidInputError
-            More items of a label set would be forgotten than were fitted, or all of them.
+        `views`, `labels`: the items as they were given to `fit` or `partial_fit`. Raises
+        InvalidInputError: more of a label set than were fitted, or all items.
         """
         known = self._collected()
         if known.anchored:
@@ -378,37 +313,24 @@ class ACQH(FittedACQH):
         left = self.stats_ - gone.statistics
         if left.n_items == 0:
             raise InvalidInputError("no item would be left; fit a new model instead")
-        return self._solve(replace(gone, statistics=left), self.queries_, where)
+        return self._solve(replace(gone, statistics=left), where)
 
     def fit_stats(self, stats: Statistics | MappedStatistics, label_names: Any = None) -> Self:
         """Learn from sums collected before, such as those of another fit.
 
-        Parameters
-        ----------
-        stats : Statistics or MappedStatistics
-            The latter also say which feature maps and label names they are of.
-        label_names : sequence of str, optional
-            Names of the label columns; their numbers by default. Not used with MappedStatistics.
-
-        Returns
-        -------
-        self
-
-        Notes
-        -----
         A fitted model keeps its feature maps and label names, so another similarity is
         ``model.set_params(similarity="jaccard").fit_stats(model.stats_)``; so are other weights of
-        the same targets.
+        the same targets. `stats`: Statistics, or what `acqh.methods.general_statistics` gives.
+        `label_names`: of the label columns of Statistics; their numbers by default.
         """
         self._check_parameters()
-        queries = getattr(self, "queries_", {})
         if isinstance(stats, MappedStatistics) and stats.statistics.n_items > 0:
-            return self._solve(stats, queries)
+            return self._solve(stats)
         if not isinstance(stats, Statistics) or stats.n_items == 0:
             raise InvalidInputError("stats must be a Statistics of at least one labelled item")
         if hasattr(self, "n_features_in_") and label_names is None:
-            return self._solve(self._collected(stats), queries)
-        return self._solve(MappedStatistics.of_sums(stats, label_names), queries)
+            return self._solve(self._collected(stats))
+        return self._solve(MappedStatistics.of_sums(stats, label_names))
 
     def _collected(self, stats: Statistics | None = None) -> MappedStatistics:
         """Return sums, by default the model's own, and what they are sums of."""
@@ -433,9 +355,7 @@ class ACQH(FittedACQH):
             tuple(view for view in self.n_features_in_ if unit_name(view) in stats.widths),
         )
 
-    def _solve(
-        self, collected: MappedStatistics, queries: dict[str, RowSample], device: Any = None
-    ) -> Self:
+    def _solve(self, collected: MappedStatistics, device: Any = None) -> Self:
         """Solve for the sums collected and set every fitted attribute, or none."""
         stats, dtype = collected.statistics, collected.dtype
         targets = read_targets(self.targets, collected.widths, stats.n_labels > 0)
@@ -443,13 +363,12 @@ class ACQH(FittedACQH):
             raise LabelError("no item has a label, so there is nothing to learn from")
         widest = max(stats.widths.values())
         with one_blas_thread() if widest < _WIDE else nullcontext():
-            learnt = self._learn(collected, targets, queries, device)
+            learnt = self._learn(collected, targets, device)
         for name in ("projections_", "intercepts_", "unit_projections_"):
             learnt[name] = {view: it.astype(dtype) for view, it in learnt[name].items()}
         learnt |= {
             "codebooks_": learnt["codebooks_"].astype(dtype),
             "stats_": stats,
-            "queries_": queries,
             "feature_maps_": collected.feature_maps,
             "n_features_in_": collected.widths,
             "label_names_": collected.label_names,
@@ -463,27 +382,24 @@ class ACQH(FittedACQH):
         self,
         collected: MappedStatistics,
         targets: Mapping[str, Target],
-        queries: Mapping[str, RowSample],
         device: Any,
     ) -> dict[str, Any]:
         """Return what is learnt, by attribute."""
         rng = check_rng(self.random_state)
-        if self._is_plain(targets) and not queries:
+        if self._is_plain(targets):
             return solve_labels(self, collected, rng, device)
         if collected.statistics.keep is None:
             raise InvalidInputError(
                 f"the targets {[*targets]} need products of views and a sample of rows, but the "
                 "statistics keep sums over labelled items only; collect them with these targets"
             )
-        return solve_targets(self, collected, targets, queries, rng, device)
+        return solve_targets(self, collected, targets, rng, device)
 
     def refit_queries(self, views: Any, targets_or_codes: Any) -> Self:
         """Take another encoder for the queries of some views; codes stay as they are.
 
-        Only the maps from the new features are learnt, from items of which something else is known:
-        their stored codes, or any of the views and labels that the model knows. Nothing is coded
-        again. Items can be coded by the new features too; what they meant to the codes before is
-        then predicted.
+        Only the maps from the new features are learnt, from items of which something else is known.
+        Items can be coded by the new features too; what the old ones said is then predicted.
 
         Parameters
         ----------
@@ -491,28 +407,21 @@ class ACQH(FittedACQH):
             New features, of a view that there was (which they replace) or of one more. They are
             used as they are, without a feature map.
         targets_or_codes : uint8 (n_items, n_codebooks), mapping of str to matrix, or MultiViewData
-            Codes of the same items, or their views as before, ``"labels"`` among them; of a
-            MultiViewData its own labels.
-
-        Returns
-        -------
-        self
+            Stored codes of the same items, or their views as before, ``"labels"`` among them.
 
         Raises
         ------
-        InvalidInputError
-            No mapping of views, or codes that cannot be.
-        ViewError
-            Different numbers of rows, unknown views.
+        InvalidInputError, ViewError
+            No mapping of views, codes that cannot be; different numbers of rows, unknown views.
 
         Examples
         --------
         >>> import acqh
         >>> data = acqh.make_multiview(300, random_state=0)
         >>> model = acqh.ACQH(8, n_codebooks=2, random_state=0).fit(data.views)
-        >>> codes = model.encode(data.views)
         >>> newer = data.views["text"] @ np.random.default_rng(0).normal(size=(30, 40))
-        >>> model.refit_queries({"text": newer}, codes).project(newer, view="text").shape
+        >>> model = model.refit_queries({"text": newer}, model.encode(data.views))
+        >>> model.project(newer, view="text").shape
         (300, 8)
         """
         self._check_fitted()
@@ -565,47 +474,29 @@ class ACQH(FittedACQH):
     def project(
         self, X: Matrix, *, view: str, device: str | None = None, max_memory: int = MAX_MEMORY
     ) -> Floats:
-        """Turn queries of one view into real vectors.
+        """Turn queries of one view into vectors, (n_queries, n_components).
+
+        In float32 where the model was fitted on nothing wider, otherwise float64; a tensor on the
+        same device where `X` is one.
 
         Parameters
         ----------
         X : (n_queries, n_features), dense or CSR, or tensor
         view : str
-        device : str, optional
-            Where to compute, such as ``"cuda"``; by default where `X` lies.
-        max_memory : int
-            Bytes of working memory on a device.
-
-        Returns
-        -------
-        (n_queries, n_components)
-            float32 where the model was fitted on nothing wider, otherwise float64. A tensor on
-            the same device where `X` is one.
+        device, max_memory
+            See `fit`.
 
         Raises
         ------
-        DeviceError
-            The device is not available.
-        ViewError
-            An unknown view, another width than fitted, or a value that is not finite.
+        DeviceError, ViewError
+            The device is not there; an unknown view, another width than fitted, NaN.
         """
         if device is not None or is_tensor(X):
             data = self._read_tensors({view: X}, None, device)
-            found: Any = project_tensor(data, view, self.query_maps(), max_memory)
+            found: Any = project_tensor(data, view, QueryMaps.of(self), max_memory)
             return cast(Floats, found if is_tensor(X) else found.cpu().numpy())
-        return self.query_maps().project(X, view=view)
-
-    def query_maps(self) -> QueryMaps:
-        """Return the part of the model that queries need."""
         self._check_fitted()
-        return QueryMaps(
-            self.n_features_in_,
-            self.codebooks_,
-            self.projections_,
-            self.intercepts_,
-            self.unit_projections_,
-            self.feature_maps_,
-        )
+        return QueryMaps.of(self).project(X, view=view)
 
     def encode(
         self,
@@ -616,7 +507,9 @@ class ACQH(FittedACQH):
         device: str | None = None,
         max_memory: int = MAX_MEMORY,
     ) -> Array:
-        """Turn items into codes, by whatever is known of them.
+        """Turn items into codes, uint8 (n_items, n_codebooks), by whatever is known of them.
+
+        A tensor on the device where views or labels are tensors.
 
         Parameters
         ----------
@@ -624,33 +517,20 @@ class ACQH(FittedACQH):
             Any of the fitted views, one or several. What a view says of a target is taken as it is;
             the other targets are predicted, each view weighted by how well it does.
         labels : optional
-            Of any form that `fit` takes, by default those that a MultiViewData brings; a row
-            without labels is one whose labels are not known.
-            With labels as the only target, items that have labels are coded by these alone.
+            As `fit` takes them, by default those that a MultiViewData brings; a row without any is
+            one whose labels are not known. With labels as the only target, items that have labels
+            are coded by these alone.
         mode : {"learnt", "hashed", "unified"}, optional
-            By labels (and views), by one view, or by all views given; as the arguments suggest by
-            default.
-        device : str, optional
-            Where to compute, such as ``"cuda"``; by default where tensors lie, and on the host
-            for arrays.
-        max_memory : int
-            Bytes of working memory on a device.
-
-        Returns
-        -------
-        uint8 (n_items, n_codebooks)
-            A tensor on the device where views or labels are tensors.
+            By labels (and views), by one view, or by all views given; by default as the arguments
+            suggest.
+        device, max_memory
+            See `fit`.
 
         Raises
         ------
-        DeviceError
-            The device is not available.
-        InvalidInputError
-            Neither views nor labels are given, or not what the mode needs.
-        LabelError
-            An item has neither labels nor views.
-        ViewError
-            An unknown view, views of different lengths, a width that was not fitted, NaN.
+        DeviceError, InvalidInputError, LabelError, ViewError
+            The device is not there; neither views nor labels, or not what the mode needs; an item
+            with neither; an unknown view, different lengths, another width than fitted, NaN.
         """
         items, where = self._items(views, labels, mode, device)
         codes = _empty(items, where, len(self.codebooks_), np.dtype(np.uint8))
@@ -668,11 +548,7 @@ class ACQH(FittedACQH):
     ) -> Floats:
         """Return the vectors that `encode` puts into bytes: scores without quantization.
 
-        Takes and raises what `encode` does.
-
-        Returns
-        -------
-        (n_items, n_components)
+        Takes and raises what `encode` does; gives (n_items, n_components).
         """
         items, where = self._items(views, labels, mode)
         found = _empty(items, where, self.codebooks_.shape[2], self.codebooks_.dtype)
@@ -801,21 +677,10 @@ class ACQH(FittedACQH):
         return mode
 
     def decode(self, codes: Array) -> Floats:
-        """Return the vectors that codes stand for: the sums of their codewords.
+        """Return the vectors that codes stand for, (n_items, n_components): sums of codewords.
 
-        Parameters
-        ----------
-        codes : uint8 (n_items, n_codebooks), array or tensor
-
-        Returns
-        -------
-        (n_items, n_components)
-            A tensor on the device of the codes where they are one.
-
-        Raises
-        ------
-        InvalidInputError
-            Codes of another width, or a word that there is not.
+        `codes`: uint8 (n_items, n_codebooks), array or tensor. Raises InvalidInputError: another
+        width, or a word that there is not.
         """
         self._check_fitted()
         checked = check_codes(codes, self.codebooks_)
@@ -824,25 +689,13 @@ class ACQH(FittedACQH):
         return decode(checked, self.codebooks_)
 
     def project_codes(self, codes: Array) -> Floats:
-        """Turn stored items into query vectors, to find others like them.
+        """Turn stored items into query vectors, (n_items, n_components), to find others like them.
 
         A code vector b stands for the target vector ``J b``, whose query vector is
         ``J^T J b``. Scores of code vectors themselves would weigh components by their spread.
-
-        Parameters
-        ----------
-        codes : uint8 (n_items, n_codebooks)
-
-        Returns
-        -------
-        (n_items, n_components)
-
-        Raises
-        ------
-        InvalidInputError
-            Codes of another width, or a word that there is not.
+        Takes and raises what `decode` does.
         """
-        metric = (self.query_map_.T @ self.query_map_).astype(self.codebooks_.dtype)
+        metric = (self.space_.query_map.T @ self.space_.query_map).astype(self.codebooks_.dtype)
         return np.asarray(self.decode(codes) @ metric)
 
     @property
@@ -855,11 +708,6 @@ class ACQH(FittedACQH):
         """What scores stand for, with the weights and ranks used."""
         self._check_fitted()
         return self.space_.targets
-
-    @property
-    def query_map_(self) -> Floats:
-        """From target vectors to query vectors, (n_dimensions, n_components)."""
-        return self.space_.query_map
 
     @property
     def label_codes_(self) -> Array:
@@ -880,35 +728,3 @@ def _empty(items: Items, device: Any, width: int, dtype: Any) -> Any:
 def _as_given(found: Any, views: Any, labels: Any) -> Any:
     """Return a tensor as an array where items were none."""
     return found.cpu().numpy() if is_tensor(found) and not has_tensors(views, labels) else found
-
-
-def check_queries(
-    queries: Any, widths: Mapping[str, int], before: Mapping[str, RowSample] | None = None
-) -> dict[str, RowSample]:
-    """Return a sample of the real queries of each view.
-
-    `queries`: mapping of str to (n_queries, n_features), or None. `widths`: of the views that there
-    are. `before`: queries given before, which these are added to. Raises InvalidInputError: no
-    mapping, or a view without queries. Raises ViewError: an unknown view, another width, or a value
-    that is not finite.
-    """
-    found = dict(before or {})
-    if queries is None:
-        return found
-    if not isinstance(queries, Mapping):
-        raise InvalidInputError(
-            "queries must be a mapping of views to matrices, such as {'text': Q}, got "
-            f"{type(queries).__name__}"
-        )
-    for view, rows in queries.items():
-        if view not in widths:
-            raise ViewError(f"queries are given of view {view!r}; the views are {sorted(widths)}")
-        matrix = as_matrix(rows, f"the queries of view '{view}'")
-        check_width(matrix, widths[view], f"the queries of view '{view}'")
-        if matrix.shape[0] == 0:
-            raise InvalidInputError(f"there are no queries of view '{view}'; leave the view out")
-        start = found.get(view, RowSample(MAX_QUERIES, 0))
-        labels = np.zeros((matrix.shape[0], 0), dtype=np.uint8)
-        present = {view: np.ones(matrix.shape[0], dtype=bool)}
-        found[view] = start.with_rows({view: matrix}, labels, present)
-    return found

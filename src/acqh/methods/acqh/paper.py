@@ -15,7 +15,6 @@ from sklearn.exceptions import ConvergenceWarning
 from acqh._core.arrays import Array, Floats
 from acqh._core.linalg import solve_spd
 from acqh._core.runtime import check_rng
-from acqh.errors import InvalidInputError
 from acqh.methods.acqh.estimator import ACQH, REFERENCE
 from acqh.methods.acqh.solve import (
     Problem,
@@ -282,11 +281,8 @@ class ACQHPaper(ACQH):
         self,
         collected: MappedStatistics,
         targets: Mapping[str, Any],  # noqa: ARG002 - labels
-        queries: Mapping[str, Any],
         device: Any,
     ) -> dict[str, Any]:
-        if queries:
-            raise InvalidInputError("Algorithm 1 knows labels alone; take ACQH for real queries")
         rng = check_rng(self.random_state)
         posed = pose(self, collected.statistics, rng, fit_intercept=False, device=device)
         problem = PaperProblem(

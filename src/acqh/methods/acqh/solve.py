@@ -24,13 +24,10 @@ from acqh.methods.acqh.space import (
 from acqh.methods.acqh.targets import LABELS, MapRows, Target
 from acqh.methods.collect import MappedStatistics
 from acqh.quantize import QuantizerFit, decode, fit_codebooks, search_codes
-from acqh.quantize.query_metric import expected_error
 from acqh.stats import Regression, Statistics, regress
 from acqh.stats.moments import ViewStatistics
 from acqh.stats.sample import RowSample
 
-# Shares of the real queries in the metric that are tried; the rest are those of training rows.
-_SHARES = (0.0, 0.25, 0.5, 0.75, 0.9)
 # Points that are weighted at a time.
 _BLOCK_ROWS = 1024
 
@@ -160,49 +157,6 @@ def second_moment(queries: Floats, weights: Floats) -> Floats:
     return np.asarray(moment / max(np.trace(moment), np.finfo(float).tiny))
 
 
-def blend_metric(
-    usual: Floats, queries: Floats, weights: Floats, moment: Floats, n_bits: int
-) -> tuple[Floats, float]:
-    """Return the metric of real queries, blended with the usual one, and their share.
-
-    The share is chosen on queries held out: half of them make the metric, the others judge it,
-    and the other way round. What is judged is the error of scores that codes of that many bits must
-    at least make, which has a closed form.
-
-    Parameters
-    ----------
-    usual : (n_dimensions, n_dimensions)
-        The metric of training rows, of trace one.
-    queries : (n_queries, n_dimensions)
-        Blocks of real queries.
-    weights : (n_queries,)
-        How often each was asked.
-    moment : (n_dimensions, n_dimensions)
-        Mean of the items' blocks times themselves.
-    n_bits : int
-        Of a code.
-
-    Returns
-    -------
-    metric : (n_dimensions, n_dimensions)
-    share : float
-    """
-    share = 0.0
-    if len(queries) > 1:
-        moments = [second_moment(queries[half::2], weights[half::2]) for half in (0, 1)]
-        errors = [
-            sum(
-                expected_error(
-                    (1 - share) * usual + share * moments[fold], moments[1 - fold], moment, n_bits
-                )
-                for fold in (0, 1)
-            )
-            for share in _SHARES
-        ]
-        share = _SHARES[int(np.argmin(errors))]
-    return (1 - share) * usual + share * second_moment(queries, weights), share
-
-
 # Sweeps at most over codes, and the share of the error below which they end.
 _SWEEPS, _TOLERANCE = 4, 1e-3
 # Predicted code vectors that are drawn for each way of seeing an item.
@@ -281,7 +235,7 @@ def solve_labels(
     targets = problem.embeddings @ maps.target_map
     trained_on = _most_frequent(problem.counts)
     points, weights = targets[trained_on], problem.counts[trained_on]
-    share = model.known_share
+    share = 0.5 if model._known_share is None else model._known_share
     if share == 0:
         # The label sets are coded along, but have no say.
         weights = np.zeros(len(trained_on))
@@ -368,7 +322,6 @@ def learnt_of_labels(
         "unit_projections_": {},
         "codebooks_": padded(codebooks, n_components),
         "ridges_": {view: it.ridge for view, it in regressions.items()},
-        "query_share_": 0.0,
     }
 
 
@@ -487,14 +440,13 @@ def solve_targets(
     model: Any,
     collected: MappedStatistics,
     targets: Mapping[str, Target],
-    queries: Mapping[str, RowSample],
     rng: np.random.Generator,
     device: Any,
 ) -> dict[str, Any]:
     """Learn blocks, predictions, maps and codebooks.
 
-    `collected`: with a sample of rows. `queries`: real ones. Where the model says nothing of its
-    targets, they are weighted so that views agree. Returns the fitted attributes of the model.
+    `collected`: with a sample of rows. Where the model says nothing of its targets, they are
+    weighted so that views agree. Returns the fitted attributes of the model.
     """
     collected = replace(collected, statistics=collected.statistics.compact())
     stats, map_rows = collected.statistics, collected.map_views
@@ -516,18 +468,11 @@ def solve_targets(
     is_normalized = model.equal_lengths is not False
     space = Space(blocks, predictors, embedding, nothing, nothing, is_normalized)
     space = settle_trust(space, map_rows, sample)
-    ways = _Ways(space, map_rows, sample, model.known_share)
+    ways = _Ways(space, map_rows, sample, _share_of_known(model, stats))
     parts = ways.points()
     weights = np.concatenate([weights for _, weights in parts])
     gram = np.sum([weighted_gram(*part) for part in parts], axis=0)
     metric = np.mean([second_moment(*part) for part in ways.alone], axis=0)
-    share = 0.0
-    if queries:
-        asked = [space.fold([view]).apply(map_rows(it.views)) for view, it in queries.items()]
-        counts = np.concatenate([it.counts for it in queries.values()])
-        n_bits = round(model.n_codebooks * np.log2(model.codebook_size))
-        moment = gram / weights.sum()
-        metric, share = blend_metric(metric, np.concatenate(asked), counts, moment, n_bits)
     found = Components.of_moment(gram, metric)
     maps = found.maps(float(weights.sum()), model.n_components)
     space = replace(
@@ -554,9 +499,20 @@ def solve_targets(
             source: {name: it.ridge for name, it in own.items()}
             for source, own in space.predictors.items()
         },
-        "query_share_": share,
         **quality(values, bound, float(np.sum(energies))),
     }
+
+
+def _share_of_known(model: Any, stats: Statistics) -> float:
+    """Return which share of the points that codebooks are learnt from are items as they are known.
+
+    All, where every item has all views and labels: so will those that are coded. Otherwise half,
+    and half as each view alone knows them.
+    """
+    if model._known_share is not None:
+        return float(model._known_share)
+    whole = {*stats.widths, LABELS}
+    return 1.0 if all(set(pattern) == whole for pattern in stats.patterns) else 0.5
 
 
 @dataclass(frozen=True)
