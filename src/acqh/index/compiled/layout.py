@@ -145,8 +145,10 @@ def _sort_many(tails: Array, rows: Array, spare_tails: Array, spare_rows: Array)
             done = _sort_by_word(tails, rows, column, starts, spare_tails, spare_rows)
         moved = moved != done
     if moved:
-        tails[:] = spare_tails
-        rows[:] = spare_rows
+        for item in range(len(rows)):
+            for column in range(tails.shape[1]):
+                tails[item, column] = spare_tails[item, column]
+            rows[item] = spare_rows[item]
 
 
 @kernel()
@@ -274,8 +276,8 @@ def measure_reaches(starts: Array, tails: Array, words: Array, step: float) -> A
     for run in range(n_runs):
         longest = 0.0
         for entry in range(np.uint64(starts[run]), np.uint64(starts[run + 1])):
-            total[:] = words[0, tails[entry, 0]]
-            for c in range(1, n_tail):
+            total[:] = 0
+            for c in range(n_tail):
                 word = words[c, tails[entry, c]]
                 for d in range(n_components):
                     total[d] += word[d]

@@ -118,7 +118,8 @@ def order_heads(heads: Heads, highs: Any, floor: Any, above: Any, as_stored: boo
             continue
         chosen, places = heads.chosen[:n], order[first : first + n]
         if as_stored:
-            places[:] = chosen
+            for i in range(n):
+                places[i] = chosen[i]
         else:
             _bucket_sort(values, chosen, places, heads.buckets, heads.bucket_starts)
         heads.ordered[half] = first + n

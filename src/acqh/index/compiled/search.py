@@ -258,7 +258,7 @@ def _search_one(
         if wave <= last_wave and not plain:
             floor = best - spread * np.float32(wave / N_WAVES)
         if floor < reached:
-            order_heads(heads, highs, _LOWEST, reached, False)
+            order_heads(heads, highs, _LOWEST, reached, plain)
             reached = _LOWEST
         count, worst, skipped, n_passed = _visit_above(
             query, heads, effort, (floor, rest), done, count, worst
@@ -291,7 +291,7 @@ def _search_one(
     if effort is not None and not proven:
         ceiling = _left_out(query, heads, rest, key_score(worst), ceiling)
         if reached + rest >= max(key_score(worst), ceiling):
-            order_heads(heads, highs, _LOWEST, reached, False)
+            order_heads(heads, highs, _LOWEST, reached, plain)
             ceiling = _left_out(query, heads, rest, key_score(worst), ceiling)
     return count, worst, ceiling
 
@@ -342,9 +342,10 @@ def search_runs(
     first_row, allowed = rows
     heads = new_heads(size**runs.digits_a, size**runs.digits_b)
     after = np.empty(tops.shape[1] - n_head + 1, dtype=np.float32)
-    has_reaches, farthest = runs.reaches.shape[0] > 0, np.float32(0)
-    if has_reaches:
-        farthest = np.float32(runs.reaches.max())
+    has_reaches, longest = runs.reaches.shape[0] > 0, np.uint8(0)
+    for run in range(runs.reaches.shape[0]):
+        longest = max(longest, runs.reaches[run])
+    farthest = np.float32(longest)
     for i in range(queries.shape[0]):
         place = i % tables.shape[0]
         if place == 0 and words.shape[0] > 0:
