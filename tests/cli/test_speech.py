@@ -85,6 +85,15 @@ def test_a_path_without_a_collection_or_an_index_is_told_in_a_sentence(tmp_path,
         assert call(*arguments) == (1, "", f"acqh: {sentence}\n")
 
 
+def test_a_source_that_is_not_there_is_named_with_what_may_be_meant(folder, call):
+    meant = folder / "manifest.csv"
+    assert call("build", folder / "manfest.csv") == (
+        1, "", f"acqh: there is nothing at {folder / 'manfest.csv'}; did you mean {meant}?\n",
+    )  # fmt: skip
+    nowhere = folder / "no" / "where"
+    assert call("build", nowhere) == (1, "", f"acqh: there is nothing at {nowhere}\n")
+
+
 def test_advice_names_arguments(folder, call):
     search = ("search", folder / "c.acqh", "rose")
     assert call(*search, "--where", "yeer=2001") == (

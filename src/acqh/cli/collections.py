@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -77,6 +78,10 @@ def build(
     from acqh.collection import Collection
     from acqh.collection.sources.folder import find_manifest
 
+    if not source.exists():
+        near = get_close_matches(source.name, [it.name for it in source.parent.glob("*")], n=1)
+        hint = f"; did you mean {source.with_name(near[0])}?" if near else ""
+        raise InvalidInputError(f"there is nothing at {source}{hint}")
     out = out or _beside(source)
     if out.exists() and not overwrite:
         can_sync = source.is_dir() and find_manifest(source) is None
