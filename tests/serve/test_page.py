@@ -277,6 +277,15 @@ def test_more_and_less_like_a_hit_are_buttons_and_back_returns(client, visit):
     expect(again.locator("#given")).to_have_text("like black cat✕")
 
 
+def test_more_like_a_hit_that_words_alone_found_are_items_of_any_words(client, visit):
+    page = visit(client, "/?q=black+cat&mode=words")
+    expect(page.locator("#summary")).to_contain_text("for black cat")
+    hits(page).first.hover()
+    hits(page).first.locator("xpath=following-sibling::button").click()
+    expect(page.locator("#summary")).to_contain_text("for more like")
+    assert hits(page).count() > 1
+
+
 def test_labels_filter_alone_together_and_say_when_nothing_is_left(client, visit):
     page = visit(client, "/?q=black")
     page.get_by_role("button", name="sea", exact=True).click()

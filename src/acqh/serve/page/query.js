@@ -75,7 +75,9 @@ export function bodyOf(query, k, explain) {
   if (query.unlike.length) body.unlike = query.unlike;
   if (isMixed(query)) body.weights = { text: 1 - share, image: share, item: share };
   if (query.labels.length) body.where = { label: query.labels };
-  if (query.mode) body.mode = query.mode;
+  // Words are looked up for a text alone; beside anything else it is a part of the meaning.
+  const isText = body.text && !body.item && !body.unlike && !query.pictures.length;
+  if (query.mode && (isText || query.mode !== "words")) body.mode = query.mode;
   return body;
 }
 
