@@ -148,6 +148,18 @@ class MeanColour(BaseEstimator):
         return np.asarray(picture, dtype=float).mean(axis=(0, 1))
 
 
+def test_texts_of_items_that_bring_features_are_found_by_words(tmp_path):
+    rng = np.random.default_rng(0)
+    views = {"image": rng.normal(size=(60, 8)), "text": rng.normal(size=(60, 8))}
+    texts = [f"{'rose' if row % 2 else 'car'} number{row}" for row in range(60)]
+    data = acqh.MultiViewData(views, items={"text": texts})
+    with Collection.build(data, tmp_path / "c.acqh") as collection:
+        hits = collection.search(text="rose", k=5).hits
+        assert all(hit.text.startswith("rose") for hit in hits)
+        with pytest.raises(CollectionError, match="cannot describe a text"):
+            collection.search(text="rose", mode="meaning")
+
+
 def test_an_encoder_of_ones_own_is_fitted_stored_and_loaded(tmp_path, make_items, monkeypatch):
     monkeypatch.delitem(named.STORED, "MeanColour", raising=False)
     with pytest.raises(InvalidInputError, match="MeanColour cannot be stored"):

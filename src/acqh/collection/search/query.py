@@ -94,7 +94,7 @@ def _words(
     is_unknown = is_word is not None and asked.is_symbols
     if mode == "words":
         meant = {}
-    elif is_only_unwanted or "text" not in opened.coder.maps.widths or is_unknown:
+    elif is_only_unwanted or encoder is None or is_unknown:
         del meant["text"]
     return asked, meant
 
