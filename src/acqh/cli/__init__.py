@@ -31,6 +31,7 @@ _PANELS = {
         collections.add,
         collections.remove,
         search.serve,
+        collections.duplicates,
         collections.verify,
         features.export,
     ),

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from typer import Argument, BadParameter, Exit, Option
 
@@ -300,6 +300,36 @@ def sync(
         facts["plan"] = plan
         said = "\n".join([said, *(f"{name}: {it}" for name, ids in plan.items() for it in ids)])
     print_result(facts, said, as_json)
+
+
+def duplicates(
+    path: CollectionArgument,
+    keep: Annotated[
+        Literal["best"] | None,
+        Option(help="Print what could go if the best of each image is kept; nothing is deleted."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find items that show the same: the same file, the same image, or what is alike."""
+    from acqh.cli.search import file_of
+    from acqh.collection import Collection
+
+    with Collection.open(path) as collection, reporting() as progress:
+        groups = collection.duplicates(progress=progress)
+        names = {id_: file_of(collection.item(id_)) or id_ for each in groups for id_ in each.ids}
+    spare = {id_ for each in groups if each.tier != "alike" for id_ in each.ids[1:]}
+    if as_json:
+        print_json({"groups": [asdict(each) for each in groups], "spare": sorted(spare)})
+        return
+    if keep:
+        for identifier in sorted(spare):
+            print(names[identifier])
+    else:
+        for each in groups:
+            print(each.tier, *(f"  {names[id_]}" for id_ in each.ids), sep="\n")
+    voice.note(
+        f"{count(len(spare), 'item')} could go (the same file or image); nothing was deleted"
+    )
 
 
 def verify(

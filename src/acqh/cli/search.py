@@ -71,7 +71,7 @@ def _as_json(answer: Any) -> dict[str, Any]:
         {
             **{name: getattr(hit, name) for name in _FIELDS},
             "code": list(hit.code),
-            "file": _file_of(hit),
+            "file": file_of(hit),
         }
         for hit in answer.hits
     ]
@@ -104,13 +104,13 @@ def _print(answer: Any) -> None:
 
 def _name_of(hit: Any) -> str:
     """Return the file of a hit, and its id where that is another."""
-    file = _file_of(hit)
+    file = file_of(hit)
     # The id of a folder's image is its file, unless it was moved.
     same = not file or hit.id in (file, hit.columns.get("file"))
     return (file or hit.id) if same else f"{file} (id {hit.id})"
 
 
-def _file_of(hit: Any) -> str:
+def file_of(hit: Any) -> str:
     """Return the file of a hit, as it can be opened from here where that is known; "" for none."""
     name = hit.columns.get("file") or hit.columns.get("image")
     if not isinstance(name, str):

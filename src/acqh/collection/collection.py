@@ -21,6 +21,7 @@ from acqh.collection.types import (
     BuildSettings,
     CollectionReport,
     CollectionStats,
+    DuplicateGroup,
     Item,
     Mode,
     SyncReport,
@@ -609,6 +610,38 @@ class Collection:
         say = progress or say_nothing
         with image_limit(max_pixels):
             return sync(self._opened, folder, say, delete=delete, dry_run=dry_run, forget=forget)
+
+    def duplicates(self, *, progress: Progress | None = None) -> list[DuplicateGroup]:
+        """Return groups of items whose images are the same, in three tiers; nothing is changed.
+
+        Groups of a later tier contain those of the ones before: a group "same image" may hold
+        several of one "same file". What is compared are thumbnails and codes, near linearly in the
+        number of items.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Called with how much is done, of how much (or None), and what.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from PIL import Image
+        >>> from acqh.collection import Collection, Item
+        >>> ramp = Image.linear_gradient("L").resize((64, 48))
+        >>> spot = Image.radial_gradient("L").resize((64, 48))
+        >>> images = {"ramp": ramp, "small": ramp.resize((48, 36)), "spot": spot}
+        >>> items = [Item(image, id=name) for name, image in images.items()]
+        >>> home = tempfile.TemporaryDirectory()
+        >>> collection = Collection.build(items, home.name + "/c.acqh", image_encoder="hog")
+        >>> collection.duplicates()[0]
+        DuplicateGroup(tier='same image', ids=('ramp', 'small'))
+        >>> collection.close()
+        >>> home.cleanup()
+        """
+        from acqh.collection.search.duplicates import find_duplicates
+
+        return find_duplicates(self._opened, progress or say_nothing)
 
     def item(self, identifier: str) -> Item:
         """Return an item; raise MissingItemError where there is none of that id."""

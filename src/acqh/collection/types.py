@@ -283,6 +283,23 @@ class SyncReport:
 
 
 @dataclass(frozen=True)
+class DuplicateGroup:
+    """Items that show the same.
+
+    Attributes
+    ----------
+    tier : {"same file", "same image", "alike"}
+        Files of the same bytes; one image that was stored again, scaled, recoloured or slightly
+        cropped; or images that show the same thing, or nearly so and were taken within a minute.
+    ids : tuple of str
+        The best first: the largest file, or what was stored first.
+    """
+
+    tier: str
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class BuildSettings:
     """How a collection is to be built, or was.
 

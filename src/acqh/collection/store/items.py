@@ -152,6 +152,17 @@ def thumbnails_of(connection: sqlite3.Connection, numbers: Sequence[int]) -> dic
     return dict(connection.execute(wanted, (listed(numbers),)))
 
 
+def read_pictures(
+    connection: sqlite3.Connection,
+) -> Iterator[tuple[str, dict[str, Any], bytes, bytes]]:
+    """Yield id, columns, code and thumbnail of items that have one, in order of insertion."""
+    rows = connection.execute(
+        "SELECT id, columns, code, picture FROM items JOIN thumbnails USING (number) "
+        "ORDER BY number"
+    )
+    return ((identifier, parsed("[]", columns)[1], *rest) for identifier, columns, *rest in rows)
+
+
 def count_all(connection: sqlite3.Connection) -> Counts:
     """Return how many items there are of what."""
     ask = connection.execute
