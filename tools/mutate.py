@@ -13,7 +13,9 @@ import json
 import logging
 import re
 import shutil
+import sqlite3
 import sys
+import tarfile
 import tempfile
 import time
 import traceback
@@ -90,6 +92,7 @@ def make_files(folder: Path) -> dict[str, tuple[Path, Probe]]:
         files
         | _write_hdf5(folder, matlab)
         | _write_zarr(folder, arrays)
+        | _write_layouts(folder, arrays)
         | _bundles(folder, data)
         | _write_collection(folder)
     )
@@ -161,6 +164,61 @@ def _write_zarr(folder: Path, arrays: dict[str, Any]) -> dict[str, tuple[Path, P
             group.create_array(name, data=arrays[name], chunks=(9, arrays[name].shape[1]))
         found[path.name] = (path, _read_data)
     return found
+
+
+def _write_layouts(folder: Path, arrays: dict[str, Any]) -> dict[str, tuple[Path, Probe]]:
+    """Write vectors as programs of others do."""
+    import h5py
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    image, texts = arrays["image"], [f"a text {n}" for n in range(N_ITEMS)]
+    with h5py.File(folder / "ann.hdf5", "w") as file:
+        file.create_dataset("train", data=image, chunks=(9, image.shape[1]), compression="gzip")
+        file["test"], file["neighbors"] = image[:5], np.zeros((5, 3), np.int32)
+    for name in ("img_emb", "text_emb", "metadata"):
+        (folder / "clip" / name).mkdir(parents=True)
+    for number, rows in enumerate(np.array_split(np.arange(N_ITEMS), 3)):
+        np.save(folder / f"clip/img_emb/img_emb_{number}.npy", image[rows])
+        np.save(folder / f"clip/text_emb/text_emb_{number}.npy", arrays["text"][rows])
+        facts = pa.table({"caption": [texts[row] for row in rows]})
+        pyarrow.parquet.write_table(facts, folder / f"clip/metadata/metadata_{number}.parquet")
+    (folder / "hugging").mkdir()
+    known = {"info": {"features": {"label": {"names": ["a", "b"], "_type": "ClassLabel"}}}}
+    table = pa.table({"v": list(image), "label": np.arange(N_ITEMS) % 2, "text": texts})
+    table = table.replace_schema_metadata({"huggingface": json.dumps(known)})
+    with pa.ipc.new_stream(str(folder / "hugging/data-0.arrow"), table.schema) as writer:
+        writer.write_table(table, max_chunksize=9)
+    state = {"_data_files": [{"filename": "data-0.arrow"}]}
+    (folder / "hugging" / "state.json").write_text(json.dumps(state))
+    with tarfile.open(folder / "samples.tar", "w") as tar:
+        for n in range(N_ITEMS):
+            vector = io.BytesIO()
+            np.save(vector, image[n])
+            members = {"npy": vector.getvalue(), "cls": b"1", "json": b'{"width": 3}'}
+            for kind, content in members.items():
+                member = tarfile.TarInfo(f"{n:05}.{kind}")
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+    shutil.copy(folder / "samples.tar", folder / "records.tar")
+    with sqlite3.connect(folder / "rclip.db") as database:
+        database.execute("CREATE TABLE images (id INTEGER, deleted, filepath TEXT, vector BLOB)")
+        rows = [(n, None, f"{n}.jpg", row.tobytes()) for n, row in enumerate(image)]
+        database.executemany("INSERT INTO images VALUES (?,?,?,?)", rows)
+    database.close()
+    lists = [json.dumps(row.tolist()) for row in image]
+    dump = "\n".join(f"u{n}\t{row}" for n, row in enumerate(lists))
+    head = 'COPY public.smart_search ("assetId", embedding) FROM stdin;'
+    (folder / "immich.sql").write_text(f"SET x = 1;\n{head}\n{dump}\n\\.\n")
+    (folder / "lists.jsonl").write_text("\n".join(lists))
+    np.savetxt(folder / "bare.csv", image, delimiter=",")
+    sizes = np.array([N_ITEMS, 2], "<u4").tobytes()
+    (folder / "truth").write_bytes(sizes + bytes(2 * 8 * N_ITEMS))
+    names = ("ann.hdf5", "clip", "hugging", "samples.tar", "rclip.db", "immich.sql", "lists.jsonl")
+    found: dict[str, tuple[Path, Probe]] = {
+        name: (folder / name, _read_data) for name in (*names, "bare.csv", "truth")
+    }
+    return found | {"records.tar": (folder / "records.tar", _read_items)}
 
 
 def _bundles(folder: Path, data: Any) -> dict[str, tuple[Path, Probe]]:

@@ -132,6 +132,16 @@ def test_a_state_that_names_files_elsewhere_is_refused(tmp_path: Path) -> None:
         read(tmp_path)
 
 
+def test_columns_of_a_stream_are_read_each_by_itself(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    table = arrow.table(
+        {"image": list(IMAGE.astype(np.float32)), "label": CAPTIONS, "id": CAPTIONS}
+    )
+    with arrow.ipc.new_stream(str(tmp_path / "a.arrow"), table.schema) as writer:
+        writer.write_table(table, max_chunksize=5)
+    np.testing.assert_array_equal(pieces_of(tmp_path / "a.arrow", "image", 7), IMAGE)
+
+
 def test_a_damaged_stream_is_an_error_of_ours(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     table = arrow.table({"image": list(IMAGE.astype(np.float32))})

@@ -399,15 +399,16 @@ class _ArrowFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._source = require("pyarrow").memory_map(str(path))
-        self._is_stream = self._source.read(4) == STREAM_MAGIC
+        with path.open("rb") as handle:
+            self._is_stream = handle.read(len(STREAM_MAGIC)) == STREAM_MAGIC
         self.schema = self._open().schema
 
     def _open(self, **options: Any) -> Any:
-        ipc = require("pyarrow").ipc
-        self._source.seek(0)
-        opening = ipc.open_stream if self._is_stream else ipc.open_file
-        return opening(self._source, options=ipc.IpcReadOptions(**options))
+        """Open the file anew: readers of a stream go on where they are, each by itself."""
+        arrow = require("pyarrow")
+        opening = arrow.ipc.open_stream if self._is_stream else arrow.ipc.open_file
+        source = arrow.memory_map(str(self._path))
+        return opening(source, options=arrow.ipc.IpcReadOptions(**options))
 
     def _batches(self, **options: Any) -> Iterator[Any]:
         reader = self._open(**options)
