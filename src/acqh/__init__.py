@@ -5,7 +5,7 @@ The public names below are loaded on first use, so that ``import acqh`` stays qu
 
 from acqh._core.imports import door
 
-__version__ = "0.1.0.dev0"
+__version__ = "1.0.0"
 
 __getattr__, __dir__, _names = door(__name__)
 # The service needs an extra, so that ``from acqh import *`` must not load it.
