@@ -142,6 +142,7 @@ def test_restricted_searches_are_the_whole_ones_without_the_others(
 ):
     # Of two of these conditions few items are left, which then are indexed by themselves.
     monkeypatch.setattr("acqh.collection.disk.layout.MAX_FEW", few)
+    monkeypatch.setattr("acqh.collection.disk.layout._SMALL_PART", 15)
     items = make_items(150)
     with Collection.build(
         items, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf"
@@ -153,6 +154,8 @@ def test_restricted_searches_are_the_whole_ones_without_the_others(
             for k in (3, 150):
                 found = collection.search(**query, k=k, where=where).hits
                 assert [(hit.id, hit.score) for hit in found] == expected[:k]
+        parts = [kept.part for kept in collection._opened.selections.values()]
+        assert any(part is not None for part in parts) == (few == 0 and isinstance(where, list))
         gone = expected[0][0]
         collection.remove(gone)
         found = collection.search(item="item3", k=150, where=where).hits

@@ -54,6 +54,8 @@ _log = logging.getLogger(__name__)
 _SAVE_AFTER = 4_096
 # Of up to this many items no index is saved: their codes are read from the store as quickly.
 MAX_FEW = 16_384
+# Where at most one item in this many may be found, these get an index of their own.
+_SMALL_PART = 16
 # The fact under which levels are stored, and the part of the items whose change renews them.
 _LEVELS, _CHANGED_PART = "levels", 0.05
 
@@ -100,8 +102,11 @@ class IndexCache:
         """Of the index as it was last asked for, without ids."""
         return 0.0 if self._index is None else self._index.bytes_per_item
 
-    def part(self, connection: sqlite3.Connection, numbers: Ints) -> "CodeIndex":
-        """Return an index of some items alone."""
+    def part(self, connection: sqlite3.Connection, numbers: Ints) -> "CodeIndex | None":
+        """Return an index of some items alone, where they are few of many."""
+        n_items = len(self.at(connection))
+        if n_items <= MAX_FEW or len(numbers) * _SMALL_PART > n_items:
+            return None
         from acqh.index import CodeIndex
 
         known, codes = codes_of(connection, numbers, len(self.codebooks))

@@ -13,7 +13,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints
 from acqh._core.imports import require
-from acqh.collection.disk.layout import MAX_FEW, Opened
+from acqh.collection.disk.layout import Opened
 from acqh.collection.disk.levels import match_of
 from acqh.collection.search.query import Question
 from acqh.collection.store.file import as_numbers, read_change
@@ -54,8 +54,6 @@ _SIDE = 32
 _MAX_DIFFERENCE = 10.0
 # Selections of items kept, since pages ask for the same few labels again and again.
 _KEPT_SELECTIONS = 32
-# Where at most one item in this many is selected, the selection gets an index of its own.
-_SMALL_PART = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,10 +97,7 @@ def select(
         numbers = reduce(np.intersect1d, found)
         if not numbers.size:
             check_names(connection, conditions)
-        n_items = len(opened.index.at(connection))
-        is_small = n_items > MAX_FEW and len(numbers) * _SMALL_PART <= n_items
-        part = opened.index.part(connection, numbers) if is_small else None
-        selected = Selection(numbers, part)
+        selected = Selection(numbers, opened.index.part(connection, numbers))
     kept[key] = selected
     while len(kept) > _KEPT_SELECTIONS:
         kept.popitem(last=False)
