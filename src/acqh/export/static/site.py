@@ -223,7 +223,7 @@ def _published(
 
 def _codes(made: _Folder, collection: Collection, items: Sequence[Item]) -> dict[str, Any]:
     codebooks = np.ascontiguousarray(collection.codebooks, dtype="<f4")
-    to_query = collection._opened.coder.model.query_map_
+    to_query = collection._opened.coder.model.space_.query_map
     likeness = np.ascontiguousarray(to_query.T @ to_query, dtype="<f4")
     return {
         "n_items": len(items),
