@@ -310,7 +310,7 @@ def duplicates(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find items that show the same: the same file, the same image, or what is alike."""
+    """Find the same files, the same images, and what is alike."""
     from acqh.cli.search import file_of
     from acqh.collection import Collection
 

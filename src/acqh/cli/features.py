@@ -310,7 +310,7 @@ def recall(
     chunk_size: ChunkSizeOption = 16_384,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what indexes lose: recall against exact search, time per query, bytes per item."""
+    """Say what indexes lose against exact search."""
     from acqh.scale import recall_of_files
 
     lengths = _numbers(k)
@@ -423,7 +423,7 @@ def export(
     overwrite: Annotated[bool, flag("overwrite", "Replace what already exists.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a search page for any web host, or vectors or codes for Faiss, Parquet or Milvus.
+    """Write a static search page; or vectors for Faiss, Parquet, Milvus.
 
     A site is a folder of files that searches in the visitor's browser. Only what is asked for is
     published: small images, texts, labels, and the columns that are named.
