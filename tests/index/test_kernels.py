@@ -50,17 +50,6 @@ def test_select_smallest_agrees_with_partition(seed, n, data):
     np.testing.assert_array_equal(np.sort(chosen[:k]), np.sort(expected))
 
 
-@given(seed=seeds, counts=st.lists(st.integers(0, 150), min_size=1, max_size=4))
-def test_sort_keys_agrees_with_sort(seed, counts):
-    keys = np.random.default_rng(seed).integers(2**63, size=(len(counts), 160)).astype(np.uint64)
-    keys >>= np.uint64(seed % 60)
-    expected = [np.sort(row[:count]) for row, count in zip(keys, counts, strict=True)]
-    ordered = np.zeros((len(counts), 150), dtype=np.uint64)
-    table_kernels.sort_keys(keys, np.array(counts), ordered)
-    for row, best in zip(ordered, expected, strict=True):
-        np.testing.assert_array_equal(row[: len(best)], best)
-
-
 @given(
     known=st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, max_size=30),
     others=st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5),

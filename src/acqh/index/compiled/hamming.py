@@ -93,18 +93,19 @@ def take_nearest(
                     _take(group, row, k, rows[i], near[i], tallies[i], states[i])
 
 
-@kernel(error_model="numpy")
 def sort_nearest(candidates: Candidates, rows: Array, distances: Array, counts: Array) -> None:
     """Sort each query's candidates by distance, then by row.
 
-    `candidates`: of no use afterwards. `rows`, `distances`: (n_queries, k) int64; filled from the
-    left. `counts`: (n_queries,) int64; filled with how many.
+    `rows`, `distances`: (n_queries, k) int64; filled from the left. `counts`: (n_queries,) int64;
+    filled with how many.
     """
-    for i in range(counts.shape[0]):
-        count = candidates.states[i, 2]
-        near_rows, near = candidates.rows[i, :count], candidates.distances[i, :count]
-        _sort(near_rows, near, candidates.tallies[i], rows[i], distances[i])
-        counts[i] = min(count, rows.shape[1])
+    near, kept = candidates.distances.copy(), candidates.states[:, 2]
+    near[np.arange(near.shape[1]) >= kept[:, np.newaxis]] = candidates.tallies.shape[1] - 1
+    order = near.argsort(axis=1, kind="stable")[:, : rows.shape[1]]
+    counts[:] = np.minimum(kept, rows.shape[1])
+    found = np.arange(rows.shape[1]) < counts[:, np.newaxis]
+    np.copyto(rows, np.take_along_axis(candidates.rows, order, axis=1), where=found)
+    np.copyto(distances, np.take_along_axis(near, order, axis=1), where=found)
 
 
 @kernel(error_model="numpy")
@@ -234,21 +235,3 @@ def _throw_out(rows: Array, distances: Array, limit: int, n_at_limit: int) -> in
             distances[count] = distances[j]
             count += 1
     return count
-
-
-@kernel(error_model="numpy")
-def _sort(near_rows: Array, near: Array, tally: Array, rows: Array, found: Array) -> None:
-    """Sort by distance, keeping the order of equals; write as many as there is room for."""
-    tally[:] = 0
-    for distance in near:
-        tally[distance] += 1
-    place = 0
-    for distance in range(tally.size):
-        place, tally[distance] = place + tally[distance], place
-    for j in range(near.size):
-        distance = np.int64(near[j])
-        place = tally[distance]
-        tally[distance] = place + 1
-        if place < rows.size:
-            rows[place] = near_rows[j]
-            found[place] = distance

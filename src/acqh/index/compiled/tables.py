@@ -1,4 +1,4 @@
-"""Compiled loops around the search: score tables of queries, order of results, look-up of ids.
+"""Compiled loops around the search: score tables of queries, look-up of ids.
 
 A table entry is a float32 sum of the products of a query and a codeword, over the dimensions from
 first to last. No loop may reorder it (no ``fastmath``), so scores have the same bits on one thread
@@ -19,10 +19,6 @@ TABLE_WIDTH = 256
 # Scores of a larger magnitude are not computed.
 MAX_SCALE = np.float32(_MAX_SCALE)
 
-# Sorting fewer keys byte by byte costs more than moving them one by one.
-_FEW_KEYS = 64
-_BYTE = np.uint64(255)
-
 
 @kernel()
 def fill_tables(
@@ -42,17 +38,15 @@ def fill_tables(
     """
     n_queries, (n_codebooks, _, size) = queries.shape[0], codebooks.shape
     scales[:] = 0
+    spare = np.empty(size, dtype=np.float32)
     for s in range(n_codebooks):
         for i in range(0, n_queries, 2):
             # Two at a time, so that words are read half as often.
             j = min(i + 1, n_queries - 1)
-            one, other = tables[i, s, :size], tables[j, s, :size]
+            one, other = tables[i, s, :size], tables[j, s, :size] if j > i else spare
             one[:] = 0
             other[:] = 0
-            if i == j:
-                _add_products(codebooks[s], queries[i], one)
-            else:
-                _add_both(codebooks[s], queries[i], queries[j], one, other)
+            _add_both(codebooks[s], queries[i], queries[j], one, other)
         for i in range(n_queries):
             tops[i, s], low = extent(tables[i, s, :size])
             # A sum, not the larger, so that NaN is passed on.
@@ -80,23 +74,8 @@ def extent(values: Array) -> Any:
 
 
 @kernel()
-def _add_products(words: Array, query: Array, table: Array) -> None:
-    """Add the products of a query with the words of a codebook, four components at a time."""
-    n_components, size = words.shape
-    whole = n_components - n_components % 4
-    for d in range(0, whole, 4):
-        w0, w1, w2, w3 = words[d], words[d + 1], words[d + 2], words[d + 3]
-        x0, x1, x2, x3 = query[d], query[d + 1], query[d + 2], query[d + 3]
-        for j in range(size):
-            table[j] = (((table[j] + w0[j] * x0) + w1[j] * x1) + w2[j] * x2) + w3[j] * x3
-    for d in range(whole, n_components):
-        for j in range(size):
-            table[j] += words[d, j] * query[d]
-
-
-@kernel()
 def _add_both(words: Array, x: Array, y: Array, one: Array, other: Array) -> None:
-    """Add the products of two queries, x and y, as `_add_products` does, to the bit."""
+    """Add the products of two queries with the words of a codebook, four components at a time."""
     n_components, size = words.shape
     whole = n_components - n_components % 4
     for d in range(0, whole, 4):
@@ -111,92 +90,6 @@ def _add_both(words: Array, x: Array, y: Array, one: Array, other: Array) -> Non
         for j in range(size):
             one[j] += words[d, j] * x[d]
             other[j] += words[d, j] * y[d]
-
-
-@kernel()
-def _sort(keys: Array, spare: Array) -> Any:
-    """Sort keys: few by insertion, many byte by byte; return which array holds them then."""
-    n = keys.shape[0]
-    rising = 1
-    while rising < n and keys[rising - 1] <= keys[rising]:
-        rising += 1
-    if rising >= n:  # as the rows of a single code are
-        return keys
-    if n <= _FEW_KEYS:
-        for i in range(1, n):
-            key, j = keys[i], i
-            while j > 0 and keys[j - 1] > key:
-                keys[j] = keys[j - 1]
-                j -= 1
-            keys[j] = key
-        return keys
-    varying = np.uint64(0)
-    for i in range(n):
-        varying |= keys[i] ^ keys[0]
-    for shift in range(np.uint64(0), np.uint64(64), np.uint64(8)):
-        if (varying >> shift) & _BYTE == 0:
-            continue
-        starts = np.zeros(257, dtype=np.int64)
-        for i in range(n):
-            starts[((keys[i] >> shift) & _BYTE) + np.uint64(1)] += 1
-        for byte in range(256):
-            starts[byte + 1] += starts[byte]
-        for i in range(n):
-            byte = (keys[i] >> shift) & _BYTE
-            spare[starts[byte]] = keys[i]
-            starts[byte] += 1
-        keys, spare = spare, keys
-    return keys
-
-
-@kernel()
-def sort_keys(keys: Array, counts: Array, ordered: Array) -> None:
-    """Sort the first keys of each query.
-
-    `keys`: (n_queries, capacity) uint64; overwritten. `counts`: (n_queries,) int64; how many keys
-    each query has. `ordered`: (n_queries, k) uint64; filled from the left.
-    """
-    spare = np.empty(ordered.shape[1], dtype=np.uint64)
-    for i in range(keys.shape[0]):
-        n = counts[i]
-        mine = _sort(keys[i, :n], spare)
-        for j in range(n):
-            ordered[i, j] = mine[j]
-
-
-@kernel()
-def find_numbers(values: Array, order: Array, wanted: Array) -> Any:
-    """Find where numbers stand in an array of distinct numbers.
-
-    Parameters
-    ----------
-    values : (n,) int64
-    order : (n,) uint32
-        Puts the values in rising order; places outside the array are taken as not found.
-    wanted : (n_wanted,) int64
-
-    Returns
-    -------
-    (n_wanted,) int64
-        Places in `values`, -1 where there is none.
-    """
-    n = values.shape[0]
-    found = np.full(wanted.shape[0], -1, dtype=np.int64)
-    for i in range(wanted.shape[0]):
-        low, high = 0, n
-        while low < high:
-            middle = (low + high) >> 1
-            place = np.int64(order[middle])
-            if place >= n:
-                break
-            if values[place] == wanted[i]:
-                found[i] = place
-                break
-            if values[place] < wanted[i]:
-                low = middle + 1
-            else:
-                high = middle
-    return found
 
 
 @kernel()

@@ -154,13 +154,14 @@ class NumberIds:
 
     def find(self, ids: Array) -> Ints:
         if self.order.size:
-            if not is_little(2 * len(self) + 50 * len(ids), _COMPILED):
-                from acqh.index.compiled.tables import find_numbers
-
-                return np.asarray(find_numbers(self.values, self.order, ids))
-            # Places outside are damage, and lead to a number that is another.
-            rising = self.values.take(self.order, mode="clip")
-            rows = self.order.take(np.searchsorted(rising, ids), mode="clip").astype(np.int64)
+            # All at once; to put the table in order would copy it. Places outside are damage.
+            low, high = np.zeros(len(ids), dtype=np.int64), np.full(len(ids), len(self))
+            for _ in range(len(self).bit_length()):
+                middle = (low + high) >> 1
+                places = self.order.take(middle, mode="clip")
+                is_above = self.values.take(places, mode="clip") < ids
+                low, high = np.where(is_above, middle + 1, low), np.where(is_above, high, middle)
+            rows = self.order.take(low, mode="clip").astype(np.int64)
         else:
             rows = np.searchsorted(self.values, ids)
         there = rows < len(self.values)

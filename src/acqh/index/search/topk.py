@@ -8,7 +8,7 @@ import numpy as np
 from acqh._core.arrays import Array, Floats, slices
 from acqh.index.compiled.keys import NO_KEY
 from acqh.index.compiled.search import search_runs
-from acqh.index.compiled.tables import TABLE_WIDTH, fill_tables, sort_keys
+from acqh.index.compiled.tables import TABLE_WIDTH, fill_tables
 from acqh.index.layout.reaches import Rests
 from acqh.index.search.few import check_scales
 from acqh.index.search.types import TO_THE_END, Runs, Stop, Target, TopRows
@@ -125,10 +125,9 @@ def unpack_keys(keys: Array, top: TopRows, k: int) -> None:
     A key has the row in its lower half and, in its upper, the bits of the score, changed so that
     higher scores give lower numbers.
     """
-    ordered = np.zeros((len(keys), k), dtype=np.uint64)
-    sort_keys(keys, top.counts, ordered)
+    found = np.arange(k) < top.counts[:, None]
+    ordered = np.sort(np.where(found, keys[:, :k], NO_KEY), axis=1)
     bits = (ordered >> 32).astype(np.uint32)
     np.subtract(_MAGNITUDE, bits, out=bits, where=bits <= _MAGNITUDE)
-    found = np.arange(k) < top.counts[:, None]
     np.copyto(top.rows[:, :k], ordered.astype(np.uint32), where=found)
     np.copyto(top.scores[:, :k], bits.view(np.float32), where=found)
