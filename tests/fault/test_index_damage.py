@@ -35,7 +35,7 @@ def make(kind, texts, n=40):
     codes = rng.integers(size, size=(n, m))
     digits = (1, 2) if kind == "runs" else (0, 0)
     with (
-        mock.patch("acqh.index.layout.lay_out.choose_digits", return_value=digits),
+        mock.patch("acqh.index.layout.segment.choose_digits", return_value=digits),
         mock.patch("acqh.index.items.snapshot._SMALL", 1),
         mock.patch("acqh.index.code_index.MAX_FEW", 100 if kind == "few" else 0),
     ):

@@ -13,7 +13,7 @@ from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex
 from acqh.index.layout import planes as few_codes
 from acqh.index.layout.planes import FewSegment
-from acqh.index.search.few import best_rows
+from acqh.index.search.plain import best_rows
 
 
 @pytest.fixture(autouse=True, scope="module")

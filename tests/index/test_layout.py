@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from acqh.errors import InvalidInputError
 from acqh.index.compiled import layout as compiled
-from acqh.index.layout import lay_out as laying
+from acqh.index.layout import segment as laying
 
 seeds = st.integers(0, 2**32)
 

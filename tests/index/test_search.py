@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from acqh import CodeIndex
 from acqh.errors import InvalidInputError
-from acqh.index.layout import lay_out
+from acqh.index.layout import segment as laying
 
 
 def brute_force(codebooks, codes, queries, k):
@@ -61,7 +61,7 @@ def cases(draw):
 @st.composite
 def layouts(draw, m, n):
     """Any number of words in both halves of a run's number."""
-    side = lay_out.digits_a_side(n)
+    side = laying.digits_a_side(n)
     digits_a = draw(st.integers(0, min(side, m)))
     digits_b = draw(st.integers(0, min(side, m - digits_a)))
     return digits_a, digits_b
@@ -80,8 +80,8 @@ def test_search_equals_brute_force_for_every_layout(case, data):
     digits = data.draw(layouts(codebooks.shape[0], codebooks.shape[1]))
     grouped = data.draw(st.booleans())
     with (
-        mock.patch.object(lay_out, "choose_digits", return_value=digits),
-        mock.patch.object(lay_out, "grouping_pays", return_value=grouped),
+        mock.patch.object(laying, "choose_digits", return_value=digits),
+        mock.patch.object(laying, "grouping_pays", return_value=grouped),
     ):
         result = CodeIndex(codebooks).add(codes).search(queries, k)
     assert_exact(result, codebooks, codes, queries, k)

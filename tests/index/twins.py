@@ -5,9 +5,8 @@ import itertools
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints
-from acqh.index.layout.lay_out import choose_digits, grouping_pays
-from acqh.index.search.few import fill_tables, score_codes
-from acqh.index.search.types import Runs
+from acqh.index.layout.segment import choose_digits, grouping_pays
+from acqh.index.search.plain import Runs, fill_tables, score_codes
 
 __all__ = [
     "best_rows",

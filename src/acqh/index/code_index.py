@@ -27,9 +27,8 @@ from acqh.index.items.snapshot import ALL_ROWS, NewIds, Snapshot, pack_bits
 from acqh.index.layout.planes import MAX_FEW, FewSegment, planes_of
 from acqh.index.layout.reaches import Rests
 from acqh.index.result import SearchResult
-from acqh.index.search.few import search_few
+from acqh.index.search.plain import TO_THE_END, Runs, Target, TopRows, as_stop, search_few
 from acqh.index.search.rerank import candidate_count, places_of, rank_again
-from acqh.index.search.types import TO_THE_END, Runs, Target, TopRows, as_stop
 
 if TYPE_CHECKING:
     from acqh.index.layout.segment import CodeSegment

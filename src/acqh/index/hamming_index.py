@@ -14,9 +14,8 @@ from acqh.index.items.filters import rows_allowed
 from acqh.index.items.snapshot import Snapshot, pack_bits
 from acqh.index.layout.planes import HammingSegment, planes_of, spare_bits
 from acqh.index.result import SearchResult
-from acqh.index.search.few import check_scales
+from acqh.index.search.plain import Target, TopRows, check_scales
 from acqh.index.search.topk import in_blocks, unpack_keys
-from acqh.index.search.types import Target, TopRows
 
 # Distances are counted in two bytes, and one value stands for "too far".
 MAX_BITS = 65_528

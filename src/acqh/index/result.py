@@ -8,8 +8,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats, GiveBack, Ints, take_in
 from acqh._core.imports import require
-from acqh.index.search.few import best_columns
-from acqh.index.search.types import TopRows
+from acqh.index.search.plain import TopRows, best_columns
 
 
 @dataclass(frozen=True, slots=True, eq=False)

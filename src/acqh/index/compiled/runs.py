@@ -9,7 +9,7 @@ from acqh._core.arrays import Array
 from acqh._core.runtime import kernel
 from acqh.index.compiled.keys import is_allowed, keep_key, pack_key
 from acqh.index.compiled.tables import extent
-from acqh.index.search.types import Heads, Query, Runs
+from acqh.index.search.plain import Heads, Query, Runs
 
 _LOWEST = np.float32(-np.inf)
 _HIGHEST = np.float32(np.inf)

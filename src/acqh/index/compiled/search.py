@@ -38,7 +38,7 @@ from acqh.index.compiled.runs import (
     visit_rows,
 )
 from acqh.index.compiled.tables import MAX_SCALE, fill_tables
-from acqh.index.search.types import NO_LIMIT, Effort, Heads, Query, Runs
+from acqh.index.search.plain import NO_LIMIT, Effort, Heads, Query, Runs
 
 # Once one part in this many was looked at, a pass in storage order is cheaper than going on.
 PLAIN_PASS_PART = 4

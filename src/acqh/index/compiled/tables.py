@@ -11,7 +11,7 @@ import numpy as np
 
 from acqh._core.arrays import Array
 from acqh._core.runtime import kernel
-from acqh.index.search.few import MAX_SCALE as _MAX_SCALE
+from acqh.index.search.plain import MAX_SCALE as _MAX_SCALE
 
 # Tables are always this wide, so that any stored byte is a valid index.
 TABLE_WIDTH = 256

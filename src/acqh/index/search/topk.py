@@ -10,8 +10,7 @@ from acqh.index.compiled.keys import NO_KEY
 from acqh.index.compiled.search import search_runs
 from acqh.index.compiled.tables import TABLE_WIDTH, fill_tables
 from acqh.index.layout.reaches import Rests
-from acqh.index.search.few import check_scales
-from acqh.index.search.types import TO_THE_END, Runs, Stop, Target, TopRows
+from acqh.index.search.plain import TO_THE_END, Runs, Stop, Target, TopRows, check_scales
 
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 # Room for candidates beyond twice k; more room means sorting out the best less often.
