@@ -16,7 +16,7 @@ def run(*arguments, **environment):
 
 
 def test_version_and_help():
-    assert run("--version").stdout.startswith("acqh 0.")
+    assert run("--version").stdout == f"acqh {acqh.__version__}\n"
     assert "datasets" in run("--help").stdout
 
 

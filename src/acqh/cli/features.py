@@ -423,7 +423,7 @@ def export(
     overwrite: Annotated[bool, flag("overwrite", "Replace what already exists.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a static search page; or vectors for Faiss, Parquet, Milvus.
+    """Write a search page as files, or for Faiss, Parquet, Milvus.
 
     A site is a folder of files that searches in the visitor's browser. Only what is asked for is
     published: small images, texts, labels, and the columns that are named.
