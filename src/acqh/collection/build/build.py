@@ -74,7 +74,7 @@ def build_into(
         coder = Coder.of(learnt.model)
         with store.reading() as connection:
             *_, codes, _ = changes_since(connection, 0, coder.code_bytes)
-        unrelated = unrelated_queries(learnt.encoders, coder, codes)
+        unrelated = unrelated_queries(learnt.encoders, coder, codes, learnt.asked_as)
         facts = Facts(
             name,
             generation,
@@ -85,6 +85,7 @@ def build_into(
             __version__,
             settings,
             unrelated,
+            learnt.asked_as,
         )
         write_facts(folder, facts)
         learnt.model.save(folder / MODEL)

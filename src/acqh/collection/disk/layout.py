@@ -18,7 +18,7 @@ import numpy as np
 
 from acqh._core.arrays import Floats, Ints
 from acqh._core.store import pack, unpack
-from acqh.collection.disk.levels import Levels, measure_levels
+from acqh.collection.disk.levels import Levels, measure_levels, phrase
 from acqh.collection.disk.model import Coder, Encoders, describe
 from acqh.collection.store.file import Store, identity_of, open_store, read_change, read_text
 from acqh.collection.store.items import changes_since, codes_of, has_more_than, is_forgotten
@@ -73,6 +73,7 @@ class Facts:
     version: str
     settings: BuildSettings
     unrelated: Mapping[str, Floats]  # see `unrelated_queries`
+    asked_as: str  # see `phrase`
 
 
 class IndexCache:
@@ -274,6 +275,8 @@ class Opened:
     def _described(self, view: str, raw: Any) -> Floats | None:
         if view == "text" and self.by_table:
             return self.query_table.vector(raw)
+        if view == "text":
+            raw = phrase(raw, self.facts.asked_as)
         matrix, present = describe(self.facts.encoders.by_view[view], view, [raw])
         return self.coder.query(view, matrix) if present[0] else None
 
@@ -362,6 +365,7 @@ def write_facts(folder: Path, facts: Facts) -> None:
         "n_skipped": facts.n_skipped,
         "acqh": facts.version,
         "settings": facts.settings.stored(),
+        "asked_as": facts.asked_as,
     }
     arrays = {view: state for view, (_, state) in states.items()}
     arrays[_UNRELATED] = dict(facts.unrelated)
@@ -385,6 +389,7 @@ def read_facts(folder: Path) -> Facts:
             "n_skipped": int(n_skipped),
             "acqh": str(version),
             "settings": dict(stored),
+            "asked_as": str(asked_as),
         }:
             pass
         case _:
@@ -408,7 +413,7 @@ def read_facts(folder: Path) -> Facts:
         raise CorruptBundleError(f"{folder} does not hold the queries that a collection has")
     own = bundle.name, generation, Encoders(encoders), trained_on, n_trained, n_skipped, version
     try:
-        return Facts(*own, BuildSettings.from_stored(stored), unrelated)
+        return Facts(*own, BuildSettings.from_stored(stored), unrelated, asked_as)
     except (InvalidInputError, AttributeError, TypeError) as error:
         raise CorruptBundleError(
             f"{folder} does not say how it was built, but {stored!r}"

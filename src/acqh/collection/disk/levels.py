@@ -20,6 +20,8 @@ _CHANCE = 0.05
 _MIN_WORDS = 40
 # Items that are asked for as queries, and those among which they are.
 _MAX_QUERIES, _MAX_ITEMS = 256, 2_048
+# More than these are a caption by themselves.
+_FEW_WORDS = 3
 
 
 class Levels(NamedTuple):
@@ -40,20 +42,36 @@ class Levels(NamedTuple):
         return levels if all(map(math.isfinite, levels)) and min(levels) >= 0 else None
 
 
-def unrelated_queries(encoders: Encoders, coder: Coder, codes: Array) -> dict[str, Floats]:
+def unrelated_queries(
+    encoders: Encoders, coder: Coder, codes: Array, asked_as: str
+) -> dict[str, Floats]:
     """Return queries of unit length by which levels are measured.
 
-    `codes`: uint8 (n_items, n_codebooks). Gives "words", (n_words, n_components): names of things
-    most of which no collection has; none where no text is understood. And "items",
-    (n_queries, n_components): items, to most of which any other is nothing like.
+    `codes`: uint8 (n_items, n_codebooks). `asked_as`: see `phrase`. Gives "words",
+    (n_words, n_components): names of things most of which no collection has; none where no text is
+    understood. And "items", (n_queries, n_components): items, to most of which any other is nothing
+    like.
     """
     chosen = codes[:: math.ceil(len(codes) / _MAX_QUERIES) or 1]
     queries = {"items": coder.model.project_codes(chosen), "words": coder.maps.codebooks[0, :0]}
     if "text" in encoders.by_view and "text" in coder.maps.widths:
-        features, is_known = _things(encoders.by_view["text"])
+        features, is_known = _things(encoders.by_view["text"], asked_as)
         if is_known.sum() >= _MIN_WORDS:
             queries["words"] = coder.maps.project(features[is_known], view="text")
     return {name: unit_rows(rows).astype(np.float16) for name, rows in queries.items()}
+
+
+def phrase(text: str, asked_as: str) -> str:
+    """Return what is asked for by meaning: a few words as part of a caption.
+
+    `asked_as`: the caption, such as "a photo of a {}", or "{}" for the words themselves.
+
+    Examples
+    --------
+    >>> phrase("red car", "a photo of a {}"), phrase("a red car by a lake", "a photo of a {}")
+    ('a photo of a red car', 'a red car by a lake')
+    """
+    return asked_as.replace("{}", text) if len(text.split()) <= _FEW_WORDS else text
 
 
 def measure_levels(index: "CodeIndex", queries: Mapping[str, Floats], change: int) -> Levels:
@@ -92,17 +110,18 @@ def match_of(score: float, length: float, level: float) -> float:
     return 0.5 * score / limit if score <= limit else 1 - 0.5 * limit / score
 
 
-def _things(encoder: Any) -> tuple[Matrix, Bools]:
+def _things(encoder: Any, asked_as: str) -> tuple[Matrix, Bools]:
     """Return the features of things, and which of them the encoder knows."""
     weights = getattr(encoder, "fingerprint_", None)
-    if weights is None or weights not in _described:
+    key = weights, asked_as
+    if weights is None or key not in _described:
         words = (files("acqh.collection.disk") / "things.txt").read_text(encoding="utf-8").split()
-        things = describe(encoder, "text", words)
+        things = describe(encoder, "text", [phrase(word, asked_as) for word in words])
         if weights is None:
             return things
-        _described[weights] = things
-    return _described[weights]
+        _described[key] = things
+    return _described[key]
 
 
 # By the weights of a network, which takes a second for them.
-_described: dict[str, tuple[Matrix, Bools]] = {}
+_described: dict[tuple[str | None, str], tuple[Matrix, Bools]] = {}
