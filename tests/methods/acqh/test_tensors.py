@@ -146,6 +146,10 @@ def test_kernels_of_arrays_are_learnt_and_used_on_a_device(device):
     expected.partial_fit(more, labels[300:])
     model.partial_fit(more, labels[300:], device=device)
     np.testing.assert_allclose(scores(model, more), scores(expected, more), atol=5e-3)
+    tensors = to_device(views, device)
+    model = make_model(**settings).fit(tensors, labels, max_memory=1 << 19)
+    # Half of the memory is not room for 460 anchors and the normal equations.
+    assert model.feature_maps_["image"].anchors_.shape[0] < 100
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -174,7 +174,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         offset = targets.mean(0)
         if self.ridge is None:
             choice = self._refined(X, targets - offset, choice, idf, rng)
-        n_anchors = self._count_anchors(n_rows)
+        n_anchors = self._count_anchors(X)
         anchors = self._anchors(X, choice, idf, n_anchors, rng)
         others = choice.sides(anchors, idf)
         if n_anchors == n_rows:
@@ -313,12 +313,17 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         kernel = choice.block(sides, sides)
         return replace(choice, ridge=refine_ridge(kernel, rows_at(targets, rows), choice.ridge))
 
-    def _count_anchors(self, n_rows: int) -> int:
+    def _count_anchors(self, X: Matrix) -> int:
         """Return how many anchors there are: all rows, or as many as normal equations can take."""
+        n_rows = X.shape[0]
         itemsize = 8 if n_rows <= SMALL else 4
         is_room = itemsize * n_rows**2 <= self.max_memory
         wanted = n_rows if self.n_anchors is None and is_room else self.n_anchors or SMALL
-        return n_rows if wanted >= n_rows and is_room else min(wanted, n_rows, SMALL)
+        if wanted >= n_rows and is_room:
+            return n_rows
+        # On a device: kernels of the anchors, normal equations, their factor, its inverse.
+        room = max(1, int(np.sqrt(self.max_memory / 32))) if is_tensor(X) else SMALL
+        return min(wanted, n_rows, SMALL, room)
 
     def _anchors(
         self, X: Matrix, choice: Choice, idf: Floats, n_anchors: int, rng: np.random.Generator
