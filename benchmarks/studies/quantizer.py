@@ -30,8 +30,7 @@ from acqh.quantize import (
     search_codes,
     train,
 )
-from acqh.quantize.codebooks import improve_codebooks
-from acqh.quantize.kmeans import weighted_kmeans
+from acqh.quantize.codebooks import improve_codebooks, weighted_kmeans
 from acqh.quantize.train import refill_unused_words
 from benchmarks._measure import emit
 

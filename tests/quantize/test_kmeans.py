@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acqh.quantize.kmeans import weighted_kmeans
+from acqh.quantize.codebooks import weighted_kmeans
 
 
 def weighted_error(points, weights, words, codes):

@@ -15,7 +15,7 @@ from acqh.quantize import (
     search_codes,
 )
 from acqh.quantize.code_search import Beams, extend_beams
-from acqh.quantize.kmeans import sampled_kmeans, weighted_kmeans
+from acqh.quantize.codebooks import sampled_kmeans, weighted_kmeans
 from acqh.quantize.query_metric import (
     SHRINKAGES,
     choose_shrinkage,

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.quantize import decode, fit_codebooks, quantization_errors, search_codes
-from acqh.quantize.kmeans import weighted_kmeans
+from acqh.quantize.codebooks import weighted_kmeans
 
 
 def fit(targets, weights=None, n_codebooks=2, codebook_size=4, seed=0, **settings):

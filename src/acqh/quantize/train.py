@@ -12,8 +12,13 @@ from acqh._core.device import Tensor, to_tensor
 from acqh._core.imports import require
 from acqh._core.runtime import loops
 from acqh.quantize.code_search import Beams, Search, extend_beams, search_codes
-from acqh.quantize.codebooks import decode, improve_codebooks, quantization_errors
-from acqh.quantize.kmeans import sampled_kmeans, weighted_kmeans
+from acqh.quantize.codebooks import (
+    decode,
+    improve_codebooks,
+    quantization_errors,
+    sampled_kmeans,
+    weighted_kmeans,
+)
 
 # Sweeps after each new codebook but the last. Without them the error of label targets in four
 # codebooks ends hundreds of times higher; with one instead of two it ends twice as high.

@@ -12,7 +12,7 @@ from acqh.methods.registry import DatabaseMode
 from acqh.methods.rivals.rows import Rows
 from acqh.methods.rivals.training import TrainedMethod
 from acqh.quantize import decode, search_codes
-from acqh.quantize.kmeans import weighted_kmeans
+from acqh.quantize.codebooks import weighted_kmeans
 
 
 @dataclass(eq=False, repr=False)
