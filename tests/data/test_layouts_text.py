@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from acqh.data import list_pieces, read, read_pieces
+from acqh.data.readers.formats import has_views
 from acqh.errors import InvalidInputError, ViewError
 
 VECTORS = np.round(np.random.default_rng(0).normal(size=(5, 4)), 6)
@@ -103,3 +104,20 @@ def test_a_dump_without_vectors_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.sql").write_text("SELECT 1;\n")
     with pytest.raises(InvalidInputError, match="does not copy the table smart_search"):
         read(tmp_path / "a.sql")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "is_vectors"),
+    [
+        ("a.csv", "image,text,rank_0\na.jpg,a dog,1\n", False),
+        ("a.csv", "v_0,v_1\n1,2\n", True),
+        ("a.csv", "1,2\n3,4\n", True),
+        ("a.jsonl", '{"image": "a.jpg", "box": [1, 2, 3, 4]}\n', False),
+        ("a.jsonl", json.dumps({"text": "a", "vector": [0.5] * 16}) + "\n", True),
+        ("a.jsonl", "[1, 2]\n", True),
+        ("a.txt", "a text", False),
+    ],
+)
+def test_vectors_are_told_from_items_to_be_described(tmp_path, name, content, is_vectors):
+    (tmp_path / name).write_text(content)
+    assert has_views(tmp_path / name) is is_vectors

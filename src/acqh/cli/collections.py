@@ -38,7 +38,8 @@ SourceArgument = Annotated[
     Argument(
         metavar="SOURCE",
         help="A folder of images; a table (CSV, TSV, JSON lines, Parquet) with the columns image, "
-        "text, labels separated by |, id; or a file of features (.npz, .mat).",
+        "text, labels separated by |, id; a WebDataset .tar, or a Hugging Face data set; or "
+        "vectors, in any layout that acqh compress takes.",
     ),
 ]
 ImageEncoderOption = Annotated[str, Option(help="efficientnet, hog, clip:PATH, or the best here.")]

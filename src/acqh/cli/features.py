@@ -50,7 +50,8 @@ _TOKEN = "ACQH_MILVUS_TOKEN"  # noqa: S105
 DataArgument = Annotated[
     str,
     Argument(
-        metavar="DATA", help="A file or folder of features (.npz, .npy, Zarr, .mat, Parquet, CSV)."
+        metavar="DATA",
+        help="A file or folder of features (.npz, .npy, Zarr, .mat, Parquet, CSV).",
     ),
 ]
 
@@ -199,8 +200,8 @@ def compress(
         str,
         Argument(
             metavar="ITEMS",
-            help="A file or folder of vectors (.npy, .npz, Parquet, Arrow, .fvecs, .bvecs, .fbin, "
-            ".u8bin, .i8bin, a Faiss index).",
+            help="A file or folder of vectors (.npy, .npz, Parquet, Arrow, HDF5, .fvecs, .fbin, "
+            "CSV, JSON lines, Faiss, clip-retrieval, Hugging Face, WebDataset, rclip, immich).",
         ),
     ],
     out: Annotated[Path | None, Option(help="Folder for the index.")] = None,

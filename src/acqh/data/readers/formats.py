@@ -82,6 +82,9 @@ _RECORDS = {
     TAR_SUFFIX: tar_records,
 }
 
+# What is described, and how many numbers beside it are a vector at least.
+_DESCRIBED, _FEWEST = ("image", "file_name", "text", "caption"), 16
+
 _EXPECTED = {
     "views": "a mapping such as {'image': NAME}",
     "splits": "a mapping such as {'train': NAME, 'test': NAME}",
@@ -284,13 +287,20 @@ def has_views(path: str | PathLike[str]) -> bool:
     place = _find(path)
     try:
         form = _detect(place)
-        if form in (_CSV, _JSON) and place.suffix.lower() in _RECORDS:
+        if form in (_CSV, _JSON, _ARROW) and has_records(place):
             _, first = next(read_records(place), ("", {}))
-            return any(list_in(each) or name.endswith("_0") for name, each in first.items())
+            # Beside images and texts a few numbers are a box, or a colour.
+            least = _FEWEST if any(name.lower() in _DESCRIBED for name in first) else 1
+            lengths = [len(list_in(value) or []) for value in first.values()]
+            return max(lengths, default=0) >= least or (least == 1 and _has_numbered(first))
         with form.table(place, Options()) as table:
             return any(entry.is_view_like for entry in table.entries.values())
     except InvalidInputError:
         return False
+
+
+def _has_numbered(names: Iterable[str]) -> bool:
+    return any(name.endswith("_0") for name in names)
 
 
 def _find(path: Any) -> Path:
