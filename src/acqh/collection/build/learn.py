@@ -10,6 +10,7 @@ from sklearn.preprocessing import Normalizer
 
 from acqh._core.arrays import Bools
 from acqh._core.runtime import Progress
+from acqh.collection.disk.levels import BARE, CAPTION
 from acqh.collection.disk.model import CHUNK_ROWS, Encoders
 from acqh.collection.types import BuildSettings
 from acqh.data import MultiViewData
@@ -50,7 +51,7 @@ _MAX_PAIRS = 2_000
 # none. Of 18 things that 1,000 photographs show and 25 that they do not, the mean `match` of the
 # best three tells 97 % apart (area under the curve), as bare words 94 %; either find as many.
 # Captions of one's own are found better by the words themselves.
-_CAPTION = "a photo of a {}"
+_MOST_CAPTIONED = 0.5
 
 _LABELS = "labels"
 
@@ -125,7 +126,7 @@ def learn(
         model.fit(chunks)
     # Nothing is learnt later, and sums and samples would take more room than the items.
     del model.stats_
-    asked_as = _CAPTION if is_general and captioned < 0.5 else "{}"
+    asked_as = CAPTION if is_general and captioned < _MOST_CAPTIONED else BARE
     return Learnt(encoders, model, _trained_on(model, worth), len(features), asked_as)
 
 

@@ -389,7 +389,7 @@ def read_facts(folder: Path) -> Facts:
             "n_skipped": int(n_skipped),
             "acqh": str(version),
             "settings": dict(stored),
-            "asked_as": str(asked_as),
+            "asked_as": "{}" | "a photo of a {}" as asked_as,
         }:
             pass
         case _:

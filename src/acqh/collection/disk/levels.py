@@ -20,6 +20,8 @@ _CHANCE = 0.05
 _MIN_WORDS = 40
 # Items that are asked for as queries, and those among which they are.
 _MAX_QUERIES, _MAX_ITEMS = 256, 2_048
+# How a few words are asked for: as they are, or as a caption.
+BARE, CAPTION = "{}", "a photo of a {}"
 # More than these are a caption by themselves.
 _FEW_WORDS = 3
 
@@ -64,11 +66,11 @@ def unrelated_queries(
 def phrase(text: str, asked_as: str) -> str:
     """Return what is asked for by meaning: a few words as part of a caption.
 
-    `asked_as`: the caption, such as "a photo of a {}", or "{}" for the words themselves.
+    `asked_as`: `BARE` or `CAPTION`.
 
     Examples
     --------
-    >>> phrase("red car", "a photo of a {}"), phrase("a red car by a lake", "a photo of a {}")
+    >>> phrase("red car", CAPTION), phrase("a red car by a lake", CAPTION)
     ('a photo of a red car', 'a red car by a lake')
     """
     return asked_as.replace("{}", text) if len(text.split()) <= _FEW_WORDS else text
@@ -92,22 +94,6 @@ def measure_levels(index: "CodeIndex", queries: Mapping[str, Floats], change: in
         return Levels(max(item, 0.0), max(item, 0.0), change)
     nearest = index.search(words, 1).scores[:, 0]
     return Levels(max(float(np.quantile(nearest, 1 - _CHANCE)), 0.0), max(item, 0.0), change)
-
-
-def match_of(score: float, length: float, level: float) -> float:
-    """Return how far a score stands out, from 0 to 1: above one half, it does.
-
-    `length`: of the query. Twice the level gives three quarters, four times seven eighths.
-
-    Examples
-    --------
-    >>> [match_of(score, 1.0, 0.2) for score in (-1.0, 0.1, 0.2, 0.4, 0.8)]
-    [0.0, 0.25, 0.5, 0.75, 0.875]
-    """
-    limit = level * length
-    if score <= 0 or not length:
-        return 0.0
-    return 0.5 * score / limit if score <= limit else 1 - 0.5 * limit / score
 
 
 def _things(encoder: Any, asked_as: str) -> tuple[Matrix, Bools]:
