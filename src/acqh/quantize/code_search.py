@@ -120,7 +120,9 @@ def search_codes(
             for s in range(len(codebooks)):
                 # Of the last codebook only the best word is wanted.
                 n_best = 1 if s == len(codebooks) - 1 else width
-                beams = _extended(run, linear, tables.pairs, s, beams, n_best)
+                longer = beams.room(n_best, codebooks.shape[1])
+                run.extend(linear, tables.pairs, s, beams, longer)
+                beams = longer
             codes[rows] = beams.codes[:, 0]
         if sweeps:
             run.improve(linear, tables.pairs, codes[rows], sweeps)
@@ -145,6 +147,17 @@ class Beams:
         """Return those of no codebook; `dtype` is the precision of the search."""
         return cls(np.zeros((n_items, 1, 0), dtype=np.uint8), np.zeros((n_items, 1), dtype=dtype))
 
+    def part(self, rows: slice) -> "Beams":
+        """Return those of some items."""
+        return Beams(self.codes[rows], self.costs[rows])
+
+    def room(self, n_best: int, n_words: int) -> "Beams":
+        """Return room for those with a word more, `n_best` at most."""
+        n_items, n_kept, n_before = self.codes.shape
+        n_best = min(n_best, n_kept * n_words)
+        codes = np.empty((n_items, n_best, n_before + 1), dtype=np.uint8)
+        return Beams(codes, np.empty((n_items, n_best), dtype=self.costs.dtype))
+
 
 def extend_beams(targets: Floats, codebooks: Floats, beams: Beams, n_best: int) -> Beams:
     """Return the best few codes of each item, `n_best` at most, with one codebook more.
@@ -163,35 +176,15 @@ def extend_beams(targets: Floats, codebooks: Floats, beams: Beams, n_best: int) 
             [1, 1]]], dtype=uint8)
     """
     n_items, n_kept, n_before = beams.codes.shape
-    n_best = min(n_best, n_kept * codebooks.shape[1])
-    codes = np.empty((n_items, n_best, n_before + 1), dtype=np.uint8)
-    costs = np.empty((n_items, n_best), dtype=beams.costs.dtype)
-    tables = code_tables(codebooks, None, costs.dtype, first=n_before)
+    longer = beams.room(n_best, codebooks.shape[1])
+    tables = code_tables(codebooks, None, beams.costs.dtype, first=n_before)
     run = tables.loops(n_items, n_kept)
 
     def extend_block(rows: slice) -> None:
-        linear, some = (
-            tables.linear(targets[rows], run),
-            Beams(beams.codes[rows], beams.costs[rows]),
-        )
-        longer = _extended(run, linear, tables.pairs, 0, some, n_best)
-        codes[rows], costs[rows] = longer.codes, longer.costs
+        linear = tables.linear(targets[rows], run)
+        run.extend(linear, tables.pairs, 0, beams.part(rows), longer.part(rows))
 
     _run_blocks(extend_block, n_items)
-    return Beams(codes, costs)
-
-
-def _extended(
-    run: Any, linear: Floats, pairs: Floats, column: int, beams: Beams, n_best: int
-) -> Beams:
-    """Return beams with a word more, of the codebook that has this column in both tables."""
-    n_items, n_kept, n_before = beams.codes.shape
-    n_best = min(n_best, n_kept * linear.shape[2])
-    longer = Beams(
-        np.empty((n_items, n_best, n_before + 1), dtype=np.uint8),
-        np.empty((n_items, n_best), dtype=linear.dtype),
-    )
-    run.extend(linear, pairs, column, beams.codes, beams.costs, longer.codes, longer.costs)
     return longer
 
 

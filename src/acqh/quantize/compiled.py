@@ -82,15 +82,7 @@ def fill_linear(targets: Floats, products: Floats, norms: Floats, linear: Floats
                 costs[j] += a * products[k, j]
 
 
-def extend(
-    linear: Floats,
-    pairs: Floats,
-    column: int,
-    kept: Ints,
-    kept_costs: Floats,
-    longer: Ints,
-    longer_costs: Floats,
-) -> None:
+def extend(linear: Floats, pairs: Floats, column: int, kept: Any, longer: Any) -> None:
     """Add a word of one more codebook to the best codes of each item, and keep the best of these.
 
     Ties go to the better code before, then to the word.
@@ -101,28 +93,20 @@ def extend(
     pairs : (n_before or more, codebook_size, n_codebooks, codebook_size)
     column : int
         The codebook added, in both.
-    kept : (n_items, n_kept, n_before) uint8
-    kept_costs : (n_items, n_kept)
-    longer : (n_items, n_longer, n_before + 1) uint8
+    kept : Beams
+        Of the codebooks before: (n_items, n_kept, n_before) uint8, and what they cost.
+    longer : Beams
         Overwritten with the best codes, best first; there must be as many.
-    longer_costs : (n_items, n_longer)
-        Overwritten.
     """
-    work = _make_work(kept.shape[1], linear.shape[2], linear.dtype)
-    _extend(linear, pairs, column, kept, kept_costs, longer, longer_costs, work)
+    work = _make_work(kept.codes.shape[1], linear.shape[2], linear.dtype)
+    tables, beams = (linear, pairs, column), (kept.codes, kept.costs)
+    _extend(tables, beams, longer.codes, longer.costs, work)
 
 
 @kernel()
-def _extend(
-    linear: Floats,
-    pairs: Floats,
-    column: int,
-    kept: Ints,
-    kept_costs: Floats,
-    longer: Ints,
-    longer_costs: Floats,
-    work: Work,
-) -> None:
+def _extend(tables: Any, beams: Any, longer: Ints, longer_costs: Floats, work: Work) -> None:
+    linear, pairs, column = tables
+    kept, kept_costs = beams
     costs, keys, lows, top, sign = work
     n_items, n_kept, n_before = kept.shape
     n_words: int = linear.shape[2]

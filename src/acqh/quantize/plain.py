@@ -1,5 +1,7 @@
 """The loops of `compiled` in NumPy, to the bit, for rows so few that they would wait for it."""
 
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -26,21 +28,13 @@ def fill_linear(targets: Floats, products: Floats, norms: Floats, linear: Floats
         linear += targets[:, k, np.newaxis] * products[k]
 
 
-def extend(
-    linear: Floats,
-    pairs: Floats,
-    column: int,
-    kept: Ints,
-    kept_costs: Floats,
-    longer: Ints,
-    longer_costs: Floats,
-) -> None:
+def extend(linear: Floats, pairs: Floats, column: int, kept: Any, longer: Any) -> None:
     """Add a word of one more codebook to the best codes of each item; see `compiled.extend`."""
-    (n_items, n_kept, n_before), n_words = kept.shape, linear.shape[2]
-    n_longer = longer.shape[1]
-    costs = linear[:, np.newaxis, column] + kept_costs[:, :, np.newaxis]
+    (n_items, n_kept, n_before), n_words = kept.codes.shape, linear.shape[2]
+    n_longer = longer.codes.shape[1]
+    costs = linear[:, np.newaxis, column] + kept.costs[:, :, np.newaxis]
     for t in range(n_before):
-        costs += pairs[t, :, column][kept[:, :, t]]
+        costs += pairs[t, :, column][kept.codes[:, :, t]]
     flat = costs.reshape(n_items, n_kept * n_words)
     if n_longer == 1:
         places = flat.argmin(axis=1)[:, np.newaxis]
@@ -53,11 +47,10 @@ def extend(
         order = np.lexsort((flat[rows, found], rows))
         firsts = np.searchsorted(rows, np.arange(n_items))
         places = found[order[firsts[:, np.newaxis] + np.arange(n_longer)]]
-    longer[:, :, :n_before] = np.take_along_axis(
-        kept, (places // n_words)[:, :, np.newaxis], axis=1
-    )
-    longer[:, :, n_before] = places % n_words
-    longer_costs[:] = np.take_along_axis(flat, places, axis=1)
+    beams = (places // n_words)[:, :, np.newaxis]
+    longer.codes[:, :, :n_before] = np.take_along_axis(kept.codes, beams, axis=1)
+    longer.codes[:, :, n_before] = places % n_words
+    longer.costs[:] = np.take_along_axis(flat, places, axis=1)
 
 
 def improve(linear: Floats, pairs: Floats, codes: Ints, max_sweeps: int) -> None:
