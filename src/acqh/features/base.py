@@ -9,7 +9,8 @@ from sklearn import exceptions
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from acqh._core.arrays import Array, Matrix, as_rows, first_bad_row, is_sparse, slices
+from acqh._core.arrays import Array, Matrix, as_rows, first_bad_row, is_sparse, is_tensor, slices
+from acqh._core.device import check_rows
 from acqh._core.imports import Offered
 from acqh.errors import NotFittedError, ViewError
 
@@ -41,6 +42,8 @@ class FeatureMap(TransformerMixin, BaseEstimator, metaclass=Offered):
     """
 
     _state_axes: ClassVar[dict[str, Any]] = {"n_features_in_": int}
+    # Whether rows may be a tensor, which stays where it lies.
+    takes_tensors: ClassVar[bool] = False
 
     def fit(self, X: Matrix, y: Any = None) -> Self:  # noqa: ARG002
         """Learn what the map needs from training rows.
@@ -85,10 +88,17 @@ class FeatureMap(TransformerMixin, BaseEstimator, metaclass=Offered):
         return self._map(self._check_transform(X))
 
     def _check_fit(self, X: Any) -> Matrix:
+        if self.takes_tensors and is_tensor(X):
+            check_rows(X, "input")
+            self.n_features_in_ = int(X.shape[1])
+            return X
         return _checked(self, X, reset=True)
 
     def _check_transform(self, X: Any) -> Matrix:
         self._require_fitted()
+        if self.takes_tensors and is_tensor(X):
+            check_rows(X, "input", self.n_features_in_)
+            return X
         return _checked(self, X, reset=False)
 
     def _require_fitted(self) -> None:

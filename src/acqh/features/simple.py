@@ -1,6 +1,6 @@
 """Maps that need a row, or a few sums of rows: bias, roots, an SVD, the span of rows, centring."""
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -8,8 +8,8 @@ import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin
 from sklearn.utils.extmath import randomized_svd
 
-from acqh._core.arrays import Array, Floats, Matrix, check_positive_int, is_sparse
-from acqh._core.device import Tensor, to_tensor
+from acqh._core.arrays import Array, Floats, Matrix, check_positive_int, is_sparse, is_tensor
+from acqh._core.device import to_tensor
 from acqh._core.linalg import find_origin, fix_signs, whiten
 from acqh._core.runtime import RandomState, check_rng
 from acqh.features.base import FeatureMap, row_blocks, with_data
@@ -229,21 +229,11 @@ class Condition(OneToOneFeatureMixin, FeatureMap):
     """
 
     _state_axes: ClassVar = {"origin_": ("n_features",)}
+    takes_tensors = True
     origin_: Floats
 
     def _learn(self, X: Matrix) -> None:
         self.origin_ = find_origin(X)
-
-    def fit_tensor(self, X: Tensor) -> Self:
-        """Look at rows that are a tensor, where they lie; the rest is as `fit`."""
-        self.n_features_in_ = X.shape[1]
-        self.origin_ = find_origin(X)
-        return self
-
-    def transform_tensor(self, X: Tensor) -> Tensor:
-        """Return the moved rows of a tensor, on its device."""
-        moved = X.double() - to_tensor(self.origin_, X.device)
-        return moved.to(X.dtype) if X.dtype.is_floating_point else moved
 
     @property
     def is_needed(self) -> bool:
@@ -254,4 +244,7 @@ class Condition(OneToOneFeatureMixin, FeatureMap):
         if is_sparse(X):
             return X
         # Widened first: of single precision the origin has digits that the rows do not.
+        if is_tensor(X):
+            moved = X.double() - to_tensor(self.origin_, X.device)
+            return moved.to(X.dtype) if X.dtype.is_floating_point else moved
         return (X.astype(np.float64) - self.origin_).astype(X.dtype, copy=False)

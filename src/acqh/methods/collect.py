@@ -283,7 +283,7 @@ def _to_device(
 def takes_tensors(feature_maps: Mapping[str, Any], view: str) -> bool:
     """Whether rows of a view have a map, and can go through it as tensors."""
     steps = steps_of(feature_maps.get(view))
-    return bool(steps) and all(isinstance(step, Condition | KernelMap) for step in steps)
+    return bool(steps) and all(getattr(step, "takes_tensors", False) for step in steps)
 
 
 def map_tensors(feature_maps: Mapping[str, Any], views: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -291,19 +291,15 @@ def map_tensors(feature_maps: Mapping[str, Any], views: Mapping[str, Tensor]) ->
 
     Raises InvalidInputError: a feature map takes arrays only.
     """
-    found = {}
-    for name, rows in views.items():
-        for step in steps_of(feature_maps.get(name)):
-            if isinstance(step, Condition):
-                rows = step.transform_tensor(rows)
-            elif isinstance(step, KernelMap):
-                rows = step.transform(rows)
-            else:
-                raise InvalidInputError(
-                    f"the feature map of view '{name}' takes arrays only, got a tensor; give arrays"
-                )
-        found[name] = rows
-    return found
+    for name in views:
+        if name in feature_maps and not takes_tensors(feature_maps, name):
+            raise InvalidInputError(
+                f"the feature map of view '{name}' takes arrays only, got a tensor; give arrays"
+            )
+    return {
+        name: feature_maps[name].transform(rows) if name in feature_maps else rows
+        for name, rows in views.items()
+    }
 
 
 def check_labelled(part: Any, keep: Keep | None) -> None:

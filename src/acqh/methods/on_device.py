@@ -197,7 +197,7 @@ def describe_tensors(
     for name, matrix in data.views.items():
         some = to_tensor(matrix[:: max(1, len(matrix) // CONDITION_ROWS)], data.device)
         check_finite(some, name)
-        condition = Condition().fit_tensor(some)
+        condition = Condition().fit(some)
         steps = [condition] if condition.is_needed else []
         if kinds.get(name) is not None:
             made = bounded(_make_kernel(kinds[name], rng), max_memory)
@@ -237,7 +237,7 @@ def _fit_kernel(
     """Fit a kernel map on the device; return features of the first rows, or left out of all."""
     rows = to_tensor(matrix, data.device)
     for step in before:
-        rows = step.transform_tensor(rows)
+        rows = step.transform(rows)
     if responses is None:
         return made.fit(rows).transform(rows[:1])
     known = np.isfinite(responses).all(axis=1)

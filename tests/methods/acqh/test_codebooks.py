@@ -31,8 +31,8 @@ def test_the_larger_their_share_the_more_exactly_known_items_are_coded(data, tar
 
 
 def test_codebooks_are_for_items_as_they_are_known_where_all_are_complete(data):
-    def fitted(share, given=data):
-        model = acqh.ACQH(8, targets=TARGETS[1], **SETTINGS)
+    def fitted(share, given=data, **settings):
+        model = acqh.ACQH(8, **{"targets": TARGETS[1]} | settings, **SETTINGS)
         model._known_share = share
         return model.fit(given).codebooks_
 
@@ -41,3 +41,5 @@ def test_codebooks_are_for_items_as_they_are_known_where_all_are_complete(data):
     labels[0] = 0
     partly = acqh.MultiViewData(data.views, labels)
     np.testing.assert_array_equal(fitted(None, partly), fitted(0.5, partly))
+    alone = {"targets": None, "equal_lengths": True}
+    np.testing.assert_array_equal(fitted(None, **alone), fitted(0.5, **alone))

@@ -16,7 +16,6 @@ from acqh._core.arrays import (
     is_sparse,
     is_tensor,
 )
-from acqh._core.device import check_rows
 from acqh._core.device import row_blocks as device_blocks
 from acqh._core.linalg import fix_signs, whiten, whitening
 from acqh._core.runtime import RandomState, check_rng
@@ -128,6 +127,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     _ready: dict[str, tuple[Any, ...]] = field(init=False)
     # Bytes that a kernel matrix may take: no parameter, but methods allow less on a device.
     max_memory = _MAX_MEMORY
+    takes_tensors = True
 
     def _learn(self, X: Matrix) -> None:
         """Learn coordinates in which inner products are kernels."""
@@ -252,20 +252,6 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         self.coefficients_, self.offset_ = coefficients, offset
         self._ready = {}
 
-    def _check_fit(self, X: Any) -> Any:
-        if not is_tensor(X):
-            return super()._check_fit(X)
-        check_rows(X, "input")
-        self.n_features_in_ = int(X.shape[1])
-        return X
-
-    def _check_transform(self, X: Any) -> Any:
-        if not is_tensor(X):
-            return super()._check_transform(X)
-        self._require_fitted()
-        check_rows(X, "input", self.n_features_in_)
-        return X
-
     def _check_params(self) -> None:
         for name in ("bandwidth", "ridge"):
             check_positive(getattr(self, name), name)
@@ -315,7 +301,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
 
     def _count_anchors(self, X: Matrix) -> int:
         """Return how many anchors there are: all rows, or as many as normal equations can take."""
-        n_rows = X.shape[0]
+        n_rows = int(X.shape[0])
         itemsize = 8 if n_rows <= SMALL else 4
         is_room = itemsize * n_rows**2 <= self.max_memory
         wanted = n_rows if self.n_anchors is None and is_room else self.n_anchors or SMALL

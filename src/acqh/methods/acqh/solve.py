@@ -468,7 +468,7 @@ def solve_targets(
     is_normalized = model.equal_lengths is not False
     space = Space(blocks, predictors, embedding, nothing, nothing, is_normalized)
     space = settle_trust(space, map_rows, sample)
-    ways = _Ways(space, map_rows, sample, _share_of_known(model, stats))
+    ways = _Ways(space, map_rows, sample, _share_of_known(model, targets, stats))
     parts = ways.points()
     weights = np.concatenate([weights for _, weights in parts])
     gram = np.sum([weighted_gram(*part) for part in parts], axis=0)
@@ -503,15 +503,16 @@ def solve_targets(
     }
 
 
-def _share_of_known(model: Any, stats: Statistics) -> float:
+def _share_of_known(model: Any, targets: Collection[str], stats: Statistics) -> float:
     """Return which share of the points that codebooks are learnt from are items as they are known.
 
     All, where every item has all views and labels: so will those that are coded. Otherwise half,
-    and half as each view alone knows them.
+    and half as each view alone knows them; so too where labels are the only target, since label
+    sets are few points, and items that are coded by their views need others.
     """
     if model._known_share is not None:
         return float(model._known_share)
-    whole = {*stats.widths, LABELS}
+    whole = {*stats.widths, LABELS} if len(targets) > 1 else set()
     return 1.0 if all(set(pattern) == whole for pattern in stats.patterns) else 0.5
 
 
