@@ -57,6 +57,12 @@ def test_importing_acqh_loads_no_heavy_package():
     assert done.stdout.strip() == "[]"
 
 
+def test_measuring_a_method_does_not_load_compiled_search():
+    code = "import sys, acqh.bench.running.evaluate; print('acqh.index.search.topk' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
 def _pins(text):
     return dict(re.findall(r"^([a-z0-9-]+)==([^\s\\]+)", text, flags=re.MULTILINE))
 

@@ -17,7 +17,7 @@ from acqh._core.store import unpack
 from acqh.bench.protocol import Split, SplitParts, labels_of
 from acqh.data import MultiViewData, list_datasets, load_dataset, read
 from acqh.errors import DatasetNotFoundError, InvalidInputError
-from acqh.index import CodeIndex, HammingIndex
+from acqh.index import CodeIndex
 from acqh.index.search.plain import best_rows
 from acqh.methods import BaseMethod
 from acqh.methods.collect import fit_feature_maps
@@ -245,6 +245,8 @@ def _searcher(method: BaseMethod, codes: Array, n_threads: int | None) -> Callab
     k = min(N_RANKED, len(codes))
     codebooks = getattr(method, "codebooks_", None)
     if method.info.code == "binary":
+        from acqh.index import HammingIndex  # brings compiled loops
+
         bits = HammingIndex(method.decode(codes[:1]).shape[1]).add(codes)
         return lambda queries: bits.search(pack_signs(queries), k, n_threads=n_threads).ids
     if method.info.code == "additive" and codebooks is not None:
