@@ -75,10 +75,10 @@ def test_what_cannot_be_served_is_refused(serve, things, arguments, status, word
 
 
 def test_a_wrong_setting_in_the_environment_is_named(serve, things, monkeypatch):
-    monkeypatch.setenv("ACQH_MAX_K", "0")
+    monkeypatch.setenv("ACQH_N_THREADS", "0")
     status, said = serve(things)
     assert status == 2
-    assert "ACQH_MAX_K" in said
+    assert "ACQH_N_THREADS" in said
 
 
 def test_a_port_that_is_taken_is_named(serve, things):

@@ -45,10 +45,10 @@ def test_a_guarded_service_that_can_be_written_to_keeps_to_its_description(
 
 
 def test_the_description_names_the_limits_and_every_problem(built, start, token_files):
-    with start(built, max_k=7, **token_files) as client:
+    with start(built, **token_files) as client:
         described = client.get("/openapi.json").json()
     query = described["components"]["schemas"]["Query"]["properties"]
-    assert query["k"]["maximum"] == 7
+    assert query["k"]["maximum"] == 1_000
     assert query["text"]["anyOf"][0]["maxLength"] == 10_000
     assert "security" in described["paths"]["/search"]["post"]
     for path in described["paths"].values():

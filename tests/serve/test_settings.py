@@ -16,14 +16,14 @@ def test_the_defaults_are_loopback_and_read_only():
 
 
 def test_settings_come_from_the_environment(monkeypatch):
-    monkeypatch.setenv("ACQH_MAX_K", "7")
+    monkeypatch.setenv("ACQH_N_THREADS", "7")
     monkeypatch.setenv("ACQH_COLLECTION", "elsewhere.acqh")
     settings = Settings()
-    assert settings.max_k == 7
+    assert settings.n_threads == 7
     assert str(settings.collection) == "elsewhere.acqh"
 
 
-@pytest.mark.parametrize("wrong", [{"max_k": 0}, {"port": 70000}, {"n_threads": 0}])
+@pytest.mark.parametrize("wrong", [{"text_encoder": "clip"}, {"port": 70000}, {"n_threads": 0}])
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Settings(collection="things.acqh", **wrong)

@@ -128,6 +128,7 @@ class Live:
     def __init__(self, settings: Settings, limits: Limits, metrics: Metrics) -> None:
         self.problem: str | None = None
         self._path = settings.collection
+        self._settings = settings
         self._reload_seconds = limits.reload_seconds
         self._metrics = metrics
         self._reloading = threading.Lock()
@@ -135,11 +136,15 @@ class Live:
         self._failed: _Stamp | None = None
         generation_of(self._path)  # raises an error that says what is wrong, where there is none
         self._stamp = _stamp(self._path)
-        self._served = _Served(_warm(Collection.open(self._path)))
+        self._served = _Served(_warm(self._open()))
         # Of the connections that there can be, half are not worked on and can make room.
         n_requests = min(limits.max_requests, max(1, room_for_connections() // 2))
         self.workers = Workers(settings.n_threads, n_requests, limits.max_work_seconds)
         metrics.items.set(len(self._served.collection))
+
+    def _open(self, *, verify: bool = False) -> Collection:
+        encoder = self._settings.text_encoder
+        return Collection.open(self._path, verify=verify, text_encoder=encoder)
 
     async def run(self, work: Callable[[Collection], T], lane: Lane = "quick") -> T:
         """Return what `work` makes of the collection.
@@ -195,7 +200,7 @@ class Live:
             try:
                 # Before opening: if another one comes in between, the next look sees it.
                 stamp = _stamp(self._path)
-                fresh = _warm(Collection.open(self._path, verify=True))
+                fresh = _warm(self._open(verify=True))
             except Exception as error:  # whatever damage does, the old one is still there
                 self._fail(error, stamp)
                 return False

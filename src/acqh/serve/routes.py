@@ -126,27 +126,23 @@ def _open_routes(service: Service) -> APIRouter:
 def _search_routes(router: APIRouter, service: Service, refusal: list[int]) -> None:
     """Add what finds items."""
     usual = documented([400, 404, 429, 500, 503, *_BODIES, *refusal])
-    settings = service.settings
-    query_type = schemas.limited(schemas.Query, settings.max_k)
-    images_type = schemas.limited(schemas.ImagesQuery, settings.max_k)
-    browse_type = schemas.limited(schemas.Browse, settings.max_k)
     uploads = File(min_length=1, max_length=schemas.MAX_IMAGES, description="Image files.")
 
     @router.post("/search", response_model=schemas.SearchAnswer, responses=usual)
-    async def search(query: query_type) -> Response:  # type: ignore[valid-type]
+    async def search(query: schemas.Query) -> Response:
         """Find items by a text, an image, both, or an item."""
         return _json(await service.search(query, []))
 
     @router.post("/search/images", response_model=schemas.SearchAnswer, responses=usual)
     async def search_images(
         image: Annotated[list[UploadFile], uploads],
-        query: Annotated[Json[images_type] | None, Form()] = None,  # type: ignore[valid-type]
+        query: Annotated[Json[schemas.ImagesQuery] | None, Form()] = None,
     ) -> Response:
         """Find items by the images of a form, and what else is asked for in JSON."""
-        return _json(await service.search(query or images_type(), await _contents(image)))
+        return _json(await service.search(query or schemas.ImagesQuery(), await _contents(image)))
 
     @router.post("/browse", response_model=schemas.SearchAnswer, responses=usual)
-    async def browse(asked: browse_type) -> Response:  # type: ignore[valid-type]
+    async def browse(asked: schemas.Browse) -> Response:
         """Return items without a query: all, or those of a filter."""
         return _json(await service.browse(asked))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -23,6 +23,8 @@ _MAX_NUMBERS = 65_536
 # Any object has fewer fields of its own: each that is unknown would be an error.
 _MAX_FIELDS = 32
 MAX_IMAGES = 8
+# Most hits that a search may ask for.
+MAX_K = 1_000
 MAX_TEXT_CHARS = 10_000
 MAX_ITEMS = 100
 MAX_ID_CHARS = 1000
@@ -107,7 +109,7 @@ class Query(_Request):
         examples=[{"text": 1, "image": 2}],
     )
     where: Where | None = None
-    k: int = Field(default=10, ge=1, description="How many hits.")
+    k: int = Field(default=10, ge=1, le=MAX_K, description="How many hits.")
     explain: bool = Field(default=False, description="Also say how the scores came about.")
     mode: Mode = Field(
         default="auto", description="Look up the words of a text, its meaning, or both."
@@ -124,7 +126,7 @@ class Browse(_Request):
     """Items without a query: all, or those of a filter."""
 
     where: Where | None = None
-    k: int = Field(default=10, ge=1, description="How many items.")
+    k: int = Field(default=10, ge=1, le=MAX_K, description="How many items.")
     offset: int = Field(default=0, ge=0, lt=2**31, description="How many to pass over.")
     order: Name | None = Field(default=None, description="A column to sort by.")
     descending: bool = Field(default=False, description="Largest values first.")
@@ -161,14 +163,6 @@ class NewItems(_Request):
 
     items: Annotated[list[NewItem], FailFast()] = Field(min_length=1, max_length=MAX_ITEMS)
     replace: bool = Field(default=False, description="Replace items that have these ids.")
-
-
-def limited(model: type[BaseModel], max_k: int) -> Any:
-    """Return a schema of the same name whose `k` is limited."""
-    k = Field(
-        default=min(10, max_k), ge=1, le=max_k, description=model.model_fields["k"].description
-    )
-    return create_model(model.__name__, __base__=model, __doc__=model.__doc__, k=(int, k))
 
 
 # --- what they get -------------------------------------------------------------------------------

@@ -156,7 +156,7 @@ class Service:
             "max_json_bytes": self.limits.max_json_bytes,
             "max_pixels": self.settings.max_pixels,
             "max_text_chars": schemas.MAX_TEXT_CHARS,
-            "max_k": self.settings.max_k,
+            "max_k": schemas.MAX_K,
         }
         own = {
             "modes": get_args(Mode),

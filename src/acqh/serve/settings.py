@@ -5,6 +5,7 @@ import ipaddress
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -45,16 +46,17 @@ class Settings(BaseSettings):
     max_pixels : int
         Largest image, known from its header before it is decoded. A JPEG that can be decoded at
         a quarter of its size or less counts as a quarter.
-    max_k : int
-        Most hits a search may ask for.
+    text_encoder : {"own", "table"}
+        What describes the texts of queries: the collection's own encoder, or in place of MiniLM a
+        table of words, which takes microseconds and finds a little less.
     n_threads : int
         Threads that search; the event loop never does. Images have as many of their own.
 
     Examples
     --------
     >>> settings = Settings(collection="photos.acqh", port=9000)
-    >>> settings.host, settings.is_loopback, settings.max_k
-    ('127.0.0.1', True, 1000)
+    >>> settings.host, settings.is_loopback, settings.text_encoder
+    ('127.0.0.1', True, 'own')
     """
 
     model_config = SettingsConfigDict(env_prefix="ACQH_", frozen=True, extra="forbid")
@@ -70,7 +72,7 @@ class Settings(BaseSettings):
     examples: list[str] = Field(default_factory=list)
     max_body_bytes: int = Field(default=8 * 2**20, ge=1)
     max_pixels: int = Field(default=16_000_000, ge=1)
-    max_k: int = Field(default=1000, ge=1)
+    text_encoder: Literal["own", "table"] = "own"
     n_threads: int = Field(default_factory=lambda: min(4, os.cpu_count() or 1), ge=1)
 
     @property
