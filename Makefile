@@ -7,7 +7,7 @@ INSTALL := $(PIP) install --constraint constraints.txt --editable
 # What builds the package, in an environment of its own, is pinned as well.
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
-.PHONY: demo test test-all check dist bench soak docs format lock locked clean
+.PHONY: demo site test test-all check dist bench soak docs format lock locked clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -68,6 +68,9 @@ dist: $(VENV)/.dist  ## wheel and sdist in dist/, tried in an empty environment:
 bench: $(VENV)/.bench  ## every benchmark but the billion items, one JSON line each
 	@failed=; for script in $(subst /,.,$(basename $(filter-out %/billion.py,$(wildcard benchmarks/*/*.py)))); do $(BIN)/python -m $$script || failed="$$failed $$script"; done; \
 	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
+
+site: $(VENV)/.dev  ## the emoji site in the folder site, checked in a browser
+	$(BIN)/python tools/make_site.py site
 
 soak: $(VENV)/.dev  ## kills, rebuilds, hostile clients and mutations for about ten minutes, one line of counts
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tools/soak.py

@@ -98,7 +98,8 @@ def pack(table: Floats, vectors: Floats, mean: Floats) -> dict[str, Floats]:
     rest = vectors - np.outer(vectors @ first, first)
     _, axes = np.linalg.eigh(rest.T @ rest)
     basis, _ = np.linalg.qr(np.column_stack([first, axes[:, ::-1][:, : N_AXES - 1]]))
-    kept = np.array([n for piece, n in vocabulary().items() if is_typed(piece.removeprefix("##"))])
+    typed = [n for piece, n in vocabulary().items() if is_typed(piece.removeprefix("##"))]
+    kept = np.array([n for n in typed if table[n].any()])  # of the others nothing is known
     exact = table[kept] @ basis
     scales = np.quantile(np.abs(exact), FITTING, axis=0) / LARGEST
     rows = np.clip(np.rint(exact / scales), -LARGEST, LARGEST).astype(np.int8)

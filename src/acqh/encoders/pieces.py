@@ -24,7 +24,7 @@ _FILE = "pieces.npz"
 # As MiniLM reads them.
 _LONGEST = 256
 # Numbers that a row of a collection's table has: a visitor fetches a byte for each.
-_RANK = 64
+_RANK = 96
 _LARGEST = 127
 # Share of the entries that fit into a byte; the few larger ones are cut off.
 _FITTING = 0.999

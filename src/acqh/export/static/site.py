@@ -34,7 +34,7 @@ _ID_BYTES = 6
 _NAME_CHARS = 80
 # Items that the start page names without JavaScript, and those of which it shows the image.
 _LISTED, _PICTURED = 200, 24
-_QUALITY = 80
+_QUALITY = 70
 # The columns that name an item's image file.
 _FILES = ("image", "file")
 # As the page knows them.
@@ -354,7 +354,7 @@ def _map(made: _Folder, collection: Collection, items: Sequence[Item], ids: Sequ
             shown = items[place]
             label = shown.labels[0] if shown.labels else None
             name = shown.text[:_NAME_CHARS]
-            points.append([place, ids[place], round(x, 4), round(y, 4), label, name])
+            points.append([place, ids[place], round(x, 3), round(y, 3), label, name])
     return made.put_json("map", "map", points)
 
 

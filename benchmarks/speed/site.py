@@ -1,0 +1,119 @@
+"""How large a site is, and how long its queries take in a browser, on items made at random.
+
+Captions are drawn from words of captions, and are described by the table of pieces, so that 100,000
+of them take a minute. Prints one JSON line: bytes by part, bytes before the first answer, and
+milliseconds per query in Chromium, at the median and at most, beside those of the service's own
+search of the same collection in this process.
+"""
+
+import argparse
+import functools
+import shutil
+import statistics
+import tempfile
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from playwright.sync_api import sync_playwright
+
+from acqh.collection import Collection, Item
+from acqh.encoders import MiniLM, register_encoder
+from acqh.encoders.minilm import is_word, numbers_of, vocabulary
+from acqh.encoders.pieces import _places, _table
+from acqh.export import site
+from benchmarks._measure import emit, timed
+
+N_WORDS = 8
+QUERIES = [
+    *("dog", "red car in the street", "snow", "two people on a beach", "old boat", "kitchen table"),
+    *("train at night", "green tree -car", "white horse", "a man with a hat"),
+]
+ASK = """async (queries) => {
+  const api = await import(document.querySelector("script").src.replace("app.js", "api.js"));
+  await api.search({ text: "warm", k: 24 }, []);
+  const spent = [];
+  for (const mode of ["auto", "meaning"]) for (const text of queries) {
+    const started = performance.now();
+    await api.search({ text, mode, k: 24 }, []);
+    spent.push(performance.now() - started);
+  }
+  return [spent, performance.memory?.usedJSHeapSize ?? 0];
+}"""
+
+
+@register_encoder
+class QuickTexts(MiniLM):
+    """MiniLM's vectors, nearly: by the table of pieces."""
+
+    def transform(self, raw: Any) -> Any:
+        """Return a row for each text."""
+        table = _table()
+        rows = np.stack([self._sum(text, table) for text in raw]) * table["scales"]
+        return (rows @ table["basis"].astype(np.float32)).astype(np.float32)
+
+    @staticmethod
+    def _sum(text: str, table: Any) -> Any:
+        places = _places()[numbers_of(text, 64)[1:-1]]
+        return table["rows"][places[places >= 0]].sum(axis=0) / max(1.0, len(places)) ** 0.5
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """A web host that keeps no log."""
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--items", type=int, default=100_000)
+    parser.add_argument("--browser", default="chromium")
+    arguments = parser.parse_args()
+    rng = np.random.default_rng(0)
+    words = np.array([word for word in vocabulary() if is_word(word) and word.isalpha()][:4_000])
+    often = 1 / np.arange(1, len(words) + 1)
+    drawn = rng.choice(words, (arguments.items, N_WORDS), p=often / often.sum())
+    items = [Item(text=" ".join(row), id=str(n)) for n, row in enumerate(drawn)]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "items.acqh")
+        Collection.build(items, path, text_encoder=QuickTexts()).close()
+        with Collection.open(path, text_encoder="table") as collection:
+            seconds, report = timed(lambda: site(collection, Path(folder, "public")))
+            own = [timed(lambda text=text: collection.search(text=text))[0] for text in QUERIES]
+        spent, heap = ask(Path(folder, "public"), arguments.browser)
+    emit(
+        {
+            "benchmark": "site",
+            "items": arguments.items,
+            "export_s": round(seconds, 1),
+            "bytes": report.n_bytes,
+            "bytes_before_first_answer": report.n_first,
+            "browser_ms": round(statistics.median(spent), 2),
+            "browser_ms_most": round(max(spent), 2),
+            "browser_heap_mb": round(heap / 1e6),
+            "service_ms": round(1e3 * statistics.median(own), 2),
+        }
+    )
+
+
+def ask(folder: Path, program: str) -> Any:
+    """Return the milliseconds of all queries in a browser, and the bytes of its heap."""
+    handler = functools.partial(Quiet, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, sync_playwright() as started:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        browser = started.chromium.launch(
+            executable_path=shutil.which(program), args=["--no-sandbox"]
+        )
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{server.server_port}/")
+        found = page.evaluate(ASK, QUERIES)
+        browser.close()
+        server.shutdown()
+    return found
+
+
+if __name__ == "__main__":
+    main()
