@@ -91,9 +91,10 @@ class QueryTable:
 
     @property
     def words(self) -> list[str]:
-        """The piece of each row, as MiniLM writes it."""
+        """The piece of each row, as MiniLM writes it, and after them the pieces without a row."""
         known = list(vocabulary())
-        return [known[piece] for piece in self.pieces.tolist()]
+        rows = [known[piece] for piece in self.pieces.tolist()]
+        return [*rows, *sorted(set(known).difference(rows))]
 
 
 def _spread(codebooks: Floats) -> Floats:

@@ -273,10 +273,10 @@ class Opened:
         return QueryTable.of(*own, is_general=is_general)
 
     def _described(self, view: str, raw: Any) -> Floats | None:
-        if view == "text" and self.by_table:
-            return self.query_table.vector(raw)
         if view == "text":
             raw = phrase(raw, self.facts.asked_as)
+            if self.by_table:
+                return self.query_table.vector(raw)
         matrix, present = describe(self.facts.encoders.by_view[view], view, [raw])
         return self.coder.query(view, matrix) if present[0] else None
 

@@ -2,15 +2,17 @@
 
 import { fetchBytes, fetchJson } from "./load.js";
 
-const [UNKNOWN, LONGEST_WORD, MOST_PIECES] = ["[UNK]", 100, 254];
+const [UNKNOWN, LONGEST_WORD, MOST_PIECES, FEW_WORDS] = ["[UNK]", 100, 254, 3];
 const MARKS = /[\p{P}$+<=>^`|~\u4e00-\u9fff\u3400-\u4dbf\u{20000}-\u{2fa1f}\uf900-\ufaff]/gu;
 
 /** The text tower of a site. */
 export class Pieces {
   constructor(facts, pieces, rows, toQuery) {
-    this.numbers = new Map(pieces.map((piece, number) => [piece, number]));
+    this.numbers = new Map(pieces.map((piece, number) => [piece, number])); // the last ones have no row
+    this.nRows = rows.byteLength / facts.scales.length;
     this.scales = facts.scales;
     this.offset = facts.offset;
+    this.askedAs = facts.asked_as;
     this.rows = new Int8Array(rows);
     this.toQuery = new Float32Array(toQuery);
   }
@@ -22,8 +24,10 @@ export class Pieces {
 
   /** The query vector of a text, or null where the table knows nothing of it. */
   vector(text) {
+    const isShort = text.trim().split(/\s+/u).length <= FEW_WORDS; // more are a caption by themselves
+    const asked = isShort ? this.askedAs.replace("{}", () => text) : text;
     const counts = new Map();
-    for (const number of this.#numbersOf(text)) counts.set(number, (counts.get(number) ?? 0) + 1);
+    for (const number of this.#numbersOf(asked)) counts.set(number, (counts.get(number) ?? 0) + 1);
     if (!counts.size) return null;
     const length = Math.hypot(...counts.values());
     const [rank, width] = [this.scales.length, this.offset.length];
@@ -46,7 +50,7 @@ export class Pieces {
   /** The numbers of a text's pieces; what the table lacks is left out. */
   #numbersOf(text) {
     const pieces = wordsOf(text).flatMap((word) => this.#cut(word)).slice(0, MOST_PIECES);
-    return pieces.map((piece) => this.numbers.get(piece)).filter((number) => number !== undefined);
+    return pieces.map((piece) => this.numbers.get(piece)).filter((number) => number < this.nRows);
   }
 
   /** The longest pieces from the left that make up a word. */

@@ -342,6 +342,7 @@ def _queries(made: _Folder, collection: Collection) -> dict[str, Any] | None:
         "scales": table.scales.tolist(),
         "to_query": made.put("queries", "queries.bin", table.to_query.astype("<f4").tobytes()),
         "offset": table.offset.tolist(),
+        "asked_as": collection._opened.facts.asked_as,
     }
 
 
