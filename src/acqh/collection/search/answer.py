@@ -15,6 +15,7 @@ from acqh.collection.search.rank import (
     FUSED_PARTS,
     POOL,
     SAME_POOL,
+    SOME_POOL,
     Place,
     compare_words,
     find_same,
@@ -83,6 +84,7 @@ def _answer(
         n_wanted = pool + len(asked.own)
         found, expression = find_words(connection, words, n_wanted, selected.numbers)
         found = [hit for hit in found if hit.number not in asked.own]
+        found = found[: sum(hit.complete for hit in found) + max(k, SOME_POOL)]
         # No more than the k best by meaning can be among the best of all, unless words find them.
         items = read_items(connection, [*(hit.number for hit in found), *meaning[:k]])
         by_words = compare_words(words, found, items)
@@ -95,7 +97,7 @@ def _answer(
         same = [] if image is None else find_same(connection, meaning, image)
         best = put_first(same, ranking.best, k) if same else [Place(*it) for it in ranking.best[:k]]
         why = {number: ("same image",) for number, _ in same}
-        match = rate(opened, asked, ranking.best) | {number: 1.0 for number, _ in same}
+        match = rate(opened, asked, ranking.best[:k]) | {number: 1.0 for number, _ in same}
     meant = ["content"] if asked.given - {"image", "unlike"} else []
     meant += ["image"] if "image" in asked.given else []
     for number in meaning:

@@ -41,6 +41,8 @@ _SOME_WORDS = 0.5
 _CALLED_SO, _AS_TYPED = 1.0, 0.25
 # Both rankings are read this far at least, so that what is good in both comes up.
 POOL = 100
+# Of items that have some of the words, those of the best BM25.
+SOME_POOL = 30
 # What the score of an item adds up to, where words are looked up.
 FUSED_PARTS = ("words", "content")
 # The best by meaning among which the very same image is looked for, and one that was scaled or
