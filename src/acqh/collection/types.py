@@ -168,7 +168,7 @@ class Explanation:
     ...     with Collection.build(items, folder + "/c.acqh", text_encoder="tfidf") as things:
     ...         how = things.search(text="rose", explain=True).explanation
     >>> how.names, how.parts.shape
-    (('rank by words', 'rank by meaning', 'all words'), (2, 3))
+    (('words', 'content'), (2, 2))
     """
 
     query: Floats
