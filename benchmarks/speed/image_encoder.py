@@ -1,7 +1,7 @@
 """EfficientNet-Lite0 in ONNX Runtime beside torch: time of one core per image, and the difference.
 
-Prints one JSON line. The control is the network of the package ``efficientnet-lite-pytorch`` with
-the same weights, one image at a time on one thread; resizing is part of both.
+Prints one JSON line. The control is `acqh.deep.efficientnet_lite0`, the same network as a
+torch module, one image at a time on one thread; resizing is part of both.
 """
 
 import time
@@ -18,7 +18,8 @@ N_IMAGES = 40
 
 def main():
     import torch
-    from efficientnet_lite_pytorch import EfficientNet
+
+    from acqh.deep import efficientnet_lite0
 
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
@@ -26,15 +27,13 @@ def main():
         Image.fromarray(rng.integers(0, 256, (240, 320, 3), np.uint8)) for _ in range(N_IMAGES)
     ]
     encoder = EfficientNetLite0().fit([])
-    network = EfficientNet.from_name("efficientnet-lite0")
-    network.load_state_dict(torch.load(encoder._weights_path(), weights_only=True))
-    network.eval()
+    network = efficientnet_lite0().eval()
 
     def control(image):
         pixels = np.asarray(image.resize((224, 224), Image.Resampling.BICUBIC), dtype=np.float32)
         inputs = torch.from_numpy(((pixels - 127) / 128).transpose(2, 0, 1)[np.newaxis].copy())
         with torch.inference_mode():
-            return network.extract_features(inputs).mean(dim=(2, 3)).numpy()[0]
+            return network(inputs).numpy()[0]
 
     encoder.transform(images[:1]), control(images[0])
     with limit_threads(1):
