@@ -63,7 +63,7 @@ def recalls(scores: Any) -> dict[str, float]:
 
 def shares(places: Any) -> dict[str, float]:
     """Return the shares of places that are the first, and among the first ten."""
-    return {"r1": round(float((places < 1).mean()), 3), "r10": round(float((places < 10).mean()), 3)}
+    return {f"r{k}": round(float((places < k).mean()), 3) for k in (1, 10)}
 
 
 if __name__ == "__main__":
