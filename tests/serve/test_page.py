@@ -382,14 +382,14 @@ def test_a_hit_says_why_it_is_there_where_the_service_says_so(client, visit):
         answer = route.fetch()
         found = answer.json()
         for hit in found["hits"]:
-            hit["why"] = ["words", "content"]
+            hit.update(why=["words", "content"], match=1)
         route.fulfill(response=answer, json=found)
 
     page.route("**/search", explain)
     query(page, "car")
     expect(page.locator("#hits .why").first).to_have_text("by words, content")
     hits(page).first.click()
-    expect(page.locator("#detail-why")).to_have_text("Found by words, content")
+    expect(page.locator("#detail-why")).to_have_text("Found by words, content, certain")
 
 
 def test_the_map_can_be_moved_and_opens_items(client, visit):
@@ -398,6 +398,7 @@ def test_the_map_can_be_moved_and_opens_items(client, visit):
     expect(page).to_have_url(ending("/?view=map"))
     expect(page.locator("#legend .chip")).to_have_text(["cat", "car", "sea"], use_inner_text=True)
     canvas = page.locator("#map")
+    expect(canvas).to_have_attribute("data-pictures", "37")  # one item has none
     before = canvas.evaluate("each => each.toDataURL()")
     canvas.focus()
     for key in ("+", "+", "ArrowLeft"):
@@ -457,9 +458,10 @@ def test_the_panel_is_folded_and_shows_how_the_score_comes_about(client, visit):
         assert sum(parts) == pytest.approx(score, abs=2e-3)
         wanted = sum(answer["explanation"]["hits"][position]["entries"])
         assert score == pytest.approx(wanted, abs=1e-3)
-        total, *parts = re.findall(r"[-\d.]+", page.locator("p.sum").inner_text().replace("−", "-"))
-        assert float(total) == pytest.approx(answer["hits"][position]["score"], abs=1e-3)
-        assert sum(map(float, parts)) == pytest.approx(float(total), abs=2e-3)
+        shares = [text.split("\t")[1] for text in page.locator(".tally tr").all_inner_texts()]
+        assert shares[-1] == page.locator("#hits .match").nth(position).inner_text() == "certain"
+        assert max(int(share.split()[0]) for share in shares[:-1]) == 100
+        expect(page.locator(".reason")).to_contain_text("every word of the query")
     expect(page.get_by_role("button", name="Explain the next hit")).to_be_focused()
     hits(page).nth(5).hover()
     expect(page.locator(".which b")).to_have_text("6")
@@ -585,7 +587,7 @@ def test_a_collection_without_texts_is_searched_by_pictures(
         expect(page.locator("#summary")).to_have_text("4 items with sea for a.png")
         hits(page).first.focus()
         page.keyboard.press("m")
-        expect(page.locator("#summary")).to_contain_text("3 items with sea for more like sea-0-")
+        expect(page.locator("#summary")).to_contain_text("3 items with sea for more like sea 0 ")
 
 
 def test_nothing_sticks_out_at_the_width_of_a_phone(client, visit):
@@ -609,12 +611,146 @@ def test_a_long_file_name_is_cut_on_cards_and_broken_at_its_separators(
     with start(tmp_path / "a.acqh") as client:
         for width in (360, 1280):
             page = visit(client, "/", viewport={"width": width, "height": 740})
-            expect(page.locator(".words").first).to_have_text("IMG_20190804_ver…d_copy.png")
+            words = f"{'verylong' * 12} edited copy"
+            expect(page.locator(".words").first).to_have_text(words)
             hits(page).first.click()
-            expect(page.locator("#detail-name")).to_have_text(name)
-            assert page.locator("#detail-name wbr").count() == 5
+            expect(page.locator("#detail-name")).to_have_text(words)
+            expect(page.locator("#detail-file")).to_have_text(name)
+            assert page.locator("#detail-file wbr").count() == 5
             columns = page.locator("#detail-columns")
             expect(columns).to_contain_text("6.8 kB")
             expect(columns).to_contain_text("2019-08-04 15:30")
             expect(columns).not_to_contain_text("sha256")
             assert page.evaluate(FITS)
+
+
+def test_what_does_not_stand_out_is_faded_and_said_to_be_merely_the_nearest(client, visit):
+    page = visit(client)
+    expect(page.locator("#home")).to_have_text("things")
+    matches = [1, 0.72, 0.5, 0.1]
+
+    def rate(route):
+        answer = route.fetch()
+        found = answer.json()
+        for hit, match in zip(found["hits"], matches, strict=False):
+            hit["match"] = match
+        found.update(hits=found["hits"][:4], stands_out=sum(match > 0.5 for match in matches))
+        route.fulfill(response=answer, json=found)
+
+    page.route("**/search", rate)
+    query(page, "car")
+    expect(page.locator("#hits .match")).to_have_text(["certain", "72 %", "50 %", "10 %"])
+    expect(page.locator("#verdict")).to_contain_text("2 hits stand out")
+    expect(page.locator("#hits .faint")).to_have_count(2)
+    matches[:] = [0.4, 0.3, 0.2, 0.1]
+    query(page, "cat")
+    expect(page.locator("#verdict")).to_have_text("Nothing stands out; the nearest are:")
+    expect(page.locator("#hits .faint")).to_have_count(4)
+    expect(page.locator("#said")).to_contain_text("Nothing stands out")
+    assert page.title() == "cat · things"
+    page.get_by_role("button", name="sea", exact=True).click()
+    page.locator("#text").fill("")
+    expect(page.locator("#summary")).to_have_text("12 items with sea")
+    expect(page.locator("#verdict")).to_be_empty()  # nothing was searched for
+
+
+@pytest.mark.parametrize("mode", ["", "&mode=words", "&mode=meaning"])
+def test_the_panel_ends_with_the_number_on_the_tile(client, visit, mode):
+    page = visit(client, f"/?q=quiet+blue+road{mode}")
+    page.get_by_text("How it was found").click()
+    for position in range(4):
+        hits(page).nth(position).hover()
+        expect(page.locator(".which b")).to_have_text(str(position + 1))
+        rows = [text.split("\t") for text in page.locator(".tally tr").all_inner_texts()]
+        shown = page.locator("#hits .match").nth(position).inner_text()
+        assert rows[-1][:2] == ["On the tile", shown]
+        assert max(int(row[1].split()[0]) for row in rows[:-1]) == int(shown.split()[0])
+        expect(page.locator(".reason")).to_have_text(re.compile(r"^It .*\.$"))
+
+
+def test_words_to_leave_out_alone_explain_themselves(client, visit):
+    page = visit(client, "/?q=-cat")
+    expect(page.locator("#empty")).to_contain_text("“-cat” only says what to leave out.")
+    expect(page.locator("#empty")).to_contain_text("such as “park -cat”")
+
+
+def test_modes_are_named_by_what_they_do(client, visit):
+    page = visit(client)
+    names = ["Words and content", "Words only", "Content only"]
+    expect(page.locator("#mode option")).to_have_text(names)
+
+
+def test_a_shared_link_is_in_order(photographs, start, visit):
+    with start(photographs[0]) as client:
+        for order, first in (("new", "car 0.png"), ("old", "sea 7.png")):
+            page = visit(client, f"/?order={order}")
+            expect(hits(page).first).to_have_attribute("data-id", first)
+        page = visit(client, "/?q=sea&order=old")
+        expect(hits(page).first).to_have_attribute("data-id", "sea 7.png")
+        page.get_by_text("How it was found").click()
+        expect(page.locator(".reason")).to_be_visible()
+
+
+def test_originals_of_a_folder_are_shown_and_hashes_are_no_captions(
+    tmp_path, start, visit, make_picture
+):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    names = ["3385593926_be8621d17b.jpg", "IMG_20190812_0007.jpg", "garden party.jpg"]
+    for number, name in enumerate([*names, *(f"{n:032x}.jpg" for n in range(9))]):
+        (folder / name).write_bytes(make_picture((20, 60, number * 20), (600, 400)))
+    encoders = {"image_encoder": "hog", "text_encoder": "tfidf", "n_codebooks": 2}
+    Collection.build(folder, tmp_path / "a.acqh", **encoders).close()
+    with start(tmp_path / "a.acqh") as client:
+        page = visit(client, "/", color_scheme="dark")
+        expect(hits(page)).to_have_count(12)
+        assert sorted(page.locator(".words").all_inner_texts())[-2:] == ["", "garden party"]
+        page.locator(f"#hits a[data-id='{names[0]}']").click()
+        expect(page.locator("#detail-name")).to_have_text("No caption")
+        expect(page.locator("#detail-file")).to_have_text(names[0])
+        until_drawn(page, "#detail-image")
+        assert page.evaluate("document.querySelector('#detail-image').naturalWidth") == 400
+        shade = "getComputedStyle(document.querySelector('#detail-frame')).backgroundColor"
+        assert max(map(int, re.findall(r"\d+", page.evaluate(shade)))) < 64
+        page.locator("#like").click()
+        expect(page.locator("#summary")).to_have_text("11 items for more like this picture")
+    with start(tmp_path / "a.acqh", allowed_hosts=["photos.example.org"]) as client:
+        item = client.get("/item", params={"id": names[0]}).json()
+        assert item["original"] is None  # a proxy may hand it on to anybody
+
+
+def test_the_box_ends_where_the_hits_end_and_chips_that_go_on_fade(client, visit):
+    page = visit(client, "/?q=cat", viewport={"width": 1900, "height": 800})
+    expect(hits(page).first).to_be_visible()
+    ends = "all => Math.max(...all.map((each) => each.getBoundingClientRect().right))"
+    box, grid = (page.locator(each).evaluate_all(ends) for each in (".box", "#hits .frame"))
+    assert box == pytest.approx(grid, abs=3)
+    phone = visit(client, "/", viewport={"width": 390, "height": 800})
+    expect(phone.locator("#examples")).to_have_class(re.compile("goes-on"))
+    phone.locator("#examples").evaluate("each => each.scrollTo(9999, 0)")
+    expect(phone.locator("#examples")).not_to_have_class(re.compile("goes-on"))
+    expect(phone.locator("#labels")).not_to_have_class(re.compile("goes-on"))  # three short ones
+
+
+def test_the_map_says_what_it_does_and_never_shows_next_to_nothing(client, visit):
+    page = visit(client)
+    held = []
+    page.route("**/map", lambda route: held.append(route))
+    page.get_by_role("button", name="Map").click()
+    expect(page.locator("#map-wait")).to_contain_text("Arranging 38 items")
+    held[0].continue_()
+    canvas = page.locator("#map")
+    expect(canvas).to_have_attribute("data-pictures", "37")
+    expect(page.locator("#map-wait")).to_be_hidden()
+    expect(page.locator("#legend .hint")).to_contain_text("Alike lies near each other")
+    box = canvas.bounding_box()
+    for x, y in ((0.02, 0.02), (0.5, 0.5), (0.98, 0.4)):
+        page.keyboard.press("0")
+        page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"])
+        for _ in range(30):
+            page.mouse.wheel(0, -400)
+        page.wait_for_timeout(100)
+        assert int(canvas.get_attribute("data-pictures")) >= 7
+        for _ in range(9):
+            page.keyboard.press("ArrowRight")
+        assert int(canvas.get_attribute("data-pictures")) >= 1

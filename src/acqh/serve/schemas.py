@@ -172,6 +172,7 @@ class Item(BaseModel):
     """An item of the collection."""
 
     id: str
+    name: str = Field(description="The words in its file's name or id; maybe none.")
     text: str
     labels: list[str]
     columns: dict[str, Any]
@@ -293,6 +294,7 @@ class RequestLimits(BaseModel):
 class Stats(CollectionStats):
     """Facts about the collection and the service."""
 
+    name: Annotated[str, Field(description="What the collection is called.")]
     modes: Annotated[
         list[str], Field(description="What texts may be searched by; the first is the default.")
     ]

@@ -15,6 +15,7 @@ from pydantic_core import to_json
 
 from acqh._core.imports import require
 from acqh.collection import Answer, Collection, Explanation, Hit, Item
+from acqh.collection.store.words import words_in_path
 from acqh.collection.types import Mode
 from acqh.encoders.images import image_formats, is_foreign
 from acqh.errors import (
@@ -25,6 +26,7 @@ from acqh.errors import (
     ReplacedError,
 )
 from acqh.serve import schemas
+from acqh.serve.examples import examples_in
 from acqh.serve.live import Lane, Live
 from acqh.serve.map import MapCache
 from acqh.serve.middleware import Metrics
@@ -58,6 +60,7 @@ class Service:
         self.metrics = Metrics()
         self.live = Live(settings, limits, self.metrics)
         self._maps = MapCache()
+        self._examples: tuple[str, list[str]] = "", []  # of a build of the collection
         self._most_pixels = _REDUCED * settings.max_pixels
         images = require("PIL.Image")
         if images.MAX_IMAGE_PIXELS is not None:  # above it, Pillow warns; above twice it raises
@@ -108,7 +111,7 @@ class Service:
             points = [
                 {
                     "id": item.id,
-                    "name": (item.text or _file_of(item) or item.id)[:_NAME_CHARS],
+                    "name": (item.text or _name_of(item))[:_NAME_CHARS],
                     "x": round(x, 4),
                     "y": round(y, 4),
                     "label": item.labels[0] if item.labels else None,
@@ -122,10 +125,10 @@ class Service:
 
     async def original(self, identifier: str) -> tuple[Path, str]:
         """Return the file of an item's image, and its media type."""
-        root = self.settings.image_root
 
         def work(collection: Collection) -> tuple[Path, str]:
-            name = _file_of(collection.item(identifier))
+            item = collection.item(identifier)
+            root, name = self._root_of(item), _file_of(item)
             if root is None or name is None:
                 raise ProblemError(404, "the image of this item is not served as it was")
             return _original(root, name)
@@ -158,13 +161,13 @@ class Service:
             "max_text_chars": schemas.MAX_TEXT_CHARS,
             "max_k": schemas.MAX_K,
         }
-        own = {
-            "modes": get_args(Mode),
-            "examples": self.settings.examples,
-            "limits": limits,
-            "writable": self.writable,
-        }
-        return await self._run(lambda collection: asdict(collection.stats()) | own)
+        own = {"modes": get_args(Mode), "limits": limits, "writable": self.writable}
+
+        def work(collection: Collection) -> Written:
+            named = {"name": collection.path.stem, "examples": self._examples_of(collection)}
+            return asdict(collection.stats()) | own | named
+
+        return await self._run(work)
 
     async def add(
         self, items: Sequence[schemas.NewItem], uploads: list[bytes], *, replace: bool
@@ -234,10 +237,23 @@ class Service:
         found = {"score": hit.score, "match": hit.match, "why": hit.why, "code": list(hit.code)}
         return {**self._item(hit), **found}
 
+    def _examples_of(self, collection: Collection) -> list[str]:
+        """Return what to try, found out once for each build of a collection."""
+        if not self.settings.examples and self._examples[0] != collection.generation:
+            self._examples = collection.generation, examples_in(collection)
+        return self.settings.examples or self._examples[1]
+
+    def _root_of(self, item: Item) -> Path | None:
+        """Return the folder that an item's image file is named relative to, if it is served."""
+        if self.settings.image_root is None and self.settings.is_private and item.folder:
+            return Path(item.folder)
+        return self.settings.image_root
+
     def _item(self, item: Item) -> Written:
-        file, has_originals = _file_of(item), self.settings.image_root is not None
+        file, has_originals = _file_of(item), self._root_of(item) is not None
         return {
             "id": item.id,
+            "name": _name_of(item),
             "text": item.text,
             "labels": item.labels,
             "columns": item.columns,
@@ -277,6 +293,11 @@ def _file_of(item: Item) -> str | None:
     """Return the name of an item's image file, as its manifest or its folder gave it."""
     names = (item.columns.get(column) for column in _FILES)
     return next((name for name in names if isinstance(name, str) and name), None)
+
+
+def _name_of(item: Item) -> str:
+    """Return the words in the name of an item's image file, or else in its id."""
+    return words_in_path((_file_of(item) or item.id).rpartition("/")[2])
 
 
 def _explained(why: Explanation) -> Written:

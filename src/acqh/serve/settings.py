@@ -37,10 +37,12 @@ class Settings(BaseSettings):
         What a proxy puts before every path, such as ``/photos``; needed only where it does not
         take it away again, or where programs follow the addresses in answers.
     image_root : path or None
-        Folder that image files are named relative to. Where it is given, the page links to the
-        images as they were.
+        Folder that image files are named relative to, for the page to show the images as they
+        were. Without it, it shows those of folders that the collection was built from, and only
+        where `is_private` holds.
     examples : list of str
-        What the page offers to try; by default names of some items.
+        What the page offers to try; by default names of some items, or what images without texts
+        show.
     max_body_bytes : int
         Longest body of a request.
     max_pixels : int
@@ -82,6 +84,11 @@ class Settings(BaseSettings):
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
+
+    @property
+    def is_private(self) -> bool:
+        """Whether only this machine is served, and no proxy hands it on."""
+        return self.is_loopback and not self.allowed_hosts and not self.root_path
 
 
 @dataclass(frozen=True)

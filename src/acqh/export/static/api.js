@@ -57,7 +57,7 @@ export function stats() {
     size_on_disk: facts.n_bytes,
     encoders: { text: facts.text || facts.words ? "table" : null, image: null },
     modes: facts.text && facts.words ? MODES : [],
-    examples: [],
+    examples: facts.examples,
     limits: LIMITS,
     generation: facts.generation,
     change: 0,

@@ -42,7 +42,7 @@ export class Engine {
   async item(place) {
     const { files, per_file: n } = this.facts.items;
     const row = (await fetchJson(files[Math.floor(place / n)]))[place % n];
-    return { file: null, original: null, ...row, thumbnail: pictureOf(this.facts, place) };
+    return { file: null, original: null, name: "", ...row, thumbnail: pictureOf(this.facts, place) };
   }
 
   /** The place of the item that has an id, or null. */

@@ -20,6 +20,7 @@ from acqh._core.runtime import Progress
 from acqh.collection import Collection, Item
 from acqh.errors import CollectionError, InvalidInputError
 from acqh.export.static.words import word_files
+from acqh.serve.examples import examples_in
 from acqh.serve.map import make_map
 from acqh.serve.routes import PAGE
 
@@ -185,6 +186,7 @@ def site(
         "text": _queries(made, collection),
         "levels": collection._opened.index.levels._asdict(),
         "map": _map(made, collection, items, ids),
+        "examples": examples_in(collection) if only is None else [],
     }
     facts["generation"] = _digest(_json(facts))
     facts["n_bytes"] = sum(made.parts.values())

@@ -1,7 +1,7 @@
 // The page: takes what people do, asks the service, shows what it says.
 
 import * as api from "./api.js";
-import { fillGiven, fillLabels } from "./controls.js";
+import { fillGiven, fillLabels, hintMore } from "./controls.js";
 import { addDetail, fillDetail } from "./detail.js";
 import { make, several, size } from "./dom.js";
 import { addFiles } from "./files.js";
@@ -10,7 +10,7 @@ import { CollectionMap } from "./map.js";
 import { fillPanel } from "./panel.js";
 import { addressOf, asks, bodyOf, browseOf, isMixed, nothing, picturesFrom, readAddress, withPictures, writeAddress } from "./query.js";
 import { findStart } from "./start.js";
-import { captionOf, dateColumnOf, summaryOf, titleOf, whyEmpty, whyNoWords } from "./words.js";
+import { dateColumnOf, nameOf, summaryOf, titleOf, verdictOf, whyEmpty, whyNoWords } from "./words.js";
 
 const PAGE = 24; // hits at first, and more with each "Show more"
 const TYPING_PAUSE = 140; // milliseconds without a key before a search
@@ -19,6 +19,8 @@ const HOVER_PAUSE = 90; // so that the panel stays while the mouse crosses other
 const SPEAKING_PAUSE = 700; // so that a screen reader is not interrupted by each key
 const LOOK_EVERY = 15_000; // milliseconds between looks whether the collection was built again
 const NEAR_END = 600; // pixels before the end of the page at which more is loaded
+
+const MODES = { auto: "Words and content", words: "Words only", meaning: "Content only" };
 
 const page = Object.fromEntries([...document.querySelectorAll("[id]")].map((each) => [each.id, each]));
 
@@ -89,11 +91,18 @@ async function find(signal) {
     return api.search(bodyOf(query, k, page.how.open), blobs, signal);
   }
   if (query.labels.length || query.order) {
+    if (query.order && !dateColumnOf([...items.values()])) await learnStart(signal); // which columns there are
     return api.browse(browseOf(query, k, dateColumnOf([...items.values()])), signal);
   }
+  await learnStart(signal);
+  return null;
+}
+
+/** Learn what the start page shows. */
+async function learnStart(signal) {
   start ??= await findStart(labels, signal);
   if (facts.examples.length) start.phrases = facts.examples;
-  return null;
+  for (const hit of start.hits) items.set(hit.id, hit);
 }
 
 /** Learn what the collection is. */
@@ -126,6 +135,7 @@ async function look() {
 // --- showing -----------------------------------------------------------------------------------
 
 function drawFacts() {
+  page.home.textContent = facts.name;
   const codes = `${several(facts.code_bytes, "byte")} of code each`;
   page.facts.textContent = `${several(facts.n_items, "item")}, ${codes}, ${size(facts.size_on_disk)} on disk`;
   const { text, image } = facts.encoders;
@@ -137,7 +147,7 @@ function drawFacts() {
   page["map-toggle"].hidden = facts.n_items < 3;
   const modes = facts.modes ?? [];
   page.mode.hidden = !text || modes.length < 2;
-  page.mode.replaceChildren(...modes.map((name) => make("option", { value: name === modes[0] ? "" : name }, name)));
+  page.mode.replaceChildren(...modes.map((name) => make("option", { value: name === modes[0] ? "" : name }, MODES[name] ?? name)));
 }
 
 function drawQuery() {
@@ -153,14 +163,14 @@ function drawQuery() {
   page.order.options[0].textContent = asks(query) ? "Best first" : "As added";
   page["map-toggle"].ariaPressed = String(query.view === "map");
   page["map-box"].hidden = query.view !== "map";
-  document.title = asks(query) ? `${titleOf(query, items)} · acqh` : "acqh";
+  document.title = asks(query) ? `${titleOf(query, items)} · ${facts?.name ?? "acqh"}` : facts?.name ?? "acqh";
   fillLabels(page, query, labels, ask);
 }
 
 function draw(found) {
-  answer = found;
+  answer = found && ordered(found);
   explained = 0;
-  hits = found ? ordered(found.hits) : start.hits;
+  hits = (answer ?? start).hits;
   for (const hit of hits) items.set(hit.id, hit);
   document.body.classList.toggle("start", !found || !asks(query));
   document.body.classList.toggle("mapped", query.view === "map");
@@ -174,21 +184,27 @@ function draw(found) {
   drawPanel();
   drawDetail();
   const summary = found && summaryOf(query, items, found);
+  const verdict = found?.hits.length && asks(query) ? verdictOf(found) : "";
+  page.verdict.textContent = verdict;
   page.summary.textContent = summary ?? (hits.length ? "Or start from one of these" : "");
-  if (found) say(`${summary}${hits.length ? `. First: ${captionOf(hits[0])}` : ""}`);
+  if (found) say([summary, verdict, hits.length ? `First: ${nameOf(hits[0], hits[0].id)}` : ""].filter(Boolean).join(". "));
   if (found && found.n_items !== facts.n_items) look();
   loadIfNear(0); // where the window is taller than what is there
 }
 
-/** The hits of a search in the order asked for; what is only listed comes so from the service. */
+/** A search's answer in the order asked for; what is only listed comes so from the service. */
 function ordered(found) {
-  const column = query.order && asks(query) && dateColumnOf(found);
+  const column = query.order && asks(query) && dateColumnOf(found.hits);
   if (!column) return found;
   const sign = query.order === "new" ? -1 : 1;
-  const dated = found.filter(({ columns }) => columns[column] !== undefined && columns[column] !== null);
-  const compare = (one, other) => (one > other) - (one < other);
-  dated.sort((one, other) => sign * compare(one.columns[column], other.columns[column]));
-  return [...dated, ...found.filter((hit) => !dated.includes(hit))];
+  const dateOf = (at) => found.hits[at].columns[column] ?? null;
+  const all = found.hits.map((_, at) => at);
+  const dated = all.filter((at) => dateOf(at) !== null);
+  dated.sort((one, other) => sign * ((dateOf(one) > dateOf(other)) - (dateOf(one) < dateOf(other))));
+  const order = [...dated, ...all.filter((at) => dateOf(at) === null)];
+  const inOrder = (many) => order.map((at) => many[at]);
+  const explanation = found.explanation && { ...found.explanation, hits: inOrder(found.explanation.hits) };
+  return { ...found, hits: inOrder(found.hits), explanation };
 }
 
 function drawExamples(areShown) {
@@ -215,7 +231,7 @@ function drawEmpty(found) {
 }
 
 function drawPanel() {
-  const isShown = !page.how.hidden && page.how.open && answer?.hits === hits;
+  const isShown = !page.how.hidden && page.how.open;
   for (const link of page.hits.querySelectorAll("a")) {
     link.classList.toggle("explained", isShown && Number(link.dataset.position) === explained);
   }
@@ -279,9 +295,15 @@ const map = new CollectionMap(page, (id) => open(id), (label) => ask({ labels: [
 async function showMap(signal) {
   const state = `${facts.generation} ${facts.change}`;
   if (mapped === state) return;
-  const { points } = await api.map(signal);
-  mapped = state;
-  map.show(points);
+  map.wait(`Arranging ${several(facts.n_items, "item")}, those that are alike near each other …`);
+  try {
+    const { points, n_items } = await api.map(signal);
+    mapped = state;
+    map.show(points, n_items);
+  } catch (error) {
+    if (error.name !== "AbortError") map.wait("The map could not be drawn.");
+    throw error;
+  }
 }
 
 // --- what goes wrong ---------------------------------------------------------------------------
@@ -335,6 +357,7 @@ page.weight.addEventListener("input", () => {
 page.mode.addEventListener("change", () => ask({ mode: page.mode.value }));
 page.order.addEventListener("change", () => ask({ order: page.order.value }));
 page["map-toggle"].addEventListener("click", () => ask({ view: query.view ? "" : "map" }));
+for (const row of [page.examples, page.labels]) hintMore(row);
 addFiles(take, page.drop, page.pick, page.file);
 page["more-labels"].addEventListener("change", ({ target }) => {
   if (target.value) ask({ labels: [...query.labels, target.value] });

@@ -65,6 +65,14 @@ export function fillLabels(page, query, labels, ask) {
   if (focused) chips.find(({ value }) => value === wanted)?.focus();
 }
 
+/** Let a row of chips that goes on beyond its end fade there. */
+export function hintMore(row) {
+  const look = () => row.classList.toggle("goes-on", row.scrollWidth - row.clientWidth - row.scrollLeft > 4);
+  row.addEventListener("scroll", look, { passive: true });
+  new ResizeObserver(look).observe(row);
+  new MutationObserver(look).observe(row, { childList: true });
+}
+
 function chip(name, isOn, toggle) {
   const properties = { type: "button", className: "chip", value: name, title: name, ariaPressed: String(isOn) };
   const button = make("button", properties, shortOf(name));

@@ -1,8 +1,8 @@
 // The grid of hits: cards, and the keys that move among them.
 
-import { breakable, make, signed } from "./dom.js";
+import { breakable, make } from "./dom.js";
 import { showPicture, thumbnailOf } from "./api.js";
-import { captionOf, cardOf } from "./words.js";
+import { captionOf, matchOf, nameOf, percent, standsOut } from "./words.js";
 
 // Smaller pictures than this are drawings and shown whole; larger ones fill their card.
 const SMALL = 96;
@@ -22,9 +22,10 @@ export function fillGrid(list, hits, addressOf) {
 }
 
 function card(hit, key) {
-  const words = make("span", { className: "words" }, ...breakable(cardOf(hit)));
+  const words = make("span", { className: "words" }, ...breakable(captionOf(hit)));
   const names = make("span", { className: "names" }, hit.labels.join(" · "));
-  const parts = [frame(hit), words, names, make("span", { className: "score" }), make("span", { className: "why" })];
+  const meter = make("span", { className: "meter" }, make("i"));
+  const parts = [frame(hit), meter, words, names, make("span", { className: "why" }), make("span", { className: "match" })];
   const like = make("button", { type: "button", className: "like", tabIndex: -1 }, "More like this");
   const element = make("li", {}, make("a", { className: "card" }, ...parts), like);
   element.dataset.key = key;
@@ -37,9 +38,11 @@ function update(element, hit, index, address) {
   link.tabIndex = index === 0 ? 0 : -1;
   like.dataset.id = link.dataset.id = hit.id;
   link.dataset.position = index;
-  const caption = captionOf(hit);
+  const caption = captionOf(hit) || nameOf(hit, hit.id);
   link.title = [hit.text, hit.file, hit.labels.join(", ")].filter(Boolean).join("\n");
-  link.querySelector(".score").textContent = signed(hit.score);
+  link.classList.toggle("faint", !standsOut(hit));
+  link.querySelector(".meter i").style.width = percent(hit.match).replace(" ", "");
+  link.querySelector(".match").textContent = matchOf(hit);
   link.querySelector(".why").textContent = whyOf(hit);
   const labels = hit.labels.length ? `, ${hit.labels.join(", ")}` : "";
   link.setAttribute("aria-label", `${caption}${labels}${whyOf(hit) ? `, ${whyOf(hit)}` : ""}: open`);
@@ -55,7 +58,7 @@ function frame(hit) {
   const box = make("span", { className: "frame" });
   const missing = () => {
     box.classList.add("missing");
-    box.replaceChildren(cardOf(hit).trim().slice(0, 1).toUpperCase());
+    box.replaceChildren(nameOf(hit, hit.id).trim().slice(0, 1).toUpperCase());
   };
   if (!hit.thumbnail) {
     missing();

@@ -1,6 +1,7 @@
 // The map of the collection: a canvas to move about in.
 
-import { make } from "./dom.js";
+import { showPicture, thumbnailOf } from "./api.js";
+import { count, make } from "./dom.js";
 import { shortOf } from "./words.js";
 
 const COLOURS = ["#0f7f77", "#c2691c", "#4567b7", "#b23a6f", "#6d8f1f", "#8a5bbd", "#b08a14", "#2b8fbf", "#c0483a", "#5a6b78"];
@@ -9,6 +10,12 @@ const MOST_ZOOM = 60;
 const NEAR = 14; // pixels within which the mouse finds a point
 const STEP = 60; // pixels that an arrow key moves
 const MARGIN = 0.06; // of the canvas, around all points
+const MOST_STRETCH = 2; // of one side in relation to the other
+const FEW = 8; // points that stay in sight however near one comes
+const [SMALLEST, LARGEST] = [24, 120]; // pixels of a picture's side; below, points are dots
+const HIT = 40; // pixels of a hit's at least
+const MOST_PICTURES = 300; // drawn at once
+const HINT = "Alike lies near each other. Turn the wheel or pinch to come nearer, press to open.";
 
 /** A map that draws points and says which one is pressed. */
 export class CollectionMap {
@@ -20,10 +27,12 @@ export class CollectionMap {
   constructor(page, open, filter) {
     this.canvas = page.map;
     this.tip = page["map-tip"];
+    this.waiting = page["map-wait"];
     this.legend = page.legend;
     this.open = open;
     this.filter = filter;
     this.points = [];
+    this.pictures = new Map();
     this.found = new Set();
     this.reset();
     this.listen();
@@ -35,17 +44,26 @@ export class CollectionMap {
     this.centre = [0.5, 0.5];
   }
 
-  /** Take the points of a collection. */
-  show(points) {
+  /** Say what is under way, where nothing is drawn yet. */
+  wait(text) {
+    this.waiting.textContent = text;
+    this.waiting.hidden = !text;
+  }
+
+  /** Take the points of a collection, which may be a sample of its items. */
+  show(points, n_items) {
+    this.wait(points.length ? "" : "There is nothing to put on a map.");
     const counts = new Map();
     for (const { label } of points) if (label !== null) counts.set(label, (counts.get(label) ?? 0) + 1);
     const first = [...counts].sort((one, other) => other[1] - one[1]).slice(0, COLOURS.length);
     this.colours = new Map(first.map(([label], index) => [label, COLOURS[index]]));
-    this.points = points;
+    this.points = spread(points);
+    this.pictures.clear();
     this.reset();
     const entries = first.map(([label]) => this.entry(label));
     if (counts.size > first.length) entries.push(make("li", {}, dot(OTHERS), `${counts.size - first.length} more`));
-    this.legend.replaceChildren(...entries);
+    const sample = points.length < n_items ? ` ${count(points.length)} of ${count(n_items)} items.` : "";
+    this.legend.replaceChildren(...entries, make("li", { className: "hint" }, HINT + sample));
     this.draw();
   }
 
@@ -61,10 +79,46 @@ export class CollectionMap {
     this.draw();
   }
 
+  /** Pixels from one end of the map to the other, both ways: it fills the canvas, within reason. */
+  get scale() {
+    const { clientWidth: wide, clientHeight: high } = this.canvas;
+    const most = MOST_STRETCH * Math.min(wide, high);
+    return [wide, high].map((side) => Math.min(side, most) * (1 - 2 * MARGIN) * this.zoom);
+  }
+
   place({ x, y }) {
     const { clientWidth: wide, clientHeight: high } = this.canvas;
-    const scale = Math.min(wide, high) * (1 - 2 * MARGIN) * this.zoom;
-    return [wide / 2 + (x - this.centre[0]) * scale, high / 2 + (y - this.centre[1]) * scale];
+    const [across, down] = this.scale;
+    return [wide / 2 + (x - this.centre[0]) * across, high / 2 + (y - this.centre[1]) * down];
+  }
+
+  /** The points that lie on the canvas, or near it. */
+  inSight(around = 0) {
+    const { clientWidth: wide, clientHeight: high } = this.canvas;
+    return this.points.filter((point) => {
+      const [x, y] = this.place(point);
+      return x >= -around && y >= -around && x <= wide + around && y <= high + around;
+    });
+  }
+
+  /** The picture of a point, once it is loaded; until then null. */
+  picture(point) {
+    if (!point.thumbnail) return null;
+    if (!this.pictures.has(point.id)) {
+      const image = new Image();
+      image.addEventListener("load", () => this.drawSoon());
+      this.pictures.set(point.id, image);
+      showPicture(image, thumbnailOf(point));
+    }
+    const image = this.pictures.get(point.id);
+    return image.naturalWidth ? image : null;
+  }
+
+  drawSoon() {
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = null;
+      this.draw();
+    });
   }
 
   draw() {
@@ -78,22 +132,38 @@ export class CollectionMap {
     const size = Math.min(9, (this.points.length > 1500 ? 2.2 : 3.4) * Math.sqrt(this.zoom));
     const isMarked = this.found.size > 0;
     // Hits last, so that they lie on top.
-    const ordered = isMarked ? [...this.points].sort((one, other) => this.found.has(one.id) - this.found.has(other.id)) : this.points;
-    for (const point of ordered) {
+    const shown = this.inSight(LARGEST / 2);
+    if (isMarked) shown.sort((one, other) => this.found.has(one.id) - this.found.has(other.id));
+    const near = Math.min(LARGEST, 0.7 * Math.sqrt((this.scale[0] * this.scale[1]) / this.points.length));
+    const isNear = near >= SMALLEST && shown.length <= MOST_PICTURES;
+    const areHitsFew = this.found.size <= MOST_PICTURES;
+    let drawn = 0;
+    for (const point of shown) {
       const [x, y] = this.place(point);
-      if (x < -size || y < -size || x > wide + size || y > high + size) continue;
       const isFound = this.found.has(point.id);
-      context.globalAlpha = isMarked && !isFound ? 0.18 : 0.85;
+      const image = (isNear || (isFound && areHitsFew)) && this.picture(point);
+      const side = isFound ? Math.max(HIT, near) : near;
+      context.globalAlpha = isMarked && !isFound ? 0.25 : image ? 1 : 0.85;
       context.fillStyle = this.colours.get(point.label) ?? OTHERS;
       context.beginPath();
-      context.arc(x, y, isFound ? 1.6 * size : size, 0, 2 * Math.PI);
-      context.fill();
+      if (image) {
+        const shrink = side / Math.max(image.naturalWidth, image.naturalHeight);
+        const [w, h] = [image.naturalWidth * shrink, image.naturalHeight * shrink];
+        if (point.label !== null) context.fillRect(x - w / 2 - 2, y - h / 2 - 2, w + 4, h + 4);
+        context.drawImage(image, x - w / 2, y - h / 2, w, h);
+        drawn += 1;
+      } else {
+        context.arc(x, y, isFound ? 1.6 * size : size, 0, 2 * Math.PI);
+        context.fill();
+      }
     }
     context.globalAlpha = 1;
+    this.canvas.dataset.pictures = drawn;
+    this.reach = isNear ? near / 2 : NEAR;
   }
 
   /** The point nearest to a place on the canvas, within reach. */
-  nearest(x, y, within = NEAR) {
+  nearest(x, y, within = this.reach) {
     let best = null;
     let least = within;
     for (const point of this.points) {
@@ -104,28 +174,38 @@ export class CollectionMap {
     return best;
   }
 
+  /** Move by some pixels; there is always a point near the middle. */
   move(dx, dy) {
     const { clientWidth: wide, clientHeight: high } = this.canvas;
-    const scale = Math.min(wide, high) * (1 - 2 * MARGIN) * this.zoom;
-    const kept = (value) => Math.max(0, Math.min(1, value));
-    this.centre = [kept(this.centre[0] - dx / scale), kept(this.centre[1] - dy / scale)];
+    const [across, down] = this.scale;
+    this.centre = [this.centre[0] - dx / across, this.centre[1] - dy / down];
+    const nearest = this.nearest(wide / 2, high / 2, Infinity);
+    if (nearest) {
+      const [x, y] = this.place(nearest);
+      const away = Math.hypot(x - wide / 2, y - high / 2);
+      const missing = Math.max(0, 1 - Math.min(wide, high) / 3 / away);
+      this.centre = [this.centre[0] + (missing * (x - wide / 2)) / across, this.centre[1] + (missing * (y - high / 2)) / down];
+    }
     this.draw();
   }
 
   /** Zoom about a place on the canvas, which stays where it is. */
   zoomAt(factor, x, y) {
     const { clientWidth: wide, clientHeight: high } = this.canvas;
-    const before = this.zoom;
-    this.zoom = Math.max(1, Math.min(MOST_ZOOM, this.zoom * factor));
-    const change = this.zoom / before;
+    const { zoom, centre } = this;
+    this.zoom = Math.max(1, Math.min(MOST_ZOOM, zoom * factor));
+    const change = this.zoom / zoom;
     this.move((x - wide / 2) * (1 - change), (y - high / 2) * (1 - change));
+    if (change <= 1 || this.inSight().length >= Math.min(FEW, this.points.length)) return;
+    [this.zoom, this.centre] = [zoom, centre]; // next to nothing would be in sight
+    this.draw();
   }
 
   say(point, x, y) {
-    this.tip.hidden = !point;
     this.canvas.style.cursor = point ? "pointer" : "grab";
+    this.tip.textContent = point ? [point.name, point.label].filter(Boolean).join(" · ") : "";
+    this.tip.hidden = !this.tip.textContent;
     if (!point) return;
-    this.tip.textContent = [point.name, point.label].filter(Boolean).join(" · ");
     this.tip.style.left = `${Math.min(x, this.canvas.clientWidth - 160)}px`;
     this.tip.style.top = `${y}px`;
   }
@@ -184,6 +264,18 @@ export class CollectionMap {
     } else return;
     event.preventDefault();
   }
+}
+
+/** Points from 0 to 1 both ways. */
+function spread(points) {
+  const [xs, ys] = ["x", "y"].map((name) => points.map((point) => point[name]));
+  const within = (all) => {
+    const low = all.reduce((one, other) => Math.min(one, other), 1);
+    const span = all.reduce((one, other) => Math.max(one, other), 0) - low;
+    return (value) => (span > 0 ? (value - low) / span : 0.5);
+  };
+  const [across, down] = [within(xs), within(ys)];
+  return points.map((point) => ({ ...point, x: across(point.x), y: down(point.y) }));
 }
 
 function dot(colour) {

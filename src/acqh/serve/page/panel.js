@@ -1,8 +1,8 @@
-// "How it was found": query -> vector -> tables -> bytes of a hit -> score.
+// "How it was found": why a hit is there, what its number is made of, and how its bytes give that.
 
 import { count, draw, make, milliseconds, several, signed } from "./dom.js";
 import { showPicture, thumbnailOf } from "./api.js";
-import { captionOf } from "./words.js";
+import { captionOf, matchOf, percent, standsOut } from "./words.js";
 
 /**
  * Fill the panel for one hit of an answer.
@@ -14,17 +14,63 @@ import { captionOf } from "./words.js";
  */
 export function fillPanel(body, answer, position, show) {
   const { explanation, hits } = answer;
-  const parts = [figures(answer)];
+  const parts = [];
   if (explanation && hits.length) {
-    const isMeant = explanation.query.length > 0;
-    if (isMeant) parts.push(step("The query becomes a vector", vectorText(explanation), vector(explanation.query)));
-    parts.push(isMeant
-      ? step("A hit’s bytes point into tables", tableText(explanation), which(hits, position, show), lookup(answer, position), sum(answer, position))
-      : step("The words are looked up", "", which(hits, position, show), sum(answer, position)));
+    const made = madeOf(answer, position);
+    parts.push(which(hits, position, show), make("p", { className: "reason" }, reasonOf(hits[position], made)), tally(hits[position], made));
+    if (explanation.query.length) {
+      parts.push(
+        step("The query becomes a vector", vectorText(explanation), vector(explanation.query)),
+        step("A hit’s bytes point into tables", tableText(explanation), lookup(answer, position)),
+      );
+    }
   }
   const focused = document.activeElement?.id;
-  body.replaceChildren(...parts);
+  body.replaceChildren(...parts, figures(answer));
   if (focused === "before" || focused === "after") refocus(focused);
+}
+
+/**
+ * What the number on a hit's tile is made of: how near it is by content, from which sum on a hit
+ * stands out, how far this one does, and what words are worth; null for what was not looked at.
+ */
+function madeOf({ explanation, hits }, position) {
+  const { entries, parts } = explanation.hits[position];
+  const part = (name) => (explanation.names.includes(name) ? parts[explanation.names.indexOf(name)] : null);
+  const near = entries.length ? entries.reduce((sum, each) => sum + each, 0) : null;
+  const content = near === null ? null : part("content") ?? (isSame(hits[position]) ? null : hits[position].match);
+  const level = content === null || near <= 0 ? 0 : content > 0.5 ? 2 * near * (1 - content) : (0.5 * near) / content;
+  return { near, level, content, words: part("words") };
+}
+
+function isSame({ why }) {
+  return why.includes("same image");
+}
+
+/** Why a hit is there, in a sentence. */
+function reasonOf(hit, { words, content }) {
+  if (isSame(hit)) return "It shows the very image that was given.";
+  if (words >= 1) return "It has every word of the query in its caption, its name or its labels: that is certain.";
+  const some = words ? "It has some of the words, and " : "";
+  const near = standsOut(hit)
+    ? "it is nearer to the query than anything would be if there were nothing of the kind here: it stands out."
+    : "it is among the nearest, but a query for something that is not here finds hits as near: it does not stand out.";
+  const said = content === null ? "It has some of the words, not all." : some + near;
+  return said[0].toUpperCase() + said.slice(1);
+}
+
+/** What was looked at and what it is worth, down to the number on the tile. */
+function tally(hit, { near, level, content, words }) {
+  const rows = [];
+  if (words !== null) rows.push(["Words", percent(Math.min(1, words)), words >= 1 ? "all are there" : words ? "some are there" : "none is there"]);
+  if (isSame(hit)) rows.push(["Image", percent(1), "the same"]);
+  if (content !== null) rows.push(["Content", percent(content), level ? `nearness ${signed(near)}; ${signed(level)} makes 50 %` : signed(near)]);
+  const place = words ? `; their sum, ${(words + (content ?? 0)).toFixed(2)}, gives its place` : "";
+  rows.push(["On the tile", matchOf(hit), rows.length > 1 ? `the larger of them${place}` : ""]);
+  const cells = (row) => row.map((text, at) => make(at ? "td" : "th", at ? {} : { scope: "row" }, text));
+  return make("table", { className: "tally" },
+    make("caption", { className: "unseen" }, "What the number on the tile is made of"),
+    make("tbody", {}, ...rows.map((row) => make("tr", {}, ...cells(row)))));
 }
 
 /** Keep the focus on the button that was pressed, or on its twin at either end. */
@@ -148,22 +194,11 @@ function lookup({ explanation }, position) {
     const shown = make("td", {}, strip(table, words[index], most, colours));
     return line(signed(parts[index]), from, reached, kind, shown, make("td", {}, make("b", {}, `${words[index]}`)));
   });
-  const total = line(signed(reached), 0, reached, "total", make("td", {}, "by meaning"), make("td", {}));
+  const total = line(signed(reached), 0, reached, "total", make("td", {}, "together"), make("td", {}));
   const head = ["table", "byte", "adds", ""].map((name) => make("th", { scope: "col" }, name));
   return make("table", { className: "lookup" },
-    make("caption", { className: "unseen" }, "How the hit’s score comes about"),
+    make("caption", { className: "unseen" }, "How near the hit is by content"),
     make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows, total));
-}
-
-/** What beside its code a hit's score is the sum of. */
-function sum({ explanation, hits }, position) {
-  const { parts } = explanation.hits[position];
-  const others = explanation.names.map((name, index) => [name, parts[index]])
-    .filter(([name, part]) => !name.startsWith("codebook") && part !== 0);
-  if (!others.length) return "";
-  const meaning = explanation.names[0].startsWith("codebook") ? "by meaning + " : "";
-  const said = others.map(([name, part]) => `${name} ${signed(part)}`).join(" + ");
-  return make("p", { className: "sum" }, `Score ${signed(hits[position].score)} = ${meaning}${said}`);
 }
 
 /** A column a codeword, as an image that the browser stretches. */

@@ -4,13 +4,13 @@ import { several } from "./dom.js";
 import { asks } from "./query.js";
 
 const LONGEST = 40;
-// Of a file's name on a card, which has two lines.
-const [BEGIN, END] = [16, 10];
+const UNWANTED = /^(-("[^"]*"|\S+)\s*)+$/; // words to leave out, and no others
 const DATES = /^(date|datetime|taken|created|time|timestamp|year)/i;
 
-/** What to call an item: the first words of its text, up to a comma or the like, or its file. */
+/** What to call an item: the first words of its text, up to a comma or the like, or its name. */
 export function nameOf(item, id) {
-  const name = (item?.text ?? "").split(/[,;.:(]\s/)[0].trim() || item?.file || id;
+  const unnamed = item?.thumbnail ? "this picture" : id;
+  const name = (item?.text ?? "").split(/[,;.:(]\s/)[0].trim() || item?.name || unnamed;
   return name.length > LONGEST ? `${name.slice(0, LONGEST)}…` : name;
 }
 
@@ -19,18 +19,31 @@ export function shortOf(text) {
   return text.length > LONGEST ? `${text.slice(0, LONGEST)}…` : text;
 }
 
-/** What an item says, or else the name of its file. */
+/** What an item says, or else the words in its file's name: hashes and counters are no caption. */
 export function captionOf(item) {
-  return item.text || item.file || item.id;
+  return item.text || item.name;
 }
 
-/** The same for a card: of a file its name without folders, of which begin and end tell most. */
-export function cardOf(item) {
-  if (item.text) return item.text;
-  const name = captionOf(item).split("/").at(-1);
-  const letters = [...name];
-  if (letters.length <= BEGIN + END) return name;
-  return `${letters.slice(0, BEGIN).join("")}…${letters.slice(-END).join("")}`;
+/** Whether a hit stands out of what queries about something absent get. */
+export function standsOut({ match }) {
+  return match > 0.5;
+}
+
+/** How far a hit stands out, in a word. */
+export function matchOf({ match }) {
+  return match === 1 ? "certain" : percent(match);
+}
+
+/** A share as people write it; what is not certain is not 100 %. */
+export function percent(share) {
+  return `${share < 1 ? Math.min(99, Math.round(100 * share)) : 100} %`;
+}
+
+/** What the hits are worth, where that must be said. */
+export function verdictOf({ hits, stands_out: n }) {
+  if (!n) return "Nothing stands out; the nearest are:";
+  if (n === hits.length) return "";
+  return `${n === 1 ? "One hit stands" : `${n} hits stand`} out; the faded ones are merely the nearest.`;
 }
 
 /** The column that says when, among those of some items; null where there is none. */
@@ -72,6 +85,10 @@ export function whyEmpty(query, answer, facts) {
     if (!asks(query) || !query.text.trim()) return [both, query.labels.map(shortOf).join(", ")];
   }
   const words = shortOf(query.text.trim() || query.labels.join(", "));
+  if (UNWANTED.test(query.text.trim())) {
+    const example = `Type what to look for as well, such as “park ${words}”.`;
+    return [`“${words}” only says what to leave out.`, example];
+  }
   return [`Nothing in this collection says “${words}”.`, "None of these words occurs in its texts. Try others, or a picture."];
 }
 
