@@ -48,7 +48,8 @@ def test_targets_are_learnt_out_of_core(place, tmp_path):
                  "--targets", "labels=0.5, text=0.5", "--json")  # fmt: skip
     assert json.loads(found.output)["targets"] == {"labels": 0.5, "text": 0.5}
     targets = {"labels": 0.5, "text": 0.5}
-    model = acqh.ACQH(n_codebooks=2, targets=targets, random_state=0).fit(data)
+    model = acqh.ACQH(n_codebooks=2, targets=targets, random_state=0)
+    model = acqh.scale.fit(model, place / "items.npz", chunk_size=70)
     np.testing.assert_array_equal(load_method(out).encode(data), model.encode(data))
     np.savez(tmp_path / "pairs.npz", **data.views)
     found = call("fit", tmp_path / "pairs.npz", "--out", tmp_path / "pairs", "--json")

@@ -77,7 +77,7 @@ def fit(
     how = on_device(model.fit, device, client)
     if client is None:
         return model.fit(_counted(cut_source(source, chunk_size), progress), **how)
-    if not (hasattr(model, "fit_stats") and hasattr(model, "describe")):
+    if not (hasattr(model, "fit_stats") and hasattr(model, "_describe")):
         raise InvalidInputError(
             f"{type(model).__name__} is not learnt from sums, so workers cannot share the work; "
             "fit it without a client"

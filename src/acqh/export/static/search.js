@@ -8,6 +8,7 @@ import { Pieces } from "./pieces.js";
 import { compare, fuse, matchOf } from "./rank.js";
 
 const POOL = 100; // both rankings are read this far at least
+const SOME_POOL = 30; // of items that have some of the words
 const UNLIKE_WEIGHT = 0.5;
 const COLUMNS = [["words", [0, 1, 3]], ["labels", [2]]]; // where a word may stand, and what that is called
 
@@ -70,7 +71,8 @@ export class Engine {
     const why = new Map();
     if (asked.words) {
       const found = await this.#findWords(asked.words, pool + asked.own.size, allowed);
-      const others = found.hits.filter(({ place }) => isOther(place));
+      const own = found.hits.filter(({ place }) => isOther(place));
+      const others = own.slice(0, own.filter(({ complete }) => complete).length + Math.max(body.k, SOME_POOL));
       const items = await Promise.all(others.map(({ place }) => this.item(place)));
       const byWords = compare(asked.words, others, items);
       const scores = asked.vector ? codes.scores(asked.vector, others.map(({ place }) => place)) : [];
