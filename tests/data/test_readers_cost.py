@@ -109,7 +109,7 @@ def test_a_table_that_unpacks_to_far_more_is_refused_before_it_is_unpacked(
 def test_texts_shared_by_all_rows_are_read_some_at_a_time_as_records(tmp_path):
     BOMBS["texts.parquet"](tmp_path / "t.parquet")
     place, record = next(read_records(tmp_path / "t.parquet"))
-    assert place == "t.parquet, row 0"
+    assert place == "t.parquet, row 1"
     assert record
 
 
