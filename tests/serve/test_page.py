@@ -661,7 +661,10 @@ def test_the_panel_ends_with_the_number_on_the_tile(client, visit, mode):
     for position in range(4):
         hits(page).nth(position).hover()
         expect(page.locator(".which b")).to_have_text(str(position + 1))
-        rows = [text.split("\t") for text in page.locator(".tally tr").all_inner_texts()]
+        # While the page is laid out, the text of a row has no tabs: cells are read one by one.
+        rows = page.locator(".tally tr").evaluate_all(
+            "rows => rows.map((row) => [...row.cells].map((cell) => cell.textContent.trim()))"
+        )
         shown = page.locator("#hits .match").nth(position).inner_text()
         assert rows[-1][:2] == ["On the tile", shown]
         assert max(int(row[1].split()[0]) for row in rows[:-1]) == int(shown.split()[0])
