@@ -225,7 +225,7 @@ def test_metrics_count_requests_searches_and_items_seen(built, start):
     assert lines['acqh_request_seconds_count{route="/search"}'] == "2.0"
 
 
-def test_a_collection_built_from_features_answers_by_item_only(start, tmp_path):
+def test_a_collection_built_from_features_answers_by_item_and_by_words_it_has(start, tmp_path):
     data = make_multiview(60, {"image": 8, "text": 6}, n_labels=3, random_state=0)
     Collection.build(data, tmp_path / "data.acqh", n_components=4, n_codebooks=2).close()
     with start(tmp_path / "data.acqh") as client:
