@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -46,3 +47,9 @@ def resident(field: str = "VmRSS") -> int:
 def reset_peak() -> None:
     """Let VmHWM start again."""
     Path("/proc/self/clear_refs").write_text("5")
+
+
+def hide_name(text: str, name: str) -> str:
+    """Return a sentence without the words of a name, also in the plural."""
+    words = "|".join(re.escape(word) for word in name.split())
+    return " ".join(re.sub(rf"\b({words})(e?s)?\b", " ", text, flags=re.IGNORECASE).split())

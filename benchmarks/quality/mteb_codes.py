@@ -9,7 +9,6 @@ the names of other classes as a sample of queries.
 
 import argparse
 import json
-import re
 import time
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from mteb.models.model_meta import ScoringFunction
 
 from acqh.encoders import MiniLM
 from acqh.integrations.mteb import on_codes
-from benchmarks._measure import emit
+from benchmarks._measure import emit, hide_name
 
 MEASURES = ("ndcg_at_10", "recall_at_10", "recall_at_100", "map_at_100")
 
@@ -41,7 +40,7 @@ def main() -> None:
     names = [list(texts)[place] for place in order]
     model = Described()
     asked, others = names[: arguments.classes], names[arguments.classes :]
-    about = {name: [hide(text, name) for text in texts[name]] for name in asked}
+    about = {name: [hide_name(text, name) for text in texts[name]] for name in asked}
     about = {name: list(dict.fromkeys(rows))[: arguments.per_class] for name, rows in about.items()}
     others = model.encoder.transform(others)
     runs = [("vectors", 4 * others.shape[1], model)]
@@ -57,12 +56,6 @@ def main() -> None:
         facts = {"benchmark": "mteb_codes", "n_documents": n_documents, "n_queries": len(about)}
         facts |= {"method": method, "bytes_per_item": size, **figures}
         emit(facts | {"seconds": round(time.perf_counter() - started, 1)})
-
-
-def hide(text: str, name: str) -> str:
-    """Return a sentence without the words of a name, also in the plural."""
-    words = "|".join(re.escape(word) for word in name.split())
-    return " ".join(re.sub(rf"\b({words})(e?s)?\b", " ", text, flags=re.IGNORECASE).split())
 
 
 class Described(AbsEncoder):
