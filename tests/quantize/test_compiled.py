@@ -169,12 +169,25 @@ def test_products_and_sums_are_those_of_the_indicator_matrix(
 
 
 @both
-def test_distances_of_more_points_than_a_block_are_squared_differences(run):
-    points = np.random.default_rng(0).normal(size=(2500, 3))
-    distances = np.empty((2, 2500))
-    run.fill_distances(np.ascontiguousarray(points.T), np.array([7, 2000]), distances)
-    for centre, found in zip((7, 2000), distances, strict=True):
-        np.testing.assert_array_equal(found, np.square(points - points[centre]).sum(axis=1))
+def test_distances_of_more_points_than_a_block_shrink_to_those_of_a_new_one(run):
+    rng = np.random.default_rng(0)
+    points, weights, closest = rng.normal(size=(2500, 3)), rng.random(2500), 4 * rng.random(2500)
+    shrunk, errors, columns = np.empty((2, 2500)), np.empty(2), np.ascontiguousarray(points.T)
+    run.shrink_distances(columns, np.array([7, 2000]), closest, weights, shrunk, errors)
+    for centre, found, error in zip((7, 2000), shrunk, errors, strict=True):
+        distances = np.square(points - points[centre]).sum(axis=1)
+        np.testing.assert_array_equal(found, np.minimum(distances, closest))
+        assert error == np.cumsum(weights * found)[-1]
+
+
+@both
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_nearest_word_is_the_first_of_those_that_cost_least(run, dtype):
+    rng = np.random.default_rng(0)
+    costs, norms = rng.integers(-9, 9, (40, 16)).astype(dtype), rng.integers(0, 3, 16).astype(dtype)
+    expected, codes = (costs + norms).argmin(axis=1), np.empty(40, dtype=np.uint8)
+    run.nearest(costs, norms, codes)
+    np.testing.assert_array_equal(codes, expected)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

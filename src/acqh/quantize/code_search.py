@@ -20,7 +20,7 @@ SEARCHES: tuple[str, ...] = get_args(Search)
 # Rounds of the search word by word; two or three are usual, ties in rounding could go on.
 _MAX_SWEEPS = 10
 # Items that a thread takes at a time; what their words cost stays in a near cache.
-_BLOCK_ROWS = 256
+_BLOCK_ROWS = 512
 
 
 def search_codes(

@@ -383,7 +383,7 @@ def _seed(points: Floats, weights: Floats, n_words: int, rng: np.random.Generato
     centred /= np.abs(centred).max() or 1.0
     columns = np.ascontiguousarray(centred, np.float32)
     run = loops("acqh.quantize", 3 * draws.size * columns.size)
-    tried = np.empty((_TRIALS, len(points)), dtype=np.float32)
+    tried, errors = np.empty((_TRIALS, len(points)), dtype=np.float32), np.empty(_TRIALS)
     closest, mass = np.full(len(points), np.inf, dtype=np.float32), np.cumsum(weights)
     words = np.zeros((n_words, points.shape[1]))
     for word, row in zip(words, draws, strict=True):
@@ -391,12 +391,11 @@ def _seed(points: Floats, weights: Floats, n_words: int, rng: np.random.Generato
             break
         places = np.searchsorted(mass, row * mass[-1], side="right")
         places = np.minimum(places, len(points) - 1)  # rounding could reach the end
-        run.fill_distances(columns, places, tried)
-        np.minimum(tried, closest, out=tried)
-        masses = np.cumsum(weights * tried, axis=1)
-        best = int(np.argmin(masses[:, -1]))
+        run.shrink_distances(columns, places, closest, weights, tried, errors)
+        best = int(np.argmin(errors))
         word[:] = points[places[best]]
-        closest, mass = tried[best].copy(), masses[best]
+        closest = tried[best].copy()
+        mass = np.cumsum(weights * closest)
     return words
 
 
@@ -406,10 +405,10 @@ def _nearest(points: Floats, words: Floats) -> Ints:
     doubled = np.ascontiguousarray(-2.0 * words.T)
     codes = np.empty(len(points), dtype=np.uint8)
     costs = np.empty((_BLOCK_ROWS, len(words)), dtype=points.dtype)
+    run = loops("acqh.quantize", 2 * len(points) * len(words))
     for rows in slices(len(points), _BLOCK_ROWS):
         block = np.matmul(points[rows], doubled, out=costs[: len(points[rows])])
-        block += norms
-        codes[rows] = block.argmin(axis=1)
+        run.nearest(block, norms, codes[rows])
     return codes
 
 

@@ -39,10 +39,13 @@ class Work(NamedTuple):
 
 def _make_work(n_rows: int, n_words: int, dtype: DTypeLike) -> Work:
     """Return memory to work in, in the precision of a search."""
-    costs: Floats = np.empty((n_rows, n_words), dtype=dtype)
+    return _work_in(np.empty((n_rows, n_words), dtype=dtype))
+
+
+def _work_in(costs: Floats) -> Work:
     key: Any
     key, sign = (np.int32, 31) if costs.itemsize == 4 else (np.int64, 63)
-    lows = np.empty(n_rows, dtype=key)
+    lows = np.empty(len(costs), dtype=key)
     return Work(costs, costs.view(key), lows, key(2**sign - 1), key(sign))
 
 
@@ -110,17 +113,25 @@ def _extend(tables: Any, beams: Any, longer: Ints, longer_costs: Floats, work: W
     costs, keys, lows, top, sign = work
     n_items, n_kept, n_before = kept.shape
     n_words: int = linear.shape[2]
+    n_longer: int = longer.shape[1]
     for i in range(n_items):
         for b in range(n_kept):
             base = kept_costs[i, b]
             for j in range(n_words):
                 costs[b, j] = linear[i, column, j] + base
-            for t in range(n_before):
+            # Two words at a time: half of the traffic to `costs`.
+            for t in range(0, n_before - 1, 2):
+                word, other = kept[i, b, t], kept[i, b, t + 1]
+                for j in range(n_words):
+                    cost = costs[b, j] + pairs[t, word, column, j]
+                    costs[b, j] = cost + pairs[t + 1, other, column, j]
+            if n_before % 2:
+                t = n_before - 1
                 word = kept[i, b, t]
                 for j in range(n_words):
                     costs[b, j] += pairs[t, word, column, j]
             lows[b] = _order_row(work, b)
-        for rank in range(longer.shape[1]):
+        for rank in range(n_longer):
             b = 0
             for other in range(1, n_kept):
                 if lows[other] < lows[b]:
@@ -131,6 +142,8 @@ def _extend(tables: Any, beams: Any, longer: Ints, longer_costs: Floats, work: W
             longer[i, rank, n_before] = j
             keys[b, j] = _ordered(keys[b, j], top, sign)
             longer_costs[i, rank] = costs[b, j]
+            if rank == n_longer - 1:
+                break
             keys[b, j] = top
             low = top
             for j in range(n_words):
@@ -200,19 +213,50 @@ def _position(keys: Ints, row: int, key: int) -> int:
     return first
 
 
-@kernel()
-def fill_distances(columns: Floats, centres: Ints, distances: Floats) -> None:
-    """Write the squared distances of points from some of them.
+def nearest(costs: Floats, norms: Floats, codes: Ints) -> None:
+    """Write the nearest word of each point, the first of those equally near.
 
-    `columns`: (n_components, n_items); the points, components first, so that inner loops run along
-    memory. `centres`: (n_centres,). `distances`: (n_centres, n_items); overwritten.
+    `costs`: (n_points, n_words); products of points and words times minus two, overwritten.
+    `norms`: (n_words,); squared norms of the words. `codes`: (n_points,); overwritten.
+    """
+    _nearest(_work_in(costs), norms, codes)
+
+
+@kernel()
+def _nearest(work: Work, norms: Floats, codes: Ints) -> None:
+    for i in range(len(codes)):
+        for j in range(len(norms)):
+            work.costs[i, j] += norms[j]
+        codes[i] = _position(work.keys, i, _order_row(work, i))
+
+
+@kernel()
+def shrink_distances(
+    columns: Floats, centres: Ints, closest: Floats, weights: Floats, shrunk: Floats, errors: Floats
+) -> None:
+    """Write squared distances from the points chosen, with each of some points besides.
+
+    Parameters
+    ----------
+    columns : (n_components, n_items)
+        The points, components first, so that inner loops run along memory.
+    centres : (n_centres,)
+        The points besides.
+    closest : (n_items,)
+        Squared distances from the points chosen.
+    weights : (n_items,)
+    shrunk : (n_centres, n_items)
+        Overwritten.
+    errors : (n_centres,)
+        Overwritten with the weighted sums of the distances.
     """
     n_components, n_items = columns.shape
     for c in range(len(centres)):
+        error = 0.0
         for start in range(0, n_items, _DISTANCE_BLOCK):
             # Loops over whole slices are vectorised; loops from start to stop are not.
             rows = slice(start, min(start + _DISTANCE_BLOCK, n_items))
-            block = distances[c, rows]
+            block, least, weight = shrunk[c, rows], closest[rows], weights[rows]
             for i in range(len(block)):
                 block[i] = 0
             for k in range(n_components):
@@ -221,6 +265,10 @@ def fill_distances(columns: Floats, centres: Ints, distances: Floats) -> None:
                 for i in range(len(block)):
                     difference = column[i] - value
                     block[i] += difference * difference
+            for i in range(len(block)):
+                block[i] = min(block[i], least[i])
+                error += weight[i] * block[i]
+        errors[c] = error
 
 
 @kernel()

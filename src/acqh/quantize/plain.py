@@ -73,12 +73,22 @@ def improve(linear: Floats, pairs: Floats, codes: Ints, max_sweeps: int) -> None
             return
 
 
-def fill_distances(columns: Floats, centres: Ints, distances: Floats) -> None:
-    """Write the squared distances of points from some of them; see `compiled.fill_distances`."""
+def nearest(costs: Floats, norms: Floats, codes: Ints) -> None:
+    """Write the nearest word of each point; see `compiled.nearest`."""
+    costs += norms
+    codes[:] = costs.argmin(axis=1)
+
+
+def shrink_distances(
+    columns: Floats, centres: Ints, closest: Floats, weights: Floats, shrunk: Floats, errors: Floats
+) -> None:
+    """Write squared distances from the points chosen; see `compiled.shrink_distances`."""
     for rows in slices(columns.shape[1], _DISTANCE_BLOCK):
         differences = columns[:, np.newaxis, rows] - columns[:, centres, np.newaxis]
         differences *= differences
-        np.add.reduce(differences, axis=0, out=distances[:, rows])
+        np.add.reduce(differences, axis=0, out=shrunk[:, rows])
+    np.minimum(shrunk, closest, out=shrunk)
+    errors[:] = np.cumsum(weights * shrunk, axis=1)[:, -1]
 
 
 def sum_rows(rows: Floats, weights: Floats, codes: Ints, sums: Floats) -> None:
