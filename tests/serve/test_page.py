@@ -757,3 +757,28 @@ def test_the_map_says_what_it_does_and_never_shows_next_to_nothing(client, visit
         for _ in range(9):
             page.keyboard.press("ArrowRight")
         assert int(canvas.get_attribute("data-pictures")) >= 1
+
+
+def test_copies_of_a_file_are_one_tile_that_counts_and_names_them(
+    tmp_path, start, visit, make_picture
+):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for number in range(9):
+        (folder / f"{number}.png").write_bytes(make_picture((20, 60, number * 20)))
+    for name in ("again.png", "once more.png"):
+        (folder / name).write_bytes((folder / "3.png").read_bytes())
+    Collection.build(folder, tmp_path / "a.acqh", image_encoder="hog", n_codebooks=2).close()
+    with start(tmp_path / "a.acqh") as client:
+        page = visit(client)
+        expect(hits(page)).to_have_count(9)
+        expect(page.locator(".copies")).to_have_text("3 copies")
+        page.locator("#hits a", has=page.locator(".copies")).click()
+        expect(page.locator("#detail-columns")).to_contain_text("copies")
+        expect(page.locator("#detail-columns")).to_contain_text("once more.png")
+        page.goto(f"{client.base_url}?item=0.png")
+        expect(page.locator("#summary")).to_contain_text("10 items for more like")
+        expect(hits(page)).to_have_count(8)
+        page.get_by_text("How it was found").click()
+        page.locator("#hits a", has=page.locator(".copies")).hover()
+        expect(page.locator(".tally")).to_be_visible()

@@ -5,7 +5,7 @@ import { fillGiven, fillLabels, hintMore } from "./controls.js";
 import { addDetail, fillDetail } from "./detail.js";
 import { make, several, size } from "./dom.js";
 import { addFiles } from "./files.js";
-import { addKeys, fillGrid } from "./grid.js";
+import { addKeys, fillGrid, folded } from "./grid.js";
 import { CollectionMap } from "./map.js";
 import { fillPanel } from "./panel.js";
 import { addressOf, asks, bodyOf, browseOf, isMixed, nothing, picturesFrom, readAddress, withPictures, writeAddress } from "./query.js";
@@ -168,7 +168,7 @@ function drawQuery() {
 }
 
 function draw(found) {
-  answer = found && ordered(found);
+  answer = found && arranged(found);
   explained = 0;
   hits = (answer ?? start).hits;
   for (const hit of hits) items.set(hit.id, hit);
@@ -184,7 +184,7 @@ function draw(found) {
   drawPanel();
   drawDetail();
   const summary = found && summaryOf(query, items, found);
-  const verdict = found?.hits.length && asks(query) ? verdictOf(found) : "";
+  const verdict = hits.length && asks(query) ? verdictOf(hits) : "";
   page.verdict.textContent = verdict;
   page.summary.textContent = summary ?? (hits.length ? "Or start from one of these" : "");
   if (found) say([summary, verdict, hits.length ? `First: ${nameOf(hits[0], hits[0].id)}` : ""].filter(Boolean).join(". "));
@@ -192,19 +192,23 @@ function draw(found) {
   loadIfNear(0); // where the window is taller than what is there
 }
 
-/** A search's answer in the order asked for; what is only listed comes so from the service. */
+/** An answer as it is shown: copies folded, hits of a search in the order asked for. */
+function arranged(found) {
+  const places = new Map(found.hits.map((hit, at) => [hit.id, at]));
+  const hits = ordered(folded(found.hits));
+  const explained = hits.map(({ id }) => found.explanation?.hits[places.get(id)]);
+  return { ...found, hits, explanation: found.explanation && { ...found.explanation, hits: explained } };
+}
+
+/** Hits of a search in the order asked for; what is only listed comes so from the service. */
 function ordered(found) {
-  const column = query.order && asks(query) && dateColumnOf(found.hits);
+  const column = query.order && asks(query) && dateColumnOf(found);
   if (!column) return found;
   const sign = query.order === "new" ? -1 : 1;
-  const dateOf = (at) => found.hits[at].columns[column] ?? null;
-  const all = found.hits.map((_, at) => at);
-  const dated = all.filter((at) => dateOf(at) !== null);
+  const dateOf = ({ columns }) => columns[column] ?? null;
+  const dated = found.filter((hit) => dateOf(hit) !== null);
   dated.sort((one, other) => sign * ((dateOf(one) > dateOf(other)) - (dateOf(one) < dateOf(other))));
-  const order = [...dated, ...all.filter((at) => dateOf(at) === null)];
-  const inOrder = (many) => order.map((at) => many[at]);
-  const explanation = found.explanation && { ...found.explanation, hits: inOrder(found.explanation.hits) };
-  return { ...found, hits: inOrder(found.hits), explanation };
+  return [...dated, ...found.filter((hit) => dateOf(hit) === null)];
 }
 
 function drawExamples(areShown) {
@@ -370,7 +374,7 @@ function more() {
 page.more.addEventListener("click", more);
 function loadIfNear(pixels) {
   const left = document.documentElement.scrollHeight - window.scrollY - window.innerHeight;
-  if (left <= pixels && !page.more.hidden && k === hits.length) more();
+  if (left <= pixels && !page.more.hidden) more();
 }
 window.addEventListener("scroll", () => page.results.ariaBusy || loadIfNear(NEAR_END), { passive: true });
 page.home.addEventListener("click", (event) => {

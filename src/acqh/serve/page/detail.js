@@ -70,11 +70,11 @@ export function fillDetail(page, item, at, n, canSubtract) {
 }
 
 /** The columns of an item as texts; of those that `acqh sync` keeps for itself, what people can read. */
-function columnsOf({ columns, file }) {
+function columnsOf({ columns, file, copies = [] }) {
   const isOfFolder = file !== null && columns.file === file && "sha256" in columns;
   const toMinute = (time) => time.slice(0, 16).replace("T", " ");
   const read = { sha256: () => null, bytes: size, modified: toMinute, date: toMinute };
-  return Object.entries(columns)
+  return [...Object.entries(columns), ["copies", copies.join(", ") || null]]
     .filter(([, value]) => value !== null && value !== file)
     .map(([name, value]) => [name, isOfFolder && name in read ? read[name](value) : String(value)])
     .filter(([, value]) => value !== null);

@@ -11,7 +11,7 @@ const SMALL = 96;
 export function fillGrid(list, hits, addressOf) {
   const there = new Map([...list.children].map((each) => [each.dataset.key, each]));
   const cards = hits.map((hit, index) => {
-    const key = JSON.stringify([hit.id, hit.text, hit.labels]);
+    const key = JSON.stringify([hit.id, hit.text, hit.labels, hit.copies]);
     const kept = there.get(key) ?? card(hit, key);
     update(kept, hit, index, addressOf(hit));
     return kept;
@@ -19,6 +19,17 @@ export function fillGrid(list, hits, addressOf) {
   const focused = list.contains(document.activeElement) && document.activeElement;
   list.replaceChildren(...cards);
   if (focused) (list.contains(focused) ? focused : cards[0]?.firstChild)?.focus();
+}
+
+/** Hits of which copies, files of the same bytes, are one that names the others. */
+export function folded(hits) {
+  const first = new Map();
+  for (const hit of hits) {
+    const digest = hit.columns.sha256 ?? hit.id;
+    if (first.has(digest)) first.get(digest).copies.push(hit.file ?? hit.id);
+    else first.set(digest, { ...hit, copies: [] });
+  }
+  return [...first.values()];
 }
 
 function card(hit, key) {
@@ -71,6 +82,7 @@ function frame(hit) {
   });
   showPicture(image, thumbnailOf(hit));
   box.append(image);
+  if (hit.copies.length) box.append(make("span", { className: "copies" }, `${hit.copies.length + 1} copies`));
   return box;
 }
 

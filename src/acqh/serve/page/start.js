@@ -1,6 +1,7 @@
 // What the start page shows: a few items and phrases from all over the collection.
 
 import { browse } from "./api.js";
+import { folded } from "./grid.js";
 import { nameOf } from "./words.js";
 
 const LABELS = 12;
@@ -18,7 +19,7 @@ export async function findStart(labels, signal) {
   for (let turn = 0; turn < LABELS * ITEMS_EACH; turn += 1) {
     for (const row of rows) if (row[turn]) found.set(row[turn].id, row[turn]);
   }
-  const hits = [...found.values()];
+  const hits = folded([...found.values()]);
   const names = new Set(hits.filter(({ text }) => text).map((hit) => nameOf(hit, "")));
   return { hits, phrases: spread([...names].filter((name) => !name.endsWith("…")), PHRASES) };
 }

@@ -40,7 +40,8 @@ export function percent(share) {
 }
 
 /** What the hits are worth, where that must be said. */
-export function verdictOf({ hits, stands_out: n }) {
+export function verdictOf(hits) {
+  const n = hits.filter(standsOut).length;
   if (!n) return "Nothing stands out; the nearest are:";
   if (n === hits.length) return "";
   return `${n === 1 ? "One hit stands" : `${n} hits stand`} out; the faded ones are merely the nearest.`;
