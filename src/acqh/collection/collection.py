@@ -10,11 +10,9 @@ from acqh._core.arrays import Floats, check_positive_int
 from acqh._core.runtime import Progress, RandomState, say_nothing
 from acqh.collection.disk.layout import Opened, open_folder, size_on_disk, undisturbed
 from acqh.collection.disk.replace import replacing
-from acqh.collection.search.answer import browse, search
-from acqh.collection.search.query import FeatureRow
+from acqh.collection.search.query import FeatureRow, Where, browse, search
 from acqh.collection.store import items as stored
 from acqh.collection.store.file import WRITE_TIMEOUT_SECONDS, Store, read_change
-from acqh.collection.store.filters import Where
 from acqh.collection.types import (
     AddReport,
     Answer,

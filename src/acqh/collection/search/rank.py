@@ -14,7 +14,6 @@ import numpy as np
 from acqh._core.arrays import Array, Floats, Ints
 from acqh._core.imports import require
 from acqh.collection.disk.layout import Opened
-from acqh.collection.search.query import Question
 from acqh.collection.store.file import as_numbers, read_change
 from acqh.collection.store.filters import Condition, check_names, meeting
 from acqh.collection.store.items import numbers_showing, thumbnails_of
@@ -55,6 +54,20 @@ _SIDE = 32
 _MAX_DIFFERENCE = 10.0
 # Selections of items kept, since pages ask for the same few labels again and again.
 _KEPT_SELECTIONS = 32
+
+
+class Question(NamedTuple):
+    """What is searched for."""
+
+    words: WordQuery | None  # the words to be looked up
+    # (n_components,) float32, or None: what to search for by meaning; None where nothing of it is
+    # known.
+    vector: Floats | None
+    own: set[int]  # items that the query names, which are not to be found
+    # What the vector was made of: "text", "image", "item", "unlike" and views.
+    given: frozenset[str]
+    # Of the one image that is asked for, which may be stored already.
+    thumbnail: bytes | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,73 +4,19 @@ import difflib
 import math
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
-
-import numpy as np
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from acqh.collection.store.items import LABEL, stored
 from acqh.errors import CollectionError
 
-_LABEL_NAMES = (LABEL, "labels")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _MAX_DIGITS = 4_000
-# Of one condition; SQLite takes this many in one statement, in every version.
-_MAX_WANTED = 10_000
 # Columns that an error names.
 _MAX_SHOWN = 20
-# What conditions may be given as: a mapping, or texts such as "label=dog".
-Where: TypeAlias = Mapping[str, Any] | Iterable[str] | None
 Value = str | int | float
 # name, wanted values; label: all of them, column: any of them
 Condition = tuple[str, tuple[Value, ...]]
-
-
-def read_where(where: Any) -> tuple[Condition, ...]:
-    """Read conditions in any accepted form, into a canonical order: equal ones are equal.
-
-    ``{"label": "dog"}`` and ``"label=dog"`` say the same. Several must all hold. Of several labels
-    an item must have all; of several values of a column, one. A number finds numbers alone:
-    exactly, and 1 equals 1.0 and True. A text finds the text and, as command lines write all
-    values so, the number that it says.
-
-    Raises CollectionError: they cannot be read.
-
-    Examples
-    --------
-    >>> read_where({"label": ["dog", "cat"], "year": 2010})
-    (('label', ('cat', 'dog')), ('year', (2010,)))
-    >>> read_where("labels=dog")
-    (('label', ('dog',)),)
-    """
-    if where is None:
-        return ()
-    if isinstance(where, str):
-        where = [where]
-    if isinstance(where, Mapping):
-        pairs = list(where.items())
-    elif isinstance(where, Iterable):
-        pairs = [_split(text) for text in where]
-    else:
-        raise CollectionError(
-            f"`where` must be a mapping such as {{'label': 'dog'}} or a text such as 'label=dog', "
-            f"got {where!r}"
-        )
-    conditions = []
-    for name, value in pairs:
-        if not isinstance(name, str) or not name:
-            raise CollectionError(f"`where` names a label or a column, got {name!r}")
-        is_one = isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable)
-        values = {_checked(each) for each in ([value] if is_one else value)}
-        if not 0 < len(values) <= _MAX_WANTED:
-            raise CollectionError(
-                f"`where` has {len(values) or 'no'} value for {name!r}; give one, or up to "
-                f"{_MAX_WANTED:,}, or leave it out"
-            )
-        if name in _LABEL_NAMES:
-            name, values = LABEL, set(map(str, values))
-        conditions.append((name, tuple(sorted(values, key=lambda v: (isinstance(v, str), v)))))
-    return tuple(sorted(conditions, key=repr))
 
 
 def meeting(conditions: Sequence[Condition]) -> tuple[str, list[Any]]:
@@ -179,17 +125,3 @@ def _as_number(text: str) -> int | float | None:
     except ValueError:
         number = float(text)
         return number if math.isfinite(number) else None
-
-
-def _split(text: Any) -> tuple[str, str]:
-    name, equals, value = str(text).partition("=")
-    if not equals or not name.strip():
-        raise CollectionError(f"{text!r} is not a condition; write label=NAME or COLUMN=VALUE")
-    return name.strip(), value.strip()
-
-
-def _checked(value: Any) -> Value:
-    value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    raise CollectionError(f"`where` compares with texts and numbers that are finite, got {value!r}")
