@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from acqh.collection import Collection
-from acqh.collection.sources.items import read_items
+from acqh.collection.build.sources import open_source
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 # Few enough for a test: every sixth, and a flower that the model has never seen.
@@ -19,7 +19,7 @@ FLOWER = "images/im00170.jpg"
 def photographs():
     for folder in (os.environ.get("ACQH_PHOTOS"), REPOSITORY.parent / "shared" / "photos"):
         if folder and (Path(folder) / "manifest.csv").is_file():
-            return list(read_items(Path(folder) / "manifest.csv"))
+            return list(open_source(Path(folder) / "manifest.csv").items)
     return pytest.skip("no photographs: set ACQH_PHOTOS to the folder with their manifest.csv")
 
 

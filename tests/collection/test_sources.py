@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from acqh.collection import Collection, Item
-from acqh.collection.sources.items import open_source
+from acqh.collection.build.sources import open_source
 from acqh.errors import CollectionError, DuplicateIdError, ImageError, InvalidInputError
 
 TEXTS = {"flower": "rose tulip petal", "vehicle": "car wheel engine"}

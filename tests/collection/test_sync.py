@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from acqh.collection import Collection
-from acqh.collection.sources.folder import folder_items
+from acqh.collection.build.folder import folder_items
 from acqh.errors import CollectionError
 
 Image = pytest.importorskip("PIL.Image")
@@ -46,7 +46,7 @@ def followed(photos, tmp_path):
 def test_images_of_a_folder_are_counted_before_they_are_read(photos, tmp_path):
     told = []
     images = folder_items(photos)
-    assert len(images) == len(IDS)
+    assert images.n_items == len(IDS)
     Collection.build(
         images, tmp_path / "a.acqh", **SMALL, progress=lambda *each: told.append(each)
     ).close()

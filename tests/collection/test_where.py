@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.collection import Collection, Item
-from acqh.collection.sources.items import MAX_NAME_CHARACTERS
+from acqh.collection.types import MAX_NAME_CHARACTERS
 from acqh.errors import CollectionError
 
 ODD_NUMBERS = [1 / 3, 0.1 + 0.2, 1e16, 1e-7, 10**20, -0.0, 0, 7, -7, 2.5, 2**53 + 1, True, 5e-324]

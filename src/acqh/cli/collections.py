@@ -77,7 +77,7 @@ def build(
     Describes them, learns from labels and content, and indexes all items.
     """
     from acqh.collection import Collection
-    from acqh.collection.sources.folder import find_manifest
+    from acqh.collection.build.folder import find_manifest
 
     if not source.exists():
         near = get_close_matches(source.name, [it.name for it in source.parent.glob("*")], n=1)
@@ -131,7 +131,7 @@ def _beside(source: Path) -> Path:
 
 def _note_unused(source: Path, of_manifest: dict[str, Any], of_raw: dict[str, Any]) -> None:
     """Name options that were given and have no effect on items of such a source."""
-    from acqh.collection.sources.folder import find_manifest
+    from acqh.collection.build.folder import find_manifest
 
     if _has_features(source):
         unused, why = of_manifest | of_raw, "the file brings features"
@@ -145,7 +145,7 @@ def _note_unused(source: Path, of_manifest: dict[str, Any], of_raw: dict[str, An
 
 def _has_features(source: Path) -> bool:
     """Whether a source brings vectors; images in a folder, or named by a manifest, come first."""
-    from acqh.collection.sources.folder import find_manifest, list_images
+    from acqh.collection.build.folder import find_manifest, list_images
     from acqh.data.readers.formats import has_views
 
     if not source.exists() or not has_views(source):
@@ -198,7 +198,7 @@ def add(
 ) -> None:
     """Add the items of a manifest, or one item."""
     from acqh.collection import Collection, Item
-    from acqh.collection.sources.items import read_items
+    from acqh.collection.build.sources import open_source
 
     if manifest is None and image is None and not text:
         raise BadParameter("give a manifest, or --image and --text of one item")
@@ -206,7 +206,7 @@ def add(
         raise BadParameter("--image, --text, --label and --id are of one item, not a manifest")
     items: Any = Item(image, text, label or (), identifier, origin="the item")
     if manifest is not None:
-        items = read_items(manifest, label_separator=label_separator)
+        items = open_source(manifest, label_separator=label_separator)
     with Collection.open(path) as collection, reporting() as progress:
         change = collection.upsert if replace else collection.add
         report = change(items, strict=strict, max_pixels=max_pixels, progress=progress)
@@ -274,7 +274,7 @@ def sync(
     Where there is no collection yet, build it, as acqh build does.
     """
     from acqh.collection import Collection, SyncReport
-    from acqh.collection.sources.folder import folder_items
+    from acqh.collection.build.folder import folder_items
 
     n_items = 0
     with reporting() as progress:
@@ -285,7 +285,7 @@ def sync(
                 report = collection.sync(folder, **changes, **given)
                 n_items = len(collection)
         elif dry_run:
-            report = SyncReport(new=tuple(item.id for item in folder_items(folder)))
+            report = SyncReport(new=tuple(item.id for item in folder_items(folder).items))
         else:
             with Collection.build(folder_items(folder), path, **given) as collection:
                 report = SyncReport(new=tuple(collection), unreadable=collection.skipped)

@@ -502,7 +502,7 @@ class Collection:
         >>> folder.cleanup()
         """
         from acqh.collection.build.add import label_items
-        from acqh.collection.sources.items import read_labels
+        from acqh.collection.build.sources import read_labels
 
         if isinstance(items, str | PathLike):
             items = read_labels(Path(items), label_separator)

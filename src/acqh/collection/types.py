@@ -15,6 +15,8 @@ from acqh.methods.acqh.targets import Target
 # What a text asks for.
 Mode = Literal["auto", "words", "meaning"]
 MAX_ID_CHARACTERS = 1_000
+# Of labels and names of columns.
+MAX_NAME_CHARACTERS = 1_000
 # The least `match` of a hit that stands out.
 STANDS_OUT = 0.5
 # Where files lay is of no use elsewhere, and nobody else's business.

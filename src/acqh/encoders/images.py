@@ -35,6 +35,9 @@ _REDUCING_GAP = 2
 # Pixels converted at once: colours and transparency take 16 bytes per pixel, a decoded one as few
 # as 1, so that converting all of them together would take many times the memory.
 _BAND_PIXELS = 1_000_000
+# Longest side of what encoders get to see: more than any of them uses, and a batch stays small.
+_WORKING_SIDE = 512
+_THUMBNAIL_SIDE, _THUMBNAIL_QUALITY = 128, 80
 
 
 def read_image(
@@ -115,6 +118,29 @@ def _what_it_is(image: Any) -> str:
         return "it is HEIC, which needs the package pillow-heif: pip install 'acqh[heic]'"
     n_bytes = Path(image).stat().st_size if isinstance(image, str | PathLike) else len(image)
     return "it is not an image of a known kind" if n_bytes else "it is empty"
+
+
+def working_image(source: ImageLike, known_as: str = "") -> Any:
+    """Read an image, no larger than encoders need it; raise ImageError.
+
+    `known_as`: what is said before the error anyway.
+    """
+    name = "the image"
+    if isinstance(source, str | PathLike):
+        path = Path(source)
+        name = "it" if known_as and path.as_posix().endswith(known_as) else str(path)
+    image = read_image(source, name=name, side=_WORKING_SIDE)
+    image.thumbnail((_WORKING_SIDE, _WORKING_SIDE), require("PIL.Image").Resampling.BICUBIC)
+    return image
+
+
+def make_thumbnail(image: Any) -> bytes:
+    """Return a small WebP image."""
+    small = image.copy()
+    small.thumbnail((_THUMBNAIL_SIDE, _THUMBNAIL_SIDE), require("PIL.Image").Resampling.LANCZOS)
+    file = BytesIO()
+    small.save(file, "WEBP", quality=_THUMBNAIL_QUALITY)
+    return file.getvalue()
 
 
 @contextmanager

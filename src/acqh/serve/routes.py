@@ -13,13 +13,14 @@ from starlette.datastructures import Headers
 from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
+from acqh.collection.types import MAX_ID_CHARACTERS
 from acqh.serve import schemas
 from acqh.serve.schemas import ProblemError, documented
 from acqh.serve.service import Service
 from acqh.serve.settings import Tokens
 
 # An id as a query parameter: any may be written so.
-AnyId = Annotated[str, Query(alias="id", min_length=1, max_length=schemas.MAX_ID_CHARS)]
+AnyId = Annotated[str, Query(alias="id", min_length=1, max_length=MAX_ID_CHARACTERS)]
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 JSON, FORM = "application/json", "multipart/form-data"

@@ -10,8 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from acqh.collection import CollectionStats
-from acqh.collection.sources.items import MAX_NAME_CHARACTERS
-from acqh.collection.types import Mode
+from acqh.collection.types import MAX_ID_CHARACTERS, MAX_NAME_CHARACTERS, Mode
 
 # More make no sense, and SQLite takes only this many in one statement.
 _MAX_CONDITIONS = 8
@@ -27,12 +26,11 @@ MAX_IMAGES = 8
 MAX_K = 1_000
 MAX_TEXT_CHARS = 10_000
 MAX_ITEMS = 100
-MAX_ID_CHARS = 1000
 
 # --- what clients send ---------------------------------------------------------------------------
 
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARACTERS)]
-Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
+Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARACTERS)]
 # Names of columns or, in a filter, the word label; the collection refuses others.
 _KEYS: dict[str, Any] = {"minLength": 1, "maxLength": MAX_NAME_CHARACTERS}
 # Whole numbers as SQLite holds them.

@@ -9,9 +9,7 @@ import numpy as np
 
 from acqh._core.runtime import Progress
 from acqh.collection.build.build import left_in
-from acqh.collection.disk.layout import Opened
-from acqh.collection.disk.model import CHUNK_ROWS, IMAGE_BATCH, Described, Encoders
-from acqh.collection.sources.items import (
+from acqh.collection.build.sources import (
     Skipped,
     Source,
     batches,
@@ -20,6 +18,8 @@ from acqh.collection.sources.items import (
     open_source,
     prepared,
 )
+from acqh.collection.disk.layout import Opened
+from acqh.collection.disk.model import CHUNK_ROWS, IMAGE_BATCH, Described, Encoders
 from acqh.collection.store.file import Store
 from acqh.collection.store.follow import follows_file, ids_of_file, relabel
 from acqh.collection.store.items import find_item, insert_items

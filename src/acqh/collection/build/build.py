@@ -15,6 +15,14 @@ from acqh._core.arrays import Array, Bools, Ints, Matrix, is_sparse, slices
 from acqh._core.runtime import Progress
 from acqh._core.store import pack
 from acqh.collection.build.learn import Learnt, learn
+from acqh.collection.build.sources import (
+    Skipped,
+    Source,
+    batches,
+    data_items,
+    open_source,
+    prepared,
+)
 from acqh.collection.disk.layout import (
     INDEX,
     ITEMS,
@@ -26,14 +34,6 @@ from acqh.collection.disk.layout import (
 )
 from acqh.collection.disk.levels import unrelated_queries
 from acqh.collection.disk.model import CHUNK_ROWS, IMAGE_BATCH, Coder, Encoders, describe
-from acqh.collection.sources.items import (
-    Skipped,
-    Source,
-    batches,
-    data_items,
-    open_source,
-    prepared,
-)
 from acqh.collection.store.file import Store, create_store, open_store
 from acqh.collection.store.items import (
     changes_since,

@@ -28,7 +28,6 @@ from acqh.collection.search.rank import (
     rate,
     select,
 )
-from acqh.collection.sources.items import make_thumbnail, working_image
 from acqh.collection.store.filters import (
     Condition,
     Value,
@@ -39,6 +38,7 @@ from acqh.collection.store.filters import (
 from acqh.collection.store.items import LABEL, find_item, read_items
 from acqh.collection.store.words import WordQuery, find_words, read_words, reasons
 from acqh.collection.types import Answer, Explanation, Hit, Item, Mode
+from acqh.encoders.images import make_thumbnail, working_image
 from acqh.errors import CollectionError
 
 # How much an item that is not wanted counts, by default: less than what is wanted.

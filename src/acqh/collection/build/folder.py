@@ -110,21 +110,17 @@ def _names_files(path: Path) -> bool:
         return False
 
 
-class FolderItems(Iterator[Item]):
-    """Items of a folder, one after the other, and how many files there were to begin with."""
+@dataclass(frozen=True)
+class Source:
+    """Items to come."""
 
-    def __init__(self, listing: Listing) -> None:
-        self._n_files = len(listing.files)
-        self._items = _read_listing(listing)
-
-    def __len__(self) -> int:
-        return self._n_files
-
-    def __next__(self) -> Item:
-        return next(self._items)
+    items: Iterator[Item]
+    n_items: int | None = None  # how many, where that is known
+    # Of "image", "text" and "labels", what any item has, where that is known.
+    has: frozenset[str] | None = None
 
 
-def folder_items(folder: str | PathLike[str]) -> FolderItems:
+def folder_items(folder: str | PathLike[str]) -> Source:
     """Return the images of a folder without a manifest as items, each named by its path.
 
     Their columns hold ``file``, ``date`` where the EXIF data has one, ``bytes``, ``modified`` and
@@ -134,11 +130,6 @@ def folder_items(folder: str | PathLike[str]) -> FolderItems:
     ----------
     folder : path-like
         It and the folders in it are searched.
-
-    Returns
-    -------
-    iterator of Item
-        Its ``len`` is the number of image files.
 
     Raises
     ------
@@ -151,7 +142,7 @@ def folder_items(folder: str | PathLike[str]) -> FolderItems:
     >>> from PIL import Image
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     Image.new("RGB", (8, 8)).save(folder + "/night.png")
-    ...     [item.columns["file"] for item in folder_items(folder)]
+    ...     [item.columns["file"] for item in folder_items(folder).items]
     ['night.png']
     """
     listing = list_images(folder)
@@ -160,7 +151,7 @@ def folder_items(folder: str | PathLike[str]) -> FolderItems:
             f"the folder {os.fspath(folder)} has neither a manifest nor images; give a folder of "
             "images, or write manifest.csv with the columns image, text and labels"
         )
-    return FolderItems(listing)
+    return Source(_read_listing(listing), len(listing.files))
 
 
 def _read_listing(listing: Listing) -> Iterator[Item]:

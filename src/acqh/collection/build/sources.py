@@ -6,8 +6,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sized
-from dataclasses import dataclass, replace
-from io import BytesIO
+from dataclasses import replace
 from itertools import chain, islice, pairwise
 from os import PathLike, fspath
 from pathlib import Path
@@ -15,23 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from acqh._core.imports import require
-from acqh.collection.sources.folder import find_manifest, folder_items, list_images
-from acqh.collection.types import FILE, MAX_ID_CHARACTERS, Item
-from acqh.encoders import read_image
-from acqh.encoders.images import ImageLike
+from acqh.collection.build.folder import Source, find_manifest, folder_items, list_images
+from acqh.collection.types import FILE, MAX_ID_CHARACTERS, MAX_NAME_CHARACTERS, Item
+from acqh.encoders.images import make_thumbnail, working_image
 from acqh.errors import AcqhError, CollectionError, InvalidInputError
 
 if TYPE_CHECKING:
     from acqh.data import MultiViewData
 
-# Longest side of what encoders get to see: more than any of them uses, and a batch stays small.
-_WORKING_SIDE = 512
-_THUMBNAIL_SIDE = 128
-_THUMBNAIL_QUALITY = 80
 MAX_TEXT_CHARACTERS = 1_000_000
-# Of labels and names of columns.
-MAX_NAME_CHARACTERS = 1_000
 _MAX_INTEGER_BITS = 4_096
 _ID_DIGITS = 16
 
@@ -104,29 +95,6 @@ def check_fields(item: Item) -> Item:
     return Item(None, text, tuple(filter(None, labels)), item.id, columns, item.name, folder=folder)
 
 
-def working_image(source: ImageLike, known_as: str = "") -> Any:
-    """Read an image, no larger than encoders need it; raise ImageError.
-
-    `known_as`: what is said before the error anyway.
-    """
-    name = "the image"
-    if isinstance(source, str | PathLike):
-        path = Path(source)
-        name = "it" if known_as and path.as_posix().endswith(known_as) else str(path)
-    image = read_image(source, name=name, side=_WORKING_SIDE)
-    image.thumbnail((_WORKING_SIDE, _WORKING_SIDE), require("PIL.Image").Resampling.BICUBIC)
-    return image
-
-
-def make_thumbnail(image: Any) -> bytes:
-    """Return a small WebP image."""
-    small = image.copy()
-    small.thumbnail((_THUMBNAIL_SIDE, _THUMBNAIL_SIDE), require("PIL.Image").Resampling.LANCZOS)
-    file = BytesIO()
-    small.save(file, "WEBP", quality=_THUMBNAIL_QUALITY)
-    return file.getvalue()
-
-
 def batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
     """Yield lists of `size` items; the last may be shorter."""
     iterator = iter(items)
@@ -169,64 +137,37 @@ def _checked_value(value: Any, name: str) -> Any:
     )
 
 
-@dataclass(frozen=True)
-class Source:
-    """Items to come."""
-
-    items: Iterator[Item]
-    n_items: int | None = None  # how many, where that is known
-    # Of "image", "text" and "labels", what any item has, where that is known.
-    has: frozenset[str] | None = None
-
-
-def read_items(
+def open_source(
     source: Any,
-    *,
     image_root: str | PathLike[str] | None = None,
     label_separator: str | None = None,
-) -> Iterator[Item]:
-    r"""Return the items of a manifest, of a folder that has one or images, or of an iterable.
+) -> Source:
+    r"""Return the items of a source; a manifest is read through first, to say what is wrong.
 
-    Parameters
-    ----------
-    source : path, or iterable of Item
-        A CSV, TSV, JSON lines or Parquet file with the columns ``image`` (a path), ``text``,
-        ``labels`` (separated by ``|``, or a list) and ``id``, of which one of the first two must
-        be there; all others are kept. Or a folder with such a file called ``manifest``
-        (or ``metadata``, with a column ``file_name``, as ImageFolder has it), or without one but
-        with images; a WebDataset ``.tar`` file or a folder of them, as img2dataset writes it; or a
-        folder of Hugging Face's, whose images are inside.
-    image_root : path, optional
-        Images are named relative to this folder and must lie in it; by default the manifest's.
-    label_separator : str, optional
-        What stands between labels; ``|`` by default, but then labels with a comma or semicolon
-        and no ``|`` are refused, since they may be one or several.
+    `source`: a CSV, TSV, JSON lines or Parquet file with the columns ``image`` (a path), ``text``,
+    ``labels`` (separated by ``|``, or a list) and ``id``, of which one of the first two must be
+    there; all others are kept. Or a folder with such a file called ``manifest`` (or ``metadata``,
+    with a column ``file_name``, as ImageFolder has it), or without one but with images; a
+    WebDataset ``.tar`` file or a folder of them, as img2dataset writes it; a folder of Hugging
+    Face's, whose images are inside; or an iterable of items. `image_root`: images are named
+    relative to this folder and must lie in it; by default the manifest's. `label_separator`: what
+    stands between labels; ``|`` by default, but then labels with a comma or semicolon and no ``|``
+    are refused, since they may be one or several.
 
-    Raises
-    ------
-    CollectionError
-        There is no manifest, or none that can be understood, and there are no images; or none of
-        the images that it names is there.
-    InvalidInputError
-        A line that cannot be read.
+    Raises CollectionError: there is no manifest, or none that can be understood, and there are no
+    images; or none of the images that it names is there. Raises InvalidInputError: a line that
+    cannot be read.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "pets.csv").write_text('Text,Labels\nRex,"dog, brown"\n')
-    ...     [item.labels for item in read_items(folder + "/pets.csv", label_separator=",")]
+    ...     [item.labels for item in open_source(folder + "/pets.csv", label_separator=",").items]
     [('dog', 'brown')]
     """
-    return open_source(source, image_root, label_separator).items
-
-
-def open_source(
-    source: Any,
-    image_root: str | PathLike[str] | None = None,
-    label_separator: str | None = None,
-) -> Source:
-    """Return the items of a source; a manifest is read through first, to say what is wrong."""
+    if isinstance(source, Source):
+        return source
     if not isinstance(source, str | PathLike):
         if not isinstance(source, Iterable):
             raise CollectionError(
@@ -239,8 +180,7 @@ def open_source(
     if path.is_dir():
         manifest = find_manifest(path)
         if manifest is None and (not has_records(path) or list_images(path).files):
-            images = folder_items(path)
-            return Source(images, len(images))
+            return folder_items(path)
         path = manifest or path
     elif not path.is_file():
         raise CollectionError(f"there is no manifest and no folder of images at {path}")
