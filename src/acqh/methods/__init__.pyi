@@ -12,8 +12,8 @@ from acqh.methods.rivals.additive.ccq import CCQ as CCQ
 from acqh.methods.rivals.additive.stacked import Stacked as Stacked
 from acqh.methods.rivals.correlation.cvh import CVH as CVH
 from acqh.methods.rivals.correlation.qch import QCH as QCH
-from acqh.methods.rivals.correlation.scm_orth import SCMOrth as SCMOrth
-from acqh.methods.rivals.correlation.scm_seq import SCMSeq as SCMSeq
+from acqh.methods.rivals.correlation.scm import SCMOrth as SCMOrth
+from acqh.methods.rivals.correlation.scm import SCMSeq as SCMSeq
 from acqh.methods.rivals.discrete.adch import ADCH as ADCH
 from acqh.methods.rivals.discrete.dch import DCH as DCH
 from acqh.methods.rivals.discrete.dcmh_discrete import DiscreteCMH as DiscreteCMH

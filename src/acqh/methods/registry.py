@@ -99,8 +99,8 @@ CLASSES = {
     "label-ridge": "rivals.label_ridge:LabelRidge",
     "lssh": "rivals.factors.lssh:LSSH",
     "qch": "rivals.correlation.qch:QCH",
-    "scm-orth": "rivals.correlation.scm_orth:SCMOrth",
-    "scm-seq": "rivals.correlation.scm_seq:SCMSeq",
+    "scm-orth": "rivals.correlation.scm:SCMOrth",
+    "scm-seq": "rivals.correlation.scm:SCMSeq",
     "seph": "rivals.logistic.seph:SePH",
     "stacked": "rivals.additive.stacked:Stacked",
 }

@@ -15,8 +15,7 @@ from acqh.methods.rivals.correlation.directions import (
     paired_directions,
     semantic_cross,
 )
-from acqh.methods.rivals.correlation.scm_orth import SCMOrth
-from acqh.methods.rivals.correlation.scm_seq import SCMSeq, leading_pair
+from acqh.methods.rivals.correlation.scm import SCMOrth, SCMSeq, leading_pair
 from acqh.methods.rivals.rows import Rows
 
 seeds = st.integers(0, 2**32 - 1)

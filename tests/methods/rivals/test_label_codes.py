@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acqh.methods.rivals.bits import random_signs
+from acqh.methods.rivals.binary import random_signs
 from acqh.methods.rivals.discrete import adch, dch, dcmh_discrete, dcmh_discriminant, fdch
-from acqh.methods.rivals.label_products import LabelSimilarity
-from acqh.methods.rivals.rows import Rows, ViewRidge
+from acqh.methods.rivals.rows import LabelSimilarity, Rows, ViewRidge
 
 seeds = st.integers(0, 2**32 - 1)
 

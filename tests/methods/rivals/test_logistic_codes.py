@@ -10,8 +10,8 @@ from scipy.special import expit
 
 import acqh
 from acqh.features import RBFAnchors
-from acqh.methods.rivals.label_products import LabelSimilarity, unit_label_rows
 from acqh.methods.rivals.logistic import gsph, seph
+from acqh.methods.rivals.rows import LabelSimilarity, unit_label_rows
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.features import RBFAnchors
-from acqh.methods.rivals.bits import descend_bits, keep_sign, random_signs
-from acqh.methods.rivals.label_products import LabelSimilarity
+from acqh.methods.rivals.binary import descend_bits, keep_sign, random_signs
 from acqh.methods.rivals.logistic.regression import fit_logistic, logistic_penalty
-from acqh.methods.rivals.rows import Rows
+from acqh.methods.rivals.rows import LabelSimilarity, Rows
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -9,8 +9,7 @@ import scipy.linalg
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import whiten
 from acqh.errors import FewerBitsWarning, InvalidInputError
-from acqh.methods.rivals.label_products import unit_label_rows
-from acqh.methods.rivals.rows import Rows
+from acqh.methods.rivals.rows import Rows, unit_label_rows
 
 # Covariances below this share of the largest that could be are rounding noise.
 ZERO_SHARE = 1e-6

@@ -7,8 +7,12 @@ import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
 from acqh.methods.registry import register
-from acqh.methods.rivals.binary import LinearBinaryMethod, linear_functions
-from acqh.methods.rivals.bits import descend_bits, random_signs
+from acqh.methods.rivals.binary import (
+    LinearBinaryMethod,
+    descend_bits,
+    linear_functions,
+    random_signs,
+)
 from acqh.methods.rivals.rows import Rows, ViewRidge, dense
 from acqh.methods.rivals.training import Training
 

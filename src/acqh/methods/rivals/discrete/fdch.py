@@ -7,8 +7,7 @@ import numpy as np
 
 from acqh._core.arrays import Floats, Matrix
 from acqh.methods.registry import register
-from acqh.methods.rivals.binary import LinearBinaryMethod, linear_functions
-from acqh.methods.rivals.bits import keep_sign, random_signs
+from acqh.methods.rivals.binary import LinearBinaryMethod, keep_sign, linear_functions, random_signs
 from acqh.methods.rivals.rows import Rows, ViewRidge, dense, squared_norm
 from acqh.methods.rivals.training import Training
 

@@ -11,8 +11,7 @@ from sklearn.preprocessing import normalize
 from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import RANK_TOLERANCE
 from acqh.methods.registry import register
-from acqh.methods.rivals.binary import LinearBinaryMethod, linear_functions
-from acqh.methods.rivals.bits import keep_sign, random_signs
+from acqh.methods.rivals.binary import LinearBinaryMethod, keep_sign, linear_functions, random_signs
 from acqh.methods.rivals.rows import Rows, ViewRidge
 from acqh.methods.rivals.training import Training, share_weights
 

@@ -8,10 +8,14 @@ import numpy as np
 
 from acqh._core.arrays import Floats, Matrix, slices
 from acqh.methods.registry import register
-from acqh.methods.rivals.binary import LinearBinaryMethod, linear_functions
-from acqh.methods.rivals.bits import BLOCK_ROWS, random_signs
-from acqh.methods.rivals.label_products import LabelSimilarity
+from acqh.methods.rivals.binary import (
+    BLOCK_ROWS,
+    LinearBinaryMethod,
+    linear_functions,
+    random_signs,
+)
 from acqh.methods.rivals.logistic.regression import fit_logistic_views
+from acqh.methods.rivals.rows import LabelSimilarity
 from acqh.methods.rivals.training import Training
 
 

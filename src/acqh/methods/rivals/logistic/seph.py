@@ -10,9 +10,8 @@ from scipy.special import logit
 from acqh._core.arrays import Floats, Matrix
 from acqh.methods.registry import register
 from acqh.methods.rivals.binary import LinearBinaryMethod, linear_functions
-from acqh.methods.rivals.label_products import unit_label_rows
 from acqh.methods.rivals.logistic.regression import fit_logistic_views
-from acqh.methods.rivals.rows import dense
+from acqh.methods.rivals.rows import dense, unit_label_rows
 from acqh.methods.rivals.training import Training
 
 # The authors' descent: step length, momentum, and how a coordinate's own step length changes.
