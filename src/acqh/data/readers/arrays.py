@@ -25,6 +25,7 @@ from acqh.data.readers.columns import (
     Table,
     check_unpacked_size,
     data_files,
+    guarded,
     parts_of,
 )
 from acqh.errors import CorruptBundleError, InvalidInputError
@@ -144,10 +145,8 @@ class ArrayTable(Table):
         ends = self._pointers(f"{entry.name}_offsets", entry.shape[0], start, stop, header.shape[0])
         buffer = self.values(f"{entry.name}_utf8", int(ends[0]), int(ends[-1])).tobytes()
         ends -= ends[0]
-        try:
+        with guarded(where, UnicodeDecodeError):
             texts = [buffer[a:b].decode("utf-8") for a, b in itertools.pairwise(ends.tolist())]
-        except UnicodeDecodeError as error:
-            raise CorruptBundleError(f"{where} is damaged: {error}") from error
         return np.fromiter(texts, dtype=object, count=stop - start)
 
 
@@ -233,12 +232,9 @@ class NpzFile(ArrayTable):
         super().__init__(path, options, parts)
         self.headers = {}
         self._unpacked: dict[str, Array] = {}
-        try:
+        broken = (zipfile.BadZipFile, ValueError, NotImplementedError)
+        with guarded(path.name, *broken, what="is not a readable .npz file (a zip of arrays)"):
             self._zip = zipfile.ZipFile(path)
-        except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-            raise CorruptBundleError(
-                f"{path.name} is not a readable .npz file (a zip archive of arrays): {error}"
-            ) from error
         try:
             self._read_headers(path.stat().st_size)
             self.list_entries()
@@ -282,12 +278,9 @@ class NpzFile(ArrayTable):
             )
 
     def _open(self, member: str) -> IO[bytes]:
-        try:
+        broken = (zipfile.BadZipFile, OSError, ValueError, RuntimeError, struct.error)
+        with guarded(f"{member} in {self.path.name}", *broken, what="cannot be read"):
             return self._zip.open(member)
-        except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, struct.error) as error:
-            raise CorruptBundleError(
-                f"{member} in {self.path.name} cannot be read: {error}"
-            ) from error
 
     def values(self, name: str, start: int, stop: int) -> Array:
         """Return some rows of an array; of all of them the checksum is compared."""
@@ -312,10 +305,8 @@ class NpzFile(ArrayTable):
         with self._open(f"{name}.npy") as handle:
             handle.read(header.offset)
             while done < len(room):
-                try:
+                with guarded(where, zipfile.BadZipFile, zlib.error, EOFError, OSError):
                     n_read = handle.readinto(room[done : done + _READ_BYTES])  # type: ignore[attr-defined]
-                except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-                    raise CorruptBundleError(f"{where} is damaged: {error}") from error
                 if n_read == 0:
                     raise CorruptBundleError(f"{where} ends too early")
                 done += n_read
@@ -340,7 +331,8 @@ def read_header(handle: IO[bytes], where: str, n_bytes: int) -> Header:
 
     Nothing of it is executed. Raises CorruptBundleError: it is not a .npy file, or is cut off.
     """
-    try:
+    # Errors are of many kinds: NumPy takes the header for a Python literal.
+    with guarded(where, what="is not a readable NumPy array"):
         version = np.lib.format.read_magic(handle)
         if version == (1, 0):
             shape, fortran, dtype = np.lib.format.read_array_header_1_0(handle)
@@ -348,8 +340,6 @@ def read_header(handle: IO[bytes], where: str, n_bytes: int) -> Header:
             shape, fortran, dtype = np.lib.format.read_array_header_2_0(handle)
         else:
             raise ValueError(f"version {version} is only for arrays of records")
-    except Exception as error:  # of many kinds: NumPy takes the header for a Python literal
-        raise CorruptBundleError(f"{where} is not a readable NumPy array: {error}") from error
     if any(size < 0 for size in shape) or dtype.itemsize == 0:
         raise CorruptBundleError(f"{where} declares the shape {shape} and the dtype {dtype}")
     header = Header(shape, dtype, fortran, handle.tell())

@@ -1,22 +1,25 @@
 """What the columns of a file are: views, labels, ids, the item table. The same for all formats.
 
-A format is a `Table`: it lists its columns as entries and gives some rows of one. `choose` decides
-what each entry is.
+A format is a `Table`: it lists its columns as entries and gives some rows of one. `look` decides
+what each entry is, and a `Source` reads rows.
 """
 
 import re
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from acqh._core.arrays import Bools
-from acqh.errors import InvalidInputError, ViewError
+from acqh._core.arrays import Array, Bools, Ints, slices
+from acqh.data.checks import check_splits
+from acqh.data.multiview import MultiViewData
+from acqh.errors import AcqhError, CorruptBundleError, InvalidInputError, LabelError, ViewError
 
 # Rows taken together where the caller does not say.
 CHUNK_SIZE = 8_192
@@ -80,6 +83,8 @@ class FileRows:
 
 
 Parts = Mapping[str, tuple[FileRows, ...]]
+# Names of label columns, and from where class numbers count them.
+_Classes = tuple[tuple[str, ...] | None, int | None]
 
 
 class Table(AbstractContextManager["Table"], ABC):
@@ -127,11 +132,12 @@ class Table(AbstractContextManager["Table"], ABC):
         """Return all class ids or names in use; None where labels are a matrix."""
         if len(entry.shape) != 1:
             return None
-        found: Any = []
-        for start in range(0, entry.shape[0], 2**20):
-            rows = self.take_labels(entry, start, min(start + 2**20, entry.shape[0]))
-            found = np.union1d(found, rows) if start else np.unique(rows)
-        return list(found.tolist())
+        found: set[Any] = set()
+        for rows in slices(entry.shape[0], 2**20):
+            labels = self.take_labels(entry, rows.start, rows.stop)
+            is_sets = isinstance(labels, list)
+            found.update(chain.from_iterable(labels) if is_sets else np.unique(labels).tolist())
+        return found
 
     def class_names(self, labels: str) -> tuple[str, ...] | None:
         """Return the names that class numbers of a paired table count, where it has them."""
@@ -190,20 +196,103 @@ class LoadedTable(Table):
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Which entry is what, and how many rows they have."""
+class Source:
+    """What a look at a file or folder has found out: all that reading some of its rows takes.
 
+    Small, and can be pickled. Views, label columns and ids are settled here once, so that they are
+    the same whoever reads whichever rows.
+    """
+
+    path: Path
+    kind: type[Table]
+    options: Options
+    parts: Parts
     n_items: int
     views: Mapping[str, Entry]
     labels: Entry | None
     ids: Entry | None
-    present: Mapping[str, Entry] = field(default_factory=dict)
-    items: Mapping[str, Entry] = field(default_factory=dict)
-    splits: Mapping[str, Entry] = field(default_factory=dict)
+    present: Mapping[str, Entry]
+    items: Mapping[str, Entry]
+    splits: Mapping[str, Entry]
+    label_names: tuple[str, ...] | None = None
+    first_class: int | None = None  # from where class numbers count names, unless they are them
+    table: Table | None = None  # where it is in memory
+
+    @property
+    def entries(self) -> list[Entry]:
+        """What has a value for each item."""
+        own = [*self.views.values(), self.labels, self.ids, *self.items.values()]
+        return [entry for entry in (*own, *self.present.values()) if entry is not None]
+
+    def open(self) -> AbstractContextManager[Table]:
+        """Open what has the rows; reading on where the last rows ended costs no search."""
+        if self.table is not None:
+            return nullcontext(self.table)
+        table = self.kind(self.path, self.options, self.parts)
+        for entry in () if table.parts else self.entries:
+            there = table.entries.get(entry.name)
+            if there is None or (there.shape[:1], there.kind) != (entry.shape[:1], entry.kind):
+                table.__exit__(None, None, None)
+                raise CorruptBundleError(
+                    f"{entry.name!r} of {self.path.name} has changed since it was listed"
+                )
+        return table
+
+    def only(self, start: int, stop: int) -> "Source":
+        """Return what is needed for these rows alone, under the same row numbers."""
+        return replace(self, table=None, parts=parts_of(self.parts, start, stop))
+
+    def files(self) -> Iterable[Path]:
+        """Return all files that rows are read from."""
+        if self.parts:
+            return [part.path for parts in self.parts.values() for part in parts]
+        if self.path.is_dir():
+            return (file for file in self.path.rglob(self.kind.pattern) if file.is_file())
+        return [self.path]
+
+    def read(self, table: Table, start: int, stop: int) -> MultiViewData:
+        """Read some rows."""
+        views, present = {}, {}
+        for view, entry in self.views.items():
+            views[view], mask = table.take_view(entry, start, stop)
+            if mask is not None:
+                present[view] = mask
+        present |= {view: table.take(entry, start, stop) for view, entry in self.present.items()}
+        labels = None
+        if self.labels is not None:
+            labels = self._named(table.take_labels(self.labels, start, stop))
+        ids = np.arange(start, stop)
+        if self.ids is not None:
+            ids = table.take_ids(self.ids, start, stop)
+        return MultiViewData(
+            views,
+            labels,
+            ids=ids,
+            items={name: table.take(entry, start, stop) for name, entry in self.items.items()},
+            label_names=None if labels is None else self.label_names,
+            present=present,
+            name=self.path.stem,
+        )
+
+    def _named(self, labels: Any) -> Any:
+        """Return labels as they are, or the names that class numbers count."""
+        if self.first_class is None or self.label_names is None:
+            return labels
+        if isinstance(labels, list):
+            return [[self.label_names[n - self.first_class] for n in row] for row in labels]
+        return np.asarray(self.label_names)[labels.astype(np.int64) - self.first_class]
+
+    def read_whole(self, table: Table) -> MultiViewData:
+        """Read all rows, with the official split where there is one."""
+        data = self.read(table, 0, self.n_items)
+        splits = _column_splits(data.items) if table.is_paired else {}
+        for part, entry in self.splits.items():
+            splits[part] = table.take(entry, 0, entry.shape[0])
+        return data._replace(splits=check_splits(splits, len(data)))
 
 
-def choose(table: Table) -> Layout:
-    """Decide what each entry is, by its name, its type and its number of rows.
+def look(table: Table, given: Options) -> Source:
+    """Decide what each entry of an open table is, by its name, its type and its number of rows.
 
     By default labels and ids have usual names, and views are all matrices of numbers with as many
     rows. Raises InvalidInputError: a name that was given is not there, or what the views are cannot
@@ -234,7 +323,11 @@ def choose(table: Table) -> Layout:
         # A view and a column of the item table may share a name.
         short = {name: name.removeprefix(ITEM_PREFIX) for name in rest}
         named = {short[n] if short[n] in views else n: entry for n, entry in rest.items()}
-    layout = Layout(
+    source = Source(
+        path=table.path,
+        kind=type(table),
+        options=given,
+        parts=table.parts,
         n_items=n_items,
         views={view: table.settle(entry) for view, entry in views.items()},
         labels=labels,
@@ -242,9 +335,21 @@ def choose(table: Table) -> Layout:
         present={view: entry for view, entry in marks.items() if view in views},
         items=named,
         splits=splits,
+        table=table if table.in_memory else None,
     )
-    _check_rows(layout, table.path.name)
-    return layout
+    if n_items == 0:
+        raise ViewError(f"{table.path.name} has no rows; give at least one item")
+    for entry in source.entries:
+        if not entry.shape or entry.shape[0] != n_items:
+            raise ViewError(
+                f"{table.path.name}: {entry.name!r} has "
+                f"{entry.shape[0] if entry.shape else 'no'} rows, but there are {n_items} items; "
+                "everything is paired by row"
+            )
+    label_names, first_class = _find_classes(table, labels)
+    if label_names == ():
+        labels = None  # no row has a label
+    return replace(source, labels=labels, label_names=label_names, first_class=first_class)
 
 
 def _find_splits(table: Table) -> dict[str, Entry]:
@@ -269,18 +374,6 @@ def _check_views(table: Table, views: Mapping[str, Entry]) -> None:
             raise ViewError(
                 f"{table.noun} {entry.name!r} of {table.path.name} is no view: a view needs a list "
                 f"of numbers in each row; {describe(table)}"
-            )
-
-
-def _check_rows(layout: Layout, file: str) -> None:
-    if layout.n_items == 0:
-        raise ViewError(f"{file} has no rows; give at least one item")
-    others = [layout.labels, layout.ids, *layout.present.values(), *layout.items.values()]
-    for entry in (*layout.views.values(), *(other for other in others if other is not None)):
-        if not entry.shape or entry.shape[0] != layout.n_items:
-            raise ViewError(
-                f"{file}: {entry.name!r} has {entry.shape[0] if entry.shape else 'no'} rows, but "
-                f"there are {layout.n_items} items; everything is paired by row"
             )
 
 
@@ -385,6 +478,24 @@ def check_unpacked_size(path: Path, declared: int, file_size: int, max_bytes: in
         )
 
 
+@contextmanager
+def guarded(where: str, *kinds: type[Exception], what: str = "is damaged") -> Iterator[None]:
+    """Run another library's reader in a block; errors of these kinds, or any, mean damage."""
+    errors = kinds or (Exception,)
+    try:
+        yield
+    except (AcqhError, MemoryError):
+        raise
+    except errors as error:
+        reason = str(error) or type(error).__name__
+        raise CorruptBundleError(f"{where} {what}: {reason}") from error
+
+
+def label_sets(values: Iterable[Any]) -> list[list[Any]]:
+    """Return the labels of each row, whether it has a list of them, one or none."""
+    return [row if isinstance(row, list) else [] if row is None else [row] for row in values]
+
+
 def data_files(found: Iterable[Path], suffixes: tuple[str, ...]) -> list[Path]:
     """Return the files of these endings, without hidden ones, by name: 2 before 10."""
     shown = (each for each in found if not each.name.startswith((".", "_")))
@@ -401,4 +512,66 @@ def parts_of(parts: Parts, start: int, stop: int) -> dict[str, tuple[FileRows, .
     for name, files in parts.items():
         first = bisect_left(files, start, key=lambda file: file.first_row + file.n_rows - 1)
         found[name] = files[first : bisect_left(files, stop, key=lambda file: file.first_row)]
+    return found
+
+
+def _find_classes(table: Table, labels: Entry | None) -> _Classes:
+    """Return the label columns of all rows: those in use, or the names that there are for them."""
+    given = table.options.label_names
+    if labels is None:
+        if given is not None:
+            raise LabelError(f"label_names were given, but {table.path.name} has no labels")
+        return None, None
+    names = (
+        _stored_names(table, labels.name) if given is None else tuple(str(name) for name in given)
+    )
+    if names is not None and labels.kind in "UO":
+        return names, None
+    found = table.distinct_labels(labels)
+    return (names, None) if found is None else _settle(list(found), names, table)
+
+
+def _stored_names(table: Table, labels: str) -> tuple[str, ...] | None:
+    entry = table.entries.get("label_names")
+    if entry is None or table.is_paired:
+        return table.class_names(labels)
+    if len(entry.shape) != 1 or entry.kind not in "UO":
+        raise CorruptBundleError(
+            f"label_names of {table.path.name} must be a list of strings, got {entry.kind!r} of "
+            f"shape {entry.shape}"
+        )
+    return tuple(str(name) for name in table.take(entry, 0, entry.shape[0]))
+
+
+def _settle(found: list[Any], names: tuple[str, ...] | None, table: Table) -> _Classes:
+    """Compare the class ids in use with names, which they may count; numbers may be floats."""
+    if found and all(isinstance(value, float) and value.is_integer() for value in found):
+        found = [int(value) for value in found]
+    found = sorted(found)
+    as_names = tuple(str(value) for value in found)
+    if names is None:
+        return as_names, None
+    if set(as_names) <= set(names):
+        return names, None
+    if isinstance(found[0], int):
+        # A 0 among the numbers is the first in any case.
+        first = min(table.first_class, max(found[0], 0))
+        if found[0] >= first and found[-1] - first < len(names):
+            return names, first
+    raise LabelError(
+        f"the class ids of {table.path.name} go from {found[0]} to {found[-1]} and neither are nor "
+        f"count the {len(names)} label names"
+    )
+
+
+def _column_splits(items: Mapping[str, Array]) -> dict[str, Ints]:
+    """Return the splits that columns ``split`` and ``split_NAME`` with train and test give."""
+    found: dict[str, Ints] = {}
+    for name, column in items.items():
+        split, _, suffix = name.partition("_")
+        parts = {value for value in column.tolist() if isinstance(value, str) and value}
+        if split != "split" or not {"train", "test"} <= parts:
+            continue
+        for part in sorted(parts):
+            found[f"{part}_{suffix}" if suffix else part] = np.flatnonzero(column == part)
     return found

@@ -22,6 +22,7 @@ from acqh.data.readers.columns import (
     Parts,
     check_unpacked_size,
     find_name,
+    label_sets,
 )
 from acqh.errors import DuplicateIdError, InvalidInputError
 
@@ -103,10 +104,6 @@ class CsvTable(LoadedTable):
                 raise _error(self.path, line, str(error)) from None
         return found
 
-    def distinct_labels(self, entry: Entry) -> set[str]:
-        """Return all labels."""
-        return set(itertools.chain.from_iterable(self.take_labels(entry, 0, len(self._lines))))
-
     def take_ids(self, entry: Entry, start: int, stop: int) -> Array:
         """Return ids, none of which is empty or on two lines."""
         ids, seen = self.take(entry, 0, len(self._lines)).tolist(), dict[str, int]()
@@ -152,14 +149,7 @@ class JsonTable(LoadedTable):
 
     def take_labels(self, entry: Entry, start: int, stop: int) -> list[list[Any]]:
         """Return a list of labels for each row."""
-        values = self.take(entry, start, stop).tolist()
-        return [
-            each if isinstance(each, list) else [] if each is None else [each] for each in values
-        ]
-
-    def distinct_labels(self, entry: Entry) -> set[Any]:
-        """Return all labels."""
-        return set(itertools.chain.from_iterable(self.take_labels(entry, 0, entry.shape[0])))
+        return label_sets(self.take(entry, start, stop).tolist())
 
 
 def list_in(value: Any) -> list[Any] | None:

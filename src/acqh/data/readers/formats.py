@@ -12,9 +12,8 @@ import numpy as np
 from acqh._core.arrays import check_positive_int
 from acqh.data.multiview import MultiViewData
 from acqh.data.readers.arrays import NpyFolder, NpzFile, npy_files
-from acqh.data.readers.build import look
 from acqh.data.readers.clip_retrieval import ClipRetrieval, is_clip_retrieval
-from acqh.data.readers.columns import Options, Table, data_files
+from acqh.data.readers.columns import Options, Table, data_files, look
 from acqh.data.readers.csv import (
     CSV_SUFFIXES,
     DUMP_SUFFIX,

@@ -1,7 +1,7 @@
 """The arrays of an HDF5 file, such as ``train`` and ``test`` of ann-benchmarks."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,8 @@ import numpy as np
 from acqh._core.arrays import Array
 from acqh._core.imports import require
 from acqh.data.readers.arrays import ArrayTable, Header
-from acqh.data.readers.columns import Options, Parts, check_unpacked_size
-from acqh.errors import AcqhError, CorruptBundleError, InvalidInputError
+from acqh.data.readers.columns import Options, Parts, check_unpacked_size, guarded
+from acqh.errors import InvalidInputError
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -31,7 +31,7 @@ class Hdf5File(ArrayTable):
         self._file = open_hdf5(path)
         self._nodes: dict[str, Any] = {}
         try:
-            with guarded(path):
+            with reading(path):
                 self._nodes = dict(list_nodes(self._file, path))
                 self.headers = {
                     name: self._header(node)
@@ -59,7 +59,7 @@ class Hdf5File(ArrayTable):
         n_rows = max(min(stop, node.shape[0]) - start, 0)
         declared = n_rows * (node.nbytes // max(node.shape[0], 1))
         check_unpacked_size(self.path, declared, self.path.stat().st_size, self.options.max_bytes)
-        with guarded(self.path):
+        with reading(self.path):
             if header.dtype.kind == "U":
                 return np.asarray(node.asstr()[start:stop], dtype=object)
             return np.asarray(node[start:stop])
@@ -68,21 +68,13 @@ class Hdf5File(ArrayTable):
 def open_hdf5(path: Path) -> Any:
     """Open a file to read; raise CorruptBundleError, MissingExtraError."""
     h5py = require("h5py")
-    with guarded(path):
+    with reading(path):
         return h5py.File(path, "r")
 
 
-@contextmanager
-def guarded(path: Path) -> Iterator[None]:
+def reading(path: Path) -> AbstractContextManager[None]:
     """Run h5py in a block; whatever it fails with means that the file is damaged."""
-    try:
-        yield
-    except (AcqhError, MemoryError):
-        raise
-    except Exception as error:
-        raise CorruptBundleError(
-            f"{path.name} is not an HDF5 file, or is damaged: {type(error).__name__}: {error}"
-        ) from error
+    return guarded(path.name, what="is not an HDF5 file, or is damaged")
 
 
 def list_nodes(group: Any, path: Path, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from acqh.data.readers.columns import guarded
 from acqh.errors import CorruptBundleError
 
 # What lies beside the files of a split, and above the folders of several.
@@ -45,10 +46,8 @@ def _plain_names(names: Any, where: Path) -> list[str]:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
+    with guarded(str(path), OSError, ValueError, RecursionError, what="cannot be read"):
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CorruptBundleError(f"{path} cannot be read: {error}") from error
     return found if isinstance(found, dict) else {}
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from acqh._core.arrays import Array, Matrix
 from acqh.data.readers.arrays import make_csc
 from acqh.data.readers.columns import check_unpacked_size
-from acqh.data.readers.hdf5 import HDF5_MAGIC, guarded, list_nodes, open_hdf5, refuse_foreign
+from acqh.data.readers.hdf5 import HDF5_MAGIC, list_nodes, open_hdf5, reading, refuse_foreign
 from acqh.data.readers.mat5 import NUMBER_KINDS, MatFile, Variable
 
 # HDF5 allows a foreign head of these sizes; Matlab's has 512 bytes.
@@ -35,7 +35,7 @@ class Mat73File(MatFile):
         self.variables: dict[str, Variable] = {}
         self._file = open_hdf5(path)
         try:
-            with guarded(path):
+            with reading(path):
                 declared = self._list(self._file, "")
             check_unpacked_size(path, declared, path.stat().st_size, max_bytes)
         except BaseException:
@@ -83,7 +83,7 @@ class Mat73File(MatFile):
 
     def load(self, name: str) -> Matrix:
         """Return a whole array."""
-        with guarded(self._path):
+        with reading(self._path):
             node = self._file[name.replace(".", "/")]
             if not hasattr(node, "shape"):
                 return self._load_sparse(name, node)

@@ -11,8 +11,7 @@ from typing import Any, overload
 
 from acqh._core.arrays import NotFiniteError
 from acqh.data.multiview import MultiViewData
-from acqh.data.readers.build import Source
-from acqh.data.readers.columns import Table
+from acqh.data.readers.columns import Source, Table
 from acqh.errors import CorruptBundleError
 
 
@@ -103,7 +102,7 @@ class Pieces(Sequence[Piece]):
     def __init__(self, source: Source, chunk_size: int) -> None:
         self._source = source
         self.chunk_size = chunk_size
-        self.n_items = source.n_rows
+        self.n_items = source.n_items
 
     @property
     def path(self) -> Path:

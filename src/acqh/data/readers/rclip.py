@@ -1,8 +1,7 @@
 """The database of rclip: a vector of each image that it has seen, by the path of its file."""
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh.data.readers.columns import Entry, Options, Parts, Table
+from acqh.data.readers.columns import Entry, Options, Parts, Table, guarded
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
@@ -65,12 +64,8 @@ class RclipDatabase(Table):
         """Close the file."""
         self._database.close()
 
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, UnicodeError) as error:
-            raise CorruptBundleError(f"{self.path.name} cannot be read: {error}") from error
+    def _guarded(self) -> AbstractContextManager[None]:
+        return guarded(self.path.name, sqlite3.Error, UnicodeError, what="cannot be read")
 
     def _ask(self, question: str, *values: int) -> list[tuple[Any, ...]]:
         return self._database.execute(question, values).fetchall()

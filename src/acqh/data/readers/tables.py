@@ -6,7 +6,7 @@ row groups.
 
 import io
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from acqh.data.readers.columns import (
     Table,
     check_unpacked_size,
     data_files,
+    guarded,
+    label_sets,
     parts_of,
 )
 from acqh.data.readers.hugging_face import class_names, dataset_files, split_of
@@ -188,12 +190,10 @@ class ArrowTable(Table):
                 return self.take_view(entry, start, stop)[0]
             except ViewError as error:
                 raise LabelError(str(error)) from error
-        sets = []
-        for row, value in enumerate(self._column(entry, start, stop).to_pylist(), start=start):
-            names = value if isinstance(value, list) else [] if value is None else [value]
-            if any(name is None for name in names):
+        sets = label_sets(self._column(entry, start, stop).to_pylist())
+        for row, names in enumerate(sets, start=start):
+            if None in names:
                 raise LabelError(f"{self._where(entry.name)} has a null in the list of row {row}")
-            sets.append(names)
         return sets
 
     def distinct_labels(self, entry: Entry) -> set[Any] | None:
@@ -327,13 +327,10 @@ class _Cursor:
                 yield from file.columns(self._name, size, skip, limit)
 
 
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Whatever Arrow fails with in this block means that the file is damaged."""
-    try:
-        yield
-    except (require("pyarrow").ArrowException, OSError, UnicodeDecodeError) as error:
-        raise CorruptBundleError(f"{path.name} is damaged: {error}") from error
+def _named(path: Path) -> AbstractContextManager[None]:
+    """Name the file where Arrow does not."""
+    errors = (require("pyarrow").ArrowException, OSError, UnicodeDecodeError)
+    return guarded(path.name, *errors)
 
 
 def _open(path: Path) -> "_ParquetFile | _ArrowFile":

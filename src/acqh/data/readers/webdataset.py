@@ -6,7 +6,6 @@ Members that follow one another and share the name up to the first dot are one s
 import json
 import tarfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,16 @@ import numpy as np
 
 from acqh._core.arrays import Array, Bools
 from acqh.data.readers.arrays import map_rows, read_header, refuse_objects
-from acqh.data.readers.columns import Entry, FileRows, Options, Parts, Table, data_files, parts_of
+from acqh.data.readers.columns import (
+    Entry,
+    FileRows,
+    Options,
+    Parts,
+    Table,
+    data_files,
+    guarded,
+    parts_of,
+)
 from acqh.data.readers.tables import arrow_records
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 
@@ -91,10 +99,6 @@ class TarTable(Table):
         """Return the class of each sample."""
         return [[each.strip()] if each else [] for each in self.take(entry, start, stop)]
 
-    def distinct_labels(self, entry: Entry) -> set[str]:
-        """Return all classes."""
-        return {name for row in self.take_labels(entry, 0, entry.shape[0]) for name in row}
-
     def take_view(self, entry: Entry, start: int, stop: int) -> tuple[Array, Bools]:
         """Return the vectors of some samples, and which of them have one."""
         matrix = np.zeros((stop - start, entry.shape[1]), np.float32)
@@ -154,17 +158,10 @@ def _said(file: Path, found: dict[str, tarfile.TarInfo], place: str) -> dict[str
     return said if isinstance(said, dict) else {}
 
 
-@contextmanager
-def _guarded(file: Path) -> Iterator[None]:
-    try:
-        yield
-    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
-        raise CorruptBundleError(f"{file.name} is damaged: {error}") from error
-
-
 def _samples(file: Path) -> Iterator[_Sample]:
     """Yield the samples of a tar file; of the members only the heads are read."""
-    with _guarded(file), tarfile.open(file, "r:") as tar:
+    broken = (tarfile.TarError, EOFError, ValueError, OverflowError)
+    with guarded(file.name, *broken), tarfile.open(file, "r:") as tar:
         members = [member for member in tar if member.isreg() and not member.issparse()]
         end = tar.offset
     # Where a head is damaged, or the file is cut off, tarfile says nothing: it ends there.

@@ -10,7 +10,7 @@ import numpy as np
 from acqh._core.arrays import Array
 from acqh._core.imports import require
 from acqh.data.readers.arrays import ArrayTable, Header, native, refuse_objects
-from acqh.data.readers.columns import Options, Parts, check_unpacked_size
+from acqh.data.readers.columns import Options, Parts, check_unpacked_size, guarded
 from acqh.errors import CorruptBundleError, InvalidInputError
 
 ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
@@ -36,10 +36,8 @@ class ZarrGroup(ArrayTable):
         self._kept: dict[str, tuple[int, Array]] = {}
         self._sizes: dict[str, int] = {}  # of arrays on disk, where chunks may be missing
         zarr = require("zarr")
-        try:
+        with guarded(str(path), what="is not a readable Zarr group"):
             self._arrays: dict[str, Any] = dict(zarr.open_group(path, mode="r").arrays())
-        except Exception as error:  # of many kinds: whatever the metadata made Zarr fail with
-            raise CorruptBundleError(f"{path} is not a readable Zarr group: {error}") from error
         for name, array in self._arrays.items():
             _check_codecs(array, f"array {name!r} of {path.name}")
         self.headers = {name: _header(array) for name, array in sorted(self._arrays.items())}
@@ -69,15 +67,11 @@ class ZarrGroup(ArrayTable):
         array = self._arrays[name]
         where = f"array {name!r} of {self.path.name}"
         refuse_objects(self.headers[name], where)
-        try:
+        with guarded(where):  # codecs fail with errors of many kinds
             if start >= stop:
                 return _plain(np.empty((0, *array.shape[1:]), array.dtype), where)
             self._check_chunks(array, where, start, stop)
             return _plain(np.asarray(array[start:stop]), where)
-        except (CorruptBundleError, InvalidInputError):
-            raise
-        except Exception as error:  # of many kinds: whatever a codec failed with
-            raise CorruptBundleError(f"{where} is damaged: {error}") from error
 
     def _check_chunks(self, array: Any, where: str, start: int, stop: int) -> None:
         """Check that the files of some rows are there, and do not unpack to far too much."""
