@@ -9,9 +9,9 @@ import numpy as np
 
 from acqh._core.runtime import Progress
 from acqh.collection.build.build import left_in
+from acqh.collection.build.folder import Source
 from acqh.collection.build.sources import (
     Skipped,
-    Source,
     batches,
     check_fields,
     data_items,

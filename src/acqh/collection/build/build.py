@@ -14,10 +14,10 @@ from acqh import __version__
 from acqh._core.arrays import Array, Bools, Ints, Matrix, is_sparse, slices
 from acqh._core.runtime import Progress
 from acqh._core.store import pack
+from acqh.collection.build.folder import Source
 from acqh.collection.build.learn import Learnt, learn
 from acqh.collection.build.sources import (
     Skipped,
-    Source,
     batches,
     data_items,
     open_source,
