@@ -37,7 +37,7 @@ def test_the_command_and_python_build_with_the_same_options():
     assert settings.items() <= in_python.items()
     typed["random_state"] = typed.pop("seed")
     assert in_python.keys() - typed.keys() == {"progress"}
-    assert typed.keys() - in_python.keys() == {"out", "encoder", "as_json"}
+    assert typed.keys() - in_python.keys() == {"out", "encoder"}
     assert {name: typed[name] for name in settings} == settings
 
 

@@ -1,15 +1,19 @@
 """The program `acqh`: its commands, and how errors reach a person."""
 
+import functools
+import inspect
+import logging
 import sys
 import traceback
 import warnings
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
 from acqh import __version__
 from acqh.cli import collections, demo, features, research, search
-from acqh.cli._options import command
+from acqh.cli._options import flag
 from acqh.cli._output import voice
 from acqh.errors import AcqhError
 
@@ -45,9 +49,44 @@ _PANELS = {
     ),
     "Research": (research.bench, research.report, research.datasets),
 }
+_log = logging.getLogger(__name__)
+# What every command takes, but that serve has nothing to print.
+_SHARED = {
+    "as_json": Annotated[bool, flag("json", "Print JSON instead of a table.")],
+    "verbose": Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="Log what is done, and show where errors come from."),
+    ],
+    "quiet": Annotated[
+        bool, typer.Option("--quiet", "-q", help="Say nothing but results and errors.")
+    ],
+}
+
+
+def _command(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the options that all have."""
+
+    @functools.wraps(function)
+    def run(*, verbose: bool, quiet: bool, as_json: bool = False, **given: Any) -> None:
+        if verbose and quiet:
+            raise typer.BadParameter("give --verbose or --quiet, not both")
+        voice.start(verbose, quiet, as_json)
+        _log.debug("acqh %s, Python %s: %s", __version__, sys.version.split()[0], given)
+        function(**given)
+
+    signature, left_out = inspect.signature(function), ("as_json",) * (function is search.serve)
+    shared = {name: kind for name, kind in _SHARED.items() if name not in left_out}
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    more = [inspect.Parameter(it, keyword, default=False, annotation=shared[it]) for it in shared]
+    parameters = [*signature.parameters.values(), *more]
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {**function.__annotations__, **shared}
+    return run
+
+
 for panel, functions in _PANELS.items():
     for function in functions:
-        app.command(function.__name__, rich_help_panel=panel)(command(function))
+        app.command(function.__name__, rich_help_panel=panel)(_command(function))
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,27 +1,14 @@
 """What several commands take: options, and how they are read."""
 
-import functools
-import inspect
-import logging
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, BadParameter, Option
 
-from acqh import __version__
-from acqh.cli._output import reporting, voice
+from acqh.cli._output import reporting
 from acqh.errors import CollectionError
-
-_log = logging.getLogger(__name__)
-_SHARED = {
-    "verbose": Annotated[
-        bool, Option("--verbose", "-v", help="Log what is done, and show where errors come from.")
-    ],
-    "quiet": Annotated[bool, Option("--quiet", "-q", help="Say nothing but results and errors.")],
-}
 
 
 def flag(name: str, what: str) -> Any:
@@ -29,20 +16,8 @@ def flag(name: str, what: str) -> Any:
     return Option(f"--{name}", help=what)
 
 
-def _check_collection(path: Path) -> Path:
-    """Refuse what a collection may be made of, and say so."""
-    if path.exists() and not (path / "manifest.json").exists():
-        made = path.with_name(f"{path.name}.acqh") if path.is_dir() else path.with_suffix(".acqh")
-        advice = f"give {made}" if made.exists() else "acqh build makes one of a folder or a table"
-        raise CollectionError(f"{path} is not a collection; {advice}")
-    return path
-
-
 CollectionArgument = Annotated[
-    Path,
-    Argument(
-        metavar="COLLECTION", help="A folder that acqh build has made.", callback=_check_collection
-    ),
+    Path, Argument(metavar="COLLECTION", help="A folder that acqh build has made.")
 ]
 ModelArgument = Annotated[Path, Argument(metavar="MODEL", help="A folder that acqh fit made.")]
 ComponentsOption = Annotated[int, Option(min=1, help="Length of query vectors.")]
@@ -52,7 +27,6 @@ DataDirOption = Annotated[
     Path | None, Option(help="Folder with the data files; by default $ACQH_DATA.")
 ]
 SeedOption = Annotated[int, Option(min=0, help="Seed of everything random.")]
-JsonOption = Annotated[bool, flag("json", "Print JSON instead of a table.")]
 MaxPixelsOption = Annotated[
     int | None, Option(min=1, help="Refuse larger images; by default those over 64000000.")
 ]
@@ -114,7 +88,7 @@ def find_id(collection: Any, name: str) -> str:
     return name
 
 
-def parse_targets(text: str | None) -> dict[str, float] | None:
+def parse_targets(text: str) -> dict[str, float]:
     """Return targets by name.
 
     `text`: such as ``labels=0.5,text=0.5``; a name alone has weight one. Raises BadParameter: a
@@ -125,8 +99,6 @@ def parse_targets(text: str | None) -> dict[str, float] | None:
     >>> parse_targets("labels=0.5,text")
     {'labels': 0.5, 'text': 1.0}
     """
-    if text is None:
-        return None
     found: dict[str, float] = {}
     for part in text.split(","):
         name, _, weight = (each.strip() for each in part.partition("="))
@@ -140,25 +112,3 @@ def parse_targets(text: str | None) -> dict[str, float] | None:
             )
         found[name] = number
     return found
-
-
-def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the options that all have."""
-
-    @functools.wraps(function)
-    def run(*, verbose: bool, quiet: bool, **given: Any) -> None:
-        if verbose and quiet:
-            raise BadParameter("give --verbose or --quiet, not both")
-        voice.start(verbose, quiet)
-        _log.debug("acqh %s, Python %s: %s", __version__, sys.version.split()[0], given)
-        function(**given)
-
-    signature = inspect.signature(function)
-    shared = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
-        for name, kind in _SHARED.items()
-    ]
-    parameters = [*signature.parameters.values(), *shared]
-    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {**function.__annotations__, **_SHARED}
-    return run

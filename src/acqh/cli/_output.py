@@ -25,10 +25,11 @@ _FIGURES = 32
 
 @dataclass
 class Voice:
-    """How much is said: what was asked for with ``--verbose`` and ``--quiet``."""
+    """How things are said: as was asked for with ``--verbose``, ``--quiet`` and ``--json``."""
 
     verbose: bool = False
     quiet: bool = False
+    as_json: bool = False
     started: float = 0.0
 
     @property
@@ -36,9 +37,10 @@ class Voice:
         """How long the command has been at work."""
         return time.perf_counter() - self.started
 
-    def start(self, verbose: bool, quiet: bool) -> None:
+    def start(self, verbose: bool, quiet: bool, as_json: bool) -> None:
         """Speak for a command from now on."""
-        self.verbose, self.quiet, self.started = verbose, quiet, time.perf_counter()
+        self.verbose, self.quiet, self.as_json = verbose, quiet, as_json
+        self.started = time.perf_counter()
         logging.getLogger("acqh").setLevel(self.level(logging.NOTSET))
         if verbose:
             logging.basicConfig(format=_FORMAT)
@@ -202,20 +204,20 @@ def claimed(path: Path) -> Iterator[None]:
         raise
 
 
-def print_result(facts: Any, sentence: str, as_json: bool) -> None:
-    """Print what a command has done: as JSON, or as a sentence."""
-    print(json.dumps(facts, indent=2, default=str) if as_json else sentence)
+def print_result(facts: Any, said: str | Callable[[], object]) -> None:
+    """Print what a command has done: as JSON, or as a text; `said`: the text, or what prints it."""
+    if voice.as_json:
+        print(json.dumps(facts, indent=2, default=str))
+    elif callable(said):
+        said()
+    else:
+        print(said)
 
 
-def print_done(what: object, facts: dict[str, Any], said: str, as_json: bool) -> None:
+def print_done(what: object, facts: dict[str, Any], said: str) -> None:
     """Print what a command has made of what, and how long that took."""
     facts = {**facts, "seconds": round(voice.seconds, 3)}
-    print_result(facts, f"{what}: {said}; {voice.seconds:.1f} s.", as_json)
-
-
-def print_json(value: Any) -> None:
-    """Print a value as JSON."""
-    print_result(value, "", as_json=True)
+    print_result(facts, f"{what}: {said}; {voice.seconds:.1f} s.")
 
 
 def print_table(

@@ -13,7 +13,6 @@ from acqh.cli._options import (
     BytesOption,
     CollectionArgument,
     ComponentsOption,
-    JsonOption,
     LabelSeparatorOption,
     MaxPixelsOption,
     SeedOption,
@@ -22,7 +21,7 @@ from acqh.cli._options import (
     flag,
     parse_targets,
 )
-from acqh.cli._output import count, print_json, print_result, print_skipped, reporting, voice
+from acqh.cli._output import count, print_result, print_skipped, reporting, voice
 from acqh.errors import InvalidInputError
 
 # Options that are not called as the settings of Python are.
@@ -70,7 +69,6 @@ def build(
     strict: Annotated[bool, flag("strict", "Fail if an item cannot be used.")] = False,
     overwrite: Annotated[bool, flag("overwrite", "Replace the collection that is there.")] = False,
     seed: SeedOption = 0,
-    as_json: JsonOption = False,
 ) -> None:
     """Make a collection of a folder or a table of images and texts.
 
@@ -102,7 +100,7 @@ def build(
             text_encoder=encoder or text_encoder,
             n_components=n_components,
             n_codebooks=n_codebooks,
-            targets=parse_targets(targets),
+            targets=parse_targets(targets) if targets else None,
             strict=strict,
             overwrite=overwrite,
             image_root=image_root,
@@ -112,7 +110,7 @@ def build(
             progress=progress,
         )
     with collection:
-        _print_built(out, collection.stats(), collection.skipped, voice.seconds, as_json)
+        _print_built(out, collection.stats(), collection.skipped)
 
 
 def _beside(source: Path) -> Path:
@@ -162,9 +160,8 @@ def _read(source: Path) -> Any:
     return MultiViewData.from_files(source)
 
 
-def _print_built(
-    out: Path, stats: Any, skipped: Sequence[tuple[str, str]], seconds: float, as_json: bool
-) -> None:
+def _print_built(out: Path, stats: Any, skipped: Sequence[tuple[str, str]]) -> None:
+    seconds = voice.seconds
     print_skipped(skipped)
     names = ("n_items", "n_labelled", "n_trained", "trained_on", "settings", "size_on_disk")
     labelled = "none with labels"
@@ -176,7 +173,6 @@ def _print_built(
         f"{out}: {count(stats.n_items, 'item')}, {labelled}, {len(skipped)} left out; "
         f"{stats.code_bytes} bytes per item, {stats.size_on_disk / 1e6:.1f} MB in all, "
         f"{seconds:.1f} s.\nLearnt from {stats.n_trained:,} by {stats.trained_on}.",
-        as_json,
     )
     voice.note(f"search it: acqh search {out} WORDS, or on a page: acqh serve {out}")
 
@@ -194,7 +190,6 @@ def add(
     max_pixels: MaxPixelsOption = None,
     replace: Annotated[bool, flag("replace", "Replace items that have the same ids.")] = False,
     strict: Annotated[bool, flag("strict", "Add all or nothing.")] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Add the items of a manifest, or one item."""
     from acqh.collection import Collection, Item
@@ -210,7 +205,7 @@ def add(
     with Collection.open(path) as collection, reporting() as progress:
         change = collection.upsert if replace else collection.add
         report = change(items, strict=strict, max_pixels=max_pixels, progress=progress)
-        _print_changed(path, report, len(collection), "{} added, {:,} in all", as_json)
+        _print_changed(path, report, len(collection), "{} added, {:,} in all")
     if manifest is None and report.skipped:
         raise Exit(1)
 
@@ -221,7 +216,6 @@ def label(
         Path, Argument(metavar="TABLE", help="With id, file or image; and text, labels, others.")
     ],
     label_separator: LabelSeparatorOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Give items texts, labels and columns from a table.
 
@@ -231,13 +225,13 @@ def label(
 
     with Collection.open(path) as collection, reporting() as progress:
         report = collection.label(table, label_separator=label_separator, progress=progress)
-        _print_changed(path, report, len(collection), "{} labelled, {:,} in all", as_json)
+        _print_changed(path, report, len(collection), "{} labelled, {:,} in all")
 
 
-def _print_changed(path: Path, report: Any, n_items: int, said: str, as_json: bool) -> None:
+def _print_changed(path: Path, report: Any, n_items: int, said: str) -> None:
     print_skipped(report.skipped)
     facts = {"ids": report.ids, "skipped": report.skipped, "n_items": n_items}
-    print_result(facts, f"{path}: {said.format(count(len(report.ids), 'item'), n_items)}", as_json)
+    print_result(facts, f"{path}: {said.format(count(len(report.ids), 'item'), n_items)}")
 
 
 def remove(
@@ -245,7 +239,6 @@ def remove(
     items: Annotated[
         list[str], Argument(metavar="ID|FILE...", help="Ids of the items, or their files.")
     ],
-    as_json: JsonOption = False,
 ) -> None:
     """Remove items by id or by file; if one is unknown, none."""
     from acqh.collection import Collection
@@ -254,7 +247,7 @@ def remove(
         n_removed = collection.remove([find_id(collection, item) for item in items])
         n_items = len(collection)
     facts = {"n_removed": n_removed, "n_items": n_items}
-    print_result(facts, f"{path}: {count(n_removed, 'item')} removed, {n_items:,} left", as_json)
+    print_result(facts, f"{path}: {count(n_removed, 'item')} removed, {n_items:,} left")
 
 
 def sync(
@@ -264,7 +257,6 @@ def sync(
     dry_run: DryRunOption = False,
     forget: ForgetOption = False,
     max_pixels: MaxPixelsOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Bring a collection up to date with a folder of images.
 
@@ -300,7 +292,7 @@ def sync(
     if dry_run:
         facts["plan"] = plan
         said = "\n".join([said, *(f"{name}: {it}" for name, ids in plan.items() for it in ids)])
-    print_result(facts, said, as_json)
+    print_result(facts, said)
 
 
 def duplicates(
@@ -309,7 +301,6 @@ def duplicates(
         Literal["best"] | None,
         Option(help="Print what could go if the best of each image is kept; nothing is deleted."),
     ] = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Find the same files, the same images, and what is alike."""
     from acqh.cli.search import file_of
@@ -319,24 +310,22 @@ def duplicates(
         groups = collection.duplicates(progress=progress)
         names = {id_: file_of(collection.item(id_)) or id_ for each in groups for id_ in each.ids}
     spare = {id_ for each in groups if each.tier != "alike" for id_ in each.ids[1:]}
-    if as_json:
-        print_json({"groups": [asdict(each) for each in groups], "spare": sorted(spare)})
-        return
-    if keep:
-        for identifier in sorted(spare):
+
+    def show() -> None:
+        for identifier in sorted(spare) if keep else ():
             print(names[identifier])
-    else:
-        for each in groups:
+        for each in () if keep else groups:
             print(each.tier, *(f"  {names[id_]}" for id_ in each.ids), sep="\n")
-    voice.note(
-        f"{count(len(spare), 'item')} could go (the same file or image); nothing was deleted"
-    )
+        voice.note(
+            f"{count(len(spare), 'item')} could go (the same file or image); nothing was deleted"
+        )
+
+    print_result({"groups": [asdict(each) for each in groups], "spare": sorted(spare)}, show)
 
 
 def verify(
     path: Annotated[Path, Argument(metavar="PATH", help="A collection, index, codes or model.")],
     clean: Annotated[bool, flag("clean", "Also remove what killed builds left.")] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Check every byte of what acqh has written."""
     if clean:
@@ -345,11 +334,8 @@ def verify(
         n_bytes = remove_leftovers(path)
         voice.note(f"{path}: {n_bytes:,} bytes of killed builds removed")
     report, facts = _check(path)
-    if as_json:
-        print_json(asdict(report))
-    else:
-        for said in report.problems or (f"whole. {facts}",):
-            print(f"{path}: {said}")
+    lines = (f"{path}: {said}" for said in report.problems or (f"whole. {facts}",))
+    print_result(asdict(report), "\n".join(lines))
     if report.problems:
         raise Exit(1)
 

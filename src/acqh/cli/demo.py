@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,8 +15,7 @@ from typer import Option
 
 from acqh import __version__
 from acqh._core.runtime import Progress
-from acqh.cli._options import JsonOption
-from acqh.cli._output import Reporter, print_json, print_table, reporting
+from acqh.cli._output import Reporter, print_result, print_table, reporting, voice
 from acqh.cli.search import serve as serve_collection
 from acqh.errors import AcqhError
 
@@ -40,21 +40,17 @@ def demo(
         Option(help="Folder to keep the collection in; by default the user's cache."),
     ] = None,
     seed: Annotated[int, Option(min=0, help="Seed of the split.")] = 0,
-    as_json: JsonOption = False,
 ) -> None:
     """See it at work on 1,906 emoji: a table, then their search page."""
     with reporting() as say:
         collection = emoji_collection(cache_dir or cache_folder(), say)
     data, rows, seconds = _evaluated(seed)
-    if as_json:
-        print_json([asdict(row) for row in rows])
-    else:
-        _print(data, rows, seconds)
+    print_result([asdict(row) for row in rows], partial(_print, data, rows, seconds))
     if serve is None:
-        serve = sys.stdout.isatty() and not os.environ.get("CI") and not as_json
+        serve = sys.stdout.isatty() and not os.environ.get("CI") and not voice.as_json
     if serve:
         serve_collection(collection, port=port, examples=EXAMPLES)
-    elif not as_json:
+    elif not voice.as_json:
         # By the name it was called by: in a virtual environment it may not be on the PATH.
         program = sys.argv[0] if Path(sys.argv[0]).stem == "acqh" else "acqh"
         command = shlex.join([program, "serve", str(collection)])

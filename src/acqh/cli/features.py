@@ -6,7 +6,8 @@ import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
-from io import BytesIO
+from functools import partial
+from io import BytesIO, StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
@@ -19,7 +20,6 @@ from acqh.cli._options import (
     ComponentsOption,
     DaskOption,
     DeviceOption,
-    JsonOption,
     ModelArgument,
     QueryViewOption,
     SeedOption,
@@ -33,7 +33,6 @@ from acqh.cli._output import (
     claimed,
     count,
     print_done,
-    print_json,
     print_result,
     print_table,
     refuse_existing,
@@ -72,14 +71,14 @@ def fit(
     seed: SeedOption = 0,
     device: DeviceOption = None,
     dask: DaskOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Learn ACQH from a file of features, with labels or without."""
     from acqh.methods.acqh import ACQH
     from acqh.scale import fit as fit_source
 
-    wanted: dict[str, Any] = {"similarity": similarity, "targets": parse_targets(targets)}
-    model = ACQH(n_components, n_codebooks=n_codebooks, random_state=seed, **wanted)
+    wanted: dict[str, Any] = {"n_codebooks": n_codebooks, "similarity": similarity}
+    weights = parse_targets(targets) if targets else None
+    model = ACQH(n_components, targets=weights, random_state=seed, **wanted)
     with claimed(out), working(dask) as given:
         fit_source(model, data, chunk_size=chunk_size, device=device, **given)
         model.save(out)
@@ -97,7 +96,7 @@ def fit(
         f"{', '.join(model.n_features_in_)}; {facts['bytes_per_item']} bytes per item; at most "
         f"{gap:.2%} above the best possible"
     )
-    print_done(out, facts, said, as_json)
+    print_done(out, facts, said)
 
 
 def encode(
@@ -108,7 +107,6 @@ def encode(
     chunk_size: ChunkSizeOption = 65_536,
     device: DeviceOption = None,
     dask: DaskOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Turn items into codes, by their views or by their labels."""
     import numpy as np
@@ -135,7 +133,7 @@ def encode(
             facts["n_codes"] = len(np.unique(codes, axis=0))
             what = f"{facts['n_codes']:,} different codes"
     said = f"{facts['n_items']:,} items in {facts['bytes_per_item']} bytes each, {what}"
-    print_done(out, facts, said, as_json)
+    print_done(out, facts, said)
 
 
 def index(
@@ -144,7 +142,6 @@ def index(
     out: Annotated[Path, Option(help="Folder for the index.")],
     shards: Annotated[int | None, Option(min=1, help="Indexes to be searched as one.")] = None,
     dask: DaskOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Make an index of codes; rows of .npy files are numbered."""
     from acqh.methods import load_method
@@ -168,7 +165,7 @@ def index(
             made = build_shards(fitted.codebooks_, parts, out, n_shards=shards, **given)
     facts = {"n_items": len(made), "bytes_per_item": made.bytes_per_item}
     said = f"{len(made):,} items in {made.bytes_per_item:.2f} bytes each without ids"
-    print_done(out, facts, said, as_json)
+    print_done(out, facts, said)
 
 
 def _open_parts(model: Any, path: Path) -> Any:
@@ -218,7 +215,6 @@ def compress(
     seed: SeedOption = 0,
     device: DeviceOption = None,
     dask: DaskOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Compress vectors to a few bytes each, and measure recall.
 
@@ -233,7 +229,7 @@ def compress(
     if sweep is not None:
         with working(dask) as given:
             reports, enough = measure_sizes(items, queries, _numbers(sweep), **read, **given)
-        _print_sweep(reports, enough, figure, as_json)
+        _print_sweep(reports, enough, figure)
         return
     if out is None:
         raise BadParameter("give --out FOLDER for the index, or --sweep SIZES to compare sizes")
@@ -242,10 +238,7 @@ def compress(
         small.save(out)
     if small.report.advice:
         voice.note(f"acqh: {small.report.advice}")
-    if as_json:
-        print_json(small.report.to_dict())
-    else:
-        _print_compressed(small.report, out)
+    print_result(small.report.to_dict(), partial(_print_compressed, small.report, out))
 
 
 def _numbers(text: str) -> list[int]:
@@ -255,16 +248,13 @@ def _numbers(text: str) -> list[int]:
         raise BadParameter(f"give whole numbers such as 2,4,8, got {text!r}") from None
 
 
-def _print_sweep(reports: dict[int, Any], enough: int, figure: Path | None, as_json: bool) -> None:
+def _print_sweep(reports: dict[int, Any], enough: int, figure: Path | None) -> None:
     points = {
         f"recall@{k}": [(float(size), each.recall[k]) for size, each in reports.items()]
         for k in next(iter(reports.values())).recall
     }
     _draw(figure, points)
-    if as_json:
-        sizes = {str(size): report.to_dict() for size, report in reports.items()}
-        print_json({"sizes": sizes, "enough": enough})
-        return
+    sizes = {str(size): report.to_dict() for size, report in reports.items()}
     rows = [
         [str(size), *(f"{value:.3f}" for value in each.recall.values()), f"{each.compression:.3g}"]
         for size, each in reports.items()
@@ -272,7 +262,9 @@ def _print_sweep(reports: dict[int, Any], enough: int, figure: Path | None, as_j
     caption = f"{enough} bytes per item are enough: larger codes add less than 0.05 to recall@10"
     if enough == max(reports):
         caption = f"take {enough} bytes per item: they still add to recall@10"
-    print_table("", ["bytes per item", *points, "times smaller"], rows, caption=caption)
+    columns = ["bytes per item", *points, "times smaller"]
+    table = partial(print_table, "", columns, rows, caption=caption)
+    print_result({"sizes": sizes, "enough": enough}, table)
 
 
 def _draw(figure: Path | None, points: dict[str, list[tuple[float, float]]]) -> None:
@@ -309,7 +301,6 @@ def recall(
     query_view: QueryViewOption = None,
     figure: FigureOption = None,
     chunk_size: ChunkSizeOption = 16_384,
-    as_json: JsonOption = False,
 ) -> None:
     """Say what indexes lose against exact search."""
     from acqh.scale import recall_of_files
@@ -323,9 +314,6 @@ def recall(
         if each.bytes_per_item is not None
     }
     _draw(figure, points)
-    if as_json:
-        print_json({name: each.to_dict() for name, each in found.items()})
-        return
     rows = [
         [
             name,
@@ -338,7 +326,8 @@ def recall(
     columns = ["index", *(f"recall@{each}" for each in lengths), "µs per query", "bytes per item"]
     one = next(iter(found.values()))
     caption = f"{one.n_items:,} items, {one.n_queries:,} queries asked at once, {metric}"
-    print_table("", columns, rows, caption=caption)
+    table = partial(print_table, "", columns, rows, caption=caption)
+    print_result({name: each.to_dict() for name, each in found.items()}, table)
 
 
 def _print_compressed(report: Any, out: Path) -> None:
@@ -374,7 +363,6 @@ def query(
     k: Annotated[int, Option("-k", min=1, help="How many hits of each query.")] = 10,
     chunk_size: Annotated[int, Option(min=1, help="Queries in memory at a time.")] = 8_192,
     dask: DaskOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Search an index for all queries of a file."""
     from acqh.methods import load_method
@@ -391,11 +379,11 @@ def query(
         with working(dask) as given:
             n_queries = search_table(fitted, index, queries, table, **asked, **given)
         if out is None:
-            with table.open(encoding="utf-8", newline="") as file:
-                print_json(list(csv.DictReader(file))) if as_json else print(file.read(), end="")
+            content = table.read_bytes().decode()
+            print_result(list(csv.DictReader(StringIO(content))), partial(print, content, end=""))
             return
     said = f"the best {k} for each of {n_queries:,} queries"
-    print_done(out, {"n_queries": n_queries, "k": k}, said, as_json)
+    print_done(out, {"n_queries": n_queries, "k": k}, said)
 
 
 def export(
@@ -422,7 +410,6 @@ def export(
         bool, Option("--metadata/--no-metadata", help="With texts, labels and columns.")
     ] = True,
     overwrite: Annotated[bool, flag("overwrite", "Replace what already exists.")] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Write a search page as files, or for Faiss, Parquet, Milvus.
 
@@ -438,7 +425,7 @@ def export(
             raise BadParameter("site takes --out, the folder to write")
         shown = [name.strip() for name in columns.split(",") if name.strip()]
         side = None if thumbnails == "none" else int(thumbnails)
-        _to_site(source, out, captions, shown, side, only, base_url, as_json)
+        _to_site(source, out, captions, shown, side, only, base_url)
         return
     with reporting() as progress:
         common: dict[str, Any] = {"metadata": metadata, "overwrite": overwrite}
@@ -459,7 +446,7 @@ def export(
             where = ", ".join(str(file) for file in report.files)
     facts = {name: getattr(report, name) for name in ("n_items", "files", "n_bytes")}
     size = f", {report.n_bytes / 1e6:.1f} MB" if report.files else ""
-    print_done(where, facts, f"{report.n_items:,} items{size}", as_json)
+    print_done(where, facts, f"{report.n_items:,} items{size}")
 
 
 def _to_site(
@@ -470,7 +457,6 @@ def _to_site(
     thumbnails: int | None,
     only: str | None,
     base_url: str | None,
-    as_json: bool,
 ) -> None:
     """Write a site, and say what it publishes and how large each part is."""
     from acqh.collection import Collection
@@ -498,7 +484,7 @@ def _to_site(
         f"{report.n_written} files are new, {report.n_removed} were removed. "
         f"Look at it: python -m http.server --directory {shlex.quote(str(out))}"
     )
-    print_result(asdict(report), said, as_json)
+    print_result(asdict(report), said)
 
 
 def _token(file: Path | None) -> str | None:

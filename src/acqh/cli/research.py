@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, BadParameter, Exit, Option
 
-from acqh.cli._options import DataDirOption, JsonOption, flag
-from acqh.cli._output import Reporter, count, print_json, print_table, reporting
+from acqh.cli._options import DataDirOption, flag
+from acqh.cli._output import Reporter, count, print_result, print_table, reporting
 from acqh.errors import InvalidInputError
 
 DataArgument = Annotated[
@@ -57,7 +59,6 @@ def bench(
     data_dir: DataDirOption = None,
     retry_failed: RetryOption = False,
     dry_run: DryRunOption = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Run methods on data sets; a stopped run is resumed."""
     from acqh.bench import plan
@@ -78,14 +79,11 @@ def bench(
     except InvalidInputError as error:
         raise BadParameter(str(error)) from None
     if dry_run:
-        _print_plan(planned, retry_failed, as_json)
+        _print_plan(planned, retry_failed)
         return
     with reporting() as show:
         summary = planned.run(retry_failed=retry_failed, watch=_display(show))
-    if as_json:
-        print_json(asdict(summary))
-    else:
-        _say(summary)
+    print_result(asdict(summary), partial(_say, summary))
     if summary.n_left:
         raise Exit(1)
 
@@ -102,7 +100,7 @@ def _lengths(n_bytes: str) -> list[int]:
     return [8 * int(part) for part in given]
 
 
-def _print_plan(planned: Any, retry_failed: bool, as_json: bool) -> None:
+def _print_plan(planned: Any, retry_failed: bool) -> None:
     from acqh.bench.running.runner import Estimator
 
     estimator = Estimator(planned.store.records())
@@ -124,9 +122,6 @@ def _print_plan(planned: Any, retry_failed: bool, as_json: bool) -> None:
         for cell in planned.cells
     ]
     seconds = sum(row["seconds"] for row in rows)
-    if as_json:
-        print_json({"cells": rows, "n_to_run": len(left), "seconds": seconds})
-        return
     known = {name for row in rows for name, value in row.items() if value is not None}
     columns = [name for name in (rows or [{}])[0] if name in known - {"key"}]
     texts = [["-" if row[name] is None else str(row[name]) for name in columns] for row in rows]
@@ -134,7 +129,8 @@ def _print_plan(planned: Any, retry_failed: bool, as_json: bool) -> None:
         f"{count(len(rows), 'cell')}, {len(left):,} to run: about {estimator.describe(seconds)}, "
         "from the time of like cells in the folder; a cell that is like none counts 3 s."
     )
-    print_table("Cells", columns, texts, caption=caption)
+    table = partial(print_table, "Cells", columns, texts, caption=caption)
+    print_result({"cells": rows, "n_to_run": len(left), "seconds": seconds}, table)
 
 
 def _display(show: Reporter) -> Any:
@@ -186,36 +182,34 @@ def _say(summary: Any) -> None:
 def report(
     directory: Annotated[Path, Argument(metavar="FOLDER", help="Folder that acqh bench wrote to.")],
     out: Annotated[Path | None, Option(help="By default FOLDER/report.")] = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Make a page, tables and figures of what bench stored."""
     from acqh.bench import write_report
 
     with reporting() as show:
         made = write_report(directory, out, on_step=lambda step: show(0, None, step))
-    if as_json:
-        print_json(asdict(made))
-        return
-    print(
+    said = (
         f"{made.page}\n{made.n_cells:,} cells, {made.n_failed:,} failed; "
         f"{len(made.tables)} files of tables and {len(made.figures)} of figures beside the page"
     )
-    for entry in made.distances:
-        if entry.is_closest:
-            print(
-                f"{entry.dataset}, {entry.rows}: closest to the paper at cut-off {entry.cutoff} "
-                f"(mean difference {entry.mean_difference:.4f})"
-            )
+    for entry in filter(attrgetter("is_closest"), made.distances):
+        said += (
+            f"\n{entry.dataset}, {entry.rows}: closest to the paper at cut-off {entry.cutoff} "
+            f"(mean difference {entry.mean_difference:.4f})"
+        )
+    print_result(asdict(made), said)
 
 
-def datasets(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
+def datasets(data_dir: DataDirOption = None) -> None:
     """List the named data sets, and say which are here."""
     from acqh.data import list_datasets
 
     known = list_datasets(data_dir)
-    if as_json:
-        print_json([{**asdict(info), "found": info.found} for info in known])
-        return
+    facts = [{**asdict(info), "found": info.found} for info in known]
+    print_result(facts, partial(_print_datasets, known))
+
+
+def _print_datasets(known: Sequence[Any]) -> None:
     rows = [
         [
             info.name,

@@ -3,14 +3,15 @@
 import logging
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from rich.cells import cell_len, set_cell_size
 from typer import Argument, BadParameter, Option
 
-from acqh.cli._options import CollectionArgument, JsonOption, MaxPixelsOption, find_id
-from acqh.cli._output import count, draw_bar, print_json, printable, shorten, voice
+from acqh.cli._options import CollectionArgument, MaxPixelsOption, find_id
+from acqh.cli._output import count, draw_bar, print_result, printable, shorten, voice
 
 # What --json says of a hit.
 _FIELDS = ("id", "text", "labels", "columns", "has_thumbnail", "code", "score", "match", "why")
@@ -50,7 +51,6 @@ def search(
     image_weight: Annotated[float, Option(min=0, help="How much the image counts.")] = 1.0,
     text_encoder: TextEncoderOption = "own",
     max_pixels: MaxPixelsOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Find items by words, by an image, by both, or by another item."""
     if not words and image is None and like is None:
@@ -66,10 +66,7 @@ def search(
         item = None if like is None else find_id(collection, like)
         asked: dict[str, Any] = {"text": text, "image": image, "item": item, "weights": weights}
         answer = collection.search(**asked, k=k, where=where, mode=mode, max_pixels=max_pixels)
-    if as_json:
-        print_json(_as_json(answer))
-    else:
-        _print(answer)
+    print_result(_as_json(answer), partial(_print, answer))
 
 
 def _as_json(answer: Any) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from acqh.errors import (
     InvalidInputError,
     ReplacedError,
 )
-from acqh.io import read_bundle, write_bundle
+from acqh.io import Bundle, read_bundle, write_bundle
 from acqh.methods.registry import HOMES
 
 if TYPE_CHECKING:
@@ -378,7 +378,7 @@ def read_facts(folder: Path) -> Facts:
     Raises FileNotFoundError: there is no collection. Raises CorruptBundleError: it is damaged, or
     of another layout.
     """
-    bundle = read_bundle(folder, kind=KIND, mmap=False, verify=True)
+    bundle = _read_manifest(folder, mmap=False, verify=True)
     match bundle.info:
         case {
             "layout": int(layout),
@@ -430,8 +430,18 @@ def generation_of(path: str | os.PathLike[str]) -> str:
     CorruptBundleError
         It is damaged.
     """
-    bundle = read_bundle(path, kind=KIND)
-    return str(bundle.info.get("generation"))
+    return str(_read_manifest(Path(path)).info.get("generation"))
+
+
+def _read_manifest(folder: Path, **how: bool) -> Bundle:
+    try:
+        return read_bundle(folder, kind=KIND, **how)
+    except FileNotFoundError:
+        if not folder.exists():
+            raise
+    made = folder.parent / f"{folder.name if folder.is_dir() else folder.stem}.acqh"
+    advice = f"give {made}" if made.exists() else "acqh build makes one of a folder or a table"
+    raise FileNotFoundError(f"{folder} is not a collection; {advice}")
 
 
 def size_on_disk(folder: Path) -> int:
