@@ -358,3 +358,61 @@ def test_the_smallest_size_that_larger_ones_hardly_improve_on_is_enough():
     assert enough_bytes({2: 0.3, 4: 0.6, 8: 0.8, 16: 0.82}) == 8
     assert enough_bytes({2: 0.3, 4: 0.34, 8: 0.8}) == 8
     assert enough_bytes({4: 0.99, 16: 1.0}) == 4
+
+
+def of_clusters(n, rng, width=16, shift=0.0):
+    """Vectors around 40 centres; others around others, where they are shifted."""
+    centres = np.random.default_rng(7).normal(size=(40, width)) + shift
+    return (centres[rng.integers(40, size=n)] + 0.3 * rng.normal(size=(n, width))).astype("f4")
+
+
+@pytest.mark.parametrize("n_train", [500, 4000], ids=["some learnt from", "all learnt from"])
+def test_items_like_those_learnt_from_are_no_drift_and_others_are(n_train):
+    rng = np.random.default_rng(0)
+    items = of_clusters(2000, rng)
+    alike, foreign = (
+        acqh.compress(items, bytes_per_item=2, n_train=n_train).add(more).drift
+        for more in (of_clusters(400, rng), rng.normal(size=(400, 16)).astype("f4"))
+    )
+    assert alike.n_added == foreign.n_added == 400
+    assert 0.7 < alike.ratio < 1.3
+    assert not alike.is_due
+    assert foreign.ratio > 1.5
+    assert foreign.is_due
+    assert "learning again is due" in str(foreign)
+
+
+def test_drift_is_saved_with_the_index(tmp_path):
+    rng = np.random.default_rng(0)
+    small = acqh.compress(of_clusters(300, rng), bytes_per_item=1)
+    assert small.drift.ratio is None
+    small.add(rng.normal(size=(50, 16)).astype("f4")).save(tmp_path / "small.acqh")
+    kept = acqh.load(tmp_path / "small.acqh").info["drift"]
+    assert kept["is_due"]
+    assert kept["ratio"] == small.drift.ratio
+    again = Compressed.load(tmp_path / "small.acqh")
+    assert again.drift == small.drift
+    assert again.add(rng.normal(size=(50, 16)).astype("f4")).drift.n_added == 100
+
+
+def test_learning_again_fits_what_was_added_and_leaves_the_old_as_it_is():
+    rng = np.random.default_rng(0)
+    items, foreign = of_clusters(1000, rng), rng.normal(size=(1000, 16)).astype("f4")
+    small = acqh.compress(items, bytes_per_item=2).add(foreign)
+    small.index.remove([3])
+    codes = small.codes.copy()
+    new = small.relearn(np.concatenate([items, foreign]))
+    assert sorted(new.index.ids) == sorted(small.index.ids)
+    assert new.drift.n_added == 0
+    assert (small.codes == codes).all()
+    old, learnt = (
+        np.square(foreign - it.quantizer.decode(it.codes[-1000:])).sum() for it in (small, new)
+    )
+    assert learnt < 0.8 * old
+
+
+def test_learning_again_wants_all_items():
+    items = of_clusters(200, np.random.default_rng(0))
+    small = acqh.compress(items, bytes_per_item=1)
+    with pytest.raises(InvalidInputError, match="20 of 200 items are not among those given"):
+        small.relearn(items[:180])

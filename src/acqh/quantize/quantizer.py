@@ -18,12 +18,16 @@ from acqh._core.store import pack, unpack
 from acqh.errors import CorruptBundleError, InvalidInputError, NotFittedError
 from acqh.quantize.code_search import search_codes
 from acqh.quantize.codebooks import check_codes, decode
+from acqh.quantize.drift import MIN_LEARNT, Drift
 from acqh.quantize.query_metric import Root, choose_shrinkage, metric_root, second_moment
 from acqh.quantize.train import QuantizerFit, fit_codebooks
 
 # Up to this many distinct rows for each word, sweeps after every codebook code them better; see the
 # guide. More are learnt from along beams, which codes others than those trained on better as well.
 _FEW_ROWS_PER_WORD = 4
+# Rows of which one in eight is held out to say how well others are coded, at most; and sweeps over
+# codebooks of the rest: more take longer and say nearly the same.
+_MAX_TRIED, _HELD_OUT, _TRIAL_SWEEPS = 16_384, 8, 1
 # Where none is given; codes of more codebooks need a search twice as wide.
 _BEAM_WIDTH, _FEW_CODEBOOKS = 8, 4
 
@@ -193,21 +197,28 @@ class AdditiveQuantizer(
         self, rows: Floats, weights: Floats, root: Root | None, rng: np.random.Generator
     ) -> tuple[QuantizerFit, Floats]:
         """Return what training gives under a metric, and the codebooks as items have them."""
+        points = rows if root is None else rows @ root.forward
+        fitted = self._fit_codebooks(points, weights, rng)
+        if root is None:
+            return fitted, fitted.codebooks
+        return fitted, root.words(fitted.codebooks, np.average(rows, axis=0, weights=weights))
+
+    def _fit_codebooks(
+        self, points: Floats, weights: Floats, rng: np.random.Generator, max_iter: int = 10
+    ) -> QuantizerFit:
         # Few are a word each, or learnt by heart as asked for.
         few = 1 if self.ridge is None else 0 if self.ridge else _FEW_ROWS_PER_WORD
-        fitted = fit_codebooks(
-            rows if root is None else rows @ root.forward,
+        return fit_codebooks(
+            points,
             weights,
             self.n_codebooks,
             self.codebook_size,
             beam_width=self._beam_width,
-            along_beams=len(rows) > few * self.codebook_size,
+            max_iter=max_iter,
+            along_beams=len(points) > few * self.codebook_size,
             ridge=self.ridge,
             rng=rng,
         )
-        if root is None:
-            return fitted, fitted.codebooks
-        return fitted, root.words(fitted.codebooks, np.average(rows, axis=0, weights=weights))
 
     @property
     def _beam_width(self) -> int:
@@ -280,6 +291,38 @@ class AdditiveQuantizer(
         codes, give_back = take_in(codes)
         vectors = decode(check_codes(codes, self.codebooks_), self.codebooks_)
         return vectors if give_back is None else give_back(vectors)
+
+    def held_out_error(self, X: Any) -> float | None:
+        """Return with which relative error codebooks learnt from most rows code the others.
+
+        The rows fitted are coded better than any that come later, so their own error does not
+        say how well these fit.
+
+        Parameters
+        ----------
+        X : (n_items, n_components)
+            The rows fitted, or some of them.
+
+        Returns
+        -------
+        float or None
+            Squared errors over squared lengths, under the metric of the queries if there are any;
+            None for so few rows that those held out say nothing.
+        """
+        self._check_fitted()
+        rows = self.measured(self._check_rows(X, reset=False))
+        rng = np.random.default_rng(0)
+        order = rng.permutation(len(rows))[:_MAX_TRIED]
+        held, rest = np.split(order, [len(order) // _HELD_OUT])
+        if len(order) < MIN_LEARNT:
+            return None
+        fitted = self._fit_codebooks(rows[rest], np.ones(len(rest)), rng, _TRIAL_SWEEPS)
+        codes = search_codes(rows[held], fitted.codebooks, beam_width=self._beam_width)
+        return Drift(None).after(rows[held], decode(codes, fitted.codebooks)).relative_error
+
+    def measured(self, vectors: Floats) -> Floats:
+        """Return vectors in coordinates in which the metric of the queries is plain."""
+        return vectors if self._forward is None else vectors @ self._forward
 
     def transform(self, X: Any) -> Ints:
         """Return the code of each row; the same as `encode`."""

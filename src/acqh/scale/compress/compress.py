@@ -17,7 +17,8 @@ from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex, SearchResult
 from acqh.index.items.checks import check_bytes_per_item
 from acqh.metrics.recall import shares_found
-from acqh.quantize import AdditiveQuantizer
+from acqh.quantize import AdditiveQuantizer, Drift
+from acqh.quantize.drift import MIN_ADDED
 from acqh.scale.compress.compressed import Compressed, kept_state
 from acqh.scale.compress.report import RECALL_AT, CompressionReport, exact_best
 from acqh.scale.sources import Held, cut_vectors, read_queries, tell, vectors_of
@@ -122,7 +123,7 @@ def compress(
     source = _Source.of(items, view, ids, chunk_size, client, progress)
     with _timed(seconds, "read"):
         chosen = _choose(source.n_items, n_train, rng)
-        sample = source.take(chosen)
+        sample, others = source.take(chosen, _choose_others(chosen, source.n_items))
         split = _split_queries(sample, chosen, queries, query_view, rng)
     # Where all items are learnt from, no others are to be coded as well as these.
     ridge = 0.0 if len(sample) == source.n_items else None
@@ -131,6 +132,8 @@ def compress(
         quantizer.fit(sample, queries=split.fitted)
     with limit_threads(n_threads or default_threads()):
         index, best, error = _code(source, quantizer, split.held_out, how, seconds)
+    with _timed(seconds, "drift"), limit_threads(n_threads or default_threads()):
+        expected = _expected_error(quantizer, sample, others)
     with _timed(seconds, "evaluate"):
         found = index.search(split.held_out, best.ids.shape[1], n_threads=n_threads)
         true_ids, found_ids = index.ids[best.ids], found.ids
@@ -155,7 +158,7 @@ def compress(
         error=error / _spread(sample),
         seconds=seconds,
     )
-    return Compressed(index, quantizer, report)
+    return Compressed(index, quantizer, report, Drift(expected))
 
 
 @contextmanager
@@ -190,6 +193,21 @@ def _choose(n_items: int, n_train: int, rng: np.random.Generator) -> Ints:
     if n_items <= n_train:
         return np.arange(n_items)
     return np.sort(rng.choice(n_items, n_train, replace=False))
+
+
+def _choose_others(chosen: Ints, n_items: int) -> Ints:
+    """Return rows of some items that are not learnt from, in order."""
+    others = np.setdiff1d(np.arange(n_items), chosen, assume_unique=True)
+    drawn = np.random.default_rng(0).permutation(len(others))[:_MAX_HELD_OUT]
+    return np.sort(others[drawn])
+
+
+def _expected_error(quantizer: AdditiveQuantizer, sample: Floats, others: Floats) -> float | None:
+    """Return with which relative error items that come later will be coded, if they are alike."""
+    if len(others) < MIN_ADDED:
+        return quantizer.held_out_error(sample)
+    decoded = quantizer.decode(quantizer.encode(others))
+    return Drift(None).after(*map(quantizer.measured, (others, decoded))).relative_error
 
 
 def _split_queries(
@@ -243,14 +261,17 @@ class _Source:
             yield result
             tell(self.progress, done, self.n_items, what)
 
-    def take(self, rows: Ints) -> Floats:
-        """Return some vectors, by their row numbers in rising order."""
+    def take(self, chosen: Ints, others: Ints) -> tuple[Floats, Floats]:
+        """Return vectors by two lists of row numbers in rising order, of which none is in both."""
+        rows = np.union1d(chosen, others)
         cuts = np.searchsorted(rows, self.starts)
         wanted = (
             rows[cut:end] - start
             for start, (cut, end) in zip(self.starts, pairwise(cuts), strict=False)
         )
-        return np.concatenate([*self.each(_take, wanted, "items read")])
+        found = np.concatenate([*self.each(_take, wanted, "items read")])
+        is_chosen = np.isin(rows, chosen)
+        return found[is_chosen], found[~is_chosen]
 
 
 def _on_vectors(work: Callable[..., Any], view: str | None, items: MultiViewData, told: Any) -> Any:

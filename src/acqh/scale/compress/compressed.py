@@ -4,14 +4,16 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Self
 
+import numpy as np
+
 from acqh._core.arrays import Array
-from acqh.errors import InvalidInputError
+from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex, SearchResult
-from acqh.quantize import AdditiveQuantizer
+from acqh.quantize import AdditiveQuantizer, Drift
 from acqh.scale.compress.report import CompressionReport
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Compressed:
     """Items in a few bytes each.
 
@@ -22,6 +24,8 @@ class Compressed:
     quantizer : AdditiveQuantizer
         Codes further items; `add` does both.
     report : CompressionReport
+    drift : Drift
+        How well items that were added fit the codebooks; once saved, ``index.info["drift"]``.
 
     Examples
     --------
@@ -39,6 +43,7 @@ class Compressed:
     index: CodeIndex
     quantizer: AdditiveQuantizer
     report: CompressionReport
+    drift: Drift
 
     @property
     def codes(self) -> Array:
@@ -65,8 +70,48 @@ class Compressed:
         DuplicateIdError
             An id already exists.
         """
-        self.index.add(self.quantizer.encode(items), ids)
+        codes = self.quantizer.encode(items)
+        self.index.add(codes, ids)
+        rows = (np.asarray(items, dtype=np.float32), self.quantizer.decode(codes))
+        self.drift = self.drift.after(*map(self.quantizer.measured, rows))
         return self
+
+    def relearn(
+        self, items: Any, queries: Any = None, *, ids: Any = None, **settings: Any
+    ) -> "Compressed":
+        """Learn codebooks again and code all items anew, as when many came that are unlike those.
+
+        This one is left as it is, and answers meanwhile. Saving what is returned to the path of
+        this one replaces it in one step.
+
+        Parameters
+        ----------
+        items : array-like, path-like, Pieces, or MultiViewData
+            All items, given again, since codes do not say what they were: those that are here are
+            taken, by their ids, and others left out.
+        queries : array-like or path-like, optional
+            As `compress` takes them.
+        ids : iterable, optional
+            Of the items of an array; row numbers if not given.
+        **settings
+            Further arguments of `compress`.
+
+        Raises
+        ------
+        InvalidInputError
+            Items that are here are not among those given.
+        """
+        from acqh.scale.compress.compress import compress
+
+        made = compress(items, queries, self.codes.shape[1], ids=ids, **settings)
+        here, given = (set(index.ids.tolist()) for index in (self.index, made.index))
+        if missing := here - given:
+            raise InvalidInputError(
+                f"{len(missing):,} of {len(here):,} items are not among those given, such as "
+                f"{min(missing)!r}; give all of them, with their ids"
+            )
+        made.index.remove(given - here)
+        return made
 
     def search(self, queries: Any, k: int = 10, **settings: Any) -> SearchResult:
         """Find the best items of each query; `settings` are those of `CodeIndex.search`."""
@@ -76,6 +121,7 @@ class Compressed:
         """Save all of it; `acqh.load` opens the index, with the report as its `info`."""
         info, arrays = kept_state(self.quantizer)
         kept = {"compress": self.report.to_dict(), "quantizer": info}
+        kept["drift"] = self.drift.to_dict()
         self.index.save(path, name=name, info=kept, arrays=arrays)
 
     @classmethod
@@ -100,7 +146,11 @@ class Compressed:
             )
         arrays = {**index.info_arrays, "codebooks_": index.codebooks}
         quantizer = AdditiveQuantizer.from_state(info["quantizer"], arrays)
-        return cls(index, quantizer, CompressionReport.from_dict(info["compress"]))
+        try:
+            drift = Drift.from_dict(info["drift"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptBundleError(f"what is stored is not a drift: {error}") from error
+        return cls(index, quantizer, CompressionReport.from_dict(info["compress"]), drift)
 
     def __repr__(self) -> str:
         return f"<Compressed: {self.report}>"

@@ -1,0 +1,96 @@
+"""How well items that come later fit codebooks that were learnt before."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from acqh._core.arrays import Floats
+
+# Learning again is due above this ratio; docs/guide/compress.md has the figures that it is from.
+DUE_RATIO = 1.5
+# Fewer items that were added, or of which some were held out, say nothing.
+MIN_ADDED = 32
+MIN_LEARNT = 64
+# Relative errors below this change no answer.
+_LEAST_ERROR = 1e-3
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How well items that were added fit the codebooks, beside items like those learnt from.
+
+    Parameters
+    ----------
+    expected : float or None
+        Relative error of items like those learnt from, but held out; None where it is not known.
+    n_added : int
+        Items that were added since the codebooks were learnt.
+    error, energy : float
+        Their squared errors and squared lengths, summed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> drift = Drift(expected=0.1).after(np.ones((50, 2)), np.full((50, 2), 0.5))
+    >>> drift.ratio, drift.is_due
+    (2.5, True)
+    """
+
+    expected: float | None
+    n_added: int = 0
+    error: float = 0.0
+    energy: float = 0.0
+
+    def after(self, vectors: Floats, decoded: Floats) -> Self:
+        """Return what it is once items were added: vectors, and what their codes stand for."""
+        error = np.square(vectors - decoded, dtype=np.float64).sum()
+        energy = np.square(vectors, dtype=np.float64).sum()
+        return replace(
+            self,
+            n_added=self.n_added + len(vectors),
+            error=self.error + float(error),
+            energy=self.energy + float(energy),
+        )
+
+    @property
+    def relative_error(self) -> float:
+        """Of what was added: squared errors over squared lengths."""
+        return self.error / self.energy if self.energy else 0.0
+
+    @property
+    def ratio(self) -> float | None:
+        """Error of what was added over what is expected; None where too few say so."""
+        if self.expected is None or self.n_added < MIN_ADDED:
+            return None
+        return self.relative_error / max(self.expected, _LEAST_ERROR)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether codebooks should be learnt again."""
+        return (self.ratio or 0.0) > DUE_RATIO
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON can hold it, with `ratio` and `is_due`."""
+        return asdict(self) | {"ratio": self.ratio, "is_due": self.is_due}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Take back what `to_dict` gave; raises TypeError, KeyError or ValueError."""
+        expected = values["expected"]
+        sums = int(values["n_added"]), float(values["error"]), float(values["energy"])
+        drift = cls(None if expected is None else float(expected), *sums)
+        known = [drift.expected or 0.0, *sums]
+        if not all(np.isfinite(value) and value >= 0 for value in known):
+            raise ValueError(f"drift has a number that cannot be: {dict(values)}")
+        return drift
+
+    def __str__(self) -> str:
+        if self.ratio is None:
+            return f"{self.n_added:,} items added since learning"
+        due = "learning again is due" if self.is_due else "the codebooks fit"
+        return (
+            f"{self.n_added:,} items added since learning have {self.ratio:.2f} times the error "
+            f"of items like those learnt from: {due}"
+        )
