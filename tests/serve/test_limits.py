@@ -15,9 +15,8 @@ from acqh.serve.settings import Limits
 
 def limit_body(app, max_seconds=5.0, **limits):
     """Wrap an application with a limit of 10 bytes, or others."""
-    limits = {"max_json_bytes": 10, "max_buffered_bytes": 10**6, **limits}
-    max_bytes = limits.pop("max_body_bytes", 10)
-    return LimitBody(app, max_bytes, Limits(max_body_seconds=max_seconds, **limits))
+    usual = {"max_body_bytes": 10, "max_json_bytes": 10, "max_buffered_bytes": 10**6}
+    return LimitBody(app, Limits(max_body_seconds=max_seconds, **{**usual, **limits}))
 
 
 async def echo(scope, receive, send):

@@ -69,9 +69,8 @@ class LimitBody:
     request was answered before all of the body was read.
     """
 
-    def __init__(self, app: ASGIApp, max_bytes: int, limits: Limits) -> None:
+    def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self.app = app
-        self.max_bytes = max_bytes
         self.limits = limits
         self._all = _Bodies(limits.max_buffered_bytes)
 
@@ -82,7 +81,8 @@ class LimitBody:
             return
         headers = Headers(scope=scope)
         in_json = headers.get("content-type", "").strip().lower().startswith("application/json")
-        most = min(self.max_bytes, self.limits.max_json_bytes) if in_json else self.max_bytes
+        most = self.limits.max_body_bytes
+        most = min(most, self.limits.max_json_bytes) if in_json else most
         refusal = _refusal(headers, most)
         if refusal is not None:
             await refusal.response()(scope, receive, send)

@@ -40,8 +40,7 @@ class Connections:
     off that has waited longest for its client. One whose request is worked on waits for nobody.
     """
 
-    def __init__(self, max_body_bytes: int, limits: Limits) -> None:
-        self.max_body_bytes = max_body_bytes
+    def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self._most = min(limits.max_connections, room_for_connections())
         self._open: dict[Connection, str] = {}
@@ -149,7 +148,7 @@ class Connection(H11Protocol):
         """Read on, or throw away what nobody waits for."""
         if self.transport.is_closing():
             self._n_discarded += len(data)
-            if self._n_discarded > _DISCARD * self._connections.max_body_bytes:
+            if self._n_discarded > _DISCARD * self._limits.max_body_bytes:
                 self.abort()
             return
         self.progress = self.loop.time()
@@ -381,8 +380,8 @@ class Server(uvicorn.Server):
 
 def server_config(app: FastAPI, settings: Settings, limits: Limits | None = None) -> uvicorn.Config:
     """Return how uvicorn is to serve the application."""
-    limits = limits or Limits()
-    connections = Connections(settings.max_body_bytes, limits)
+    limits = limits or settings.limits
+    connections = Connections(limits)
     return uvicorn.Config(
         app,
         http=partial(Connection, connections),  # type: ignore[arg-type]

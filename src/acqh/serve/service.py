@@ -26,10 +26,9 @@ from acqh.errors import (
     ReplacedError,
 )
 from acqh.serve import schemas
-from acqh.serve.examples import examples_in
 from acqh.serve.live import Lane, Live
-from acqh.serve.map import MapCache
 from acqh.serve.middleware import Metrics
+from acqh.serve.overview import MapCache, examples_in
 from acqh.serve.schemas import ProblemError
 from acqh.serve.settings import Limits, Settings
 
@@ -155,7 +154,7 @@ class Service:
     async def stats(self) -> bytes:
         """Return facts about the collection and the service."""
         limits = {
-            "max_body_bytes": self.settings.max_body_bytes,
+            "max_body_bytes": self.limits.max_body_bytes,
             "max_json_bytes": self.limits.max_json_bytes,
             "max_pixels": self.settings.max_pixels,
             "max_text_chars": schemas.MAX_TEXT_CHARS,

@@ -43,11 +43,10 @@ class Settings(BaseSettings):
     examples : list of str
         What the page offers to try; by default names of some items, or what images without texts
         show.
-    max_body_bytes : int
-        Longest body of a request.
     max_pixels : int
         Largest image, known from its header before it is decoded. A JPEG that can be decoded at
-        a quarter of its size or less counts as a quarter.
+        a quarter of its size or less counts as a quarter. Bodies of requests may have half a byte
+        for each, and 8 MiB in any case.
     text_encoder : {"own", "table"}
         What describes the texts of queries: the collection's own encoder, or in place of MiniLM a
         table of words, which takes microseconds and finds a little less.
@@ -72,7 +71,6 @@ class Settings(BaseSettings):
     root_path: str = Field(default="", pattern=r"^(/[^/?#%]+)*$")
     image_root: Path | None = None
     examples: list[str] = Field(default_factory=list)
-    max_body_bytes: int = Field(default=8 * 2**20, ge=1)
     max_pixels: int = Field(default=16_000_000, ge=1)
     text_encoder: Literal["own", "table"] = "own"
     n_threads: int = Field(default_factory=lambda: min(4, os.cpu_count() or 1), ge=1)
@@ -90,11 +88,17 @@ class Settings(BaseSettings):
         """Whether only this machine is served, and no proxy hands it on."""
         return self.is_loopback and not self.allowed_hosts and not self.root_path
 
+    @property
+    def limits(self) -> "Limits":
+        """What clients may ask for."""
+        return Limits(max(Limits.max_body_bytes, self.max_pixels // 2))
+
 
 @dataclass(frozen=True)
 class Limits:
     """What holds for every service: chosen so that no client can hold up the others."""
 
+    max_body_bytes: int = 8 * 2**20
     # Longest body in JSON, and longest field of a form that is not a file.
     max_json_bytes: int = 2**20
     # Most bytes of all bodies that are arriving or worked on, and most bytes of all answers that

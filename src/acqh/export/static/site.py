@@ -20,9 +20,8 @@ from acqh._core.runtime import Progress
 from acqh.collection import Collection, Item
 from acqh.errors import CollectionError, InvalidInputError
 from acqh.export.static.words import word_files
-from acqh.serve.examples import examples_in
-from acqh.serve.map import make_map
-from acqh.serve.routes import PAGE
+from acqh.serve.app import PAGE
+from acqh.serve.overview import examples_in, make_map
 
 _OWN = Path(__file__).parent
 _START = "index.html"
