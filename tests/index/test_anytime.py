@@ -14,7 +14,7 @@ from acqh.scale import open_shards
 def all_scores(index, queries):
     """Score every item of an index, in the order of its ids."""
     words = np.asarray(index.codebooks).transpose(0, 2, 1)
-    tables = twins.fill_tables(words, np.asarray(queries, dtype=np.float32))
+    tables = twins.tables_of(words, np.asarray(queries, dtype=np.float32))
     return twins.score_codes(tables, index.codes)
 
 

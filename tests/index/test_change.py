@@ -28,7 +28,7 @@ def best_of(items, query, k):
     """Ids and scores of the k best of a dictionary of codes, in its order."""
     ids = list(items)
     codes = np.array(list(items.values()), dtype=np.uint8).reshape(-1, 3)
-    tables = twins.fill_tables(WORDS, np.asarray(query, dtype=np.float32)[None])
+    tables = twins.tables_of(WORDS, np.asarray(query, dtype=np.float32)[None])
     scores = twins.score_codes(tables, codes)[0]
     rows = twins.best_rows(scores, k)
     return [ids[row] for row in rows], scores[rows].tolist()

@@ -25,7 +25,7 @@ def test_fill_tables_agrees_with_its_twin(seed, m, n, dim):
     tops = np.empty((3, m), dtype=np.float32)
     scales = np.empty(3, dtype=np.float32)
     table_kernels.fill_tables(words, queries, tables, tops, scales)
-    expected = twins.fill_tables(words, queries)
+    expected = twins.tables_of(words, queries)
     np.testing.assert_array_equal(tables[:, :, :n], expected)
     np.testing.assert_array_equal(tops, expected.max(axis=2))
     assert (scales >= np.abs(expected).max(axis=2).sum(axis=1)).all()
@@ -101,7 +101,7 @@ def test_search_runs_agrees_with_scoring_every_allowed_row(seed, k, grouped, fir
     search_kernels.search_runs(asked, tables, bounds, segment.runs, rows, k, None, best)
     assert tallies.min() >= 1
     assert (ceilings == -np.inf).all()
-    scores = twins.score_codes(twins.fill_tables(words, queries), codes)
+    scores = twins.score_codes(twins.tables_of(words, queries), codes)
     for found, count, one in zip(keys, counts, scores, strict=True):
         best = np.flatnonzero(allowed)[twins.best_rows(one[allowed], k)]
         rows = (np.sort(found[:count]) & np.uint64(2**32 - 1)).astype(np.int64) - first_row

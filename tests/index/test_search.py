@@ -16,9 +16,7 @@ from acqh.index.layout import segment as laying
 def brute_force(codebooks, codes, queries, k):
     """Rows and scores of the k best, by scoring every item."""
     words = np.asarray(codebooks, dtype=np.float32).transpose(0, 2, 1)
-    scores = twins.score_codes(
-        twins.fill_tables(words, np.asarray(queries, dtype=np.float32)), codes
-    )
+    scores = twins.score_codes(twins.tables_of(words, np.asarray(queries, dtype=np.float32)), codes)
     rows = np.empty((len(queries), min(k, len(codes))), dtype=np.int64)
     for found, one in zip(rows, scores, strict=True):
         found[:] = twins.best_rows(one, k)

@@ -6,16 +6,16 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints
 from acqh.index.layout.segment import choose_digits, grouping_pays
-from acqh.index.search.plain import Runs, fill_tables, score_codes
+from acqh.index.search.plain import Runs, score_codes, tables_of
 
 __all__ = [
     "best_rows",
-    "fill_tables",
     "find",
     "lay_out",
     "measure_reaches",
     "pack_lists",
     "score_codes",
+    "tables_of",
     "unpack_lists",
 ]
 

@@ -27,15 +27,15 @@ from acqh.index.items.snapshot import ALL_ROWS, NewIds, Snapshot, pack_bits
 from acqh.index.layout.planes import MAX_FEW, FewSegment, planes_of
 from acqh.index.layout.reaches import Rests
 from acqh.index.result import SearchResult
-from acqh.index.search.plain import TO_THE_END, Runs, Target, TopRows, as_stop, search_few
+from acqh.index.search import plain
+from acqh.index.search.plain import TO_THE_END, Runs, Target, TopRows, as_stop
 from acqh.index.search.rerank import candidate_count, places_of, rank_again
 
 if TYPE_CHECKING:
     from acqh.index.layout.segment import CodeSegment
 
-# Up to this many rows of words of this many numbers NumPy is quicker for one query, even where
-# compiled code is loaded.
-_QUICK_ROWS, _QUICK_NUMBERS = 4096, 256
+# Up to this many rows are all scored for one query, which is quicker than to look for the best.
+_QUICK_ROWS = 8192
 # Where a filter leaves at most one row in this many, they are copied out before the search.
 _RESTRICT_PART = 16
 # Bytes of codes that reading in batches keeps in memory.
@@ -231,8 +231,13 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
         masks = None if filter is None else rows_allowed(snapshot, filter)
         top: TopRows
         few = _few_targets(snapshot, masks) if stop is TO_THE_END else None
-        if few is not None and self._is_quick_in_numpy(int(snapshot.first_rows[-1]), len(queries)):
-            top = search_few(self._words, few, queries, n_found)
+        n_rows = int(snapshot.first_rows[-1])
+        if few is not None and self._is_little(n_rows, len(queries)):
+            top = plain.search_few(plain.tables_of(self._words, queries), few, n_found)
+        elif few is not None and len(queries) == 1 and n_rows <= _QUICK_ROWS:
+            from acqh.index.search import topk as compiled
+
+            top = plain.search_few(compiled.tables_of(self._words, queries), few, n_found)
         else:
             from acqh.index.search import topk as compiled
 
@@ -246,10 +251,8 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
             found = rank_again(found, places, len(snapshot), queries, k, rerank)
         return found.as_kind(give_back)
 
-    def _is_quick_in_numpy(self, n_rows: int, n_queries: int) -> bool:
+    def _is_little(self, n_rows: int, n_queries: int) -> bool:
         m, n_components, n_words = self._words.shape
-        if n_queries == 1 and n_rows <= _QUICK_ROWS and m * n_components <= _QUICK_NUMBERS:
-            return True
         n_steps = 2 * n_queries * m * (n_rows + n_components * n_words)
         return is_little(n_steps, "acqh.index.search.topk")
 

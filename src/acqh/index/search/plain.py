@@ -177,20 +177,22 @@ def as_stop(budget: Any, epsilon: Any, recall: Any) -> Stop:
     return TO_THE_END if stop == TO_THE_END else stop
 
 
-def fill_tables(codebooks: Floats, queries: Floats) -> Floats:
+def tables_of(codebooks: Floats, queries: Floats) -> Floats:
     """Return (n_queries, n_codebooks, codebook_size), summed over components from first to last.
 
     `codebooks`: (n_codebooks, n_components, codebook_size) float32. `queries`: (n_queries,
-    n_components) float32.
+    n_components) float32. Raises InvalidInputError: scores of a query may overflow.
     """
     tables = np.empty((len(queries), len(codebooks), codebooks.shape[2]), dtype=np.float32)
-    for table, query in zip(tables, queries, strict=True):
-        # (n_codebooks, n_components, codebook_size), so that rows are added one after the other.
-        products = np.multiply(codebooks, query[:, None], order="C")
-        if codebooks.shape[2] > 1:
-            np.add.reduce(products, axis=1, initial=np.float32(0), out=table)
-        else:
-            table[:] = np.add.accumulate(products, axis=1)[:, -1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        for table, query in zip(tables, queries, strict=True):
+            # (n_codebooks, n_components, codebook_size): rows are added one after the other.
+            products = np.multiply(codebooks, query[:, None], order="C")
+            if codebooks.shape[2] > 1:
+                np.add.reduce(products, axis=1, initial=np.float32(0), out=table)
+            else:
+                table[:] = np.add.accumulate(products, axis=1)[:, -1]
+        check_scales((np.abs(tables.max(axis=2)) + np.abs(tables.min(axis=2))).sum(axis=1))
     return tables
 
 
@@ -233,14 +235,13 @@ def check_scales(scales: Floats, first: int = 0, *, limit: float = MAX_SCALE) ->
         raise InvalidInputError(f"query {number} is too large: its scores overflow; scale it down")
 
 
-def search_few(words: Floats, targets: Sequence[Target[Array]], queries: Floats, k: int) -> TopRows:
+def search_few(tables: Floats, targets: Sequence[Target[Array]], k: int) -> TopRows:
     """Find each query's k best rows of all targets together, as `search_targets` does.
 
-    `words`: (n_codebooks, n_components, codebook_size) float32. `targets`: with the words of their
-    rows, (n_codebooks, n_rows) uint8. `queries`: (n_queries, n_components) float32. Raises
-    InvalidInputError: scores of a query may overflow.
+    `tables`: (n_queries, n_codebooks, at least codebook_size) float32. `targets`: with the words of
+    their rows, (n_codebooks, n_rows) uint8.
     """
-    columns = [np.empty((len(words), 0), dtype=np.uint8)]
+    columns = [np.empty((tables.shape[1], 0), dtype=np.uint8)]
     rows = [np.empty(0, dtype=np.int64)]
     for words_of_rows, first_row, allowed in targets:
         if allowed.size:
@@ -252,10 +253,7 @@ def search_few(words: Floats, targets: Sequence[Target[Array]], queries: Floats,
             columns.append(words_of_rows)
     every = columns[1] if len(columns) == 2 else np.concatenate(columns, axis=1)
     row_of = np.concatenate(rows)
-    with np.errstate(over="ignore", invalid="ignore"):
-        tables = fill_tables(words, queries)
-        check_scales((np.abs(tables.max(axis=2)) + np.abs(tables.min(axis=2))).sum(axis=1))
-    top = TopRows.none(len(queries), k)
+    top = TopRows.none(len(tables), k)
     top.tallies[:] = len(row_of)
     for i, table in enumerate(tables):
         scores = np.zeros(len(row_of), dtype=np.float32)
