@@ -14,7 +14,6 @@ items that were asked for before (``repeated``), of two items each and never ask
 import argparse
 import json
 import os
-import random
 import re
 import selectors
 import socket
@@ -24,7 +23,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import cycle
+from itertools import count, cycle, islice
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -118,6 +117,7 @@ class Asking:
         self.sent = 0.0
 
     def ask(self, request: bytes) -> None:
+        """Send a request."""
         self.received, self.wanted = b"", 0
         self.sent = time.perf_counter()
         self.socket.sendall(request)
@@ -180,7 +180,7 @@ def load(
 
 def run(case: dict[str, object], service: Service, queries: dict[str, Iterator[bytes]]) -> None:
     for kind, requests in queries.items():
-        load(service, requests, 1, 1.0)
+        load(service, islice(requests, N_REPEATED), 1, 600.0)
         for n_connections in CONNECTIONS:
             runs = [load(service, requests, n_connections, SECONDS) for _ in range(N_RUNS)]
             best = max(runs, key=lambda figures: figures["requests_per_second"])
@@ -193,9 +193,9 @@ def run_emoji(folder: Path) -> None:
     with Collection.build(items, path) as collection:
         n_items = len(collection)
     names = list(dict.fromkeys(item.text.split(",")[0] for item in items))
-    rng = random.Random(0)
-    repeated = cycle(map(text_request, rng.sample(names, N_REPEATED)))
-    new = (text_request(" ".join(rng.sample(names, 2))) for _ in cycle([0]))
+    rng = np.random.default_rng(0)
+    repeated = cycle(map(text_request, rng.choice(names, N_REPEATED, replace=False)))
+    new = (text_request(" ".join(rng.choice(names, 2))) for _ in count())
     mixed = (next(kind) for kind in cycle([new, repeated]))
     pictures = cycle([picture_request(item.image) for item in items[::8]])
     for encoder in ("table", "own"):

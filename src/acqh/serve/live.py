@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -261,6 +262,7 @@ def _stamp(path: Path) -> _Stamp:
 
 def _warm(collection: Collection) -> Collection:
     """Make one search of each kind that clients may make, so that all is loaded when they do."""
+    import_module("acqh.index.search.topk")  # compiled loops, which searches would load in time
     try:
         first = next(iter(collection), None)
         if first is not None:

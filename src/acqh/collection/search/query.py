@@ -35,9 +35,9 @@ from acqh.collection.store.filters import (
     count_meeting,
     first_in_order,
 )
-from acqh.collection.store.items import LABEL, find_item, read_items
+from acqh.collection.store.items import LABEL, find_item, read_fields
 from acqh.collection.store.words import WordQuery, find_words, read_words, reasons
-from acqh.collection.types import Answer, Explanation, Hit, Item, Mode
+from acqh.collection.types import Answer, Explanation, Hit, Mode
 from acqh.encoders.images import make_thumbnail, working_image
 from acqh.errors import CollectionError
 
@@ -98,16 +98,17 @@ def _answer(
     ranking = rank_by_meaning(opened, connection, asked.vector, pool, selected, asked.own)
     meaning = [number for number, _ in ranking.best]
     why: dict[int, tuple[str, ...]] = {}
-    items: dict[int, Item] = {}
+    items: dict[int, dict[str, Any]] = {}
     if words is not None:
         n_wanted = pool + len(asked.own)
         found, expression = find_words(connection, words, n_wanted, selected.numbers)
         found = [hit for hit in found if hit.number not in asked.own]
         found = found[: sum(hit.complete for hit in found) + max(k, SOME_POOL)]
         # No more than the k best by meaning can be among the best of all, unless words find them.
-        items = read_items(connection, [*(hit.number for hit in found), *meaning[:k]])
+        items = read_fields(connection, [*(hit.number for hit in found), *meaning[:k]])
         by_words = compare_words(words, found, items)
-        match = rate(opened, asked, ranking.best, {hit.number: items[hit.number] for hit in found})
+        others = {hit.number: items[hit.number] for hit in found}
+        match = rate(opened, asked, ranking.best, k, others)
         best = fuse(match, by_words, k, words_first=asked.given <= {"text"})
         # Words are certain, where all of them are there.
         match |= {place.number: min(1.0, max(place.parts)) for place in best}
@@ -116,19 +117,19 @@ def _answer(
         same = [] if image is None else find_same(connection, meaning, image)
         best = put_first(same, ranking.best, k) if same else [Place(*it) for it in ranking.best[:k]]
         why = {number: ("same image",) for number, _ in same}
-        match = rate(opened, asked, ranking.best[:k]) | {number: 1.0 for number, _ in same}
+        match = rate(opened, asked, ranking.best, k) | {number: 1.0 for number, _ in same}
     meant = ["content"] if asked.given - {"image", "unlike"} else []
     meant += ["image"] if "image" in asked.given else []
-    for number in meaning:
+    for number in {place.number for place in best}.intersection(meaning):
         if why.get(number) != ("same image",):
             why[number] = (*why.get(number, ()), *meant)
     searched = time.perf_counter()
     if unread := [place.number for place in best if place.number not in items]:
-        items |= read_items(connection, unread)
+        items |= read_fields(connection, unread)
     read = [place for place in best if place.number in items]
     shown = tuple(
         Hit(
-            **vars(items[number]),
+            **items[number],
             score=score,
             match=match.get(number, 0.0),
             why=why.get(number, ()),
@@ -158,8 +159,8 @@ def browse(
         n_met = count_meeting(connection, conditions) if conditions else n_items
         check_names(connection, conditions if not n_met else (), order)
         numbers = first_in_order(connection, conditions, order, descending, offset + k)[offset:]
-        items = read_items(connection, numbers)
-    hits = tuple(Hit(**vars(items[number]), score=0.0) for number in numbers)
+        items = read_fields(connection, numbers)
+    hits = tuple(Hit(**items[number], score=0.0) for number in numbers)
     spent = {"encode": 0.0, "search": 0.0, "items": 1e3 * (time.perf_counter() - started)}
     return Answer(hits, n_items, n_met, 0, spent)
 
@@ -229,7 +230,7 @@ def _words(
     is_word: Callable[[str], bool] | None = getattr(encoder, "is_word", None)
     if mode == "auto" and is_word is not None:
         # What words mean is found, and no word that looks alike.
-        asked = replace(asked, no_typos=frozenset(filter(is_word, asked.terms)))
+        asked = replace(asked, is_word=is_word)
     if mode == "words" and len(meant) > 1:
         others = ", ".join(sorted(meant.keys() - {"text"}))
         raise CollectionError(
@@ -273,7 +274,8 @@ def _vector(
         if not known:
             continue
         weight = float(weights.get(name, _UNLIKE_WEIGHT if name == "unlike" else 1.0))
-        vectors.append((-weight if name == "unlike" else weight) * np.mean(known, axis=0))
+        mean = sum(known[1:], known[0]) / len(known)
+        vectors.append((-weight if name == "unlike" else weight) * mean)
         total += weight * (name != "unlike")
     if not vectors or total == 0.0:
         return None

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from io import BytesIO
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,13 +24,13 @@ from acqh.collection.store.words import (
     numbers_allowed,
     plain,
 )
-from acqh.collection.types import Item
 
 if TYPE_CHECKING:
     from acqh.index import CodeIndex
 
 # Of sentences, not of what is called so: "dog?" is a dog, "C++" is not C.
 _PUNCTUATION = ".,;:!?()[]{}\"'"
+_WORD = re.compile(r"\w+")
 # What some of the words are worth at most, beside 1 for all of them and for the nearest content.
 # On captions of COCO of which half is typed, with a word that is not there, the right photograph is
 # first in 88 % of cases (by words alone in 84 %, by the sum of reciprocal ranks in 78 %); where
@@ -146,24 +146,22 @@ def rate(
     opened: Opened,
     asked: Question,
     best: Sequence[tuple[int, float]],
-    others: Mapping[int, Item] | None = None,
+    k: int,
+    others: Mapping[int, Mapping[str, Any]] | None = None,
 ) -> dict[int, float]:
     """Return how far items stand out by meaning, from 0 to 1, by number.
 
-    `best`: with their scores. `others`: items that words have found.
+    Of the `k` first of the `best`, which have scores, and of `others`, which words have found.
     """
-    query, levels = asked.vector, opened.index.levels
+    query, levels, others = asked.vector, opened.index.levels, others or {}
     if query is None:
         return {}
-    scores = dict(best)
-    unscored = {
-        number: item.code for number, item in (others or {}).items() if number not in scores
-    }
+    scores = dict(best[:k]) | {number: score for number, score in best[k:] if number in others}
+    unscored = {number: item["code"] for number, item in others.items() if number not in scores}
     if unscored:
         codes = np.frombuffer(b"".join(unscored.values()), np.uint8).reshape(len(unscored), -1)
-        tables = opened.index.codebooks @ query
-        entries = tables[np.arange(len(tables)), codes].sum(axis=1)
-        scores |= dict(zip(unscored, entries.tolist(), strict=True))
+        vectors = opened.index.codebooks[np.arange(codes.shape[1]), codes].sum(axis=1)
+        scores |= dict(zip(unscored, (vectors @ query).tolist(), strict=True))
     level = levels.text if asked.given == {"text"} else levels.item
     length = float(np.linalg.norm(query))
     return {number: match_of(score, length, level) for number, score in scores.items()}
@@ -194,11 +192,11 @@ class Place(NamedTuple):
 
 
 def compare_words(
-    asked: WordQuery, hits: Sequence[WordHit], items: Mapping[int, Item]
+    asked: WordQuery, hits: Sequence[WordHit], items: Mapping[int, Mapping[str, Any]]
 ) -> list[WordHit]:
     """Return hits with whether they are called exactly so, and have which words as they were typed.
 
-    Called so are also items that have it as their whole caption.
+    Called so are also items that have it as their whole caption. `items`: their fields.
     """
     name = " ".join((*asked.phrases, *asked.terms)).casefold()
     typed = plain_words(*asked.words)
@@ -206,14 +204,16 @@ def compare_words(
     has_signs, compared = asked.has_signs, []
     for hit in hits:
         item = items[hit.number]
-        names = " ".join(names_in(item.columns))
-        called = {item.text, names}
+        text, columns = item["text"], item["columns"]
+        names = " ".join(names_in(columns))
+        called = {text, names}
         if has_signs:
-            called |= {value for value in item.columns.values() if isinstance(value, str)}
-        whole = plain(" ".join((item.text, names, *item.labels))).casefold()
+            called |= {value for value in columns.values() if isinstance(value, str)}
+        whole = plain(" ".join((text, names, *item["labels"]))).casefold()
         words = plain_words(whole)
         compared.append(
-            hit._replace(
+            WordHit(
+                *hit[:3],
                 is_named=name in {plain(each).casefold() for each in called},
                 is_typed=typed <= words and all(each in whole for each in spelt),
                 share=max(1, len(typed & words)) / max(1, len(typed)),
@@ -234,7 +234,7 @@ def plain_words(*texts: str) -> frozenset[str]:
     if not plain.isascii():
         letters = unicodedata.normalize("NFKD", plain)
         plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
-    return frozenset(re.findall(r"\w+", plain))
+    return frozenset(_WORD.findall(plain))
 
 
 def fuse(

@@ -29,6 +29,8 @@ _READ = (
 )
 # Removals are known among so many last changes; an index that is further behind is made again.
 _KEPT_CHANGES = 2**18
+# Without looking for spaces around it, which takes longer than most of what is stored.
+_read_json = json.JSONDecoder().raw_decode
 _KIND_OF = {bool: "boolean", int: "integer", float: "real", str: "text", type(None): "null"}
 
 
@@ -78,20 +80,22 @@ def find_item(connection: sqlite3.Connection, identifier: str) -> tuple[int, Ite
     row = connection.execute(f"{_READ} WHERE id = ?", (identifier,)).fetchone()
     if row is None:
         raise MissingItemError(f"no item has the id {identifier!r}")
-    return row[0], _item(row)
+    return row[0], Item(**_fields(row))
 
 
-def read_items(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, Item]:
-    """Return items by number; those that are gone are left out."""
+def read_fields(
+    connection: sqlite3.Connection, numbers: Sequence[int]
+) -> dict[int, dict[str, Any]]:
+    """Return the fields of items by number; those that are gone are left out."""
     rows = connection.execute(f"{_READ} WHERE i.number IN {LISTED}", (listed(numbers),))
-    return {row[0]: _item(row) for row in rows}
+    return {row[0]: _fields(row) for row in rows}
 
 
 def read_pages(connection: sqlite3.Connection, size: int) -> Iterator[list[Item]]:
     """Yield all items in order of insertion, some at a time."""
     rows = connection.execute(f"{_READ} ORDER BY i.number")
     while page := rows.fetchmany(size):
-        yield [_item(row) for row in page]
+        yield [Item(**_fields(row)) for row in page]
 
 
 def read_staged(
@@ -105,21 +109,22 @@ def read_staged(
     return [(identifier, text, tuple(parsed(names, "{}")[0])) for identifier, text, names in rows]
 
 
-def _item(row: Sequence[Any]) -> Item:
+def _fields(row: Sequence[Any]) -> dict[str, Any]:
+    """Return the fields of an item; a dataclass takes its time where many are looked at."""
     number, identifier, text, labels, columns, has_thumbnail, coded_by, code, folder = row
     names, values = parsed(labels, columns)
     if [*map(type, (identifier, text, labels, columns, coded_by, code))] != FIELD_KINDS:
         raise sqlite3.DatabaseError(f"the fields of item number {number} are of other kinds")
-    return Item(
-        text=text,
-        labels=names,
-        id=identifier,
-        columns=values,
-        folder=folder or "",
-        has_thumbnail=bool(has_thumbnail),
-        coded_by=coded_by,
-        code=code,
-    )
+    return {
+        "text": text,
+        "labels": names,
+        "id": identifier,
+        "columns": values,
+        "folder": folder or "",
+        "has_thumbnail": bool(has_thumbnail),
+        "coded_by": coded_by,
+        "code": code,
+    }
 
 
 def read_thumbnail(connection: sqlite3.Connection, identifier: str) -> bytes:
@@ -253,10 +258,11 @@ def value_rows(number: int, labels: Any, columns: Any) -> Iterator[tuple[str, An
 def parsed(labels: Any, columns: Any) -> tuple[list[str], dict[str, Any]]:
     """Return the labels and the columns of a stored item."""
     try:
-        names, values = json.loads(labels), json.loads(columns)
+        (names, end), (values, stop) = _read_json(labels), _read_json(columns)
     except (TypeError, ValueError, RecursionError) as error:
         raise sqlite3.DatabaseError(f"labels or columns of an item: {error}") from error
-    if not isinstance(names, list) or not isinstance(values, dict):
+    is_whole = (end, stop) == (len(labels), len(columns))
+    if not isinstance(names, list) or not isinstance(values, dict) or not is_whole:
         raise sqlite3.DatabaseError("the fields of an item are of other kinds than acqh stores")
     return list(map(str, names)), values
 

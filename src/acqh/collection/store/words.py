@@ -12,8 +12,9 @@ phrase.
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from acqh._core.arrays import Ints
@@ -68,8 +69,8 @@ class WordQuery:
     without: tuple[str, ...] = ()  # words and phrases that must not
     # All that is not to be left out, as it was typed, but for signs: to be looked for by meaning.
     said: str = field(default="", repr=False)
-    # Terms that are words, whether they stand in an item or not.
-    no_typos: frozenset[str] = field(default=frozenset(), repr=False)
+    # Says of a term that it is a word, whether it stands in an item or not.
+    is_word: Callable[[str], bool] | None = field(default=None, repr=False, compare=False)
 
     @property
     def demanded(self) -> tuple[tuple[str, ...], ...] | None:
@@ -186,6 +187,7 @@ def names_in(columns: Mapping[str, Any]) -> list[str]:
     return list(filter(None, named.values()))
 
 
+@lru_cache(4_096)
 def words_in_path(name: str) -> str:
     """Return the words in a file's name: what people write, not what cameras and programs count.
 
@@ -246,7 +248,7 @@ def find_words(
     hits = match(" AND ".join((*phrases, *terms)), k, True)
     missing = False
     if not hits and terms:  # else each of them is known as it is
-        found = (_resolved(connection, term, term in query.no_typos) for term in query.terms)
+        found = (_resolved(connection, term, query.is_word) for term in query.terms)
         known = tuple(filter(None, found))
         missing = len(known) < len(terms)
         if not missing and known != terms:
@@ -314,7 +316,9 @@ def _match(
     return (WordHit(number, rank, complete) for number, rank in rows)
 
 
-def _resolved(connection: sqlite3.Connection, term: str, is_word: bool) -> str | None:
+def _resolved(
+    connection: sqlite3.Connection, term: str, is_word: Callable[[str], bool] | None
+) -> str | None:
     """Return how to ask for a word, or for what it begins, or for the one it is a typo of."""
     for form in map(_quoted, forms_of(term)):
         for expression in (form,) if term.isalnum() and term.isascii() else (form, f"{form} *"):
@@ -322,7 +326,7 @@ def _resolved(connection: sqlite3.Connection, term: str, is_word: bool) -> str |
                 return expression
     if begun := _begun(connection, term):
         return f"({' OR '.join(map(_quoted, begun))})"
-    if is_word:
+    if is_word is not None and is_word(term):
         return None
     for similar in _transposed(connection, term) or _similar(connection, term):
         if _stands(connection, _quoted(similar)):
