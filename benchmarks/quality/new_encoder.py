@@ -17,7 +17,7 @@ import numpy as np
 
 from acqh import ACQH, CodeIndex, compress
 from acqh.encoders import MiniLM
-from acqh.encoders.words import tfidf_encoder
+from acqh.encoders.named import tfidf_encoder
 from benchmarks._measure import emit, hide_name
 
 K = 10

@@ -15,7 +15,7 @@ import numpy as np
 
 from acqh.collection import Collection, Item
 from acqh.encoders import EfficientNetLite0, MiniLM, general_model
-from acqh.encoders.pieces import QueryTable
+from acqh.encoders.minilm import QueryTable
 from benchmarks._measure import COCO, emit, timed
 
 N_TEST = 1_000

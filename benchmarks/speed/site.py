@@ -21,8 +21,7 @@ from playwright.sync_api import sync_playwright
 
 from acqh.collection import Collection, Item
 from acqh.encoders import MiniLM, register_encoder
-from acqh.encoders.minilm import is_word, numbers_of, vocabulary
-from acqh.encoders.pieces import _places, _table
+from acqh.encoders.minilm import _places, _table, is_word, numbers_of, vocabulary
 from acqh.export import site
 from benchmarks._measure import emit, timed
 

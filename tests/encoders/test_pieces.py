@@ -5,7 +5,7 @@ import pytest
 
 from acqh.collection import Collection, Item
 from acqh.encoders import MiniLM, general_model, word_vectorizer
-from acqh.encoders.pieces import QueryTable
+from acqh.encoders.minilm import QueryTable
 from acqh.errors import CollectionError
 
 pytest.importorskip("onnxruntime")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.encoders import make_encoder, word_vectorizer
-from acqh.encoders.words import fold_text
+from acqh.encoders.named import fold_text
 from acqh.errors import InvalidInputError
 from acqh.features import TagSVD
 

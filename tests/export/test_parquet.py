@@ -11,7 +11,7 @@ import acqh
 from acqh import CodeIndex
 from acqh.collection import Collection
 from acqh.errors import InvalidInputError
-from acqh.export import export_parquet, parquet
+from acqh.export import export_parquet, files
 from acqh.quantize import decode
 
 
@@ -31,7 +31,7 @@ def test_vectors_give_our_top_ten_by_inner_product(saved, queries, same_top, tmp
 
 
 def test_codes_and_codebooks_come_back_in_order_of_insertion(index, saved, tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "_ROWS", 999)
+    monkeypatch.setattr(files, "_ROWS", 999)
     export_parquet(saved, tmp_path / "codes.parquet", codes=True)
     file = pq.ParquetFile(tmp_path / "codes.parquet")
     assert file.num_row_groups > 10

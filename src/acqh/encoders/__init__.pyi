@@ -9,4 +9,4 @@ from acqh.encoders.minilm import MiniLM as MiniLM
 from acqh.encoders.named import Encoder as Encoder
 from acqh.encoders.named import make_encoder as make_encoder
 from acqh.encoders.named import register_encoder as register_encoder
-from acqh.encoders.words import word_vectorizer as word_vectorizer
+from acqh.encoders.named import word_vectorizer as word_vectorizer

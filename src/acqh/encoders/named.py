@@ -1,13 +1,19 @@
-"""Encoders of raw items: what they must do, and the named ones."""
+"""Encoders of raw items: what they must do, the named ones, and texts by their words."""
 
+import unicodedata
 import warnings
 from collections.abc import Iterable
-from typing import Any, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar
+
+import numpy as np
 
 from acqh._core.arrays import Array, Matrix
 from acqh._core.runtime import RandomState
 from acqh._core.store import thing_of
 from acqh.errors import EncoderFallbackWarning, InvalidInputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from sklearn.feature_extraction.text import TfidfVectorizer
 
 # What stored state can name of this room, and where it is; `register_encoder` adds to it.
 STORED: dict[str, Any] = {
@@ -19,7 +25,7 @@ STORED: dict[str, Any] = {
     "MiniLM": "acqh.encoders.minilm",
     "OnnxImages": "acqh.encoders.onnx",
     "OnnxTexts": "acqh.encoders.onnx",
-    "fold_text": "acqh.encoders.words",
+    "fold_text": "acqh.encoders.named",
 }
 _CLASSES = {
     ("image", "efficientnet"): "EfficientNetLite0",
@@ -121,8 +127,6 @@ def make_encoder(
     if (view, kind) in _CLASSES:
         return thing_of(_CLASSES[view, kind], STORED)()
     if (view, kind) == ("text", "tfidf"):
-        from acqh.encoders.words import tfidf_encoder
-
         return tfidf_encoder(_TEXT_COMPONENTS, random_state)
     raise InvalidInputError(f"no encoder for {view} is called {kind!r}; there are: {_NAMES[view]}")
 
@@ -191,3 +195,70 @@ def register_encoder(kind: type[T]) -> type[T]:
         raise InvalidInputError(f"there is another class {kind.__name__}; choose another name")
     STORED[kind.__name__] = kind
     return kind
+
+
+def fold_text(text: str) -> str:
+    """Return a text in which case and Unicode forms make no difference; refuse what is not text.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    InvalidInputError
+        It is not a string.
+
+    Examples
+    --------
+    >>> from acqh.encoders.named import fold_text
+    >>> fold_text("STRASSE") == fold_text("Straße")
+    True
+    """
+    if not isinstance(text, str):
+        raise InvalidInputError(
+            f"a text is a {type(text).__name__}; give strings, empty ones for no text"
+        )
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def word_vectorizer(**params: Any) -> "TfidfVectorizer":
+    """Return scikit-learn's ``TfidfVectorizer`` of all words, case and Unicode forms folded.
+
+    Words are runs of letters, digits and underscores; those that ``fit`` did not see are ignored.
+
+    Parameters
+    ----------
+    **params
+        Of ``TfidfVectorizer``, in place of the above; ``use_idf=False, norm=None`` counts words.
+
+    Returns
+    -------
+    sklearn.feature_extraction.text.TfidfVectorizer
+        Gives CSR, float32.
+
+    Examples
+    --------
+    >>> from acqh.encoders import word_vectorizer
+    >>> encoder = word_vectorizer().fit(["a red rose", "a red car"])
+    >>> encoder.transform(["Red, red roses!"]).toarray()
+    array([[0., 0., 1., 0.]], dtype=float32)
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer  # which queries may not need
+
+    chosen = {"preprocessor": fold_text, "token_pattern": r"\w+", "dtype": np.float32}
+    return TfidfVectorizer(**{**chosen, **params})
+
+
+def tfidf_encoder(n_components: int, random_state: RandomState = None) -> Any:
+    """Return the words' weights, on this many components of their SVD."""
+    from sklearn.pipeline import Pipeline
+
+    from acqh.features.simple import TagSVD
+
+    words = word_vectorizer()
+    return Pipeline([("words", words), ("svd", TagSVD(n_components, random_state=random_state))])

@@ -10,8 +10,8 @@ import numpy as np
 from acqh._core.arrays import Floats, unit_rows
 from acqh._core.imports import require
 from acqh.encoders.images import MAX_PIXELS, ImageLike, read_image
+from acqh.encoders.named import fold_text
 from acqh.encoders.network import Network, session
-from acqh.encoders.words import fold_text
 from acqh.errors import InvalidInputError
 
 _IMAGES = ("image.onnx", "visual.onnx", "vision_model.onnx")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from acqh._core.imports import require
 from acqh._core.runtime import Progress
 from acqh.errors import InvalidInputError, MilvusError
-from acqh.export.source import ID, VECTOR, Batch, Exportable, ExportReport, Source, open_source
+from acqh.export.files import ID, VECTOR, Batch, Exportable, ExportReport, Source, open_source
 
 # With the most metadata that Milvus takes, this many items fit a message of 64 MB.
 _ROWS = 512

@@ -24,7 +24,7 @@ from acqh.collection.store.file import Store, identity_of, open_store, read_chan
 from acqh.collection.store.items import changes_since, codes_of, has_more_than, is_forgotten
 from acqh.collection.types import BuildSettings
 from acqh.encoders.general.model import GeneralMap
-from acqh.encoders.minilm import MiniLM
+from acqh.encoders.minilm import MiniLM, QueryTable
 from acqh.errors import (
     AcqhError,
     CollectionError,
@@ -36,7 +36,6 @@ from acqh.io import Bundle, read_bundle, write_bundle
 from acqh.methods.registry import HOMES
 
 if TYPE_CHECKING:
-    from acqh.encoders.pieces import QueryTable
     from acqh.index import CodeIndex
 
 KIND = "collection"
@@ -253,13 +252,11 @@ class Opened:
         return lru_cache(_KEPT_TEXTS)(partial(self._described, "text"))
 
     @cached_property
-    def query_table(self) -> "QueryTable":
+    def query_table(self) -> QueryTable:
         """What stands in for MiniLM in queries.
 
         Raises CollectionError: texts were described otherwise.
         """
-        from acqh.encoders.pieces import QueryTable
-
         maps, chain = self.coder.maps, self.coder.maps.feature_maps.get("text")
         is_general = isinstance(chain, GeneralMap)
         if not isinstance(self.facts.encoders.by_view.get("text"), MiniLM) or not (
