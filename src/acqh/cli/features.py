@@ -425,7 +425,8 @@ def export(
             raise BadParameter("site takes --out, the folder to write")
         shown = [name.strip() for name in columns.split(",") if name.strip()]
         side = None if thumbnails == "none" else int(thumbnails)
-        _to_site(source, out, captions, shown, side, only, base_url)
+        given = {"captions": captions, "only": only, "base_url": base_url}
+        _to_site(source, out, columns=shown, thumbnails=side, **given)
         return
     with reporting() as progress:
         common: dict[str, Any] = {"metadata": metadata, "overwrite": overwrite}
@@ -449,34 +450,17 @@ def export(
     print_done(where, facts, f"{report.n_items:,} items{size}")
 
 
-def _to_site(
-    source: Path,
-    out: Path,
-    captions: bool,
-    columns: list[str],
-    thumbnails: int | None,
-    only: str | None,
-    base_url: str | None,
-) -> None:
+def _to_site(source: Path, out: Path, **given: Any) -> None:
     """Write a site, and say what it publishes and how large each part is."""
     from acqh.collection import Collection
     from acqh.export import site
 
     with reporting() as progress, Collection.open(source) as collection:
-        report = site(
-            collection,
-            out,
-            captions=captions,
-            columns=columns,
-            thumbnails=thumbnails,
-            only=only,
-            base_url=base_url,
-            progress=progress,
-        )
+        report = site(collection, out, **given, progress=progress)
     parts = ", ".join(f"{name} {size / 1e3:,.0f} kB" for name, size in report.n_bytes.items())
     shown = ["small images"] * ("images" in report.n_bytes) + ["labels", "codes"]
-    shown += ["texts"] * captions + [f"column {name}" for name in report.columns]
-    shown += ["addresses of originals"] * (base_url is not None)
+    shown += ["texts"] * given["captions"] + [f"column {name}" for name in report.columns]
+    shown += ["addresses of originals"] * (given["base_url"] is not None)
     said = (
         f"{out}: {report.n_items:,} items, {sum(report.n_bytes.values()) / 1e6:.1f} MB, "
         f"{report.n_first / 1e6:.1f} MB before the first answer.\n"

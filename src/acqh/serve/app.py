@@ -21,7 +21,7 @@ from acqh import __version__
 from acqh.collection.types import MAX_ID_CHARACTERS
 from acqh.serve import schemas
 from acqh.serve.live import Live
-from acqh.serve.middleware import LimitBody, Measure, Shield, allowed_names
+from acqh.serve.middleware import LimitBody, Shield, allowed_names
 from acqh.serve.schemas import ProblemError, documented, invalid
 from acqh.serve.service import Service
 from acqh.serve.settings import Limits, Settings, Tokens, read_tokens
@@ -100,8 +100,8 @@ def create_app(settings: Settings, *, limits: Limits | None = None) -> FastAPI:
     # The innermost first.
     app.add_middleware(LimitBody, limits=limits)
     names = allowed_names(settings.host, settings.is_loopback, settings.allowed_hosts)
-    app.add_middleware(Shield, hosts=names, root_path=settings.root_path)
-    app.add_middleware(Measure, metrics=service.metrics)
+    root, metrics = settings.root_path, service.metrics
+    app.add_middleware(Shield, hosts=names, root_path=root, metrics=metrics)
     return app
 
 

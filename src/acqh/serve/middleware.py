@@ -203,50 +203,68 @@ class Shield:
 
     It refuses requests that name another host (a page elsewhere whose name was made to lead to
     this machine; Starlette's own would answer in plain text), adds security headers to every
-    answer, and turns whatever goes wrong into a problem that tells clients nothing of our insides.
+    answer, turns whatever goes wrong into a problem that tells clients nothing of our insides, and
+    counts and times requests by route, never by what clients wrote.
 
     `hosts`: names by which clients may call; None allows any. `root_path`: what may stand before
     every path; Starlette takes it off.
     """
 
-    def __init__(self, app: ASGIApp, hosts: frozenset[str] | None, root_path: str = "") -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        hosts: frozenset[str] | None,
+        root_path: str = "",
+        metrics: "Metrics | None" = None,
+    ) -> None:
         self.app = app
         self.hosts = hosts
         self.root_path = root_path
+        self.metrics = metrics or Metrics()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started = False
+        started, status = time.perf_counter(), _CLIENT_GONE
 
         async def add_headers(message: Message) -> None:
-            nonlocal started
+            nonlocal status
             if message["type"] == "http.response.start":
-                started = True
+                status = message["status"]
                 headers = MutableHeaders(scope=message)
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 
+        with self.metrics.in_flight.track_inprogress():
+            try:
+                await self._answer(scope, receive, add_headers)
+            except ClientDisconnect:
+                return  # there is nobody to answer, and nothing is wrong here
+            except Exception:
+                _LOG.exception("%s failed", scope["method"])
+                if status != _CLIENT_GONE:
+                    raise
+                detail = "something failed in the service; its log says what"
+                await ProblemError(500, detail).response()(scope, receive, add_headers)
+            finally:
+                route = getattr(scope.get("route"), "path", None) or "other"
+                method = scope["method"] if scope["method"] in _METHODS else "other"
+                self.metrics.requests.labels(method, route, status).inc()
+                elapsed = time.perf_counter() - started
+                self.metrics.request_seconds.labels(route).observe(elapsed)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         host = host_name(Headers(scope=scope).get("host", ""))
         if self.hosts is not None and host not in self.hosts:
             detail = "this service does not go by the name in the Host header; see allowed_hosts"
-            await ProblemError(400, detail).response()(scope, receive, add_headers)
+            await ProblemError(400, detail).response()(scope, receive, send)
             return
         if f"{scope['path']}/".startswith(f"{self.root_path}/"):
             scope["root_path"] = self.root_path
-        try:
-            await self.app(scope, receive, add_headers)
-        except ClientDisconnect:
-            return  # there is nobody to answer, and nothing is wrong here
-        except Exception:
-            _LOG.exception("%s failed", scope["method"])
-            if started:
-                raise
-            detail = "something failed in the service; its log says what"
-            await ProblemError(500, detail).response()(scope, receive, add_headers)
+        await self.app(scope, receive, send)
 
 
 def allowed_names(host: str, is_loopback: bool, extra: list[str]) -> frozenset[str] | None:
@@ -302,38 +320,6 @@ class Metrics:
     def page(self) -> bytes:
         """Return all counts in Prometheus' text format."""
         return generate_latest(self.registry)
-
-
-class Measure:
-    """ASGI middleware that counts and times requests by route, never by what clients wrote."""
-
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self.app = app
-        self.metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        started = time.perf_counter()
-        status = _CLIENT_GONE
-
-        async def note_status(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        with self.metrics.in_flight.track_inprogress():
-            try:
-                await self.app(scope, receive, note_status)
-            finally:
-                route = getattr(scope.get("route"), "path", None) or "other"
-                method = scope["method"] if scope["method"] in _METHODS else "other"
-                self.metrics.requests.labels(method, route, status).inc()
-                elapsed = time.perf_counter() - started
-                self.metrics.request_seconds.labels(route).observe(elapsed)
 
 
 class RepeatLimit(logging.Filter):
