@@ -28,7 +28,7 @@ import numpy as np
 
 import acqh
 from acqh.scale import build_index
-from acqh.scale.encode import encode_chunk
+from acqh.scale.parts import encode_chunk
 from acqh.stats import Statistics
 from benchmarks._measure import emit
 from benchmarks.scale.billion import Codes, write_codes

@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_limits
 import acqh
 from acqh.data import MultiViewData
 from acqh.scale import encode_parts, fit
-from acqh.scale.encode import encode_chunk
+from acqh.scale.parts import encode_chunk
 from benchmarks._measure import emit, resident
 
 WIDTHS = {"image": 1024, "text": 1024}

@@ -10,7 +10,7 @@ from acqh.quantize import AdditiveQuantizer
 from acqh.scale import Compressed
 from acqh.scale.compress.report import RECALL_AT, exact_best
 from acqh.scale.recall import enough_bytes
-from acqh.scale.sources import list_vector_pieces
+from acqh.scale.vectors import list_vector_pieces
 
 N_COMPONENTS = 8
 

@@ -42,7 +42,7 @@ class Counted:
 @pytest.fixture
 def counted(model, monkeypatch):
     counter = Counted(model)
-    monkeypatch.setattr("acqh.scale.encode.fingerprint", lambda each: fingerprint(each._model))
+    monkeypatch.setattr("acqh.scale.parts.fingerprint", lambda each: fingerprint(each._model))
     return counter
 
 

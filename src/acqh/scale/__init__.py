@@ -3,9 +3,8 @@
 from acqh.scale.compress.compress import compress
 from acqh.scale.compress.compressed import Compressed
 from acqh.scale.compress.report import CompressionReport
-from acqh.scale.encode import encode_parts
 from acqh.scale.fit import fit
-from acqh.scale.parts import CodeParts
+from acqh.scale.parts import CodeParts, encode_parts
 from acqh.scale.recall import recall_of_files, sweep
 from acqh.scale.search import search_table
 from acqh.scale.shards import build_index, build_shards, open_shards

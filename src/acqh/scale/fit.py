@@ -1,17 +1,15 @@
 """Learning from more than fits in memory, here or on a cluster."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from acqh._core.runtime import Progress
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError
 from acqh.methods import BaseMethod
 from acqh.methods.collect import MappedStatistics, add_part
-from acqh.scale.sources import Cut, cut_source, tell
-from acqh.scale.workers import Here, OnDask, on_device
+from acqh.scale.workers import cut_source, on_device
 from acqh.stats import Statistics
 
 Method = TypeVar("Method", bound=BaseMethod)
@@ -76,68 +74,40 @@ def fit(
     """
     how = on_device(model.fit, device, client)
     if client is None:
-        return model.fit(_counted(cut_source(source, chunk_size), progress), **how)
+        cut = cut_source(source, chunk_size, progress=progress)
+        return model.fit(cut.run(_items, "items read"), **how)
     if not (hasattr(model, "fit_stats") and hasattr(model, "_describe")):
         raise InvalidInputError(
             f"{type(model).__name__} is not learnt from sums, so workers cannot share the work; "
             "fit it without a client"
         )
-    workers, cut = OnDask(client), cut_source(source, chunk_size, client)
+    cut = cut_source(source, chunk_size, client, progress)
+    workers: Any = cut.workers
     pieces = list(cut.pieces)
     # Feature maps are fitted once, on the first piece: fitted again they could come out otherwise.
-    (described,) = workers.run(partial(_describe, model), [(pieces[0], None)])
-    n_done = 0
-
-    def done(number: int) -> None:
-        nonlocal n_done
-        n_done += len(pieces[number])
-        tell(progress, n_done, cut.n_items, "items read")
-
-    tasks = [(piece, None) for piece in pieces]
-    total = workers.merge(partial(_sum, described), tasks, _merge, done)
+    (known,) = workers.run(partial(_describe, model), [(pieces[0], None)])
+    total = workers.merge(
+        partial(_sum, known), pieces, _merge, lambda piece: cut.tell("items read", len(piece))
+    )
     if total.n_items == 0:
         raise LabelError("no item has a label, so there is nothing to learn from")
-    model.fit_stats(replace(described.known, statistics=total))
+    model.fit_stats(replace(known, statistics=total))
     return model
-
-
-def _counted(cut: Cut, progress: Progress | None) -> Iterator[MultiViewData]:
-    n_done = 0
-    for rows in Here().run(_items, ((piece, None) for piece in cut.pieces)):
-        n_rows = len(rows)
-        yield rows
-        # The next ones are read when these are gone.
-        del rows
-        n_done += n_rows
-        tell(progress, n_done, cut.n_items, "items read")
 
 
 def _items(items: MultiViewData, _: None) -> MultiViewData:
     return items
 
 
-class _Description(NamedTuple):
-    """What all pieces must be like, and the widths of their mapped views.
-
-    The statistics of `known` are of no views: zeros for all products of features would be large.
-    """
-
-    known: MappedStatistics
-    widths: dict[str, int]
-
-
-def _describe(model: Any, items: MultiViewData, _: None) -> _Description:
+def _describe(model: Any, items: MultiViewData, _: None) -> MappedStatistics:
     # Workers map rows as they are, so kernel maps learn no targets here: none could be left out.
-    known = model._describe(items, learns_maps=False)
-    widths = known.statistics.widths
-    nothing = Statistics({}, len(known.label_names), known.statistics.keep)
-    return _Description(replace(known, statistics=nothing), widths)
+    known: MappedStatistics = model._describe(items, learns_maps=False)
+    return known
 
 
-def _sum(described: _Description, items: MultiViewData, _: None) -> Statistics:
-    nothing = described.known.statistics
-    sums = Statistics(described.widths, nothing.n_labels, nothing.keep)
-    add_part(items, described.known, sums)
+def _sum(known: MappedStatistics, items: MultiViewData, _: None) -> Statistics:
+    sums = known.sums_of_none()
+    add_part(items, known, sums)
     return sums
 
 

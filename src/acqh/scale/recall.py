@@ -16,7 +16,7 @@ from acqh.metrics.recall import Metric, Recall, exact_neighbors, recall
 from acqh.scale.compress.compress import compress
 from acqh.scale.compress.report import CompressionReport
 from acqh.scale.shards import open_index
-from acqh.scale.sources import list_vector_pieces, read_queries, vectors_of
+from acqh.scale.vectors import list_vector_pieces, read_queries, vectors_of
 
 # A size is enough where the next one, of about twice the bytes, adds less than this to recall@10.
 _WORTH = 0.05

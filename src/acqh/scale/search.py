@@ -19,8 +19,8 @@ from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex
 from acqh.io.read import kind_of
 from acqh.scale.shards import SHARDS, ShardFolder, open_index
-from acqh.scale.sources import Source, check_view, cut_source, list_vector_pieces, tell, vectors_of
-from acqh.scale.workers import slim, workers_of
+from acqh.scale.vectors import check_view, list_vector_pieces, vectors_of
+from acqh.scale.workers import Source, cut_source, slim
 
 _COLUMNS = ("query", "rank", "id", "score")
 
@@ -107,18 +107,15 @@ def search_table(
         source = list_vector_pieces(source, view, chunk_size)
     if model is not None:
         _check_model(model, opened, view)
-    workers, cut = workers_of(client), cut_source(source, chunk_size, client)
+    cut = cut_source(source, chunk_size, client, progress)
     sent = opened if client is None else _paths_of(index)
     work = partial(_answer, model if client is None else slim(model), sent, view, k)
-    n_done = 0
     with written_whole(target) as file, _table(file, target.suffix) as write:
-        for queries, columns in workers.run(work, ((piece, None) for piece in cut.pieces)):
+        for columns in cut.run(work, "queries answered"):
             write(columns)
-            n_done += queries
-            tell(progress, n_done, cut.n_items, "queries answered")
-        if n_done == 0:
+        if cut.n_done == 0:
             raise InvalidInputError("there are no queries: the source is empty")
-    return n_done
+    return cut.n_done
 
 
 def _check_model(model: Any, index: CodeIndex, view: str | None) -> None:
@@ -147,7 +144,7 @@ def _paths_of(index: Any) -> list[Path]:
 
 def _answer(
     model: Any, index: Any, view: str | None, k: int, queries: MultiViewData, _: None
-) -> tuple[int, dict[str, Any]]:
+) -> dict[str, Any]:
     """Return how many queries there are, and the columns of the table for them."""
     if model is None:
         vectors = vectors_of(queries, view, "queries")
@@ -158,7 +155,7 @@ def _answer(
     if not isinstance(index, CodeIndex):  # where ids were compared before they were sent here
         index = CodeIndex.of_shards([CodeIndex.load(path) for path in index], check_ids=False)
     columns = index.search(vectors, k)._columns()
-    return len(queries), {**columns, "query": queries.ids[columns["query"]]}
+    return {**columns, "query": queries.ids[columns["query"]]}
 
 
 @contextmanager

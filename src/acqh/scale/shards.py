@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from shutil import rmtree
@@ -15,8 +16,7 @@ from acqh.index import CodeIndex
 from acqh.io import read_bundle, write_bundle
 from acqh.io.read import kind_of
 from acqh.scale.parts import CodeParts
-from acqh.scale.sources import tell
-from acqh.scale.workers import workers_of
+from acqh.scale.workers import cut_source
 
 SHARDS = "code-shards"
 Parts: TypeAlias = Iterable[tuple[Any, Any]]
@@ -141,15 +141,12 @@ def build_shards(
         raise InvalidInputError(f"{n_shards} shards of {len(parts)} items; give fewer")
     bounds = [len(parts) * number // n_shards for number in range(n_shards + 1)]
     folder, source = ShardFolder(Path(out).absolute(), n_shards, len(parts)), parts.path.absolute()
-    workers = workers_of(client)
+    rows = [_Rows(source, start, stop) for start, stop in pairwise(bounds)]
+    cut = cut_source(rows, len(parts), client, progress)
     folder.write(is_finished=False)
-    tasks = [
-        (_Rows(source, start, stop), path)
-        for path, start, stop in zip(folder.paths, bounds, bounds[1:], strict=False)
-    ]
-    written = workers.run(partial(_write_shard, codebooks), tasks)
-    for done, _ in zip(bounds[1:], written, strict=True):
-        tell(progress, done, len(parts), "items indexed")
+    tasks = zip(rows, folder.paths, strict=True)
+    for _ in cut.run(partial(_write_shard, codebooks), "items indexed", tasks):
+        pass
     index = CodeIndex.of_shards([CodeIndex.load(path) for path in folder.paths])
     folder.write(is_finished=True)
     for path in set(folder.path.glob("shard-?????")) - set(folder.paths):
@@ -164,6 +161,9 @@ class _Rows:
     path: Path
     start: int
     stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
 
     def read(self) -> Self:
         return self

@@ -1,4 +1,7 @@
-"""Who does the work: this process, or the workers of a Dask cluster, with the same results."""
+"""A source in pieces, and who works on them: this process or a Dask cluster, with equal results.
+
+A source is files, data in memory, or chunks one after the other.
+"""
 
 import inspect
 import logging
@@ -6,14 +9,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from copy import copy
+from dataclasses import dataclass, field
+from itertools import chain
+from os import PathLike
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from acqh import __version__
+from acqh._core.arrays import check_positive_int
 from acqh._core.device import check_device
 from acqh._core.imports import require
-from acqh._core.runtime import limit_threads
-from acqh.data import read_pieces
-from acqh.data.readers.pieces import Piece
+from acqh._core.runtime import Progress, limit_threads
+from acqh.data import MultiViewData, list_pieces, read_pieces
+from acqh.data.readers.pieces import Piece, Pieces
 from acqh.errors import ClusterError, InvalidInputError
 
 _SCHEDULER_SECONDS = 5
@@ -23,6 +31,14 @@ _FAN_IN = 8
 # Tasks of a thread that are begun before the first result is taken.
 _AHEAD = 4
 
+Source: TypeAlias = (
+    str
+    | PathLike[str]
+    | Sequence[str | PathLike[str]]
+    | Sequence[Piece]
+    | MultiViewData
+    | Iterable[MultiViewData]
+)
 # A piece, which has a method ``read``, and whatever else a task is told.
 Task: TypeAlias = tuple[Any, Any]
 
@@ -49,9 +65,107 @@ def on_device(step: Callable[..., Any], device: str | None, client: Any) -> dict
     return {"device": device}
 
 
-def workers_of(client: Any) -> "Workers":
-    """Return the workers of a client, or this process where there is none; raise ClusterError."""
-    return Here() if client is None else OnDask(client)
+@dataclass(frozen=True)
+class Held:
+    """A piece that is in memory."""
+
+    data: MultiViewData
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def read(self) -> MultiViewData:
+        """Return the rows."""
+        return self.data
+
+
+@dataclass
+class Cut:
+    """A source cut into pieces, and who works on them."""
+
+    pieces: Iterable[Any]  # a sequence, unless chunks come one after the other
+    n_items: int | None  # None: not known before all are read
+    chunk_size: int | None = None  # None: the source decided
+    # Tells one state of files from another; None where there are no files.
+    fingerprint: str | None = None
+    workers: Workers = field(default_factory=lambda: Here())
+    progress: Progress | None = None
+    n_done: int = 0
+
+    def run(
+        self,
+        work: Callable[[Any, Any], Any],
+        what: str,
+        tasks: Iterable[Task] | None = None,
+    ) -> Iterator[Any]:
+        """Yield what `work` gives for each task, or for all pieces; `what` is said to be done."""
+        lengths: deque[int] = deque()
+
+        def counted() -> Iterator[Task]:
+            for piece, told in ((each, None) for each in self.pieces) if tasks is None else tasks:
+                lengths.append(len(piece))
+                yield piece, told
+                # Not to be kept while the next one is read.
+                del piece
+
+        for result in self.workers.run(work, counted()):
+            yield result
+            del result
+            self.tell(what, lengths.popleft())
+
+    def tell(self, what: str, n_more: int = 0) -> None:
+        """Count more items that are done, and report it where somebody wants to know."""
+        self.n_done += n_more
+        if self.progress is not None:
+            self.progress(self.n_done, self.n_items, f"{self.n_done:,} {what}")
+
+
+def cut_source(
+    source: Any, chunk_size: int, client: Any = None, progress: Progress | None = None
+) -> Cut:
+    """Look at a source, and cut it unless it comes in pieces.
+
+    `client`: of workers that are to read it. Raises InvalidInputError: it is none of the known
+    kinds, or nothing that workers can read. Raises ClusterError: there are no such workers.
+    """
+    check_positive_int(chunk_size, "chunk_size")
+    who: dict[str, Any] = {
+        "workers": Here() if client is None else OnDask(client),
+        "progress": progress,
+    }
+    listed = source if isinstance(source, Sequence) and not isinstance(source, str) else [source]
+    if isinstance(source, Pieces):
+        return Cut(source, source.n_items, None, source.fingerprint(), **who)
+    if listed and all(isinstance(each, str | PathLike) for each in listed):
+        # Absolute: processes that read the pieces may have another working directory.
+        paths = [Path(each).absolute() for each in listed]
+        pieces = list_pieces(paths if listed is source else paths[0], chunk_size=chunk_size)
+        return Cut(pieces, pieces.n_items, chunk_size, pieces.fingerprint(), **who)
+    if listed is source and listed and all(hasattr(each, "read") for each in listed):
+        return Cut(source, sum(map(len, source)), **who)
+    if client is not None:
+        raise InvalidInputError(
+            f"a cluster reads paths and pieces of files, not {type(source).__name__}; write the "
+            "items to files that all workers see"
+        )
+    if isinstance(source, MultiViewData):
+        held = [Held(rows) for rows in source.chunks(chunk_size)]
+        return Cut(held, len(source), chunk_size, **who)
+    if not isinstance(source, Iterable):
+        raise InvalidInputError(
+            "the source must be a path, pieces of files, MultiViewData or an iterable of them, not "
+            f"{type(source).__name__}"
+        )
+    return Cut(_held(source), None, **who)
+
+
+def _held(chunks: Iterable[Any]) -> Iterator[Held]:
+    for chunk in chunks:
+        if not isinstance(chunk, MultiViewData):
+            raise InvalidInputError(f"chunks must be MultiViewData, got {type(chunk).__name__}")
+        yield Held(chunk)
+        # Not to be kept while the next one is read.
+        del chunk
 
 
 class Here:
@@ -72,23 +186,19 @@ class Here:
                 # Not to be kept while the next ones are read.
                 del items
                 yield result
+                del result
 
 
 def _read(pieces: Iterator[Any]) -> Any:
     """Yield what each piece reads; of files ahead, what is in memory when its turn comes."""
     first = next(pieces, None)
     if isinstance(first, Piece):
-        with closing(read_pieces(_chained(first, pieces), ahead=True)) as reader:
+        with closing(read_pieces(chain([first], pieces), ahead=True)) as reader:
             yield from reader
         return
     while first is not None:
         yield first.read()
         first = next(pieces, None)
-
-
-def _chained(first: Any, others: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from others
 
 
 class OnDask:
@@ -137,31 +247,31 @@ class OnDask:
     def merge(
         self,
         work: Callable[[Any, Any], Any],
-        tasks: Sequence[Task],
+        pieces: Sequence[Any],
         together: Callable[[list[Any]], Any],
-        done: Callable[[int], None],
+        done: Callable[[Any], None],
     ) -> Any:
-        """Return what the tasks give put together, a few at a time and always in their order.
+        """Return what work on pieces gives put together, a few at a time, always in their order.
 
-        `together`: takes a list of results, and of what it returned. `done`: called with the number
-        of each task that has ended. Raises as `run` does.
+        `together`: takes a list of results, and of what it returned. `done`: called with each piece
+        that has been worked on. Raises as `run` does.
         """
         carried = self._carry(work)
-        level = [self._submit(_work, carried, piece, told) for piece, told in tasks]
-        numbers = {future.key: number for number, future in enumerate(level)}
+        level = [self._submit(_work, carried, piece, None) for piece in pieces]
+        piece_of = {future.key: piece for future, piece in zip(level, pieces, strict=True)}
         # Held by nothing else, a result is dropped when it was put together.
         completed = require("distributed").as_completed(level)
-        while len(level) > 1 or numbers.keys() == {level[0].key}:
+        while len(level) > 1 or piece_of.keys() == {level[0].key}:
             level = [
                 self._submit(together, level[first : first + _FAN_IN])
                 for first in range(0, len(level), _FAN_IN)
             ]
         try:
             for future in completed:
-                number = numbers[future.key]
+                piece = piece_of[future.key]
                 if future.status != "finished":
-                    _fetch(future, repr(tasks[number][0]))
-                done(number)
+                    _fetch(future, repr(piece))
+                done(piece)
             return _fetch(level[0], "the merged results")
         except BaseException:
             self._cancel([*completed.futures, *level])

@@ -1,7 +1,7 @@
 """Embeddings to codes, an index, and figures of what it finds: in memory, out of core, on Dask."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,8 +21,8 @@ from acqh.quantize import AdditiveQuantizer, Drift
 from acqh.quantize.drift import MIN_ADDED
 from acqh.scale.compress.compressed import Compressed, kept_state
 from acqh.scale.compress.report import RECALL_AT, CompressionReport, exact_best
-from acqh.scale.sources import Held, cut_vectors, read_queries, tell, vectors_of
-from acqh.scale.workers import Here, Workers, on_device, workers_of
+from acqh.scale.vectors import cut_vectors, read_queries, vectors_of
+from acqh.scale.workers import Cut, on_device
 
 # Of the queries, one in this many is held out for the report, and not more than this many.
 _HELD_OUT_PART = 5
@@ -120,7 +120,7 @@ def compress(
     rng = check_rng(random_state)
     how = on_device(AdditiveQuantizer.encode, device, client)
     seconds: dict[str, float] = {}
-    source = _Source.of(items, view, ids, chunk_size, client, progress)
+    source = _Source.of(cut_vectors(items, view, ids, chunk_size, client, progress), view)
     with _timed(seconds, "read"):
         chosen = _choose(source.n_items, n_train, rng)
         sample, others = source.take(chosen, _choose_others(chosen, source.n_items))
@@ -230,36 +230,27 @@ def _split_queries(
 
 @dataclass(frozen=True)
 class _Source:
-    """Where vectors are, and who reads them."""
+    """The items in pieces, and the view that is wanted of them."""
 
-    pieces: Sequence[Any]
+    cut: Cut
     starts: list[int]  # the first row of each piece, and the end of the last
     view: str | None
-    workers: Workers
-    progress: Progress | None
 
     @classmethod
-    def of(
-        cls, items: Any, view: str | None, ids: Any, chunk_size: int, client: Any, progress: Any
-    ) -> Self:
-        """Look at where vectors are; what is in memory does not travel."""
-        cut = cut_vectors(items, view, ids, chunk_size, client)
-        pieces = list(cut.pieces)
-        workers = Here() if pieces and isinstance(pieces[0], Held) else workers_of(client)
-        return cls(pieces, np.cumsum([0, *map(len, pieces)]).tolist(), view, workers, progress)
+    def of(cls, cut: Cut, view: str | None) -> Self:
+        """Look at the pieces."""
+        return cls(cut, np.cumsum([0, *map(len, cut.pieces)]).tolist(), view)
 
     @property
     def n_items(self) -> int:
-        """Rows of all pieces."""
+        """How many there are."""
         return self.starts[-1]
 
     def each(self, work: Callable[..., Any], told: Iterable[Any], what: str) -> Iterator[Any]:
-        """Yield what comes of each piece: of its vectors, its ids, and what is told of it."""
-        tasks = zip(self.pieces, told, strict=True)
-        results = self.workers.run(partial(_on_vectors, work, self.view), tasks)
-        for done, result in zip(self.starts[1:], results, strict=True):
-            yield result
-            tell(self.progress, done, self.n_items, what)
+        """Yield `work(vectors, ids, told)` for each piece, in order."""
+        self.cut.n_done = 0
+        tasks = zip(self.cut.pieces, told, strict=True)
+        return self.cut.run(partial(_on_vectors, work, self.view), what, tasks)
 
     def take(self, chosen: Ints, others: Ints) -> tuple[Floats, Floats]:
         """Return vectors by two lists of row numbers in rising order, of which none is in both."""
