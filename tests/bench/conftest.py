@@ -9,9 +9,8 @@ import acqh
 from acqh.bench import ResultRow, Store
 from acqh.bench.running.cells import RunGrid, fair_plan, merge_cells, paper_plan
 from acqh.bench.running.evaluate import open_data
-from acqh.bench.running.runner import machine, versions
 from acqh.bench.running.variants import make_variant
-from acqh.bench.running.worker import Workbench, WorkerSettings
+from acqh.bench.running.worker import Workbench, WorkerSettings, machine, versions
 from acqh.data import save_npz
 
 # Importing this one registers methods that are for one test's run only.

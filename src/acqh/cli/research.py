@@ -101,7 +101,7 @@ def _lengths(n_bytes: str) -> list[int]:
 
 
 def _print_plan(planned: Any, retry_failed: bool) -> None:
-    from acqh.bench.running.runner import Estimator
+    from acqh.bench.running.store import Estimator
 
     estimator = Estimator(planned.store.records())
     left = {cell.key for cell in planned.pending(retry_failed=retry_failed)}
@@ -136,7 +136,7 @@ def _print_plan(planned: Any, retry_failed: bool) -> None:
 def _display(show: Reporter) -> Any:
     from acqh.bench import Watch
     from acqh.bench.running.cells import Cell
-    from acqh.bench.running.runner import Estimator
+    from acqh.bench.running.store import Estimator
 
     class Display(Watch):
         def begin(self, cells: Sequence[Cell], records: Sequence[dict[str, Any]]) -> None:

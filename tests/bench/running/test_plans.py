@@ -11,7 +11,7 @@ from acqh.bench.running.cells import (
     paper_plan,
 )
 from acqh.bench.running.evaluate import BenchData, hash_contents, open_data, prepare
-from acqh.bench.running.runner import Estimator
+from acqh.bench.running.store import Estimator
 from acqh.bench.running.variants import RandomCodes, list_variants, make_maps, make_variant
 from acqh.bench.running.worker import peak_memory, reset_peak_memory
 from acqh.data import save_npz

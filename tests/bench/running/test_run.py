@@ -15,7 +15,7 @@ import acqh
 from acqh import bench
 from acqh.bench.running.cells import RunGrid, fair_plan
 from acqh.bench.running.evaluate import open_data
-from acqh.bench.running.runner import pending, run_cells
+from acqh.bench.running.plan import pending, run_cells
 from acqh.bench.running.store import Store
 from acqh.bench.running.variants import find_method, load_method_file, make_variant
 from acqh.bench.running.worker import Workbench, WorkerSettings

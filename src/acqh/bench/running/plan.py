@@ -1,11 +1,15 @@
 """The whole bench as one call: what is asked for, planned and run."""
 
-import inspect
+import signal
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from acqh._core.arrays import check_positive_int
@@ -14,10 +18,9 @@ from acqh.bench.protocol import find_protocol
 from acqh.bench.protocol import seeds as first_seeds
 from acqh.bench.running.cells import CODE_LENGTHS, Cell, RunGrid, fair_plan, paper_plan
 from acqh.bench.running.evaluate import BenchData, of_memory, open_data
-from acqh.bench.running.runner import RunSummary, Watch, pending, run_cells
-from acqh.bench.running.store import Store
-from acqh.bench.running.variants import Variant, list_variants, load_method_file, make_variant
-from acqh.bench.running.worker import WorkerSettings
+from acqh.bench.running.store import Record, Store
+from acqh.bench.running.variants import find_variants, name_of
+from acqh.bench.running.worker import Worker, WorkerSettings, machine, versions
 from acqh.data import MultiViewData, list_datasets, save_npz
 from acqh.data.splits import official_rows
 from acqh.errors import InvalidInputError
@@ -28,6 +31,159 @@ _USUAL_PROTOCOLS = ("labelled", "unlabelled")
 _MAX_FAIR_BITS = 128
 
 Named = str | PathLike[str]
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """How a run went.
+
+    Attributes
+    ----------
+    out : Path
+        The folder with the results, for `Store` and `write_report`.
+    n_stored : int
+        Cells that were there before.
+    n_done, n_failed : int
+        Cells run now.
+    n_left : int
+        Cells not run, for an interrupt.
+    seconds : float
+    failed : tuple of dict
+        ``key``, ``label`` and ``reason`` of each cell that failed.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> summary = acqh.bench.run("wiki", methods=["dch"], out="results")  # doctest: +SKIP
+    >>> summary.n_done, summary.n_failed  # doctest: +SKIP
+    (15, 0)
+    """
+
+    out: Path
+    n_stored: int
+    n_done: int
+    n_failed: int
+    n_left: int
+    seconds: float
+    failed: tuple[dict[str, Any], ...] = ()
+
+
+def pending(cells: Sequence[Cell], store: Store, *, retry_failed: bool = False) -> list[Cell]:
+    """Return the cells that are still to be run."""
+    return [
+        cell
+        for cell in cells
+        if not store.done(cell.key) and (retry_failed or not store.has_failed(cell.key))
+    ]
+
+
+class Watch:
+    """Told how a run goes; does nothing with it. A display derives from it.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> class Follow(acqh.bench.Watch):
+    ...     def end(self, record):
+    ...         print(record["label"], record["status"])
+    >>> acqh.bench.run("wiki", methods=["dch"], out="results", watch=Follow())  # doctest: +SKIP
+    """
+
+    def begin(self, cells: Sequence[Cell], records: Sequence[Record]) -> None:
+        """Be told which cells will be run, and what the store has already."""
+
+    def start(self, cell: Cell) -> None:
+        """Be told that a cell is being run."""
+
+    def end(self, record: Record) -> None:
+        """Be told what a cell gave."""
+
+    def interrupted(self) -> None:
+        """Be told that the run will stop after the current cell."""
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    store: Store,
+    settings: WorkerSettings,
+    *,
+    retry_failed: bool = False,
+    watch: Watch | None = None,
+) -> RunSummary:
+    """Run the cells that a store does not have yet, and store each as it ends.
+
+    Cells run one after another in a process of their own, so that neither another cell nor the
+    display disturbs a timing, and none that crashes takes the run with it: that cell is stored
+    as failed, and a new process goes on. The first interrupt (Ctrl-C) stops after the current
+    cell, the second at once.
+
+    The caller has locked the store. With `retry_failed`, cells stored as failed run again.
+    """
+    started = time.perf_counter()
+    watch = watch or Watch()
+    _join_experiments(cells, store)
+    # A run that was killed may have left half a line.
+    store.write_table()
+    left = pending(cells, store, retry_failed=retry_failed)
+    watch.begin(left, store.records())
+    context = {"versions": versions(), "machine": machine()}
+    done, failed = 0, []
+    with _interruptible(watch.interrupted) as asked_to_stop, Worker(settings) as worker:
+        for cell in left:
+            if asked_to_stop.is_set():
+                break
+            watch.start(cell)
+            outcome = worker.run(cell)
+            record = {**cell.header(), **outcome.facts, **context, "finished": time.time()}
+            store.write(record, outcome.curves, outcome.rankings)
+            if record["status"] == "done":
+                done += 1
+            else:
+                failed.append({name: record[name] for name in ("key", "label", "reason")})
+            watch.end(record)
+    store.write_table()
+    return RunSummary(
+        out=store.path,
+        n_stored=len(cells) - len(left),
+        n_done=done,
+        n_failed=len(failed),
+        n_left=len(left) - done - len(failed),
+        seconds=time.perf_counter() - started,
+        failed=tuple(failed),
+    )
+
+
+def _join_experiments(cells: Sequence[Cell], store: Store) -> None:
+    """Say of stored cells which of these experiments they serve besides their own."""
+    records = {record["key"]: record for record in store.records()}
+    for cell in cells:
+        record = records.get(cell.key)
+        if record is None or set(cell.experiments) <= set(record["experiments"]):
+            continue
+        joined = dict.fromkeys((*record["experiments"], *cell.experiments))
+        bytes_asked = record["bytes_asked"] or cell.bytes_asked
+        store.write({**record, "experiments": list(joined), "bytes_asked": bytes_asked})
+
+
+@contextmanager
+def _interruptible(on_interrupt: Callable[[], None]) -> Iterator[threading.Event]:
+    """Turn the first interrupt into an event; the second is what it always was."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+        on_interrupt()
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @dataclass(frozen=True)
@@ -104,8 +260,8 @@ def plan(
     >>> [(cell.label, cell.bytes_asked) for cell in planned.cells]
     [('dch', 1), ('dch', 2)]
     """
-    names = [_name_of(each) for each in ([methods] if isinstance(methods, str) else methods)]
-    variants, method_files = _variants(names)
+    names = [name_of(each) for each in ([methods] if isinstance(methods, str) else methods)]
+    variants, method_files = find_variants(names)
     if seeds is None:
         seeds = 5 if "all" in names else 1
     n_threads = n_threads or count_cores()
@@ -224,28 +380,6 @@ def run(
 
 def _each(given: Any) -> list[Any]:
     return [given] if isinstance(given, str | PathLike | MultiViewData) else list(given)
-
-
-def _variants(names: Sequence[str]) -> tuple[tuple[Variant, ...], tuple[str, ...]]:
-    """Return the lines of tables, and the files that some of their methods come from."""
-    files = tuple(name for name in names if ".py:" in name)
-    # First of all, so that they may be named as well.
-    named = {file: load_method_file(file).info.name for file in files}
-    variants: list[Variant] = []
-    for name in names:
-        variants += list_variants() if name == "all" else [make_variant(named.get(name, name))]
-    return tuple({variant.label: variant for variant in variants}.values()), files
-
-
-def _name_of(method: Any) -> str:
-    if isinstance(method, str):
-        return method.strip()
-    if not (isinstance(method, type) and issubclass(method, BaseMethod)):
-        raise InvalidInputError(f"methods are names or classes of methods, not {method!r}")
-    if method.__module__.partition(".")[0] == "acqh":
-        return method.info.name
-    # The process that runs it has to find it too.
-    return f"{inspect.getsourcefile(method)}:{method.__name__}"
 
 
 def _lengths(bits: Sequence[int], paper: bool) -> tuple[int, ...]:

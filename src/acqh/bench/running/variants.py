@@ -1,6 +1,7 @@
 """The methods of a run: which there are, how large their codes become, how they are built."""
 
 import hashlib
+import inspect
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -132,6 +133,29 @@ def list_variants() -> list[Variant]:
     names = [name for name in methods.list() if not issubclass(methods.get(name), NetworkMethod)]
     labels = [*names, *(f"{name} rbf" for name in _ALSO_RBF), RandomCodes.info.name]
     return [make_variant(label) for label in labels]
+
+
+def find_variants(names: Sequence[str]) -> tuple[tuple[Variant, ...], tuple[str, ...]]:
+    """Return the lines of tables, and the files that some of their methods come from."""
+    files = tuple(name for name in names if ".py:" in name)
+    # First of all, so that they may be named as well.
+    named = {file: load_method_file(file).info.name for file in files}
+    variants: list[Variant] = []
+    for name in names:
+        variants += list_variants() if name == "all" else [make_variant(named.get(name, name))]
+    return tuple({variant.label: variant for variant in variants}.values()), files
+
+
+def name_of(method: Any) -> str:
+    """Return the name of a method, or the file and class of one that is not of this package."""
+    if isinstance(method, str):
+        return method.strip()
+    if not (isinstance(method, type) and issubclass(method, BaseMethod)):
+        raise InvalidInputError(f"methods are names or classes of methods, not {method!r}")
+    if method.__module__.partition(".")[0] == "acqh":
+        return method.info.name
+    # The process that runs it has to find it too.
+    return f"{inspect.getsourcefile(method)}:{method.__name__}"
 
 
 def _as_json(value: Any, name: str, label: str) -> Any:

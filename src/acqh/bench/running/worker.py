@@ -1,7 +1,8 @@
-"""The process that runs cells, one at a time."""
+"""The process that runs cells, one at a time: what it does there, and how it is held from here."""
 
 import math
 import os
+import platform
 import signal
 import sys
 import threading
@@ -11,14 +12,18 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from multiprocessing import parent_process
+from importlib.metadata import PackageNotFoundError, version
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 
+from acqh import __version__
 from acqh._core.arrays import Array
+from acqh._core.runtime import count_cores
 from acqh.bench.protocol import Split, SplitParts, make_split
 from acqh.bench.running.cells import Cell, build
 from acqh.bench.running.evaluate import (
@@ -41,6 +46,9 @@ _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
 # Written to the file above, it makes the peak of resident memory start again.
 _RESET_PEAK = "5"
+# How long a worker that was told to end may take before it is killed.
+_PATIENCE = 5.0
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "torch")
 
 
 @dataclass(frozen=True)
@@ -249,3 +257,101 @@ def peak_memory() -> int:
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+class Worker:
+    """A process that runs cells; started when there is one to run, and again if it dies."""
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self._settings = settings
+        self._process: Any = None
+        self._connection: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _: TracebackType | None,
+    ) -> None:
+        if self._process is None:
+            return
+        self._connection.close()
+        if error is not None:
+            self._process.kill()
+        self._process.join(_PATIENCE)
+        self._forget()
+
+    def run(self, cell: Cell) -> Outcome:
+        if self._process is None:
+            self._start()
+        started = time.perf_counter()
+        try:
+            self._connection.send(cell)
+            wait([self._connection, self._process.sentinel])
+            outcome: Outcome = self._connection.recv()
+        except (EOFError, OSError):
+            return self._died(time.perf_counter() - started)
+        return outcome
+
+    def _start(self) -> None:
+        # Spawned, not forked: a copy of a process with threads may hang.
+        spawn = get_context("spawn")
+        self._connection, theirs = spawn.Pipe()
+        self._process = spawn.Process(target=work, args=(theirs, self._settings), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def _died(self, seconds: float) -> Outcome:
+        self._process.join(_PATIENCE)
+        code = self._process.exitcode
+        self._connection.close()
+        self._forget()
+        how = f"with status {code}"
+        if code is not None and code < 0:
+            how = f"by {signal.Signals(-code).name}"
+        if code == -getattr(signal, "SIGKILL", 0):
+            how += " (often: out of memory)"
+        facts = failure(f"the process that ran it was ended {how}")
+        return Outcome({**facts, "warnings": [], "seconds": seconds})
+
+    def _forget(self) -> None:
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self._process.close()
+        self._process = None
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what a result depends on.
+
+    Examples
+    --------
+    >>> sorted(versions())[:2]
+    ['acqh', 'numba']
+    """
+    found = {"acqh": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
+def machine() -> dict[str, str | int]:
+    """Return the kind of machine: system, processor, number of cores."""
+    return {
+        "system": f"{platform.system()} {platform.release()}",
+        "processor": _processor(),
+        "n_cores": count_cores(),
+    }
+
+
+def _processor() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
