@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from acqh.data.readers.mat5 import Mat5File
+from acqh.data.readers.mat_files import Mat5File
 from acqh.errors import CorruptBundleError
 
 DOUBLE, SPARSE, STRUCT = 6, 5, 2

@@ -19,7 +19,7 @@ from acqh._load import load
 from acqh.collection import Collection, Item
 from acqh.errors import InvalidInputError
 from acqh.index import CodeIndex
-from acqh.index.exchange.faiss import faiss_codes
+from acqh.index.exchange import faiss_codes
 from acqh.quantize import decode
 
 Exportable: TypeAlias = str | PathLike[str] | CodeIndex | Collection

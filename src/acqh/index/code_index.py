@@ -10,7 +10,7 @@ from acqh._core.arrays import Array, Bools, Floats, Ints, check_positive_int, ta
 from acqh._core.runtime import Progress, is_little
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index.base import BaseIndex
-from acqh.index.exchange.faiss import from_faiss, to_faiss
+from acqh.index.exchange import from_faiss, to_faiss
 from acqh.index.items.checks import (
     as_codebooks,
     as_codes,

@@ -13,8 +13,7 @@ import scipy.sparse as sp
 from acqh._core.arrays import Array, Ints, Matrix, is_sparse
 from acqh.data.concat import stack
 from acqh.data.readers.columns import SPLIT_SUFFIX, LoadedTable, Options, Parts
-from acqh.data.readers.mat5 import Mat5File, Variable
-from acqh.data.readers.mat73 import Mat73File, is_hdf5
+from acqh.data.readers.mat_files import Mat5File, Mat73File, Variable, is_hdf5
 from acqh.errors import InvalidInputError, ViewError
 
 _LABELS, _WHOLE = "labels", "all"

@@ -1,1 +1,0 @@
-"""Codes to and from other libraries."""
