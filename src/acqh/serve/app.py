@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, FastAPI, File, Form, Query, Request, Upl
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from pydantic import Json
+from pydantic import Json, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse, Response
@@ -150,6 +150,8 @@ def _router(tag: str, may_pass: Callable[[str | None], bool] | None, what: str) 
             answer, body = super().get_route_handler(), self.body_field
             is_form = body is not None and isinstance(body.field_info, params.Form)
             wanted = FORM if is_form else JSON
+            # FastAPI would read JSON in Python, then check it.
+            model = None if body is None or is_form else body.field_info.annotation
 
             async def guarded(request: Request) -> Response:
                 if may_pass is not None and not may_pass(_token(request)):
@@ -158,7 +160,13 @@ def _router(tag: str, may_pass: Callable[[str | None], bool] | None, what: str) 
                 kind = request.headers.get("content-type", "").partition(";")[0]
                 if body is not None and kind.strip().lower() != wanted:
                     raise ProblemError(415, f"send {wanted}, and say so in Content-Type")
-                return await answer(request)
+                if model is None:
+                    return await answer(request)
+                try:
+                    query = model.model_validate_json(await request.body())
+                except ValidationError as error:
+                    raise invalid(error.errors()) from None
+                return await self.endpoint(query)
 
             return guarded
 

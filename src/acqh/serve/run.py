@@ -31,6 +31,7 @@ _BURST = 128
 _GOES = 4
 
 _QUEUE = 128  # connections that wait to be taken in
+_TURN_SECONDS = 5e-4
 
 
 class Connections:
@@ -324,6 +325,8 @@ def run(settings: Settings, announce: Callable[[str], object] = lambda _: None) 
     >>> run(Settings(collection="photos.acqh"), print)  # doctest: +SKIP
     http://127.0.0.1:8000/
     """
+    # The event loop waits no longer for a thread that searches than most of it takes.
+    sys.setswitchinterval(_TURN_SECONDS)
     with listen(settings) as listening:
         app = create_app(settings)
         server = Server(server_config(app, settings), announce)

@@ -181,7 +181,8 @@ def words_of(
 
 def names_in(columns: Mapping[str, Any]) -> list[str]:
     """Return what an item is called, by its columns; of a file's name, what is words."""
-    named = {key: value for key in _NAMES if isinstance(value := columns.get(key), str)}
+    named = {key: columns[key] for key in _NAMES if key in columns}
+    named = {key: value for key, value in named.items() if isinstance(value, str)}
     if FILE in named:
         named[FILE] = words_in_path(named[FILE])
     return list(filter(None, named.values()))
