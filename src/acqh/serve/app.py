@@ -151,7 +151,7 @@ def _router(tag: str, may_pass: Callable[[str | None], bool] | None, what: str) 
             is_form = body is not None and isinstance(body.field_info, params.Form)
             wanted = FORM if is_form else JSON
             # FastAPI would read JSON in Python, then check it.
-            model = None if body is None or is_form else body.field_info.annotation
+            model: Any = None if body is None or is_form else body.field_info.annotation
 
             async def guarded(request: Request) -> Response:
                 if may_pass is not None and not may_pass(_token(request)):
@@ -166,7 +166,8 @@ def _router(tag: str, may_pass: Callable[[str | None], bool] | None, what: str) 
                     query = model.model_validate_json(await request.body())
                 except ValidationError as error:
                     raise invalid(error.errors()) from None
-                return await self.endpoint(query)
+                answered: Response = await self.endpoint(query)
+                return answered
 
             return guarded
 
