@@ -37,7 +37,7 @@ def test_the_command_and_python_build_with_the_same_options():
     assert settings.items() <= in_python.items()
     typed["random_state"] = typed.pop("seed")
     assert in_python.keys() - typed.keys() == {"progress"}
-    assert typed.keys() - in_python.keys() == {"out", "encoder"}
+    assert typed.keys() - in_python.keys() == {"out", "encoder", "relearn"}
     assert {name: typed[name] for name in settings} == settings
 
 
@@ -185,6 +185,21 @@ def test_sync_follows_a_folder_and_says_what_it_did(built, photos, tmp_path):
     assert "3 deleted" in plan
     assert "deleted: 5.png" in plan
     assert "3 deleted" in run("sync", folder, path, "--delete", "--forget").stdout
+
+
+def test_a_collection_learns_again_from_what_it_keeps(built, photos, tmp_path):
+    path, folder = shutil.copytree(built, tmp_path / "c.acqh"), tmp_path / "folder"
+    folder.mkdir()
+    for number in range(3):
+        shutil.copy(photos / f"{number}.png", folder)
+    synced = json.loads(run("sync", folder, path, "--json").stdout)
+    assert synced["drift"]["n_added"] == 3
+    done = run("build", path, "--relearn")
+    assert "27 items, 24 of them with 2 labels, 0 left out" in " ".join(done.stdout.split())
+    assert "Learnt from 27" in done.stdout
+    with Collection.open(path) as collection:
+        assert collection.drift.n_added == 0
+    assert "--out cannot be given" in run("build", path, "--relearn", "--out", "x", code=2).output
 
 
 def test_label_gives_words_to_items_that_are_there(built, tmp_path):

@@ -63,6 +63,29 @@ def test_a_rebuilt_collection_is_served_without_a_failed_request(built, own_copy
     assert f"acqh_items {before - 3:.1f}" in metrics
 
 
+def test_learning_again_is_served_without_a_failed_request(own_copy, start):
+    stop, answers = threading.Event(), []
+    with start(own_copy, reload_seconds=0.01) as client:
+        before = client.get("/stats").json()
+        assert before["drift"]["n_added"] == 0
+
+        def ask():
+            while not stop.is_set():
+                response = client.post("/search", json={"text": "black cat", "k": 3})
+                answers.append((response.status_code, response.json().get("n_items")))
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        try:
+            with Collection.open(own_copy) as old:
+                old.relearn().close()
+            until(lambda: client.get("/stats").json()["generation"] != before["generation"])
+        finally:
+            stop.set()
+            asking.join()
+    assert set(answers) == {(200, before["n_items"])}
+
+
 def flip(path):
     """Damage a file in the middle."""
     content = bytearray(path.read_bytes())

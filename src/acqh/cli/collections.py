@@ -49,6 +49,10 @@ EncoderOption = Annotated[
 ImageRootOption = Annotated[
     Path | None, Option(help="Where the images of a table are; by default beside it.")
 ]
+RelearnOption = Annotated[
+    bool,
+    flag("relearn", "SOURCE is a collection: learn again from what it keeps; it can be searched."),
+]
 DeleteOption = Annotated[bool, flag("delete", "Remove items whose images are gone, even if many.")]
 DryRunOption = Annotated[bool, flag("dry-run", "Say what would be done, and change nothing.")]
 ForgetOption = Annotated[bool, flag("forget", "Forget what removed items were given.")]
@@ -68,6 +72,7 @@ def build(
     max_pixels: MaxPixelsOption = None,
     strict: Annotated[bool, flag("strict", "Fail if an item cannot be used.")] = False,
     overwrite: Annotated[bool, flag("overwrite", "Replace the collection that is there.")] = False,
+    relearn: RelearnOption = False,
     seed: SeedOption = 0,
 ) -> None:
     """Make a collection of a folder or a table of images and texts.
@@ -81,6 +86,14 @@ def build(
         near = get_close_matches(source.name, [it.name for it in source.parent.glob("*")], n=1)
         hint = f"; did you mean {source.with_name(near[0])}?" if near else ""
         raise InvalidInputError(f"there is nothing at {source}{hint}")
+    if relearn:
+        if out is not None:
+            raise BadParameter("--relearn replaces the collection, so --out cannot be given")
+        with reporting() as progress, Collection.open(source) as old:
+            collection = old.relearn(progress=progress)
+        with collection:
+            _print_built(source, collection.stats(), collection.skipped)
+        return
     out = out or _beside(source)
     if out.exists() and not overwrite:
         can_sync = source.is_dir() and find_manifest(source) is None
@@ -268,14 +281,14 @@ def sync(
     from acqh.collection import Collection, SyncReport
     from acqh.collection.build.folder import folder_items
 
-    n_items = 0
+    n_items, drift = 0, None
     with reporting() as progress:
         given: dict[str, Any] = {"max_pixels": max_pixels, "progress": progress}
         if path.exists():
             with Collection.open(path) as collection:
                 changes: dict[str, Any] = {"delete": delete, "dry_run": dry_run, "forget": forget}
                 report = collection.sync(folder, **changes, **given)
-                n_items = len(collection)
+                n_items, drift = len(collection), collection.drift
         elif dry_run:
             report = SyncReport(new=tuple(item.id for item in folder_items(folder).items))
         else:
@@ -292,7 +305,12 @@ def sync(
     if dry_run:
         facts["plan"] = plan
         said = "\n".join([said, *(f"{name}: {it}" for name, ids in plan.items() for it in ids)])
+    if drift is not None:
+        facts["drift"] = drift.to_dict()
     print_result(facts, said)
+    if drift is not None and drift.ratio is not None:
+        how = f": acqh build {path} --relearn" if drift.is_due else ""
+        voice.note(f"{drift}{how}")
 
 
 def duplicates(

@@ -26,6 +26,7 @@ from acqh.collection.types import (
 )
 from acqh.encoders.images import ImageLike, image_limit
 from acqh.errors import CollectionError, CorruptBundleError
+from acqh.quantize import Drift
 
 if TYPE_CHECKING:
     from acqh.methods.acqh import Target
@@ -155,6 +156,46 @@ class Collection:
         collection.skipped = tuple(skipped)
         return collection
 
+    def relearn(self, *, progress: Progress | None = None) -> Self:
+        """Learn again from all items that there are by now, and code them anew.
+
+        The collection takes its own place in one step when all is done: it answers meanwhile, and
+        nobody can change it. Images are described again, from the files of the folders that are
+        followed, and else from the thumbnails; ids, texts, labels, columns and thumbnails stay.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Called with how much is done, of how much (or None), and what.
+
+        Returns
+        -------
+        Collection
+            The new one, open; this one can still be read.
+
+        Raises
+        ------
+        CollectionError
+            It was built from features, which it does not keep: build it again from all of them.
+        ReplacedError
+            It was rebuilt, moved or removed since it was opened.
+        """
+        from acqh.collection.build.build import build_into, kept_items
+
+        facts = self._opened.facts
+        if not facts.encoders.by_view:
+            raise CollectionError(
+                f"{self.path} was built from features, which it does not keep; build it again from "
+                "all of them, with overwrite=True (--overwrite)"
+            )
+        with replacing(self.path, overwrite=True, hold=True) as folder:
+            self._store.check_in_place()
+            items, say = kept_items(self._store), progress or say_nothing
+            skipped = build_into(folder, facts.name, items, facts.settings, say, old=self._opened)
+        collection = self.open(self.path)
+        collection.skipped = tuple(skipped)
+        return collection
+
     @classmethod
     def open(
         cls,
@@ -271,6 +312,12 @@ class Collection:
         """Counts up with every item that is added or removed."""
         with self._store.reading() as connection:
             return read_change(connection)
+
+    @property
+    def drift(self) -> Drift:
+        """How well items that were added since it was built fit what was learnt."""
+        with self._store.reading() as connection:
+            return stored.read_drift(connection, self._opened.facts.expected_error)
 
     @property
     def codebooks(self) -> Floats:
@@ -722,6 +769,7 @@ class Collection:
             change=counts.change,
             version=facts.version,
             settings=facts.settings.stored(),
+            drift=self.drift.to_dict(),
         )
 
     def verify(self) -> CollectionReport:

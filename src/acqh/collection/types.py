@@ -402,6 +402,9 @@ class CollectionStats:
         Of acqh, at the build.
     settings : dict
         How it was built, by the names of `BuildSettings`.
+    drift : dict
+        How well items that were added since it was built fit what was learnt, by the names of
+        `acqh.quantize.Drift`; ``is_due`` says that learning again is due.
 
     Examples
     --------
@@ -435,6 +438,7 @@ class CollectionStats:
     change: int
     version: str
     settings: dict[str, Any]
+    drift: dict[str, Any]
 
 
 @dataclass(frozen=True)

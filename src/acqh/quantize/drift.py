@@ -15,6 +15,7 @@ MIN_ADDED = 32
 MIN_LEARNT = 64
 # Relative errors below this change no answer.
 _LEAST_ERROR = 1e-3
+_SUMS = ("n_added", "error", "energy")
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,12 @@ class Drift:
         """Return what it is once items were added: vectors, and what their codes stand for."""
         error = np.square(vectors - decoded, dtype=np.float64).sum()
         energy = np.square(vectors, dtype=np.float64).sum()
-        return replace(
-            self,
-            n_added=self.n_added + len(vectors),
-            error=self.error + float(error),
-            energy=self.energy + float(energy),
-        )
+        return self.plus(Drift(None, len(vectors), float(error), float(energy)))
+
+    def plus(self, other: "Drift") -> Self:
+        """Return what it is with what was added elsewhere."""
+        sums = {name: getattr(self, name) + getattr(other, name) for name in _SUMS}
+        return replace(self, **sums)
 
     @property
     def relative_error(self) -> float:

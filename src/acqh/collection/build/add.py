@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,11 @@ from acqh.collection.disk.layout import Opened
 from acqh.collection.disk.model import CHUNK_ROWS, IMAGE_BATCH, Described, Encoders
 from acqh.collection.store.file import Store
 from acqh.collection.store.follow import follows_file, ids_of_file, relabel
-from acqh.collection.store.items import find_item, insert_items
+from acqh.collection.store.items import find_item, insert_items, note_added
 from acqh.collection.types import FACTS, FILE, AddReport, Item
 from acqh.data import MultiViewData
 from acqh.errors import CollectionError, MissingItemError
+from acqh.quantize import Drift
 
 _UNKNOWN = "it has nothing that the model knows: no image, no known word, no known label"
 _IMAGE = "image"
@@ -55,7 +57,8 @@ def add_items(
         total = items.n_items
         if replacing:
             items = Source(_but_captions(opened.store, items.items, captions), total)
-    parts = _coded_parts(opened, items, skipped, strict)
+    added: list[Drift] = []
+    parts = _coded_parts(opened, items, skipped, strict, added)
     if strict:
         # No item is stored before the last one is known to be good.
         parts = iter([[item for part in parts for item in part]])
@@ -67,6 +70,8 @@ def add_items(
             stored = put(part)
         ids += [identifier for identifier in stored if identifier is not None]
         progress(len(ids) + len(skipped), total, "adding items")
+    if ids:
+        note_added(opened.store, reduce(Drift.plus, added))
     if captions:
         given = label_items(opened, captions, progress, keep=False)
         ids, skipped = [*ids, *given.ids], [*skipped, *given.skipped]
@@ -87,13 +92,17 @@ def _but_captions(store: Store, items: Iterator[Item], captions: list[Item]) -> 
 
 
 def _coded_parts(
-    opened: Opened, items: MultiViewData | Source, skipped: Skipped, strict: bool
+    opened: Opened,
+    items: MultiViewData | Source,
+    skipped: Skipped,
+    strict: bool,
+    added: list[Drift],
 ) -> Iterator[list[Item]]:
-    """Yield items, some at a time, with their codes."""
+    """Yield items, some at a time, with their codes; note in `added` how well these fit."""
     if isinstance(items, MultiViewData):
         for part in items.chunks(CHUNK_ROWS):
             described: Described = np.arange(len(part)), part
-            yield _coded(opened, data_items(part), described, skipped, strict)
+            yield _coded(opened, data_items(part), described, skipped, strict, added)
         return
     if not opened.facts.encoders.by_view:
         raise CollectionError(
@@ -105,13 +114,20 @@ def _coded_parts(
         described = opened.facts.encoders.describe(
             [item.image for item in batch], [item.text for item in batch]
         )
-        yield _coded(opened, batch, described, skipped, strict)
+        yield _coded(opened, batch, described, skipped, strict, added)
 
 
 def _coded(
-    opened: Opened, items: list[Item], described: Described, skipped: Skipped, strict: bool
+    opened: Opened,
+    items: list[Item],
+    described: Described,
+    skipped: Skipped,
+    strict: bool,
+    added: list[Drift],
 ) -> list[Item]:
-    codes, coded_by = opened.coder.encode([tuple(item.labels) for item in items], described)
+    labels = [tuple(item.labels) for item in items]
+    codes, coded_by = opened.coder.encode(labels, described)
+    added.append(opened.coder.fit_of(codes, labels, described))
     found = []
     for item, code, by in zip(items, codes, coded_by, strict=True):
         if by:  # the image has done its duty, and is large

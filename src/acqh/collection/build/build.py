@@ -2,6 +2,8 @@
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +17,7 @@ from acqh._core.arrays import Array, Bools, Ints, Matrix, is_sparse, slices
 from acqh._core.runtime import Progress
 from acqh._core.store import pack
 from acqh.collection.build.folder import Source
-from acqh.collection.build.learn import Learnt, learn
+from acqh.collection.build.learn import Learnt, expected_error, learn
 from acqh.collection.build.sources import (
     Skipped,
     batches,
@@ -29,6 +31,8 @@ from acqh.collection.disk.layout import (
     MODEL,
     Facts,
     IndexCache,
+    Opened,
+    read_facts,
     start_folder,
     write_facts,
 )
@@ -36,19 +40,22 @@ from acqh.collection.disk.levels import unrelated_queries
 from acqh.collection.disk.model import CHUNK_ROWS, IMAGE_BATCH, Coder, Encoders, describe
 from acqh.collection.store.file import Store, create_store, open_store
 from acqh.collection.store.items import (
+    carry_over,
     changes_since,
     count_items,
     has_texts,
     insert_items,
+    read_pages,
     read_staged,
+    read_thumbnail,
     remove_items,
     set_codes,
 )
-from acqh.collection.types import BuildSettings, Item
+from acqh.collection.types import FILE, BuildSettings, Item
 from acqh.data import MultiViewData
 from acqh.encoders import make_encoder
-from acqh.encoders.images import image_limit
-from acqh.errors import CollectionError
+from acqh.encoders.images import image_limit, working_image
+from acqh.errors import AcqhError, CollectionError
 from acqh.methods.registry import HOMES
 
 # An encoder of images that learns anything learns it from this many of the first.
@@ -58,9 +65,19 @@ _FITTED_TEXTS = 200_000
 
 
 def build_into(
-    folder: Path, name: str, source: Any, settings: BuildSettings, progress: Progress
+    folder: Path,
+    name: str,
+    source: Any,
+    settings: BuildSettings,
+    progress: Progress,
+    *,
+    old: Opened | None = None,
 ) -> Skipped:
-    """Make a collection of that name in an empty folder; return what was left out, and why."""
+    """Make a collection of that name in an empty folder; return what was left out, and why.
+
+    `old`: a collection whose items these are; its encoders, thumbnails and what it remembers of
+    items that went are taken over.
+    """
     start_folder(folder)
     generation = secrets.token_hex(8)
     create_store(folder / ITEMS, generation)
@@ -70,7 +87,13 @@ def build_into(
             TemporaryDirectory(dir=folder, prefix="staging-") as staging,
             image_limit(settings.max_pixels),
         ):
-            learnt, skipped = _fill(store, Path(staging), source, settings, progress)
+            # Encoders of its own, since some learn.
+            known = Encoders() if old is None else read_facts(old.path).encoders
+            learnt, expected, skipped = _fill(
+                store, Path(staging), source, settings, known, progress
+            )
+        if old is not None:
+            carry_over(old.store, store)
         coder = Coder.of(learnt.model)
         with store.reading() as connection:
             *_, codes, _ = changes_since(connection, 0, coder.code_bytes)
@@ -86,6 +109,7 @@ def build_into(
             settings,
             unrelated,
             learnt.asked_as,
+            expected,
         )
         write_facts(folder, facts)
         learnt.model.save(folder / MODEL)
@@ -101,18 +125,43 @@ def build_into(
 
 
 def _fill(
-    store: Store, staging: Path, source: Any, settings: BuildSettings, progress: Progress
-) -> tuple[Learnt, Skipped]:
-    """Store the items of a source, learn from them, and give them their codes."""
+    store: Store,
+    staging: Path,
+    source: Any,
+    settings: BuildSettings,
+    known: Encoders,
+    progress: Progress,
+) -> tuple[Learnt, float | None, Skipped]:
+    """Store the items of a source, learn from them, and give them their codes.
+
+    `known`: encoders to take; others are made as `settings` say.
+    """
     skipped: Skipped = []
     if isinstance(source, MultiViewData):
         features, encoders = stage_data(store, source, progress), Encoders()
     else:
         items = open_source(source, settings.image_root, settings.label_separator)
-        features, encoders = stage_items(staging, store, items, settings, skipped, progress)
+        features, encoders = stage_items(staging, store, items, settings, known, skipped, progress)
     learnt = learn(features, encoders, settings, progress)
+    expected = expected_error(features, encoders, settings)
     _code(store, features, Coder.of(learnt.model), skipped, settings.strict, progress)
-    return learnt, skipped
+    return learnt, expected, skipped
+
+
+def kept_items(store: Store) -> Iterator[Item]:
+    """Yield all items with their images: the files that they follow, or else the thumbnails."""
+    with store.reading() as connection:
+        for page in read_pages(connection, IMAGE_BATCH):
+            for item in page:
+                picture = read_thumbnail(connection, item.id) if item.has_thumbnail else None
+                yield replace(item, image=_image_of(item, picture))
+
+
+def _image_of(item: Item, thumbnail: bytes | None) -> Any:
+    if thumbnail is not None and item.folder:
+        with suppress(AcqhError, OSError):
+            return working_image(Path(item.folder, item.columns[FILE]))
+    return thumbnail
 
 
 def _code(
@@ -217,6 +266,7 @@ def stage_items(
     store: Store,
     source: Source,
     settings: BuildSettings,
+    known: Encoders,
     skipped: Skipped,
     progress: Progress,
 ) -> tuple[MultiViewData, Encoders]:
@@ -225,7 +275,7 @@ def stage_items(
     Gives the features and labels of the items that have any features, by their numbers from 0,
     and the encoders.
     """
-    both = _make_encoders(settings)
+    both = _make_encoders(settings, known.by_view)
     image_encoder, text_encoder = both.by_view.values()
     _check_targets(settings.targets, source.has)
     usable = _fit_on_images(image_encoder, prepared(source.items, skipped, strict=settings.strict))
@@ -255,10 +305,11 @@ def stage_items(
     return _gather(views, store, keep_empty=is_general), Encoders(encoders)
 
 
-def _make_encoders(settings: BuildSettings) -> Encoders:
+def _make_encoders(settings: BuildSettings, known: Mapping[str, Any]) -> Encoders:
     """Return the encoders of images and texts, in this order."""
-    image = make_encoder(settings.image_encoder, view="image")
-    text = make_encoder(settings.text_encoder, view="text", random_state=settings.random_state)
+    image = make_encoder(known.get("image", settings.image_encoder), view="image")
+    named = known.get("text", settings.text_encoder)
+    text = make_encoder(named, view="text", random_state=settings.random_state)
     # What cannot be stored or is not installed is better refused before the work than after it.
     for encoder in (image, text):
         pack(encoder, HOMES, fitted=False)

@@ -9,17 +9,20 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 from acqh._core.arrays import Bools
-from acqh._core.runtime import Progress
+from acqh._core.runtime import Progress, say_nothing
 from acqh.collection.disk.levels import BARE, CAPTION
 from acqh.collection.disk.model import CHUNK_ROWS, Encoders
 from acqh.collection.types import BuildSettings
 from acqh.data import MultiViewData
 from acqh.encoders import EfficientNetLite0, GeneralModel, general_model
 from acqh.encoders.general.model import GeneralMap
+from acqh.errors import AcqhError
 from acqh.features import SignedRoot
 from acqh.methods import general_statistics
 from acqh.methods.acqh import ACQH, Target
 from acqh.methods.collect import collect
+from acqh.quantize import Drift
+from acqh.quantize.drift import MIN_LEARNT
 
 # Whether any label is shared, the usual relevance of the literature, favours items with many
 # labels. For 20 label names as queries over 4,000 photographs, 6.8 of the best ten had the label
@@ -52,6 +55,9 @@ _MAX_PAIRS = 2_000
 # best three tells 97 % apart (area under the curve), as bare words 94 %; either find as many.
 # Captions of one's own are found better by the words themselves.
 _MOST_CAPTIONED = 0.5
+
+# Items of which one in eight is held out to say how well others are coded, at most.
+_MAX_TRIED, _HELD_OUT = 4_096, 8
 
 _LABELS = "labels"
 
@@ -128,6 +134,27 @@ def learn(
     del model.stats_
     asked_as = CAPTION if is_general and captioned < _MOST_CAPTIONED else BARE
     return Learnt(encoders, model, _trained_on(model, worth), len(features), asked_as)
+
+
+def expected_error(
+    features: MultiViewData, encoders: Encoders, settings: BuildSettings
+) -> float | None:
+    """Return with which relative error items that come later will be coded, if they are alike.
+
+    That of items held out, by what is learnt from others; those that were learnt from are coded
+    better than any that come. None where there are too few, or too few to learn from without them.
+    """
+    order = np.random.default_rng(0).permutation(len(features))[:_MAX_TRIED]
+    held, rest = (np.sort(part) for part in np.split(order, [len(order) // _HELD_OUT]))
+    if len(order) < MIN_LEARNT:
+        return None
+    try:
+        model = learn(features.subset(rest), encoders, settings, say_nothing).model
+    except AcqhError:
+        return None
+    others = features.subset(held)
+    vectors, decoded = model.embed(others), model.decode(model.encode(others))
+    return Drift(None).after(vectors, decoded).relative_error
 
 
 def _trained_on(model: ACQH, worth: float) -> str:

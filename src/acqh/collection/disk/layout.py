@@ -73,6 +73,7 @@ class Facts:
     settings: BuildSettings
     unrelated: Mapping[str, Floats]  # see `unrelated_queries`
     asked_as: str  # see `phrase`
+    expected_error: float | None  # of items that are added; see `Drift`
 
 
 class IndexCache:
@@ -140,7 +141,8 @@ class IndexCache:
 
     def _store_levels(self, levels: Levels) -> None:
         """Store levels unless somebody is changing the collection; they can be measured again."""
-        if self._store.read_only:
+        # Of a file that was replaced there are no more connections than those in use.
+        if self._store.read_only or not self._store.in_place():
             return
         try:
             with self._store.holding(timeout=0) as connection:
@@ -363,6 +365,7 @@ def write_facts(folder: Path, facts: Facts) -> None:
         "acqh": facts.version,
         "settings": facts.settings.stored(),
         "asked_as": facts.asked_as,
+        "expected_error": facts.expected_error,
     }
     arrays = {view: state for view, (_, state) in states.items()}
     arrays[_UNRELATED] = dict(facts.unrelated)
@@ -387,6 +390,7 @@ def read_facts(folder: Path) -> Facts:
             "acqh": str(version),
             "settings": dict(stored),
             "asked_as": "{}" | "a photo of a {}" as asked_as,
+            "expected_error": float() | None as expected_error,
         }:
             pass
         case _:
@@ -410,7 +414,7 @@ def read_facts(folder: Path) -> Facts:
         raise CorruptBundleError(f"{folder} does not hold the queries that a collection has")
     own = bundle.name, generation, Encoders(encoders), trained_on, n_trained, n_skipped, version
     try:
-        return Facts(*own, BuildSettings.from_stored(stored), unrelated, asked_as)
+        return Facts(*own, BuildSettings.from_stored(stored), unrelated, asked_as, expected_error)
     except (InvalidInputError, AttributeError, TypeError) as error:
         raise CorruptBundleError(
             f"{folder} does not say how it was built, but {stored!r}"

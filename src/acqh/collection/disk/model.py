@@ -15,6 +15,7 @@ from acqh.encoders.minilm import MiniLM
 from acqh.io import Bundle
 from acqh.methods.query_maps import QueryMaps, query_maps_of
 from acqh.methods.registry import read_method
+from acqh.quantize import Drift
 
 if TYPE_CHECKING:
     from acqh.data import MultiViewData
@@ -156,6 +157,12 @@ class Coder:
         """
         codes = np.zeros((len(labels), self.model.n_codebooks), dtype=np.uint8)
         return codes, self._fill(codes, self.model.encode, labels, described)
+
+    def fit_of(self, codes: Array, labels: Sequence[Sequence[str]], described: Described) -> Drift:
+        """Say how well codes fit the items that they were made of by `encode`."""
+        vectors = np.zeros((len(codes), self.model.n_components))
+        known = [bool(by) for by in self._fill(vectors, self.model.embed, labels, described)]
+        return Drift(None).after(vectors[known], self.model.decode(codes[known]))
 
     def encode_change(
         self,

@@ -30,26 +30,30 @@ _HERE = -100  # AT_FDCWD
 
 
 @contextmanager
-def replacing(path: Path, *, overwrite: bool) -> Iterator[Path]:
+def replacing(path: Path, *, overwrite: bool, hold: bool = False) -> Iterator[Path]:
     """Give a new folder that takes the path's place when the block ends well.
 
     Whatever happens, the path is afterwards what it was before, or the whole new folder. Nobody
     changes the old collection while its place is taken: a change has ended before, and is gone
-    with the old collection, or it comes after, and finds that it was replaced.
+    with the old collection, or it comes after, and finds that it was replaced. `hold`: nobody
+    changes it from the beginning on, so that nothing is lost; it can be read all the time.
 
     Raises FileExistsError: the path exists, and is not to be replaced or is not a collection.
     Raises FileNotFoundError: the folder it would be in does not exist.
     """
     _check_target(path, overwrite)
     remove_leftovers(path)
-    with _workplace(path) as workplace:
+    with ExitStack() as held, _workplace(path) as workplace:
+        if hold:
+            held.enter_context(_nobody_changes(path))
         folder = workplace / _NEW
         folder.mkdir()
         yield folder
         _sync_tree(folder)
         _check_target(path, overwrite)
-        with _nobody_changes(path):
-            _put_in_place(folder, path)
+        if not hold:
+            held.enter_context(_nobody_changes(path))
+        _put_in_place(folder, path)
 
 
 def leftovers(path: Path) -> list[Path]:

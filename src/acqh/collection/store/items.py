@@ -7,16 +7,17 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Array, Ints
-from acqh.collection.store.file import LISTED, Store, checksum, listed, read_change
+from acqh.collection.store.file import LISTED, Store, checksum, listed, read_change, read_text
 from acqh.collection.store.words import change_words, words_of
 from acqh.collection.types import FACTS, FILE, Item
 from acqh.errors import DuplicateIdError, MissingItemError
+from acqh.quantize import Drift
 
 # Of id, text, labels, columns, coded_by and code.
 FIELD_KINDS = [str] * 5 + [bytes]
@@ -27,6 +28,8 @@ _READ = (
     "FROM items i LEFT JOIN thumbnails t ON t.number = i.number "
     "LEFT JOIN followed f ON f.number = i.number"
 )
+# The fact under which it is stored how well items that were added fit.
+_DRIFT = "drift"
 # Removals are known among so many last changes; an index that is further behind is made again.
 _KEPT_CHANGES = 2**18
 # Without looking for spaces around it, which takes longer than most of what is stored.
@@ -421,6 +424,38 @@ def remove_items(store: Store, ids: Iterable[str]) -> int:
         for identifier in each:
             writer.remove(identifier)
     return len(each)
+
+
+def carry_over(old: Store, new: Store) -> None:
+    """Give items the thumbnails that they had elsewhere, and remember what was remembered there."""
+    with old.reading() as there, new.writing() as here:
+        rows = there.execute("SELECT sha256, text, labels, columns FROM remembered")
+        here.executemany("INSERT INTO remembered VALUES (?, ?, ?, ?)", rows)
+        rows = there.execute(
+            "SELECT picture, t.checksum, id FROM thumbnails t JOIN items USING (number)"
+        )
+        here.executemany(
+            "UPDATE thumbnails SET picture = ?, checksum = ? "
+            "WHERE number = (SELECT number FROM items WHERE id = ?)",
+            rows,
+        )
+
+
+def read_drift(connection: sqlite3.Connection, expected: float | None) -> Drift:
+    """Return how well items that were added fit; `expected`: see `Drift`."""
+    try:
+        return Drift.from_dict({**json.loads(read_text(connection, _DRIFT)), "expected": expected})
+    except (KeyError, TypeError, ValueError):
+        return Drift(expected)
+
+
+def note_added(store: Store, added: Drift) -> None:
+    """Count items that were added."""
+    with store.writing() as connection:
+        known = read_drift(connection, None).plus(added)
+        connection.execute(
+            "INSERT OR REPLACE INTO facts VALUES (?, ?)", (_DRIFT, json.dumps(asdict(known)))
+        )
 
 
 def set_codes(store: Store, codes: Iterable[tuple[int, str, bytes]]) -> None:

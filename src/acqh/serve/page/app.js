@@ -137,7 +137,7 @@ async function look() {
 function drawFacts() {
   page.home.textContent = facts.name;
   const codes = `${several(facts.code_bytes, "byte")} of code each`;
-  page.facts.textContent = `${several(facts.n_items, "item")}, ${codes}, ${size(facts.size_on_disk)} on disk`;
+  page.facts.textContent = `${several(facts.n_items, "item")}, ${codes}, ${size(facts.size_on_disk)} on disk${facts.drift?.is_due ? "; learning again is due" : ""}`;
   const { text, image } = facts.encoders;
   page.text.disabled = !text;
   page.pick.hidden = !image;

@@ -1,0 +1,142 @@
+"""How well items that were added fit, and learning again from what is kept."""
+
+import threading
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from acqh.collection import Collection, Item
+from acqh.data import MultiViewData
+from acqh.errors import CollectionError, ReplacedError
+
+
+def pictures(n, seed):
+    rng = np.random.default_rng(seed)
+    for number in range(n):
+        image = Image.fromarray(rng.integers(0, 255, (4, 4, 3)).astype(np.uint8)).resize((64, 64))
+        yield Item(image=image, id=f"{seed}-{number}")
+
+
+@pytest.fixture
+def built(tmp_path):
+    settings = {"image_encoder": "hog", "text_encoder": "tfidf", "n_codebooks": 2}
+    with Collection.build(list(pictures(70, 0)), tmp_path / "c.acqh", **settings) as collection:
+        yield collection
+
+
+def features(n, seed, *, foreign=False):
+    """Rows around 40 centres, or around none."""
+    rng = np.random.default_rng(seed)
+    centres = np.random.default_rng(7).normal(size=(40, 16))
+    rows = rng.normal(size=(n, 16))
+    rows = rows if foreign else centres[rng.integers(40, size=n)] + 0.2 * rows
+    return MultiViewData({"image": rows}, ids=[f"{seed}-{number}" for number in range(n)])
+
+
+def test_items_like_the_first_are_no_drift_and_others_are(tmp_path):
+    with Collection.build(
+        features(600, 0), tmp_path / "c.acqh", n_codebooks=2, n_components=16
+    ) as collection:
+        assert collection.stats().drift["ratio"] is None
+        collection.add(features(100, 1))
+        assert collection.drift.n_added == 100
+        assert 0.7 < collection.drift.ratio < 1.3
+        collection.add(features(400, 2, foreign=True))
+        assert collection.drift.is_due
+        with Collection.open(tmp_path / "c.acqh") as again:
+            assert again.drift == collection.drift
+            assert again.stats().drift["is_due"]
+
+
+def test_few_items_say_nothing_of_others(tmp_path):
+    with Collection.build(features(40, 0), tmp_path / "c.acqh", n_codebooks=2) as few:
+        few.add(features(40, 1))
+        assert few.drift.n_added == 40
+        assert few.drift.ratio is None
+        assert not few.drift.is_due
+
+
+def test_learning_again_keeps_items_and_fits_those_added(built):
+    built.add(list(pictures(40, 2)))
+    rose = Item(text="a red rose", labels=["flower"], id="rose", columns={"year": 2010})
+    built.add([rose, Item(text="another red rose", id="other")])
+    built.remove("0-3")
+    before = {item.id: item for item, _ in next(built.batches(999))}
+    thumbnail = built.thumbnail("2-0")
+    new = built.relearn()
+    assert built.search(item="0-0", k=1).hits, "what was open still answers"
+    with pytest.raises(ReplacedError):
+        built.remove("rose")
+    with new:
+        after = {item.id: item for item, _ in next(new.batches(999))}
+        assert list(after) == list(before)
+        assert [(it.text, it.labels, it.columns) for it in after.values()] == [
+            (it.text, it.labels, it.columns) for it in before.values()
+        ]
+        assert new.thumbnail("2-0") == thumbnail
+        assert new.drift.n_added == 0
+        assert new.generation != built.generation
+        assert new.stats().n_trained == len(after)
+        assert new.verify().ok
+
+
+def test_learning_again_reads_the_files_that_items_follow(tmp_path):
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for item in pictures(6, 0):
+        item.image.save(folder / f"{item.id}.png")
+    with Collection.build(folder, tmp_path / "c.acqh", image_encoder="hog") as collection:
+        (folder / "0-1.png").unlink()
+        new = collection.relearn()
+    with new:
+        assert len(new) == 6
+        report = new.sync(folder)
+        assert (report.deleted, report.n_unchanged) == (("0-1.png",), 5)
+
+
+def test_what_removed_items_were_given_is_remembered_when_learning_again(tmp_path):
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for item in pictures(6, 0):
+        item.image.save(folder / f"{item.id}.png")
+    gone = folder / "0-1.png"
+    content = gone.read_bytes()
+    with Collection.build(folder, tmp_path / "c.acqh", image_encoder="hog") as collection:
+        collection.label(Item(id=gone.name, labels=["mine"]))
+        gone.unlink()
+        collection.sync(folder)
+        new = collection.relearn()
+    gone.write_bytes(content)
+    with new:
+        new.sync(folder)
+        assert new.item(gone.name).labels == ("mine",)
+
+
+def test_nobody_loses_a_change_to_learning_again(built):
+    began, go_on = threading.Event(), threading.Event()
+
+    def wait(*_):
+        began.set()
+        go_on.wait(20)
+
+    made = []
+    learner = threading.Thread(target=lambda: made.append(built.relearn(progress=wait)))
+    learner.start()
+    assert began.wait(20)
+    with Collection.open(built.path, timeout=0.1) as other:
+        assert other.search(item="0-0", k=1).hits
+        with pytest.raises(CollectionError, match="chang"):
+            other.remove("0-0")
+    go_on.set()
+    learner.join()
+    with made[0] as new:
+        assert "0-0" in new
+
+
+def test_a_collection_of_features_cannot_learn_again_by_itself(tmp_path):
+    data = MultiViewData({"image": np.random.default_rng(0).normal(size=(40, 6))})
+    with Collection.build(data, tmp_path / "c.acqh", n_codebooks=2) as collection:
+        with pytest.raises(CollectionError, match="features, which it does not keep"):
+            collection.relearn()
+        assert len(collection) == 40
