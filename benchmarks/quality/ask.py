@@ -43,7 +43,6 @@ from acqh._core.runtime import say_nothing
 from acqh.cli.demo import cache_folder, emoji_collection
 from acqh.collection import BuildSettings, Collection, Item
 from acqh.collection.build.learn import learn
-from acqh.collection.disk.model import Encoders
 from acqh.encoders import EfficientNetLite0, MiniLM, word_vectorizer
 from benchmarks._measure import COCO, PHOTOS, emit
 
@@ -103,7 +102,7 @@ SYNONYMS = {
     "snowfall": "snow snowy",
     "dessert": "cake pie doughnut doughnuts donut donuts",
 }
-ENCODERS = Encoders({"image": EfficientNetLite0(), "text": MiniLM()})
+ENCODERS = {"image": EfficientNetLite0(), "text": MiniLM()}
 
 
 def say(**figures):
@@ -116,7 +115,7 @@ def read(folder, start, stop):
         rows = list(csv.DictReader(file))[start:stop]
     CACHE.mkdir(parents=True, exist_ok=True)
     features = []
-    for view, encoder in ENCODERS.by_view.items():
+    for view, encoder in ENCODERS.items():
         path = CACHE / f"{folder.name}-{start}-{stop}-{view}.npy"
         if not path.is_file():
             raw = [folder / row["image"] if view == "image" else row["text"] for row in rows]
@@ -227,11 +226,10 @@ def learnt(views, labels, encoders=ENCODERS, **settings):
     """Learn as `Collection.build` does, and return a model and the codes of the items."""
     known = {"labels": labels} if any(labels) else {}
     given = MultiViewData(views.views, present=views.present, **known)
-    found = learn(given, encoders, BuildSettings(**settings), say_nothing)
-    model = found.model
+    model, told = learn(given, encoders, BuildSettings(**settings), say_nothing)
     names = set(model.label_names_)
     sets = [set(row) & names for row in labels] if names else None
-    return model, model.decode(model.encode(views, labels=sets)), found.trained_on
+    return model, model.decode(model.encode(views, labels=sets)), told.trained_on
 
 
 def unit(rows):
@@ -296,7 +294,7 @@ def photos(n, n_captioned=100):
         ways[f"tags on {name} alone"] = none, {"text": some}
     for way, (known, present) in ways.items():
         data = MultiViewData(stored, present=present)
-        encoders = Encoders({}) if way.endswith("alone") else ENCODERS
+        encoders = {} if way.endswith("alone") else ENCODERS
         sets = [tuple(sorted(names)) for names in known]
         model, vectors, trained_on = learnt(data, sets, encoders)
         for view, rows_of in queries.items():
@@ -368,7 +366,7 @@ def coco(n, n_captioned=100):
     for how, present, settings in (
         ("the general model", shown["hidden"], {}),
         (f"and {n_captioned} captions", some, {}),
-        (f"{n_captioned} captions alone", some, {"encoders": Encoders({})}),
+        (f"{n_captioned} captions alone", some, {"encoders": {}}),
     ):
         data = MultiViewData({"image": images, "text": texts}, present={"text": present})
         model, vectors, trained_on = learnt(data, none, **settings)

@@ -12,7 +12,6 @@ import acqh
 from acqh._core.runtime import say_nothing
 from acqh.collection import Collection, Item
 from acqh.collection.build.learn import learn
-from acqh.collection.disk.model import Encoders
 from acqh.collection.types import BuildSettings
 from acqh.encoders import EfficientNetLite0, MiniLM, general_model
 
@@ -94,10 +93,10 @@ def album(n):
 @pytest.mark.slow
 def test_codebooks_for_a_thousand_images_are_learnt_from_these_and_serve_others():
     images, n = album(1_300), 1_100
-    encoders = Encoders({"image": EfficientNetLite0(), "text": MiniLM()})
+    encoders = {"image": EfficientNetLite0(), "text": MiniLM()}
     views = {"image": images[:n], "text": np.zeros((n, 384), dtype=np.float32)}
     features = acqh.MultiViewData(views, present={"text": np.zeros(n, bool)})
-    model = learn(features, encoders, BuildSettings(random_state=0), say_nothing).model
+    model, _ = learn(features, encoders, BuildSettings(random_state=0), say_nothing)
     scores = model.project(images, view="image") @ model.decode(model.encode({"image": images})).T
     ranks = (scores > np.diag(scores)[:, np.newaxis]).sum(axis=1)
     assert np.mean(ranks[:n] == 0) > 0.97  # 0.92 with rows that stand in for photographs

@@ -183,7 +183,7 @@ class Collection:
         from acqh.collection.build.build import build_into, kept_items
 
         facts = self._opened.facts
-        if not facts.encoders.by_view:
+        if not facts.encoders:
             raise CollectionError(
                 f"{self.path} was built from features, which it does not keep; build it again from "
                 "all of them, with overwrite=True (--overwrite)"
@@ -757,7 +757,7 @@ class Collection:
             bytes_per_item=self.bytes_per_item,
             code_bytes=self._opened.coder.code_bytes,
             size_on_disk=size_on_disk(self.path) if self._store.in_place() else 0,
-            encoders={view: repr(each) for view, each in facts.encoders.by_view.items()},
+            encoders={view: repr(each) for view, each in facts.encoders.items()},
             method=model.info.title,
             n_components=model.n_components,
             n_codebooks=model.n_codebooks,

@@ -20,7 +20,7 @@ from acqh.collection.build.sources import (
     prepared,
 )
 from acqh.collection.disk.layout import Opened
-from acqh.collection.disk.model import CHUNK_ROWS, IMAGE_BATCH, Described, Encoders
+from acqh.collection.disk.model import CHUNK_ROWS, IMAGE_BATCH, Described, describe_items
 from acqh.collection.store.file import Store
 from acqh.collection.store.follow import follows_file, ids_of_file, relabel
 from acqh.collection.store.items import find_item, insert_items, note_added
@@ -104,16 +104,15 @@ def _coded_parts(
             described: Described = np.arange(len(part)), part
             yield _coded(opened, data_items(part), described, skipped, strict, added)
         return
-    if not opened.facts.encoders.by_view:
+    if not opened.facts.encoders:
         raise CollectionError(
             "this collection was built from features, so it has no encoders for images and "
             "texts; add MultiViewData with features of the same kind"
         )
     usable = prepared(items.items, skipped, strict=strict)
     for batch in batches(usable, IMAGE_BATCH):
-        described = opened.facts.encoders.describe(
-            [item.image for item in batch], [item.text for item in batch]
-        )
+        images, texts = zip(*((item.image, item.text) for item in batch), strict=True)
+        described = describe_items(opened.facts.encoders, images, texts)
         yield _coded(opened, batch, described, skipped, strict, added)
 
 
@@ -214,11 +213,11 @@ def _recoded(opened: Opened, changes: Sequence[tuple[int, Item, Item]]) -> list[
 
     What an image adds to a code is taken from the code that there is.
     """
-    coder, by_view = opened.coder, opened.facts.encoders.by_view
-    texts = Encoders({view: each for view, each in by_view.items() if view == "text"})
+    coder, encoders = opened.coder, opened.facts.encoders
+    texts = {view: each for view, each in encoders.items() if view == "text"}
 
     def part(items: Sequence[Item]) -> tuple[list[Sequence[str]], Described]:
-        described = texts.describe([], [item.text for item in items])
+        described = describe_items(texts, [], [item.text for item in items])
         return [item.labels for item in items], described
 
     said = [(old.text, old.labels) != (new.text, new.labels) for _, old, new in changes]
@@ -229,7 +228,7 @@ def _recoded(opened: Opened, changes: Sequence[tuple[int, Item, Item]]) -> list[
     moved = coder.encode_change(own, part(before), known)
     found = []
     for row, (number, old, new) in enumerate(changes):
-        rest = [it for it in old.coded_by.split("+") if it not in ("labels", *texts.by_view)]
+        rest = [it for it in old.coded_by.split("+") if it not in ("labels", *texts)]
         if not said[row] or not coded_by[row]:
             code, by = old.code, old.coded_by
         elif rest:

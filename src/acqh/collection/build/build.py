@@ -17,7 +17,7 @@ from acqh._core.arrays import Array, Bools, Ints, Matrix, is_sparse, slices
 from acqh._core.runtime import Progress
 from acqh._core.store import pack
 from acqh.collection.build.folder import Source
-from acqh.collection.build.learn import Learnt, expected_error, learn
+from acqh.collection.build.learn import expected_error, learn
 from acqh.collection.build.sources import (
     Skipped,
     batches,
@@ -31,13 +31,21 @@ from acqh.collection.disk.layout import (
     MODEL,
     Facts,
     IndexCache,
+    Learnt,
     Opened,
     read_facts,
     start_folder,
     write_facts,
 )
 from acqh.collection.disk.levels import unrelated_queries
-from acqh.collection.disk.model import CHUNK_ROWS, IMAGE_BATCH, Coder, Encoders, describe
+from acqh.collection.disk.model import (
+    CHUNK_ROWS,
+    IMAGE_BATCH,
+    Coder,
+    Encoders,
+    describe,
+    fit_general_model,
+)
 from acqh.collection.store.file import Store, create_store, open_store
 from acqh.collection.store.items import (
     carry_over,
@@ -56,6 +64,7 @@ from acqh.data import MultiViewData
 from acqh.encoders import make_encoder
 from acqh.encoders.images import image_limit, working_image
 from acqh.errors import AcqhError, CollectionError
+from acqh.methods.acqh import ACQH
 from acqh.methods.registry import HOMES
 
 # An encoder of images that learns anything learns it from this many of the first.
@@ -88,33 +97,27 @@ def build_into(
             image_limit(settings.max_pixels),
         ):
             # Encoders of its own, since some learn.
-            known = Encoders() if old is None else read_facts(old.path).encoders
-            learnt, expected, skipped = _fill(
-                store, Path(staging), source, settings, known, progress
-            )
+            known: Encoders = {} if old is None else read_facts(old.path).encoders
+            model, learnt, skipped = _fill(store, Path(staging), source, settings, known, progress)
         if old is not None:
             carry_over(old.store, store)
-        coder = Coder.of(learnt.model)
+        coder = Coder.of(model)
         with store.reading() as connection:
             *_, codes, _ = changes_since(connection, 0, coder.code_bytes)
         unrelated = unrelated_queries(learnt.encoders, coder, codes, learnt.asked_as)
         facts = Facts(
-            name,
-            generation,
-            learnt.encoders,
-            learnt.trained_on,
-            learnt.n_trained,
-            len(skipped),
-            __version__,
-            settings,
-            unrelated,
-            learnt.asked_as,
-            expected,
+            **vars(learnt),
+            name=name,
+            generation=generation,
+            n_skipped=len(skipped),
+            version=__version__,
+            settings=settings,
+            unrelated=unrelated,
         )
         write_facts(folder, facts)
-        learnt.model.save(folder / MODEL)
+        model.save(folder / MODEL)
         progress(0, None, "writing the index")
-        index = IndexCache(store, learnt.model.codebooks_, folder / INDEX, unrelated)
+        index = IndexCache(store, model.codebooks_, folder / INDEX, unrelated)
         with store.reading() as connection:
             index.at(connection)  # which measures levels
         index.save()
@@ -131,21 +134,22 @@ def _fill(
     settings: BuildSettings,
     known: Encoders,
     progress: Progress,
-) -> tuple[Learnt, float | None, Skipped]:
+) -> tuple[ACQH, Learnt, Skipped]:
     """Store the items of a source, learn from them, and give them their codes.
 
     `known`: encoders to take; others are made as `settings` say.
     """
     skipped: Skipped = []
+    encoders: Encoders = {}
     if isinstance(source, MultiViewData):
-        features, encoders = stage_data(store, source, progress), Encoders()
+        features = stage_data(store, source, progress)
     else:
         items = open_source(source, settings.image_root, settings.label_separator)
         features, encoders = stage_items(staging, store, items, settings, known, skipped, progress)
-    learnt = learn(features, encoders, settings, progress)
-    expected = expected_error(features, encoders, settings)
-    _code(store, features, Coder.of(learnt.model), skipped, settings.strict, progress)
-    return learnt, expected, skipped
+    model, learnt = learn(features, encoders, settings, progress)
+    learnt = replace(learnt, expected_error=expected_error(features, encoders, settings))
+    _code(store, features, Coder.of(model), skipped, settings.strict, progress)
+    return model, learnt, skipped
 
 
 def kept_items(store: Store) -> Iterator[Item]:
@@ -275,8 +279,8 @@ def stage_items(
     Gives the features and labels of the items that have any features, by their numbers from 0,
     and the encoders.
     """
-    both = _make_encoders(settings, known.by_view)
-    image_encoder, text_encoder = both.by_view.values()
+    both = _make_encoders(settings, known)
+    image_encoder, text_encoder = both.values()
     _check_targets(settings.targets, source.has)
     usable = _fit_on_images(image_encoder, prepared(source.items, skipped, strict=settings.strict))
     images = StagedView(staging / "image")
@@ -295,17 +299,17 @@ def stage_items(
     if n_images:
         views["image"], encoders["image"] = images, image_encoder
     # The general model finds images by words even where no item has any.
-    is_general = n_images > 0 and both.fit_general_model
+    is_general = n_images > 0 and fit_general_model(both)
     with store.reading() as connection:
         is_said = has_texts(connection)
     if is_said or is_general:
         texts = (text for _, text, _ in _staged(store, 0, _FITTED_TEXTS))
         encoders["text"] = text_encoder.fit([text for text in texts if text])
         views["text"] = _stage_texts(staging, store, text_encoder, n_items, progress)
-    return _gather(views, store, keep_empty=is_general), Encoders(encoders)
+    return _gather(views, store, keep_empty=is_general), encoders
 
 
-def _make_encoders(settings: BuildSettings, known: Mapping[str, Any]) -> Encoders:
+def _make_encoders(settings: BuildSettings, known: Encoders) -> Encoders:
     """Return the encoders of images and texts, in this order."""
     image = make_encoder(known.get("image", settings.image_encoder), view="image")
     named = known.get("text", settings.text_encoder)
@@ -315,7 +319,7 @@ def _make_encoders(settings: BuildSettings, known: Mapping[str, Any]) -> Encoder
         pack(encoder, HOMES, fitted=False)
         if hasattr(encoder, "check_installed"):
             encoder.check_installed()
-    return Encoders({"image": image, "text": text})
+    return {"image": image, "text": text}
 
 
 def _gather(views: Mapping[str, StagedView], store: Store, *, keep_empty: bool) -> MultiViewData:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.pipeline import make_pipeline
@@ -10,8 +10,9 @@ from sklearn.preprocessing import Normalizer
 
 from acqh._core.arrays import Bools
 from acqh._core.runtime import Progress, say_nothing
+from acqh.collection.disk.layout import Learnt
 from acqh.collection.disk.levels import BARE, CAPTION
-from acqh.collection.disk.model import CHUNK_ROWS, Encoders
+from acqh.collection.disk.model import CHUNK_ROWS, Encoders, fit_general_model
 from acqh.collection.types import BuildSettings
 from acqh.data import MultiViewData
 from acqh.encoders import EfficientNetLite0, GeneralModel, general_model
@@ -62,16 +63,6 @@ _MAX_TRIED, _HELD_OUT = 4_096, 8
 _LABELS = "labels"
 
 
-class Learnt(NamedTuple):
-    """What a collection has learnt: how items are described and coded, and from what."""
-
-    encoders: Encoders
-    model: ACQH
-    trained_on: str
-    n_trained: int
-    asked_as: str  # how a few words are asked for; see `phrase`
-
-
 def usual_targets(
     views: Sequence[str], has_labels: bool, text_share: float = _TEXT_SHARE
 ) -> dict[str, float]:
@@ -95,7 +86,7 @@ def usual_targets(
 
 def learn(
     features: MultiViewData, encoders: Encoders, settings: BuildSettings, progress: Progress
-) -> Learnt:
+) -> tuple[ACQH, Learnt]:
     """Learn to code the items of a collection, and queries of each view.
 
     Where the encoders are those of the general model and some image has no text, learning begins
@@ -105,7 +96,7 @@ def learn(
     """
     names, views = features.label_names, list(features.views)
     captioned = _captioned(features.present)
-    is_general = encoders.fit_general_model and captioned < 1
+    is_general = fit_general_model(encoders) and captioned < 1
     refined = _refined(features) if is_general else None
     worth = 0.0 if refined is None else refined.sums.n - refined.n_own
     model = ACQH(
@@ -133,7 +124,10 @@ def learn(
     # Nothing is learnt later, and sums and samples would take more room than the items.
     del model.stats_
     asked_as = CAPTION if is_general and captioned < _MOST_CAPTIONED else BARE
-    return Learnt(encoders, model, _trained_on(model, worth), len(features), asked_as)
+    said = ", ".join(f"{name} {target.weight:.3g}" for name, target in model.targets_.items())
+    said += f", and the general model, which counts as {worth:,.0f} pairs" if worth else ""
+    n_trained = len(features)
+    return model, Learnt(encoders=encoders, trained_on=said, n_trained=n_trained, asked_as=asked_as)
 
 
 def expected_error(
@@ -149,18 +143,12 @@ def expected_error(
     if len(order) < MIN_LEARNT:
         return None
     try:
-        model = learn(features.subset(rest), encoders, settings, say_nothing).model
+        model = learn(features.subset(rest), encoders, settings, say_nothing)[0]
     except AcqhError:
         return None
     others = features.subset(held)
     vectors, decoded = model.embed(others), model.decode(model.encode(others))
     return Drift(None).after(vectors, decoded).relative_error
-
-
-def _trained_on(model: ACQH, worth: float) -> str:
-    """Say what was learnt, in words."""
-    said = ", ".join(f"{name} {target.weight:.3g}" for name, target in model.targets_.items())
-    return said + (f", and the general model, which counts as {worth:,.0f} pairs" if worth else "")
 
 
 def _captioned(present: Mapping[str, Bools]) -> float:
@@ -195,7 +183,7 @@ def _told(features: MultiViewData, progress: Progress) -> Iterator[MultiViewData
 def _feature_maps(encoders: Encoders, views: Sequence[str], is_general: bool) -> dict[str, Any]:
     if is_general:
         return {view: GeneralMap(view) for view in views}
-    rooted = [v for v in views if isinstance(encoders.by_view.get(v), EfficientNetLite0)]
+    rooted = [v for v in views if isinstance(encoders.get(v), EfficientNetLite0)]
     return {view: make_pipeline(SignedRoot(), Normalizer()) for view in rooted}
 
 

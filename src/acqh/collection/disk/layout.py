@@ -12,12 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints
-from acqh._core.store import pack, unpack
+from acqh._core.store import fits, pack, unpack
 from acqh.collection.disk.levels import Levels, measure_levels, phrase
 from acqh.collection.disk.model import Coder, Encoders, describe
 from acqh.collection.store.file import Store, identity_of, open_store, read_change, read_text
@@ -59,21 +59,31 @@ _SMALL_PART = 16
 _LEVELS, _CHANGED_PART = "levels", 0.05
 
 
-@dataclass(frozen=True, eq=False)
-class Facts:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Learnt:
+    """What a collection has learnt, beside its model: how items are described, and from what."""
+
+    encoders: Encoders
+    trained_on: str
+    n_trained: int
+    asked_as: str  # how a few words are asked for; see `phrase`
+    expected_error: float | None = None  # of items that are added; see `Drift`
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Facts(Learnt):
     """What a collection's manifest says, and its encoders."""
 
     name: str
     generation: str
-    encoders: Encoders
-    trained_on: str
-    n_trained: int
     n_skipped: int
     version: str
     settings: BuildSettings
     unrelated: Mapping[str, Floats]  # see `unrelated_queries`
-    asked_as: str  # see `phrase`
-    expected_error: float | None  # of items that are added; see `Drift`
+
+
+# Those that the manifest has as they are.
+_PLAIN = ("generation", "trained_on", "n_trained", "n_skipped", "asked_as", "expected_error")
 
 
 class IndexCache:
@@ -261,7 +271,7 @@ class Opened:
         """
         maps, chain = self.coder.maps, self.coder.maps.feature_maps.get("text")
         is_general = isinstance(chain, GeneralMap)
-        if not isinstance(self.facts.encoders.by_view.get("text"), MiniLM) or not (
+        if not isinstance(self.facts.encoders.get("text"), MiniLM) or not (
             "text" not in maps.units and (chain is None or is_general)
         ):
             raise CollectionError(
@@ -276,7 +286,7 @@ class Opened:
             raw = phrase(raw, self.facts.asked_as)
             if self.by_table:
                 return self.query_table.vector(raw)
-        matrix, present = describe(self.facts.encoders.by_view[view], view, [raw])
+        matrix, present = describe(self.facts.encoders[view], view, [raw])
         return self.coder.query(view, matrix) if present[0] else None
 
 
@@ -354,18 +364,13 @@ def start_folder(folder: Path) -> None:
 
 def write_facts(folder: Path, facts: Facts) -> None:
     """Write a collection's manifest, and its encoders with it."""
-    states = {view: pack(each, HOMES) for view, each in facts.encoders.by_view.items()}
+    states = {view: pack(each, HOMES) for view, each in facts.encoders.items()}
     info = {
         "layout": _LAYOUT,
-        "generation": facts.generation,
         "encoders": {view: description for view, (description, _) in states.items()},
-        "trained_on": facts.trained_on,
-        "n_trained": facts.n_trained,
-        "n_skipped": facts.n_skipped,
         "acqh": facts.version,
         "settings": facts.settings.stored(),
-        "asked_as": facts.asked_as,
-        "expected_error": facts.expected_error,
+        **{name: getattr(facts, name) for name in _PLAIN},
     }
     arrays = {view: state for view, (_, state) in states.items()}
     arrays[_UNRELATED] = dict(facts.unrelated)
@@ -379,19 +384,16 @@ def read_facts(folder: Path) -> Facts:
     of another layout.
     """
     bundle = _read_manifest(folder, mmap=False, verify=True)
+    kinds = get_type_hints(Facts)
+    plain = {name: bundle.info.get(name) for name in _PLAIN}
     match bundle.info:
         case {
             "layout": int(layout),
-            "generation": str(generation),
             "encoders": dict(descriptions),
-            "trained_on": str(trained_on),
-            "n_trained": int(n_trained),
-            "n_skipped": int(n_skipped),
             "acqh": str(version),
             "settings": dict(stored),
-            "asked_as": "{}" | "a photo of a {}" as asked_as,
-            "expected_error": float() | None as expected_error,
-        }:
+            "asked_as": "{}" | "a photo of a {}",
+        } if all(fits(value, kinds[name]) for name, value in plain.items()):
             pass
         case _:
             raise CorruptBundleError(f"{folder} does not describe a collection")
@@ -412,13 +414,14 @@ def read_facts(folder: Path) -> Facts:
         rows.ndim == 2 and np.isfinite(rows).all() for rows in unrelated.values()
     ):
         raise CorruptBundleError(f"{folder} does not hold the queries that a collection has")
-    own = bundle.name, generation, Encoders(encoders), trained_on, n_trained, n_skipped, version
     try:
-        return Facts(*own, BuildSettings.from_stored(stored), unrelated, asked_as, expected_error)
+        settings = BuildSettings.from_stored(stored)
     except (InvalidInputError, AttributeError, TypeError) as error:
         raise CorruptBundleError(
             f"{folder} does not say how it was built, but {stored!r}"
         ) from error
+    parts: dict[str, Any] = {**plain, "settings": settings, "unrelated": unrelated}
+    return Facts(name=bundle.name, encoders=encoders, version=version, **parts)
 
 
 def generation_of(path: str | os.PathLike[str]) -> str:

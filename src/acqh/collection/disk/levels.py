@@ -56,8 +56,8 @@ def unrelated_queries(
     """
     chosen = codes[:: math.ceil(len(codes) / _MAX_QUERIES) or 1]
     queries = {"items": coder.model.project_codes(chosen), "words": coder.maps.codebooks[0, :0]}
-    if "text" in encoders.by_view and "text" in coder.maps.widths:
-        features, is_known = _things(encoders.by_view["text"], asked_as)
+    if "text" in encoders and "text" in coder.maps.widths:
+        features, is_known = _things(encoders["text"], asked_as)
         if is_known.sum() >= _MIN_WORDS:
             queries["words"] = coder.maps.project(features[is_known], view="text")
     return {name: unit_rows(rows).astype(np.float16) for name, rows in queries.items()}

@@ -1,10 +1,9 @@
 """From prepared items to features and codes, and from queries to vectors."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
@@ -30,38 +29,30 @@ CHUNK_ROWS = 4_096
 _CHANGE = 0.7
 
 
-@dataclass(frozen=True, eq=False)
-class Encoders:
-    """The encoders of raw items, by view; none where features are given.
+# The encoders of raw items, by view; none where features are given.
+Encoders: TypeAlias = Mapping[str, Any]
+
+
+def fit_general_model(encoders: Encoders) -> bool:
+    """Whether encoders make the features that the general model was learnt from."""
+    image = encoders.get("image")
+    is_usual = isinstance(image, EfficientNetLite0) and image.size == EfficientNetLite0().size
+    return is_usual and isinstance(encoders.get("text"), MiniLM)
+
+
+def describe_items(encoders: Encoders, images: Sequence[Any], texts: Sequence[str]) -> "Described":
+    """Return which items the encoders know anything of, and the features of these.
 
     Examples
     --------
     >>> from acqh.encoders import word_vectorizer
-    >>> encoders = Encoders({"text": word_vectorizer().fit(["a rose", "a car"])})
-    >>> rows, features = encoders.describe([None, None], ["boat", "rose"])
+    >>> encoders = {"text": word_vectorizer().fit(["a rose", "a car"])}
+    >>> rows, features = describe_items(encoders, [None, None], ["boat", "rose"])
     >>> rows.tolist(), len(features)
     ([1], 1)
     """
-
-    by_view: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def fit_general_model(self) -> bool:
-        """Whether they make the features that the general model was learnt from."""
-        image, text = self.by_view.get("image"), self.by_view.get("text")
-        usual = EfficientNetLite0()
-        return (
-            isinstance(image, EfficientNetLite0)
-            and image.size == usual.size
-            and isinstance(text, MiniLM)
-        )
-
-    def describe(self, images: Sequence[Any], texts: Sequence[str]) -> "Described":
-        """Return which items the encoders know anything of, and the features of these."""
-        raw = {"image": images, "text": texts}
-        return _described(
-            {view: describe(each, view, raw[view]) for view, each in self.by_view.items()}
-        )
+    raw = {"image": images, "text": texts}
+    return _described({view: describe(each, view, raw[view]) for view, each in encoders.items()})
 
 
 def describe(encoder: Any, view: str, raw: Sequence[Any]) -> tuple[Matrix, Bools]:

@@ -226,7 +226,7 @@ def _words(
             raise CollectionError("mode 'words' looks words up; give a text")
         return None, meant
     asked = read_words(text)
-    encoder = opened.facts.encoders.by_view.get("text")
+    encoder = opened.facts.encoders.get("text")
     is_word: Callable[[str], bool] | None = getattr(encoder, "is_word", None)
     if mode == "auto" and is_word is not None:
         # What words mean is found, and no word that looks alike.
@@ -298,14 +298,14 @@ def _described(opened: Opened, view: str, value: Any) -> Floats | None:
 
 def _is_raw(opened: Opened, view: str, value: Any) -> bool:
     """Whether a query of a view is yet to be described."""
-    return view in opened.facts.encoders.by_view and not isinstance(value, FeatureRow)
+    return view in opened.facts.encoders and not isinstance(value, FeatureRow)
 
 
 def _row(opened: Opened, view: str, value: Any) -> Matrix:
     """Return features as the one row of a matrix."""
     values = value.values if isinstance(value, FeatureRow) else value
     if any(isinstance(each, str | bytes | PathLike) for each in _each(values)[:1]):
-        if view in opened.facts.encoders.by_view:
+        if view in opened.facts.encoders:
             raise CollectionError(f"features of {view!r} are numbers; give {view}= instead")
         raise CollectionError(
             f"this collection was built from features and cannot describe a {view}; "
