@@ -1,5 +1,6 @@
 """When loops are compiled, and what is said of it."""
 
+import importlib
 import subprocess
 import sys
 
@@ -47,3 +48,21 @@ def test_plain_loops_have_the_names_of_compiled_ones(room):
     for name, function in vars(plain).items():
         if callable(function) and function.__module__ == f"{room}.plain" and name != "mix":
             assert name.startswith("_") or hasattr(compiled, name)
+
+
+def test_kept_code_that_names_a_class_which_has_moved_is_made_again(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    for home in ("first_home", "second_home"):
+        (tmp_path / f"{home}.py").write_text(
+            "from typing import NamedTuple\nclass Pair(NamedTuple):\n    a: int\n    b: int\n"
+        )
+        (tmp_path / "moving_loops.py").write_text(
+            f"from acqh._core.runtime import kernel\nfrom {home} import Pair\n"
+            "@kernel()\ndef add(pair):\n    return pair.a + pair.b\n"
+        )
+        importlib.invalidate_caches()
+        loops = importlib.import_module("moving_loops")
+        assert loops.add(loops.Pair(1, 2)) == 3
+        for name in ("moving_loops", home):
+            del sys.modules[name]
+        (tmp_path / f"{home}.py").unlink()

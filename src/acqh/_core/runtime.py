@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from numbers import Integral
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -159,7 +159,8 @@ def kernel(**options: Any) -> Callable[[FunctionT], FunctionT]:
 
     The machine code is kept on disk, so that other processes need not compile it again: beside the
     module, or else in the user's cache folder, or where ``NUMBA_CACHE_DIR`` says. A process that
-    may write in none of them, such as a service without a home, compiles for itself.
+    may write in none of them, such as a service without a home, compiles for itself. What another
+    version of this package has kept is not used, and made again.
 
     Options are those of `numba.njit`.
 
@@ -186,8 +187,18 @@ def _compile(function: FunctionT, **options: Any) -> FunctionT:
     from numba import njit  # takes longer to import than most of what needs no loop
 
     _watch_compiler()
-    compiled: FunctionT = njit(nogil=True, **options)(function)
-    return compiled
+    compiled: Any = njit(nogil=True, **options)(function)
+    kept, load = compiled._cache, compiled._cache.load_overload
+
+    def load_overload(*what: Any) -> Any:
+        try:
+            return load(*what)
+        except Exception:  # of many kinds: kept code names classes that a later version has not
+            kept.flush()
+            return None
+
+    kept.load_overload = load_overload
+    return cast(FunctionT, compiled)
 
 
 # Seconds of compiling in silence.
