@@ -126,7 +126,7 @@ def test_explanations_add_up_to_the_scores(collection):
 def test_verify_finds_nothing_wrong_with_a_new_collection(collection, make_items, monkeypatch):
     assert collection.verify().notes == ()
     monkeypatch.setattr("acqh.collection.disk.layout.MAX_FEW", 0)  # so that there is an index
-    collection._opened.index.save()
+    collection.opened.index.save()
     collection.add(make_items(2, seed=3, prefix="more"))
     report = collection.verify()
     assert report.problems == ()
@@ -154,7 +154,7 @@ def test_restricted_searches_are_the_whole_ones_without_the_others(
             for k in (3, 150):
                 found = collection.search(**query, k=k, where=where).hits
                 assert [(hit.id, hit.score) for hit in found] == expected[:k]
-        parts = [kept.part for kept in collection._opened.selections.values()]
+        parts = [kept.part for kept in collection.opened.selections.values()]
         assert any(part is not None for part in parts) == (few == 0 and isinstance(where, list))
         gone = expected[0][0]
         collection.remove(gone)

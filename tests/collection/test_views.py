@@ -215,7 +215,7 @@ def test_a_query_that_is_described_already_is_answered_as_the_raw_one(tmp_path):
     with Collection.build(
         items, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf", n_components=4
     ) as built:
-        encoders = built._opened.facts.encoders
+        encoders = built.opened.facts.encoders
         for query in ({"text": "tulip"}, {"image": items[3].image}):
             wanted = built.search(**query, mode="meaning").hits
             ((view, raw),) = query.items()

@@ -109,7 +109,7 @@ def test_the_index_is_read_once_however_many_items_may_be_found(words):
 
 def test_a_text_takes_few_statements_and_is_described_once(things):
     with Collection.open(things) as collection:
-        encoders = collection._opened.facts.encoders
+        encoders = collection.opened.facts.encoders
         described = []
 
         class Counting:

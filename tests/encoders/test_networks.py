@@ -136,7 +136,7 @@ def test_a_collection_is_built_with_one_encoder_for_images_and_texts(clip_folder
     done = CliRunner().invoke(app, [*command, "--encoder", f"clip:{clip_folder}"])
     assert done.exit_code == 0, (done.output, done.exception)
     with Collection.open(out) as collection:
-        by_view = collection._opened.facts.encoders
+        by_view = collection.opened.facts.encoders
         assert {view: type(each) for view, each in by_view.items()} == {
             "image": ClipImages,
             "text": ClipTexts,

@@ -123,6 +123,40 @@ def test_labels_and_columns_that_are_not_there_are_refused(collection, tmp_path)
         site(collection, tmp_path / "public", columns=["year"])
 
 
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """A folder of images and a collection of it."""
+    image = pytest.importorskip("PIL.Image")
+    folder = tmp_path_factory.mktemp("pictures") / "holidays"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(8):
+        pixels = rng.integers(0, 255, (6, 8, 3), np.uint8)
+        image.fromarray(pixels).resize((400, 300)).save(folder / f"{number}.png")
+    with Collection.build(folder, folder.parent / "c.acqh", image_encoder="hog") as collection:
+        yield folder, collection
+
+
+@pytest.mark.parametrize(("side", "shown"), [(96, 96), (128, 128), (320, 320), (640, 400)])
+def test_small_images_are_made_of_what_is_large_enough(pictures, tmp_path, side, shown):
+    from PIL import Image
+
+    site(pictures[1], tmp_path / "public", thumbnails=side)
+    with Image.open(next(tmp_path.rglob("first-*.webp"))) as first:
+        assert max(first.size) == shown
+
+
+def test_large_images_are_refused_where_originals_are_gone(pictures, tmp_path):
+    folder, collection = pictures
+    folder.rename(tmp_path / "elsewhere")
+    try:
+        with pytest.raises(InvalidInputError, match="8 of 8 cannot be found"):
+            site(collection, tmp_path / "public", thumbnails=160)
+        assert not (tmp_path / "public").exists()
+    finally:
+        (tmp_path / "elsewhere").rename(folder)
+
+
 def test_the_page_shows_items_without_javascript(published):
     page = (published[0] / "index.html").read_text()
     assert "<li>" in page

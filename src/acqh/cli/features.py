@@ -395,7 +395,8 @@ def export(
     ] = True,
     columns: Annotated[str, Option(help="Site: columns to publish, such as date,author.")] = "",
     thumbnails: Annotated[
-        Literal["none", "48", "64", "96", "128"], Option(help="Site: side of small images.")
+        Literal["none", "48", "64", "96", "128", "160", "320"],
+        Option(help="Site: side of small images; above 128 they are made from the originals."),
     ] = "128",
     only: Annotated[str | None, Option(help="Site: publish only items with this label.")] = None,
     base_url: Annotated[str | None, Option(help="Site: where files of originals are.")] = None,

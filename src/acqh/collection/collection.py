@@ -63,7 +63,7 @@ class Collection:
     """
 
     def __init__(self, opened: Opened) -> None:
-        self._opened = opened
+        self.opened = opened  # its parts, for other rooms
         self._counts: stored.Counts | None = None
 
     @classmethod
@@ -182,7 +182,7 @@ class Collection:
         """
         from acqh.collection.build.build import build_into, kept_items
 
-        facts = self._opened.facts
+        facts = self.opened.facts
         if not facts.encoders:
             raise CollectionError(
                 f"{self.path} was built from features, which it does not keep; build it again from "
@@ -191,7 +191,7 @@ class Collection:
         with replacing(self.path, overwrite=True, hold=True) as folder:
             self._store.check_in_place()
             items, say = kept_items(self._store), progress or say_nothing
-            skipped = build_into(folder, facts.name, items, facts.settings, say, old=self._opened)
+            skipped = build_into(folder, facts.name, items, facts.settings, say, old=self.opened)
         collection = self.open(self.path)
         collection.skipped = tuple(skipped)
         return collection
@@ -246,7 +246,7 @@ class Collection:
         """Save the index and close all files; safe to call twice."""
         if not self._store.closed:
             try:
-                self._opened.index.save()
+                self.opened.index.save()
             finally:
                 self._store.close()
 
@@ -262,7 +262,7 @@ class Collection:
 
     def __len__(self) -> int:
         with self._store.reading() as connection:
-            return len(self._opened.index.at(connection))
+            return len(self.opened.index.at(connection))
 
     def __iter__(self) -> Iterator[str]:
         last = 0
@@ -280,32 +280,32 @@ class Collection:
 
     @property
     def _store(self) -> Store:
-        return self._opened.store
+        return self.opened.store
 
     @property
     def path(self) -> Path:
         """The folder."""
-        return self._opened.path
+        return self.opened.path
 
     @property
     def generation(self) -> str:
         """Which build this is: it changes when the collection is built again."""
-        return self._opened.facts.generation
+        return self.opened.facts.generation
 
     @property
     def settings(self) -> BuildSettings:
         """How it was built."""
-        return self._opened.facts.settings
+        return self.opened.facts.settings
 
     @property
     def views(self) -> tuple[str, ...]:
         """What queries may be made of: "image", "text", or the views of the data."""
-        return tuple(self._opened.coder.maps.widths)
+        return tuple(self.opened.coder.maps.widths)
 
     @property
     def bytes_per_item(self) -> float:
         """Of the index, without ids; of a code, where there are few items."""
-        return self._opened.index.bytes_per_item
+        return self.opened.index.bytes_per_item
 
     @property
     def change(self) -> int:
@@ -317,12 +317,12 @@ class Collection:
     def drift(self) -> Drift:
         """How well items that were added since it was built fit what was learnt."""
         with self._store.reading() as connection:
-            return stored.read_drift(connection, self._opened.facts.expected_error)
+            return stored.read_drift(connection, self.opened.facts.expected_error)
 
     @property
     def codebooks(self) -> Floats:
         """The codebooks of the index, (n_codebooks, codebook_size, n_components) float32."""
-        return self._opened.index.codebooks
+        return self.opened.index.codebooks
 
     def search(
         self,
@@ -393,7 +393,7 @@ class Collection:
             if described is not None:
                 given[name] = FeatureRow(described)
         with image_limit(max_pixels) if image is not None else nullcontext():
-            return search(self._opened, given, weights or {}, k, where, explain, mode)
+            return search(self.opened, given, weights or {}, k, where, explain, mode)
 
     def browse(
         self,
@@ -429,7 +429,7 @@ class Collection:
         CollectionError
             No item has the column of `where` or `order`.
         """
-        return browse(self._opened, where, k, offset, order, descending)
+        return browse(self.opened, where, k, offset, order, descending)
 
     def add(
         self,
@@ -497,7 +497,7 @@ class Collection:
 
         say = progress or say_nothing
         with image_limit(max_pixels):
-            return add_items(self._opened, items, say, strict=strict, replacing=replacing)
+            return add_items(self.opened, items, say, strict=strict, replacing=replacing)
 
     def label(
         self,
@@ -554,7 +554,7 @@ class Collection:
         if isinstance(items, str | PathLike):
             items = read_labels(Path(items), label_separator)
         given = [items] if isinstance(items, Item) else items
-        return label_items(self._opened, given, progress or say_nothing, keep=True)
+        return label_items(self.opened, given, progress or say_nothing, keep=True)
 
     def remove(self, ids: str | Iterable[str]) -> int:
         """Remove items, in one transaction.
@@ -654,7 +654,7 @@ class Collection:
 
         say = progress or say_nothing
         with image_limit(max_pixels):
-            return sync(self._opened, folder, say, delete=delete, dry_run=dry_run, forget=forget)
+            return sync(self.opened, folder, say, delete=delete, dry_run=dry_run, forget=forget)
 
     def duplicates(self, *, progress: Progress | None = None) -> list[DuplicateGroup]:
         """Return groups of items whose images are the same, in three tiers; nothing is changed.
@@ -686,7 +686,7 @@ class Collection:
         """
         from acqh.collection.search.duplicates import find_duplicates
 
-        return find_duplicates(self._opened, progress or say_nothing)
+        return find_duplicates(self.opened, progress or say_nothing)
 
     def item(self, identifier: str) -> Item:
         """Return an item; raise MissingItemError where there is none of that id."""
@@ -748,14 +748,14 @@ class Collection:
 
     def stats(self) -> CollectionStats:
         """Return facts about the collection."""
-        facts, model, counts = self._opened.facts, self._opened.coder.model, self._counted()
+        facts, model, counts = self.opened.facts, self.opened.coder.model, self._counted()
         return CollectionStats(
             n_items=len(self),
             n_labelled=counts.n_labelled,
             n_labels=len(counts.labels),
             n_thumbnails=counts.n_thumbnails,
             bytes_per_item=self.bytes_per_item,
-            code_bytes=self._opened.coder.code_bytes,
+            code_bytes=self.opened.coder.code_bytes,
             size_on_disk=size_on_disk(self.path) if self._store.in_place() else 0,
             encoders={view: repr(each) for view, each in facts.encoders.items()},
             method=model.info.title,

@@ -37,7 +37,8 @@ _REDUCING_GAP = 2
 _BAND_PIXELS = 1_000_000
 # Longest side of what encoders get to see: more than any of them uses, and a batch stays small.
 _WORKING_SIDE = 512
-_THUMBNAIL_SIDE, _THUMBNAIL_QUALITY = 128, 80
+# Longest side of the small images that collections keep.
+THUMBNAIL_SIDE = 128
 
 
 def read_image(
@@ -134,12 +135,12 @@ def working_image(source: ImageLike, known_as: str = "") -> Any:
     return image
 
 
-def make_thumbnail(image: Any) -> bytes:
+def make_thumbnail(image: Any, side: int = THUMBNAIL_SIDE, quality: int = 80) -> bytes:
     """Return a small WebP image."""
     small = image.copy()
-    small.thumbnail((_THUMBNAIL_SIDE, _THUMBNAIL_SIDE), require("PIL.Image").Resampling.LANCZOS)
+    small.thumbnail((side, side), require("PIL.Image").Resampling.LANCZOS)
     file = BytesIO()
-    small.save(file, "WEBP", quality=_THUMBNAIL_QUALITY)
+    small.save(file, "WEBP", quality=quality)
     return file.getvalue()
 
 

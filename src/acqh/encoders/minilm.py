@@ -222,12 +222,10 @@ class QueryTable:
         _, axes = np.linalg.eigh(found.T @ found)
         axes = axes[:, ::-1][:, :_RANK]
         exact = found @ axes
-        scales = np.quantile(np.abs(exact), _FITTING, axis=0) / _LARGEST
-        scales[scales == 0] = 1.0  # along which all rows are zero
-        rows = np.clip(np.rint(exact / scales), -_LARGEST, _LARGEST).astype(np.int8)
+        rows, scales = in_bytes(exact)
         to_query = axes.T @ np.linalg.inv(root)
-        floats = (each.astype(np.float32) for each in (scales, to_query, offset))
-        return cls(table["pieces"], rows, *floats)
+        floats = (each.astype(np.float32) for each in (to_query, offset))
+        return cls(table["pieces"], rows, scales, *floats)
 
     def vector(self, text: str) -> Floats | None:
         """Return the query vector of a text, (n_components,); None where nothing of it is known."""
@@ -247,6 +245,14 @@ class QueryTable:
         known = list(vocabulary())
         rows = [known[piece] for piece in self.pieces.tolist()]
         return [*rows, *sorted(set(known).difference(rows))]
+
+
+def in_bytes(exact: Floats) -> tuple[Array, Floats]:
+    """Return int8 rows and float32 scales, one per column, whose product is nearly the rows."""
+    scales = np.quantile(np.abs(exact), _FITTING, axis=0) / _LARGEST
+    scales[scales == 0] = 1.0  # along which all rows are zero
+    rows = np.clip(np.rint(exact / scales), -_LARGEST, _LARGEST).astype(np.int8)
+    return rows, scales.astype(np.float32)
 
 
 def _spread(codebooks: Floats) -> Floats:

@@ -37,7 +37,7 @@ T = TypeVar("T")
 Written = dict[str, Any]
 
 # The columns that name an item's image file: a manifest's, and that of a folder of images.
-_FILES = ("image", "file")
+FILES = ("image", "file")
 # A name on the map.
 _NAME_CHARS = 80
 # What browsers show; fewer decoders than Pillow has.
@@ -127,10 +127,10 @@ class Service:
 
         def work(collection: Collection) -> tuple[Path, str]:
             item = collection.item(identifier)
-            root, name = self._root_of(item), _file_of(item)
+            root, name = self._root_of(item), file_of(item)
             if root is None or name is None:
                 raise ProblemError(404, "the image of this item is not served as it was")
-            return _original(root, name)
+            return original_of(root, name)
 
         return await self.live.run(_translating(work))
 
@@ -249,7 +249,7 @@ class Service:
         return self.settings.image_root
 
     def _item(self, item: Item) -> Written:
-        file, has_originals = _file_of(item), self._root_of(item) is not None
+        file, has_originals = file_of(item), self._root_of(item) is not None
         return {
             "id": item.id,
             "name": _name_of(item),
@@ -288,15 +288,15 @@ class Service:
         return content
 
 
-def _file_of(item: Item) -> str | None:
+def file_of(item: Item) -> str | None:
     """Return the name of an item's image file, as its manifest or its folder gave it."""
-    names = (item.columns.get(column) for column in _FILES)
+    names = (item.columns.get(column) for column in FILES)
     return next((name for name in names if isinstance(name, str) and name), None)
 
 
 def _name_of(item: Item) -> str:
     """Return the words in the name of an item's image file, or else in its id."""
-    return words_in_path((_file_of(item) or item.id).rpartition("/")[2])
+    return words_in_path((file_of(item) or item.id).rpartition("/")[2])
 
 
 def _explained(why: Explanation) -> Written:
@@ -317,7 +317,7 @@ def _decoded(text: str) -> bytes:
         raise ProblemError(422, "image: this is not base64; send the file's bytes so") from None
 
 
-def _original(root: Path, name: str) -> tuple[Path, str]:
+def original_of(root: Path, name: str) -> tuple[Path, str]:
     """Return the path and the media type of an image that a manifest names.
 
     Raises ProblemError: 404: it does not exist, lies outside the folder, or is not an image that

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b, sha256
-from io import BytesIO
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,15 @@ from urllib.parse import quote
 import numpy as np
 
 from acqh._core.files import written_whole
-from acqh._core.imports import require
 from acqh._core.runtime import Progress
 from acqh.collection import Collection, Item
+from acqh.encoders.images import THUMBNAIL_SIDE, make_thumbnail, read_image
 from acqh.errors import CollectionError, InvalidInputError
 from acqh.export.static.words import word_files
 from acqh.serve.app import PAGE
 from acqh.serve.overview import examples_in, make_map
+from acqh.serve.schemas import ProblemError
+from acqh.serve.service import FILES, file_of, original_of
 
 _OWN = Path(__file__).parent
 _START = "index.html"
@@ -35,8 +36,6 @@ _NAME_CHARS = 80
 # Items that the start page names without JavaScript, and those of which it shows the image.
 _LISTED, _PICTURED = 200, 24
 _QUALITY = 70
-# The columns that name an item's image file.
-_FILES = ("image", "file")
 # As the page knows them.
 _DATES = re.compile("date|datetime|taken|created|time|timestamp|year", re.IGNORECASE)
 _OURS = re.compile(r"(data|static-[0-9a-f]{16})/[A-Za-z0-9_.-]+")
@@ -139,8 +138,8 @@ def site(
     columns : sequence of str
         Columns to publish, such as "date"; words of those that name an item are found.
     thumbnails : int, optional
-        Longest side of small images in pixels, at most the 128 that collections keep; None for
-        none.
+        Longest side of small images in pixels; None for none. Collections keep 128 pixels: larger
+        ones are made from the originals, in the folder that the collection follows.
     only : str, optional
         Publish only the items with this label.
     base_url : str, optional
@@ -157,7 +156,7 @@ def site(
     FileExistsError
         There is something else in the folder.
     InvalidInputError
-        No item has the label, or a column is not there.
+        No item has the label, a column is not there, or originals are needed and cannot be found.
 
     Examples
     --------
@@ -171,10 +170,26 @@ def site(
     >>> report.n_items, sorted(report.n_bytes)
     (2, ['codes', 'map', 'page', 'queries', 'texts', 'words'])
     """
-    items = _published(collection, captions, columns, only, base_url)
+    every = (item for page in collection.batches() for item, _ in page)
+    kept = [item for item in every if only is None or only in item.labels]
+    if not kept and only is not None:
+        raise InvalidInputError(f"no item has the label {only!r}")
+    if missing := set(columns) - (known := collection.columns().keys()):
+        there = ", ".join(sorted(known)) or "none"
+        raise InvalidInputError(f"no item has a column {sorted(missing)[0]!r}; there are: {there}")
+    small = None if thumbnails is None else _Small(collection, kept, thumbnails)
+    shown = {*columns, *(() if base_url is None else FILES)}
+    items = [
+        replace(
+            item,
+            text=item.text if captions else "",
+            columns={name: value for name, value in item.columns.items() if name in shown},
+        )
+        for item in kept
+    ]
     made = _Folder(_checked_folder(Path(folder)))
     ids = [_public_id(item.id, collection.generation) for item in items]
-    images = _images(made, collection, items, thumbnails, progress)
+    images = _images(made, items, small, progress)
     facts: dict[str, Any] = {
         "name": collection.path.stem,
         "codes": _codes(made, collection, items),
@@ -183,49 +198,23 @@ def site(
         "images": images,
         "words": _words(made, items),
         "text": _queries(made, collection),
-        "levels": collection._opened.index.levels._asdict(),
+        "levels": collection.opened.index.levels._asdict(),
         "map": _map(made, collection, items, ids),
         "examples": examples_in(collection) if only is None else [],
     }
     facts["generation"] = _digest(_json(facts))
     facts["n_bytes"] = sum(made.parts.values())
-    start = _start(made, facts, items, collection, thumbnails, base_url)
+    start = _start(made, facts, items, small, base_url)
     n_removed = _finish(made, start)
     fetched = [name for name in _names_in(facts) if not name.startswith(_LATER)]
     n_first = made.parts["page"] + sum(made.files[name] for name in fetched)
     return SiteReport(len(items), made.parts, n_first, made.n_written, n_removed, tuple(columns))
 
 
-def _published(
-    collection: Collection,
-    captions: bool,
-    columns: Sequence[str],
-    only: str | None,
-    base_url: str | None,
-) -> list[Item]:
-    """Return the items to be published, with what is to be published of them."""
-    if missing := set(columns) - collection.columns().keys():
-        known = ", ".join(sorted(collection.columns())) or "none"
-        raise InvalidInputError(f"no item has a column {sorted(missing)[0]!r}; there are: {known}")
-    if only is not None and only not in collection.labels():
-        raise InvalidInputError(f"no item has the label {only!r}")
-    kept = {*columns, *(() if base_url is None else _FILES)}
-    return [
-        replace(
-            item,
-            text=item.text if captions else "",
-            columns={name: value for name, value in item.columns.items() if name in kept},
-        )
-        for page in collection.batches()
-        for item, _ in page
-        if only is None or only in item.labels
-    ]
-
-
 def _codes(made: _Folder, collection: Collection, items: Sequence[Item]) -> dict[str, Any]:
     codebooks = np.ascontiguousarray(collection.codebooks, dtype="<f4")
-    to_query = collection._opened.coder.model.space_.query_map
-    likeness = np.ascontiguousarray(to_query.T @ to_query, dtype="<f4")
+    metric = collection.opened.coder.model.space_.metric
+    likeness = np.ascontiguousarray(metric, dtype="<f4")
     return {
         "n_items": len(items),
         **dict(zip(("n_codebooks", "codebook_size", "n_components"), codebooks.shape, strict=True)),
@@ -246,8 +235,7 @@ def _texts(
     rows = []
     for item, identifier in zip(items, ids, strict=True):
         row: dict[str, Any] = {"id": identifier, "text": item.text, "labels": item.labels}
-        file = next((str(item.columns[name]) for name in _FILES if item.columns.get(name)), None)
-        if base_url is not None and file is not None:
+        if base_url is not None and (file := file_of(item)):
             row["original"] = base_url + quote(file)
         rows.append({**row, "columns": dict(item.columns)})
     starts = range(0, len(rows), _ITEMS_A_FILE)
@@ -278,20 +266,54 @@ def _labels(made: _Folder, items: Sequence[Item]) -> dict[str, Any]:
     return {"all": counts, "items": made.put_json("texts", "labels", steps)}
 
 
+class _Small:
+    """Small images of items: as they are stored or, if larger, made from the originals.
+
+    Raises InvalidInputError: an original that is needed cannot be found.
+    """
+
+    def __init__(self, collection: Collection, items: Sequence[Item], side: int) -> None:
+        self._collection = collection
+        self._side = side
+        pictured = [item for item in items if item.has_thumbnail] if side > THUMBNAIL_SIDE else []
+        self._originals = {item.id: _original(item) for item in pictured}
+        if lost := [identifier for identifier, path in self._originals.items() if path is None]:
+            raise InvalidInputError(
+                f"images of {side} pixels are made from the originals, and {len(lost):,} of "
+                f"{len(pictured):,} cannot be found, such as that of item {lost[0]!r}; ask for "
+                f"{THUMBNAIL_SIDE} pixels or fewer, or build the collection from their folder"
+            )
+
+    def of(self, item: Item) -> bytes:
+        """Return the small image of an item that has one."""
+        path = self._originals.get(item.id)
+        stored = b"" if path else self._collection.thumbnail(item.id)
+        if self._side == THUMBNAIL_SIDE:
+            return stored
+        image = read_image(path or stored, side=self._side)
+        is_small = max(image.size) <= self._side
+        return stored if stored and is_small else make_thumbnail(image, self._side, _QUALITY)
+
+
+def _original(item: Item) -> Path | None:
+    """Return the file of an item's image, in the folder that it follows."""
+    name = file_of(item)
+    try:
+        return original_of(Path(item.folder), name)[0] if item.folder and name else None
+    except ProblemError:
+        return None
+
+
 def _images(
-    made: _Folder,
-    collection: Collection,
-    items: Sequence[Item],
-    side: int | None,
-    progress: Progress | None,
+    made: _Folder, items: Sequence[Item], small: _Small | None, progress: Progress | None
 ) -> dict[str, Any] | None:
     """Write small images, some in each file, and where each begins and ends."""
-    if side is None or not any(item.has_thumbnail for item in items):
+    if small is None or not any(item.has_thumbnail for item in items):
         return None
     files, ends = [], []
     for start in range(0, len(items), _IMAGES_A_FILE):
         some = items[start : start + _IMAGES_A_FILE]
-        images = [_small(collection, item, side) if item.has_thumbnail else b"" for item in some]
+        images = [small.of(item) if item.has_thumbnail else b"" for item in some]
         ends.append(np.cumsum([len(image) for image in images]).tolist())
         files.append(made.put("images", "images.bin", b"".join(images)))
         if progress is not None:
@@ -302,18 +324,6 @@ def _images(
         "per_file": _IMAGES_A_FILE,
         "without": [place for place, item in enumerate(items) if not item.has_thumbnail],
     }
-
-
-def _small(collection: Collection, item: Item, side: int) -> bytes:
-    stored = collection.thumbnail(item.id)
-    image = require("PIL.Image")
-    with image.open(BytesIO(stored), formats=["WEBP"]) as opened:
-        if max(opened.size) <= side:
-            return stored
-        opened.thumbnail((side, side), image.Resampling.LANCZOS)
-        file = BytesIO()
-        opened.save(file, "WEBP", quality=_QUALITY)
-    return file.getvalue()
 
 
 def _words(made: _Folder, items: Sequence[Item]) -> dict[str, Any] | None:
@@ -334,7 +344,7 @@ def _words(made: _Folder, items: Sequence[Item]) -> dict[str, Any] | None:
 def _queries(made: _Folder, collection: Collection) -> dict[str, Any] | None:
     """Write what turns typed words into a query vector, where the table of pieces can."""
     try:
-        table = collection._opened.query_table
+        table = collection.opened.query_table
     except CollectionError:
         return None  # words are still looked up
     return {
@@ -343,7 +353,7 @@ def _queries(made: _Folder, collection: Collection) -> dict[str, Any] | None:
         "scales": table.scales.tolist(),
         "to_query": made.put("queries", "queries.bin", table.to_query.astype("<f4").tobytes()),
         "offset": table.offset.tolist(),
-        "asked_as": collection._opened.facts.asked_as,
+        "asked_as": collection.opened.facts.asked_as,
     }
 
 
@@ -364,8 +374,7 @@ def _start(
     made: _Folder,
     facts: Mapping[str, Any],
     items: Sequence[Item],
-    collection: Collection,
-    thumbnails: int | None,
+    small: _Small | None,
     base_url: str | None,
 ) -> str:
     """Return the page: that of the service, with other answers, and some items for all to see."""
@@ -386,9 +395,9 @@ def _start(
     shown: list[str] = []
     for item in [each for each in items if each.text or each.has_thumbnail][:_LISTED]:
         image = ""
-        if thumbnails is not None and item.has_thumbnail and len(shown) < _PICTURED:
-            small = made.put("start", "first.webp", _small(collection, item, thumbnails))
-            image = f'<img src="{small}" alt="" loading="lazy"> '
+        if small is not None and item.has_thumbnail and len(shown) < _PICTURED:
+            source = made.put("start", "first.webp", small.of(item))
+            image = f'<img src="{source}" alt="" loading="lazy"> '
         words = html.escape(item.text or ", ".join(item.labels))
         shown.append(f"<li>{image}{words}</li>")
     page = page.replace("<title>acqh</title>", head).replace('"static/', f'"{home}/')

@@ -695,8 +695,7 @@ class ACQH(FittedACQH):
         ``J^T J b``. Scores of code vectors themselves would weigh components by their spread.
         Takes and raises what `decode` does.
         """
-        metric = (self.space_.query_map.T @ self.space_.query_map).astype(self.codebooks_.dtype)
-        return np.asarray(self.decode(codes) @ metric)
+        return np.asarray(self.decode(codes) @ self.space_.metric.astype(self.codebooks_.dtype))
 
     @property
     def bytes_per_item(self) -> int:

@@ -502,6 +502,11 @@ class Space:
             self._folded[key] = folded
         return self._folded[key]
 
+    @property
+    def metric(self) -> Floats:
+        """``J^T J``: makes the query vector of a code vector, (n_components, n_components)."""
+        return self.query_map.T @ self.query_map
+
     def fold_query(self, view: str) -> tuple[Floats, Floats, Floats | None]:
         """Return the map from a view's features to query vectors, with all blocks in one.
 
@@ -512,8 +517,7 @@ class Space:
         unit : (n_features, n_components) or None
             Added for features scaled to unit length; None where no block needs it.
         """
-        # With labels alone the block is a code vector b, whose query vector is J^T J b.
-        after = self.query_map.T @ self.query_map if self.is_plain else self.query_map
+        after = self.metric if self.is_plain else self.query_map  # of labels alone: code vectors
         folded = self.fold([view])
         folded = _folded_into(folded, after[: len(folded.offset)])
         maps = {part.is_unit: part.map for part in folded.parts}
