@@ -11,9 +11,12 @@ import shutil
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from acqh.cli.demo import emoji_items
 from acqh.collection import Collection
@@ -25,6 +28,32 @@ MOST_BYTES = 4_000_000
 N_COMPONENTS, SIDE = 48, 48
 IMAGE_SIZE = 128
 QUERY, WANTED = "sad cat", "crying cat"
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """A web host that keeps no log."""
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def browsing(folder: Path, **settings: Any) -> Iterator[Any]:
+    """Give a page of Chromium that shows a folder as a web host does; `settings`: of the page."""
+    from playwright.sync_api import sync_playwright
+
+    handler = functools.partial(Quiet, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, sync_playwright() as started:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        browser = started.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"], timeout=120_000
+        )
+        page = browser.new_page(**settings)
+        page.set_default_timeout(120_000)
+        page.goto(f"http://127.0.0.1:{server.server_port}/")
+        yield page
+        browser.close()
+        server.shutdown()
 
 
 def main() -> None:
@@ -44,25 +73,17 @@ def main() -> None:
 
 def ask(folder: Path) -> str | None:
     """Return what a browser finds first; None where there is no browser."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
     try:
-        from playwright.sync_api import sync_playwright
+        import playwright  # noqa: F401
     except ImportError:
         return None
-    if program is None:
+    if shutil.which("chromium") is None:
         return None
-    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(folder))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, sync_playwright() as started:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        browser = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        page = browser.new_page()
-        page.goto(f"http://127.0.0.1:{server.server_port}/")
+    with browsing(folder) as page:
         page.fill("#text", QUERY)
         first = page.locator("#hits a").first
         first.and_(page.locator(f"[title^='{WANTED}']")).wait_for()
-        found = first.get_attribute("title")
-        browser.close()
-        server.shutdown()
+        found: str = first.get_attribute("title")
     return found
 
 

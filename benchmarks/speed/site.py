@@ -7,23 +7,19 @@ search of the same collection in this process.
 """
 
 import argparse
-import functools
-import shutil
 import statistics
 import tempfile
-import threading
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from playwright.sync_api import sync_playwright
 
 from acqh.collection import Collection, Item
 from acqh.encoders import MiniLM, register_encoder
 from acqh.encoders.minilm import _places, _table, is_word, numbers_of, vocabulary
 from acqh.export import site
 from benchmarks._measure import emit, timed
+from tools.make_site import browsing
 
 N_WORDS = 8
 QUERIES = [
@@ -59,17 +55,9 @@ class QuickTexts(MiniLM):
         return table["rows"][places[places >= 0]].sum(axis=0) / max(1.0, len(places)) ** 0.5
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    """A web host that keeps no log."""
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=100_000)
-    parser.add_argument("--browser", default="chromium")
     arguments = parser.parse_args()
     rng = np.random.default_rng(0)
     words = np.array([word for word in vocabulary() if is_word(word) and word.isalpha()][:4_000])
@@ -82,7 +70,8 @@ def main() -> None:
         with Collection.open(path, text_encoder="table") as collection:
             seconds, report = timed(lambda: site(collection, Path(folder, "public")))
             own = [timed(lambda text=text: collection.search(text=text))[0] for text in QUERIES]
-        spent, heap = ask(Path(folder, "public"), arguments.browser)
+        with browsing(Path(folder, "public")) as page:
+            spent, heap = page.evaluate(ASK, QUERIES)
     emit(
         {
             "benchmark": "site",
@@ -96,22 +85,6 @@ def main() -> None:
             "service_ms": round(1e3 * statistics.median(own), 2),
         }
     )
-
-
-def ask(folder: Path, program: str) -> Any:
-    """Return the milliseconds of all queries in a browser, and the bytes of its heap."""
-    handler = functools.partial(Quiet, directory=str(folder))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, sync_playwright() as started:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        browser = started.chromium.launch(
-            executable_path=shutil.which(program), args=["--no-sandbox"]
-        )
-        page = browser.new_page()
-        page.goto(f"http://127.0.0.1:{server.server_port}/")
-        found = page.evaluate(ASK, QUERIES)
-        browser.close()
-        server.shutdown()
-    return found
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 // What the page asks for, answered from files: the same functions as those that ask a service.
 
 import { fetchBytes, fetchJson } from "./load.js";
+import { Problem } from "./problem.js";
 import { Engine, pictureOf } from "./search.js";
 
 /** Where the site is: beside this folder, under any path. */
@@ -8,16 +9,6 @@ export const HOME = new URL("..", import.meta.url);
 
 const MODES = ["auto", "words", "meaning"];
 const LIMITS = { max_k: 1000, max_text_chars: 2000, max_body_bytes: 0 };
-
-/** An answer that is not one: what is wrong, and after how many seconds to try again, if ever. */
-export class Problem extends Error {
-  constructor(status, title, detail, retryAfter = null) {
-    super(detail);
-    this.status = status;
-    this.title = title;
-    this.retryAfter = retryAfter;
-  }
-}
 
 /** A site has no tokens. */
 export function keepToken() {}

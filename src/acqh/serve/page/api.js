@@ -1,5 +1,7 @@
 // What the page asks of the service. Nothing here knows about the page.
 
+import { Problem } from "./problem.js";
+
 const TOKEN = "acqh-token";
 
 /** Where the service is: beside this file, so that a proxy may show it under any path. */
@@ -17,16 +19,6 @@ export function originalOf({ id, original }) {
 
 function at(path) {
   return new URL(path, HOME).href;
-}
-
-/** An answer that is not one: what is wrong, and after how many seconds to try again, if ever. */
-export class Problem extends Error {
-  constructor(status, title, detail, retryAfter = null) {
-    super(detail);
-    this.status = status;
-    this.title = title;
-    this.retryAfter = retryAfter;
-  }
 }
 
 /** Keep a token for as long as this tab is open. */

@@ -8,6 +8,7 @@ import { addFiles } from "./files.js";
 import { addKeys, fillGrid, folded } from "./grid.js";
 import { CollectionMap } from "./map.js";
 import { fillPanel } from "./panel.js";
+import { Problem } from "./problem.js";
 import { addressOf, asks, bodyOf, browseOf, isMixed, nothing, picturesFrom, readAddress, withPictures, writeAddress } from "./query.js";
 import { findStart } from "./start.js";
 import { dateColumnOf, nameOf, summaryOf, titleOf, verdictOf, whyEmpty, whyNoWords } from "./words.js";
@@ -343,7 +344,7 @@ async function take(files) {
     ask({ pictures: withPictures(query, more) });
   } catch (error) {
     const detail = `“${files[0].name}” is not one that this browser can read.`;
-    showProblem(error.status === undefined ? new api.Problem(422, "That is not a picture.", detail) : error, search);
+    showProblem(error.status === undefined ? new Problem(422, "That is not a picture.", detail) : error, search);
   }
 }
 
