@@ -14,6 +14,7 @@ from io import BytesIO
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.cluster.hierarchy import DisjointSet
 
 from acqh._core.arrays import Array, Floats, Ints, slices
 from acqh._core.imports import require
@@ -104,34 +105,12 @@ def _read(opened: Opened, progress: Progress) -> _Pictured:
     return _Pictured(ids, columns, table, np.array(grey, np.uint8).reshape(-1, _SIDE, _SIDE))
 
 
-class _Joined:
-    """Which of some things belong together."""
-
-    def __init__(self, n_things: int) -> None:
-        self._leads = list(range(n_things))
-
-    def lead(self, at: int) -> int:
-        """Return the first of those that one belongs to."""
-        leads = self._leads
-        while leads[at] != at:
-            leads[at] = at = leads[leads[at]]
-        return at
-
-    def join(self, one: int, other: int) -> None:
-        """Let those of one belong to those of another."""
-        first, second = sorted((self.lead(one), self.lead(other)))
-        self._leads[second] = first
-
-
 def _merged(groups: Sequence[list[int]], pairs: Iterable[tuple[int, int]]) -> list[list[int]]:
     """Return groups, of which those that pairs of their places join are one; rows in order."""
-    joined = _Joined(len(groups))
-    for one, other in pairs:
-        joined.join(one, other)
-    merged: dict[int, list[int]] = {}
-    for at, rows in enumerate(groups):
-        merged.setdefault(joined.lead(at), []).extend(rows)
-    return [sorted(rows) for rows in merged.values()]
+    joined = DisjointSet(range(len(groups)))
+    for pair in pairs:
+        joined.merge(*pair)
+    return [sorted(row for at in each for row in groups[at]) for each in joined.subsets()]
 
 
 def _same_files(pictured: _Pictured) -> list[tuple[int, int]]:
@@ -149,17 +128,17 @@ def _same_images(grey: Array) -> list[tuple[int, int]]:
     if len(grey) < 2:
         return []
     low = np.concatenate([_low_frequencies(grey[part]) for part in slices(len(grey), _BATCH)])
-    joined, pairs = _Joined(len(grey)), []
+    joined, pairs = DisjointSet(range(len(grey))), []
     tried: set[tuple[int, int]] = set()
     for crops, wholes, cut in _candidates(low > _NO_WAVE):
         near = np.einsum("ij,ij->i", low[crops, cut], low[wholes, 0]) >= _MIN_ALIKE
         for crop, whole in np.unique(np.stack([crops[near], wholes[near]]), axis=1).T.tolist():
-            if (crop, whole) in tried or joined.lead(crop) == joined.lead(whole):
+            if (crop, whole) in tried or joined.connected(crop, whole):
                 continue
             tried.add((crop, whole))
             way = int(np.argmax(low[crop] @ low[whole, 0]))
             if _details_agree(grey[crop], grey[whole], way):
-                joined.join(crop, whole)
+                joined.merge(crop, whole)
                 pairs.append((crop, whole))
     return pairs
 
