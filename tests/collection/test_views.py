@@ -126,6 +126,17 @@ def test_data_that_brings_features_is_searched_by_features(tmp_path):
             collection.add(Item(text="rose"))
 
 
+def test_a_file_of_vectors_is_built_from_and_added_as_the_command_does(tmp_path):
+    data = acqh.make_multiview(60, n_labels=3, random_state=0)
+    first, later = tmp_path / "first.npz", tmp_path / "later.npz"
+    for path, rows in ((first, slice(50)), (later, slice(50, 60))):
+        np.savez(path, **{view: each[rows] for view, each in data.views.items()},
+                 ids=np.arange(60)[rows])  # fmt: skip
+    with Collection.build(first, tmp_path / "c.acqh", n_components=4) as collection:
+        assert collection.add(later).ids == tuple(map(str, range(50, 60)))
+        assert len(collection) == 60
+
+
 class MeanColour(BaseEstimator):
     """Describe a picture by its mean colour above a floor that is learnt."""
 

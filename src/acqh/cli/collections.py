@@ -80,7 +80,7 @@ def build(
     Describes them, learns from labels and content, and indexes all items.
     """
     from acqh.collection import Collection
-    from acqh.collection.build.folder import find_manifest
+    from acqh.collection.build.sources import kind_of
 
     if not source.exists():
         near = get_close_matches(source.name, [it.name for it in source.parent.glob("*")], n=1)
@@ -96,18 +96,23 @@ def build(
         return
     out = out or _beside(source)
     if out.exists() and not overwrite:
-        can_sync = source.is_dir() and find_manifest(source) is None
+        can_sync = kind_of(source) == "images"
         follow = f"acqh sync {source} {out} takes in what is new, " if can_sync else ""
         raise InvalidInputError(
             f"{out} already exists; {follow}--overwrite builds it again, --out makes another"
         )
+    kind = kind_of(source)
+    of_manifest: dict[str, Any]
     of_manifest = {"--image-root": image_root, "--label-separator": label_separator}
     of_raw = {"--encoder": encoder, "--image-encoder": image_encoder != "auto",
               "--text-encoder": text_encoder != "auto", "--max-pixels": max_pixels}  # fmt: skip
-    _note_unused(source, of_manifest, of_raw)
+    unused = {"features": of_manifest | of_raw, "images": of_manifest}.get(kind, {})
+    why = "the file brings features" if kind == "features" else "the folder has no manifest"
+    for option in (option for option, given in unused.items() if given):
+        voice.note(f"acqh: {option} has no effect, since {why}")
     with reporting() as progress:
         collection = Collection.build(
-            _read(source),
+            source,
             out,
             image_encoder=encoder or image_encoder,
             text_encoder=encoder or text_encoder,
@@ -138,39 +143,6 @@ def _beside(source: Path) -> Path:
         return source.with_suffix(".acqh")
     folder = source if source.name not in ("", "..") else source.resolve()
     return folder.with_name(f"{folder.name}.acqh")
-
-
-def _note_unused(source: Path, of_manifest: dict[str, Any], of_raw: dict[str, Any]) -> None:
-    """Name options that were given and have no effect on items of such a source."""
-    from acqh.collection.build.folder import find_manifest
-
-    if _has_features(source):
-        unused, why = of_manifest | of_raw, "the file brings features"
-    elif source.is_dir() and find_manifest(source) is None:
-        unused, why = of_manifest, "the folder has no manifest"
-    else:
-        return
-    for option in (option for option, given in unused.items() if given):
-        voice.note(f"acqh: {option} has no effect, since {why}")
-
-
-def _has_features(source: Path) -> bool:
-    """Whether a source brings vectors; images in a folder, or named by a manifest, come first."""
-    from acqh.collection.build.folder import find_manifest, list_images
-    from acqh.data.readers.formats import has_views
-
-    if not source.exists() or not has_views(source):
-        return False
-    is_folder = source.is_dir()
-    return not (is_folder and (find_manifest(source) or list_images(source).files))
-
-
-def _read(source: Path) -> Any:
-    if not _has_features(source):
-        return source
-    from acqh.data import MultiViewData
-
-    return MultiViewData.from_files(source)
 
 
 def _print_built(out: Path, stats: Any, skipped: Sequence[tuple[str, str]]) -> None:

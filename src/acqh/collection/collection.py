@@ -92,8 +92,8 @@ class Collection:
         source : path, iterable of Item, or MultiViewData
             A manifest (CSV, TSV, JSON lines or Parquet with the columns ``image``, ``text``,
             ``labels`` separated by ``|``, ``id``; others are kept), a folder with a file
-            ``manifest.csv`` or with nothing but images (see `sync`), items, or data that brings
-            its features.
+            ``manifest.csv`` or with nothing but images (see `sync`), a file of vectors, items, or
+            data that brings its features.
         path : path-like
             Folder to make. It appears when all is done, and not before.
         image_encoder : {"auto", "efficientnet", "hog", "clip:PATH"} or Encoder

@@ -49,14 +49,10 @@ def add_items(
     skipped: Skipped = []
     ids: list[str] = []
     captions: list[Item] = []
-    if isinstance(items, MultiViewData):
-        total: int | None = len(items)
-    else:
-        if not isinstance(items, Source):
-            items = open_source([items] if isinstance(items, Item) else items)
-        total = items.n_items
-        if replacing:
-            items = Source(_but_captions(opened.store, items.items, captions), total)
+    items = open_source([items] if isinstance(items, Item) else items)
+    total = len(items) if isinstance(items, MultiViewData) else items.n_items
+    if replacing and isinstance(items, Source):
+        items = Source(_but_captions(opened.store, items.items, captions), total)
     added: list[Drift] = []
     parts = _coded_parts(opened, items, skipped, strict, added)
     if strict:

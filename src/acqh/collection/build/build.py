@@ -141,10 +141,10 @@ def _fill(
     """
     skipped: Skipped = []
     encoders: Encoders = {}
-    if isinstance(source, MultiViewData):
-        features = stage_data(store, source, progress)
+    items = open_source(source, settings.image_root, settings.label_separator)
+    if isinstance(items, MultiViewData):
+        features = stage_data(store, items, progress)
     else:
-        items = open_source(source, settings.image_root, settings.label_separator)
         features, encoders = stage_items(staging, store, items, settings, known, skipped, progress)
     model, learnt = learn(features, encoders, settings, progress)
     learnt = replace(learnt, expected_error=expected_error(features, encoders, settings))

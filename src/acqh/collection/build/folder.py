@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from acqh.collection.types import BYTES, DATE, DIGEST, FILE, MAX_ID_CHARACTERS, MODIFIED, Item
+from acqh.data import read_records
 from acqh.encoders.images import image_date
 from acqh.errors import CollectionError, InvalidInputError
 
@@ -102,8 +103,6 @@ def find_manifest(folder: Path) -> Path | None:
 
 
 def _names_files(path: Path) -> bool:
-    from acqh.data import read_records
-
     try:
         return "file_name" in next(read_records(path), ("", {}))[1]
     except InvalidInputError:

@@ -10,17 +10,18 @@ from dataclasses import replace
 from itertools import chain, islice, pairwise
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import numpy as np
+from scipy import sparse
 
+from acqh._core.labels import split_labels
 from acqh.collection.build.folder import Source, find_manifest, folder_items, list_images
 from acqh.collection.types import FILE, MAX_ID_CHARACTERS, MAX_NAME_CHARACTERS, Item
+from acqh.data import MultiViewData, read_records
+from acqh.data.readers.formats import has_records, has_views
 from acqh.encoders.images import make_thumbnail, working_image
 from acqh.errors import AcqhError, CollectionError, InvalidInputError
-
-if TYPE_CHECKING:
-    from acqh.data import MultiViewData
 
 MAX_TEXT_CHARACTERS = 1_000_000
 _MAX_INTEGER_BITS = 4_096
@@ -141,7 +142,7 @@ def open_source(
     source: Any,
     image_root: str | PathLike[str] | None = None,
     label_separator: str | None = None,
-) -> Source:
+) -> Source | MultiViewData:
     r"""Return the items of a source; a manifest is read through first, to say what is wrong.
 
     `source`: a CSV, TSV, JSON lines or Parquet file with the columns ``image`` (a path), ``text``,
@@ -149,7 +150,8 @@ def open_source(
     there; all others are kept. Or a folder with such a file called ``manifest`` (or ``metadata``,
     with a column ``file_name``, as ImageFolder has it), or without one but with images; a
     WebDataset ``.tar`` file or a folder of them, as img2dataset writes it; a folder of Hugging
-    Face's, whose images are inside; or an iterable of items. `image_root`: images are named
+    Face's, whose images are inside; vectors in any layout of `MultiViewData.from_files`; or an
+    iterable of items. `image_root`: images are named
     relative to this folder and must lie in it; by default the manifest's. `label_separator`: what
     stands between labels; ``|`` by default, but then labels with a comma or semicolon and no ``|``
     are refused, since they may be one or several.
@@ -166,7 +168,7 @@ def open_source(
     ...     [item.labels for item in open_source(folder + "/pets.csv", label_separator=",").items]
     [('dog', 'brown')]
     """
-    if isinstance(source, Source):
+    if isinstance(source, Source | MultiViewData):
         return source
     if not isinstance(source, str | PathLike):
         if not isinstance(source, Iterable):
@@ -174,26 +176,38 @@ def open_source(
                 f"items come from a manifest or an iterable of Item, got {type(source).__name__}"
             )
         return Source(iter(source), len(source) if isinstance(source, Sized) else None)
-    from acqh.data.readers.formats import has_records  # which queries can do without
-
     path = Path(source)
-    if path.is_dir():
-        manifest = find_manifest(path)
-        if manifest is None and (not has_records(path) or list_images(path).files):
-            return folder_items(path)
-        path = manifest or path
-    elif not path.is_file():
-        raise CollectionError(f"there is no manifest and no folder of images at {path}")
+    kind = kind_of(path)
+    if kind == "images":
+        return folder_items(path)
+    if kind == "features":
+        return MultiViewData.from_files(path)
+    path = (find_manifest(path) if path.is_dir() else None) or path
     beside = path if path.is_dir() else path.parent
     root = (beside if image_root is None else Path(image_root)).resolve()
     if not root.is_dir():
         raise CollectionError(f"the folder of images {root} does not exist")
 
     def items() -> Iterator[Item]:
-        for place, fields in _records(path):
+        for place, fields in read_records(path):
             yield _item(fields, place, root, label_separator)
 
     return _looked_through(items, path, root)
+
+
+def kind_of(path: Path) -> Literal["features", "images", "records"]:
+    """Say what a file or folder brings; what is in it as images comes before vectors.
+
+    Raises CollectionError: there is nothing.
+    """
+    if not path.exists():
+        raise CollectionError(f"there is no manifest and no folder of images at {path}")
+    is_bare = path.is_dir() and find_manifest(path) is None
+    if is_bare and list_images(path).files:
+        return "images"
+    if (is_bare or path.is_file()) and has_views(path):
+        return "features"
+    return "images" if is_bare and not has_records(path) else "records"
 
 
 def _looked_through(items: Callable[[], Iterator[Item]], path: Path, root: Path) -> Source:
@@ -216,7 +230,7 @@ def _looked_through(items: Callable[[], Iterator[Item]], path: Path, root: Path)
     return Source(items(), n_items, frozenset(has))
 
 
-def data_items(data: "MultiViewData") -> list[Item]:
+def data_items(data: MultiViewData) -> list[Item]:
     """Return the items of data that brings its features: ids, labels and item table."""
     labels = [()] * len(data) if data.labels is None else _label_sets(data)
     columns = {name: values for name, values in data.items.items() if values.ndim == 1}
@@ -233,9 +247,7 @@ def data_items(data: "MultiViewData") -> list[Item]:
     ]
 
 
-def _label_sets(data: "MultiViewData") -> list[tuple[str, ...]]:
-    from scipy import sparse
-
+def _label_sets(data: MultiViewData) -> list[tuple[str, ...]]:
     names = np.array(data.label_names, dtype=object)
     matrix = sparse.csr_array(data.labels)
     return [tuple(names[matrix.indices[a:b]]) for a, b in pairwise(matrix.indptr)]
@@ -251,7 +263,7 @@ def read_labels(path: Path, separator: str | None = None) -> Iterator[Item]:
 
     Which item is meant, the columns ``id``, ``file`` or ``image`` say.
     """
-    for place, fields in _records(path):
+    for place, fields in read_records(path):
         item = _item(fields, place, None, separator)
         if item.id is None and not any(item.columns.get(name) for name in (FILE, _IMAGE)):
             raise CollectionError(
@@ -259,12 +271,6 @@ def read_labels(path: Path, separator: str | None = None) -> Iterator[Item]:
                 f"is meant, but its columns are {', '.join(fields)}"
             )
         yield item
-
-
-def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    from acqh.data import read_records  # which queries can do without
-
-    return read_records(path)
 
 
 def _item(fields: dict[str, Any], place: str, root: Path | None, separator: str | None) -> Item:
@@ -340,8 +346,6 @@ def _label_names(labels: Any, separator: str | None) -> tuple[str, ...]:
     if labels is None:
         return ()
     if isinstance(labels, str):
-        from acqh._core.labels import split_labels  # which needs SciPy, as queries do not
-
         labels = split_labels(labels, separator)
     if not isinstance(labels, list):
         labels = [labels]
