@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from learn_general_model import TEST, read_captions
+from learn_image_network import TEST, read_captions
 from scipy.linalg import cho_factor, cho_solve
 
 from acqh.encoders import MiniLM, general_model
