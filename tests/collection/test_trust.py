@@ -83,7 +83,15 @@ def test_damaged_levels_are_measured_again(tmp_path):
     path = tmp_path / "sounds.acqh"
     Collection.build(features(50), path, n_components=8, n_codebooks=2).close()
     wanted = stored_levels(path)
-    for damage in ("", "null", "[1]", '["x", 0, 0]', "[NaN, 0.1, 50]", "{}"):
+    for damage in (
+        "",
+        "null",
+        "[1]",
+        '["x", 0, [], 0]',
+        "[NaN, 0.1, [1], 50]",
+        "[1, 1, [1], 50]",
+        "{}",
+    ):
         with sqlite3.connect(path / "items.sqlite") as connection:
             connection.execute("UPDATE facts SET value = ? WHERE name = 'levels'", (damage,))
         with Collection.open(path) as collection:

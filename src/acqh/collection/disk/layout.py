@@ -1,6 +1,5 @@
 """The folder of a collection: what lies where, and the index, which is a cache of the codes."""
 
-import json
 import logging
 import os
 import shutil
@@ -143,7 +142,9 @@ class IndexCache:
     def _renew_levels(self, index: "CodeIndex", connection: sqlite3.Connection) -> None:
         """Measure levels where many items are others than when this was done last."""
         is_first = self._index is None
-        levels = Levels.read(read_text(connection, _LEVELS)) if is_first else self.levels
+        levels = None if is_first else self.levels
+        if is_first:
+            levels = Levels.read(read_text(connection, _LEVELS), self.codebooks.shape[2])
         if levels is None or abs(self._change - levels.change) > _CHANGED_PART * len(index):
             levels = measure_levels(index, self._unrelated, self._change)
             self._store_levels(levels)
@@ -158,7 +159,7 @@ class IndexCache:
             with self._store.holding(timeout=0) as connection:
                 self._store.check_in_place()
                 connection.execute(
-                    "INSERT OR REPLACE INTO facts VALUES (?, ?)", (_LEVELS, json.dumps(levels))
+                    "INSERT OR REPLACE INTO facts VALUES (?, ?)", (_LEVELS, levels.stored())
                 )
                 connection.execute("COMMIT")
         except (CollectionError, OSError) as error:

@@ -31,17 +31,38 @@ class Levels(NamedTuple):
 
     text: float
     item: float  # for images, items and all else
+    squares: Floats  # (n_components,): of the items' vectors, on average
     change: int  # of the collection, up to which this was measured
 
     @classmethod
-    def read(cls, stored: str) -> "Levels | None":
-        """Return what `json.dumps` of levels gave, or None where it is nothing of the kind."""
+    def read(cls, stored: str, n_components: int) -> "Levels | None":
+        """Return what `stored` gave, or None where it is nothing of the kind."""
         try:
-            text, item, change = json.loads(stored)
-            levels = cls(float(text), float(item), int(change))
+            text, item, squares, change = json.loads(stored)
+            found = np.array([text, item, *squares], dtype=np.float32)
+            levels = cls(float(text), float(item), found[2:], int(change))
         except (ValueError, TypeError, OverflowError):
             return None
-        return levels if all(map(math.isfinite, levels)) and min(levels) >= 0 else None
+        is_whole = len(squares) == n_components and np.isfinite(found).all() and found.min() >= 0
+        return levels if is_whole else None
+
+    def stored(self) -> str:
+        """Return them as JSON."""
+        return json.dumps([self.text, self.item, self.squares.tolist(), self.change])
+
+    def limits(self, queries: Floats, *, is_text: bool) -> Floats:
+        """Return the scores above which hits stand out, of one query or several."""
+        return (self.text if is_text else self.item) * lengths(queries, self.squares)
+
+
+def lengths(queries: Floats, squares: Floats) -> Floats:
+    """Return the lengths of queries, (n_queries,), half way to how far items spread along them.
+
+    `queries`: (n_queries, n_components). `squares`: see `Levels`. Items spread far along what many
+    of them have, such as people; there a score must be higher to stand out.
+    """
+    own = queries * queries
+    return np.asarray((own.sum(axis=-1) * (own @ squares)) ** 0.25)
 
 
 def unrelated_queries(
@@ -81,19 +102,22 @@ def measure_levels(index: "CodeIndex", queries: Mapping[str, Floats], change: in
     from statistics import NormalDist
 
     if not len(index):
-        return Levels(0.0, 0.0, change)
+        return Levels(0.0, 0.0, index.codebooks[0, 0] * 0, change)
     codes = index.codes[:: math.ceil(len(index) / _MAX_ITEMS)]
     vectors = index.codebooks[np.arange(codes.shape[1]), codes].sum(axis=1)
-    scores = queries["items"].astype(np.float32) @ vectors.T
+    squares = np.square(vectors).mean(axis=0)
+    items, words = (
+        rows / np.maximum(lengths(rows, squares), 1e-9)[:, np.newaxis]
+        for rows in (queries[name].astype(np.float32) for name in ("items", "words"))
+    )
     # Most items have nothing to do with each other, and the lower half of the scores is theirs
     # alone; the best of that many would be below the level in 19 of 20 cases.
-    low, middle = np.quantile(scores, [0.16, 0.5])
+    low, middle = np.quantile(items @ vectors.T, [0.16, 0.5])
     item = float(middle + (middle - low) * NormalDist().inv_cdf((1 - _CHANCE) ** (1 / len(index))))
-    words = queries["words"].astype(np.float32)
-    if not len(words):
-        return Levels(max(item, 0.0), max(item, 0.0), change)
-    nearest = index.search(words, 1).scores[:, 0]
-    return Levels(max(float(np.quantile(nearest, 1 - _CHANCE)), 0.0), max(item, 0.0), change)
+    text = item
+    if len(words):
+        text = float(np.quantile(index.search(words, 1).scores[:, 0], 1 - _CHANCE))
+    return Levels(max(text, 0.0), max(item, 0.0), squares, change)
 
 
 def _things(encoder: Any, asked_as: str) -> tuple[Matrix, Bools]:

@@ -244,14 +244,14 @@ def _alike(opened: Opened, pictured: _Pictured, firsts: Sequence[int]) -> list[t
 
     codes = pictured.codes[firsts]
     index = CodeIndex(opened.index.codebooks).add(codes)
-    level, pairs = opened.index.levels.item, []
+    pairs = []
     for part in slices(len(codes), _BATCH):
         queries = np.asarray(opened.coder.model.project_codes(codes[part]), dtype=np.float32)
         result = index.search(queries, min(_N_NEAR, len(codes)))
-        lengths = np.linalg.norm(queries, axis=1)
+        limits = opened.index.levels.limits(queries, is_text=False).tolist()
         for row, (numbers, scores) in enumerate(zip(result.ids, result.scores, strict=True)):
             pairs += [
-                (match_of(score, float(lengths[row]), level), part.start + row, number)
+                (match_of(score, limits[row]), part.start + row, number)
                 for number, score in zip(numbers.tolist(), scores.tolist(), strict=True)
             ]
     times = [_time_of(pictured.columns[row]) for row in firsts]

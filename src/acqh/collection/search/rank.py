@@ -162,23 +162,21 @@ def rate(
         codes = np.frombuffer(b"".join(unscored.values()), np.uint8).reshape(len(unscored), -1)
         vectors = opened.index.codebooks[np.arange(codes.shape[1]), codes].sum(axis=1)
         scores |= dict(zip(unscored, (vectors @ query).tolist(), strict=True))
-    level = levels.text if asked.given == {"text"} else levels.item
-    length = float(np.linalg.norm(query))
-    return {number: match_of(score, length, level) for number, score in scores.items()}
+    limit = float(levels.limits(query, is_text=asked.given == {"text"}))
+    return {number: match_of(score, limit) for number, score in scores.items()}
 
 
-def match_of(score: float, length: float, level: float) -> float:
+def match_of(score: float, limit: float) -> float:
     """Return how far a score stands out, from 0 to 1: above one half, it does.
 
-    `length`: of the query. Twice the level gives three quarters, four times seven eighths.
+    `limit`: see `Levels`. Twice that gives three quarters, four times it seven eighths.
 
     Examples
     --------
-    >>> [match_of(score, 1.0, 0.2) for score in (-1.0, 0.1, 0.2, 0.4, 0.8)]
+    >>> [match_of(score, 0.2) for score in (-1.0, 0.1, 0.2, 0.4, 0.8)]
     [0.0, 0.25, 0.5, 0.75, 0.875]
     """
-    limit = level * length
-    if score <= 0 or not length:
+    if score <= 0:
         return 0.0
     return 0.5 * score / limit if score <= limit else 1 - 0.5 * limit / score
 

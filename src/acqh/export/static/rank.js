@@ -7,10 +7,19 @@ const [SOME_WORDS, CALLED_SO, AS_TYPED] = [0.5, 1, 0.25];
 const PUNCTUATION = /^[.,;:!?()[\]{}"']+|[.,;:!?()[\]{}"']+$/gu;
 const NAMES = ["name", "title", "keywords", "description", "file"];
 
+/** The length of a query, half way to how far items spread along it. */
+export function lengthOf(query, squares) {
+  let [own, spread] = [0, 0];
+  query.forEach((value, at) => {
+    own += value * value;
+    spread += value * value * squares[at];
+  });
+  return (own * spread) ** 0.25;
+}
+
 /** How far a score stands out, from 0 to 1: above one half, it does. */
-export function matchOf(score, length, level) {
-  const limit = level * length;
-  if (score <= 0 || !length) return 0;
+export function matchOf(score, limit) {
+  if (score <= 0) return 0;
   return score <= limit ? (0.5 * score) / limit : 1 - (0.5 * limit) / score;
 }
 

@@ -5,7 +5,7 @@ import { Codes } from "./codes.js";
 import { fetchBytes, fetchJson } from "./load.js";
 import { Lookup, readWords } from "./lookup.js";
 import { Pieces } from "./pieces.js";
-import { compare, fuse, matchOf } from "./rank.js";
+import { compare, fuse, lengthOf, matchOf } from "./rank.js";
 
 const POOL = 100; // both rankings are read this far at least
 const SOME_POOL = 30; // of items that have some of the words
@@ -202,9 +202,9 @@ export class Engine {
   /** How far items stand out by meaning. */
   #rate({ vector, given }, scores) {
     if (!vector) return new Map();
-    const level = given.size === 1 && given.has("text") ? this.facts.levels.text : this.facts.levels.item;
-    const length = Math.hypot(...vector);
-    return new Map([...scores].map(([place, score]) => [place, matchOf(score, length, level)]));
+    const { text, item, squares } = this.facts.levels;
+    const limit = (given.size === 1 && given.has("text") ? text : item) * lengthOf(vector, squares);
+    return new Map([...scores].map(([place, score]) => [place, matchOf(score, limit)]));
   }
 }
 

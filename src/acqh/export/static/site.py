@@ -198,10 +198,11 @@ def site(
         "images": images,
         "words": _words(made, items),
         "text": _queries(made, collection),
-        "levels": collection.opened.index.levels._asdict(),
         "map": _map(made, collection, items, ids),
         "examples": examples_in(collection) if only is None else [],
     }
+    levels = collection.opened.index.levels
+    facts["levels"] = levels._asdict() | {"squares": levels.squares.tolist()}
     facts["generation"] = _digest(_json(facts))
     facts["n_bytes"] = sum(made.parts.values())
     start = _start(made, facts, items, small, base_url)
