@@ -37,6 +37,17 @@ def test_hits_that_have_every_word_are_certain_in_every_mode(things):
             assert answer.stands_out >= 1
 
 
+def test_some_words_add_to_what_content_says(things):
+    with Collection.open(things) as collection:
+        hits = collection.search(text="old zqxjkv", k=24).hits
+        content = collection.search(text="old zqxjkv", k=24, mode="meaning").hits
+    near = {hit.id: hit.match for hit in content}
+    some = [hit for hit in hits if "words" in hit.why]
+    assert some
+    assert all(near[hit.id] <= hit.match < 1 for hit in some)
+    assert all(hit.match == min(0.99, hit.score) for hit in hits)
+
+
 def test_match_rises_with_the_score_and_stays_between_0_and_1(things):
     with Collection.open(things) as collection:
         for query in ({"text": "rose", "mode": "meaning"}, {"item": "old car"}):

@@ -38,6 +38,8 @@ _WORD = re.compile(r"\w+")
 _SOME_WORDS = 0.5
 # What it is worth besides to be called so, and to have the words in the forms that were typed.
 _CALLED_SO, _AS_TYPED = 1.0, 0.25
+# The most that `match` is where not every word is there, nor the same image.
+UNCERTAIN = 0.99
 # Both rankings are read this far at least, so that what is good in both comes up.
 POOL = 100
 # Of items that have some of the words, those of the best BM25.
@@ -178,7 +180,7 @@ def match_of(score: float, limit: float) -> float:
     """
     if score <= 0:
         return 0.0
-    return 0.5 * score / limit if score <= limit else 1 - 0.5 * limit / score
+    return 0.5 * score / limit if score <= limit else min(UNCERTAIN, 1 - 0.5 * limit / score)
 
 
 class Place(NamedTuple):

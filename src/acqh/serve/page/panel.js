@@ -52,8 +52,10 @@ function reasonOf(hit, { words, content }) {
   if (isSame(hit)) return "It shows the very image that was given.";
   if (words >= 1) return "It has every word of the query in its caption, its name or its labels: that is certain.";
   const some = words ? "It has some of the words, and " : "";
-  const near = standsOut(hit)
+  const near = content > 0.5
     ? "it is nearer to the query than anything would be if there were nothing of the kind here: it stands out."
+    : standsOut(hit)
+    ? "it is near the query: with both it stands out."
     : "it is among the nearest, but a query for something that is not here finds hits as near: it does not stand out.";
   const said = content === null ? "It has some of the words, not all." : some + near;
   return said[0].toUpperCase() + said.slice(1);
@@ -65,8 +67,9 @@ function tally(hit, { near, level, content, words }) {
   if (words !== null) rows.push(["Words", percent(Math.min(1, words)), words >= 1 ? "all are there" : words ? "some are there" : "none is there"]);
   if (isSame(hit)) rows.push(["Image", percent(1), "the same"]);
   if (content !== null) rows.push(["Content", percent(content), level ? `nearness ${signed(near)}; ${signed(level)} makes 50 %` : signed(near)]);
-  const place = words ? `; their sum, ${(words + (content ?? 0)).toFixed(2)}, gives its place` : "";
-  rows.push(["On the tile", matchOf(hit), rows.length > 1 ? `the larger of them${place}` : ""]);
+  const sum = (words + (content ?? 0)).toFixed(2);
+  const said = words >= 1 ? `the sum, ${sum}, gives its place` : "the sum";
+  rows.push(["On the tile", matchOf(hit), words !== null && rows.length > 1 ? said : ""]);
   const cells = (row) => row.map((text, at) => make(at ? "td" : "th", at ? {} : { scope: "row" }, text));
   return make("table", { className: "tally" },
     make("caption", { className: "unseen" }, "What the number on the tile is made of"),
