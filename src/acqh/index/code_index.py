@@ -36,8 +36,13 @@ if TYPE_CHECKING:
 
 # Up to this many rows are all scored for one query, which is quicker than to look for the best.
 _QUICK_ROWS = 8192
-# Where a filter leaves at most one row in this many, they are copied out before the search.
-_RESTRICT_PART = 16
+# A filter that leaves more than this share of the rows does not keep a search busy with others.
+_MOST_LEFT = 1 / 4
+# Nanoseconds of copying out what a filter leaves: per row of the segment, and per row left.
+_ROW_COST, _COPY_COST = 3, 150
+# Nanoseconds per row of the segment that a query takes longer for rows which it may not find: with
+# many words behind the first two, and with few, where it grows with the rows per row left.
+_LONG_WASTE, _SHORT_WASTE, _MOST_WASTE = 30, 0.04, 10
 # Bytes of codes that reading in batches keeps in memory.
 _WINDOW_BYTES = 1 << 27
 
@@ -241,7 +246,7 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
         else:
             from acqh.index.search import topk as compiled
 
-            targets, n_items = _targets(snapshot, masks), len(snapshot)
+            targets, n_items = _targets(snapshot, masks, len(queries)), len(snapshot)
             top = compiled.search_targets(
                 self._words, self._rests, targets, queries, n_found, n_items, n_threads, stop
             )
@@ -437,7 +442,7 @@ def _few_targets(
 
 
 def _targets(
-    snapshot: "Snapshot[FewSegment | CodeSegment]", masks: Sequence[Bools] | None
+    snapshot: "Snapshot[FewSegment | CodeSegment]", masks: Sequence[Bools] | None, n_queries: int
 ) -> list[Target[Runs]]:
     """Return the segments to search, the largest first: it raises thresholds soonest."""
     targets = []
@@ -447,9 +452,18 @@ def _targets(
             n_allowed = int(np.count_nonzero(masks[number]))
             if n_allowed == 0:
                 continue
-            if n_allowed * _RESTRICT_PART <= segment.n_rows:
+            if _pays_to_copy(segment.runs, n_allowed, n_queries):
                 segment, allowed = segment.restrict(masks[number]), ALL_ROWS
             else:
                 allowed = pack_bits(masks[number])
         targets.append(Target(segment.runs, int(snapshot.first_rows[number]), allowed))
     return sorted(targets, key=lambda target: -len(target.arrays.tails))
+
+
+def _pays_to_copy(runs: Runs, n_allowed: int, n_queries: int) -> bool:
+    """Whether queries gain more than it takes where rows that may be found are copied out first."""
+    n_rows, waste = runs.n_rows, float(_LONG_WASTE)
+    if runs.tails.shape[1] <= 2:
+        waste = min(_SHORT_WASTE * n_rows / n_allowed, _MOST_WASTE)
+    gain, cost = n_queries * waste * n_rows, _ROW_COST * n_rows + _COPY_COST * n_allowed
+    return n_allowed <= _MOST_LEFT * n_rows and gain > cost
