@@ -94,9 +94,8 @@ def check_page(home: Path, acqh: str) -> None:
     with subprocess.Popen(command, cwd=home, stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stderr is not None
-            said = server.stderr.readline()
-            address = re.search(r"at (http://\S+)", said)
-            assert address, said
+            said = (re.search(r"at (http://\S+)", line) for line in server.stderr)
+            address = next(filter(None, said))
             get = build_opener(ProxyHandler({})).open
             assert b"<title>" in get(address[1], timeout=60).read()
             query = Request(  # noqa: S310

@@ -73,7 +73,8 @@ def _evaluate(data: Any, seed: int, show: Reporter) -> Iterator[Any]:
     from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.pipeline import make_pipeline
 
-    from acqh.bench import evaluate, make_split
+    from acqh.bench import make_split
+    from acqh.bench.running.evaluate import measure
     from acqh.features import TagSVD
     from acqh.methods import get
     from acqh.methods.registry import DatabaseMode
@@ -83,16 +84,20 @@ def _evaluate(data: Any, seed: int, show: Reporter) -> Iterator[Any]:
         get("acqh")(32, n_codebooks=4, feature_maps=maps, random_state=seed),
         get("label-ridge")(ridge="auto", feature_maps=maps),
     ]
-    runs: list[tuple[str, DatabaseMode]] = [
-        ("labelled", "learnt"),
-        ("unlabelled", "hashed"),
-        ("unlabelled", "unified"),
-    ]
-    cells = list(product(methods, runs))
-    for number, (method, (protocol, database)) in enumerate(cells):
+    databases: dict[str, tuple[DatabaseMode, ...]] = {
+        "labelled": ("learnt",),
+        "unlabelled": ("hashed", "unified"),
+    }
+    cells = list(product(methods, databases))
+    for number, (method, protocol) in enumerate(cells):
         show(number, len(cells), f"evaluating: {method.info.name}, {protocol} database")
         split = make_split(data, protocol, seed=seed, groups="family")
-        yield from evaluate(clone(method), data, split, database=database)
+        parts, started = split.parts(data), time.perf_counter()
+        fitted = clone(method).fit(parts.train.views, parts.train.labels)
+        fit_seconds = time.perf_counter() - started
+        for database in databases[protocol]:
+            found = measure(fitted, split, parts, database, fit_seconds)
+            yield from (each.row for each in found)
 
 
 def _print(data: Any, rows: list[Any], seconds: float) -> None:

@@ -237,12 +237,9 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
         top: TopRows
         few = _few_targets(snapshot, masks) if stop is TO_THE_END else None
         n_rows = int(snapshot.first_rows[-1])
-        if few is not None and self._is_little(n_rows, len(queries)):
-            top = plain.search_few(plain.tables_of(self._words, queries), few, n_found)
-        elif few is not None and len(queries) == 1 and n_rows <= _QUICK_ROWS:
-            from acqh.index.search import topk as compiled
-
-            top = plain.search_few(compiled.tables_of(self._words, queries), few, n_found)
+        is_quick = len(queries) == 1 and n_rows <= _QUICK_ROWS
+        if few is not None and (is_quick or self._is_little(n_rows, len(queries))):
+            top = plain.search_few(self._tables_of(queries), few, n_found)
         else:
             from acqh.index.search import topk as compiled
 
@@ -260,6 +257,14 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
         m, n_components, n_words = self._words.shape
         n_steps = 2 * n_queries * m * (n_rows + n_components * n_words)
         return is_little(n_steps, "acqh.index.search.topk")
+
+    def _tables_of(self, queries: Floats) -> Floats:
+        """Return the score of every word for every query."""
+        if is_little(2 * len(queries) * self._words.size, "acqh.index.compiled.tables"):
+            return plain.tables_of(self._words, queries)
+        from acqh.index.compiled.tables import tables_of
+
+        return tables_of(self._words, queries)
 
     def places(self, ids: Any) -> Ints:
         """Return where items stand in the order of `ids`, -1 for those that are not there.

@@ -262,7 +262,7 @@ def _stamp(path: Path) -> _Stamp:
 
 def _warm(collection: Collection) -> Collection:
     """Make one search of each kind that clients may make, so that all is loaded when they do."""
-    import_module("acqh.index.search.topk")  # compiled loops, which searches would load in time
+    import_module("acqh.index.compiled.tables")  # which many searches would load in time
     try:
         first = next(iter(collection), None)
         if first is not None:

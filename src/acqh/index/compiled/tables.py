@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array
+from acqh._core.arrays import Array, Floats
 from acqh._core.runtime import kernel
 from acqh.index.search.plain import MAX_SCALE as _MAX_SCALE
+from acqh.index.search.plain import check_scales
 
 # Tables are always this wide, so that any stored byte is a valid index.
 TABLE_WIDTH = 256
@@ -51,6 +52,16 @@ def fill_tables(
             tops[i, s], low = extent(tables[i, s, :size])
             # A sum, not the larger, so that NaN is passed on.
             scales[i] += abs(tops[i, s]) + abs(low)
+
+
+def tables_of(words: Floats, queries: Floats) -> Floats:
+    """Return what `plain.tables_of` does, but `TABLE_WIDTH` wide."""
+    tables = np.zeros((len(queries), len(words), TABLE_WIDTH), dtype=np.float32)
+    tops = np.empty((len(queries), len(words)), dtype=np.float32)
+    scales = np.empty(len(queries), dtype=np.float32)
+    fill_tables(words, queries, tables, tops, scales)
+    check_scales(scales)
+    return tables
 
 
 @kernel()

@@ -87,16 +87,6 @@ def search_targets(
     return top
 
 
-def tables_of(words: Floats, queries: Floats) -> Floats:
-    """Return what `plain.tables_of` does, but `TABLE_WIDTH` wide."""
-    tables = np.zeros((len(queries), len(words), TABLE_WIDTH), dtype=np.float32)
-    tops = np.empty((len(queries), len(words)), dtype=np.float32)
-    scales = np.empty(len(queries), dtype=np.float32)
-    fill_tables(words, queries, tables, tops, scales)
-    check_scales(scales)
-    return tables
-
-
 def _reach_bounds(rests: Rests, runs: Runs, queries: Floats) -> tuple[Floats, Floats]:
     """Return the bases and spans of queries, which nobody asks for where there are no reaches."""
     if len(runs.reaches) == 0:
