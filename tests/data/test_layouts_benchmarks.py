@@ -93,3 +93,10 @@ def test_ground_truth_of_big_ann_is_told_by_its_size(tmp_path: Path, name: str) 
     data = read(tmp_path / name)
     np.testing.assert_array_equal(data.views["neighbors"], NEIGHBORS)
     np.testing.assert_array_equal(data.views["distances"], distances)
+
+
+def test_ground_truth_that_is_cut_off_is_not_taken_for_something_else(tmp_path: Path) -> None:
+    content = np.array(NEIGHBORS.shape, "<u4").tobytes() + NEIGHBORS.astype("<u4").tobytes()
+    (tmp_path / "gt.bin").write_bytes(content)
+    with pytest.raises(InvalidInputError, match="has not the size of the ground truth of big-ann"):
+        read(tmp_path / "gt.bin")

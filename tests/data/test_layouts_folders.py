@@ -275,6 +275,12 @@ def test_another_database_is_named_as_such(tmp_path: Path) -> None:
     database.close()
     with pytest.raises(InvalidInputError, match=r"no database of rclip.*its tables are things"):
         read(tmp_path / "a.db")
+    with sqlite3.connect(tmp_path / "b.db") as database:
+        database.execute("CREATE TABLE images (filepath, vector)")
+    database.close()
+    for look in (read, read_records):
+        with pytest.raises(InvalidInputError, match="lacks the table images with deleted"):
+            look(tmp_path / "b.db")
     (tmp_path / "a.db").write_bytes(b"SQLite format 3\0" + bytes(2000))
     with pytest.raises(AcqhError):
         read(tmp_path / "a.db")

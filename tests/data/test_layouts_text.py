@@ -106,6 +106,14 @@ def test_a_dump_without_vectors_is_refused(tmp_path: Path) -> None:
         read(tmp_path / "a.sql")
 
 
+def test_a_dump_that_ends_within_the_table_is_refused(tmp_path: Path) -> None:
+    copied = "".join(f"a{n}\t{as_list(row)}\n" for n, row in enumerate(VECTORS))
+    table = 'COPY public.smart_search ("assetId", embedding) FROM stdin;\n'
+    (tmp_path / "a.sql").write_text(table + copied)
+    with pytest.raises(InvalidInputError, match="ends within the table; it is cut off"):
+        read(tmp_path / "a.sql")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "is_vectors"),
     [

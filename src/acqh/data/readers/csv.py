@@ -190,7 +190,7 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
             if columns is not made_up or _counts(fields):
                 continue
         if len(fields) != len(columns):
-            problem = f"{len(fields)} fields, but the header has {len(columns)}"
+            problem = f"{len(fields)} fields, but the first line has {len(columns)}"
             raise _error(path, line, problem)
         yield line, fields
     if not columns:
@@ -232,8 +232,11 @@ def _table_lines(path: Path) -> Iterator[str]:
     for line in lines:
         if match := _COPIED.match(line):
             yield match[1].replace('"', "").replace(", ", "\t") + "\n"
-            yield from itertools.takewhile(lambda each: each.rstrip() != "\\.", lines)
-            return
+            for each in lines:
+                if each.rstrip() == "\\.":
+                    return
+                yield each
+            raise InvalidInputError(f"{path.name} ends within the table; it is cut off")
     raise InvalidInputError(f"{path.name} does not copy the table smart_search, or any *_search")
 
 

@@ -255,9 +255,11 @@ def read_records(path: str | PathLike[str]) -> Iterator[tuple[str, dict[str, Any
     place = _find(path)
     ending = _record_ending(place)
     if ending is None:
-        raise InvalidInputError(
-            f"{place.name} has an unknown file type; known endings are {', '.join(_RECORDS)}"
-        )
+        with _detect(place).table(place, Options()):  # which says what is wrong with other files
+            raise InvalidInputError(
+                f"{place.name} has no items with images or texts; known endings are "
+                f"{', '.join(_RECORDS)}"
+            )
     return _RECORDS[ending](place)
 
 
@@ -331,6 +333,11 @@ def _detect(path: Path) -> _Format:
             return form
     if is_ground_truth(path):
         return _VECTORS
+    if path.suffix.lower() == ".bin":
+        raise InvalidInputError(
+            f"{path.name} has not the size of the ground truth of big-ann that its first numbers "
+            "promise; if it holds vectors, its name must end in .fbin, .u8bin or .i8bin"
+        )
     known = ", ".join(suffix for form in _FORMATS for suffix in form.suffixes)
     raise InvalidInputError(
         f"{path.name} has an unknown file type; known endings are {known}, and folders of .npy, "

@@ -42,10 +42,11 @@ class RclipDatabase(Table):
                 tables = self._ask("SELECT name FROM sqlite_master WHERE type = 'table'")
                 names = {name for (name,) in tables}
                 columns = {name for _, name, *_ in self._ask("PRAGMA table_info(images)")}
-                if "images" not in names or not {_FILE, "vector", "deleted"} <= columns:
+                if missing := {_FILE, "vector", "deleted"} - columns:
                     raise InvalidInputError(
                         f"{path.name} is no database of rclip: it lacks the table images with "
-                        f"filepath and vector; its tables are {', '.join(sorted(names)) or 'none'}"
+                        f"{', '.join(sorted(missing))}; its tables are "
+                        f"{', '.join(sorted(names)) or 'none'}"
                     )
                 ((n_rows, least, most),) = self._ask(_WIDTHS)
         except BaseException:
