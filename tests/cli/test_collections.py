@@ -187,6 +187,13 @@ def test_sync_follows_a_folder_and_says_what_it_did(built, photos, tmp_path):
     assert "3 deleted" in run("sync", folder, path, "--delete", "--forget").stdout
 
 
+def test_a_table_that_a_folder_does_not_use_is_named(photos, tmp_path):
+    shutil.copy(photos / "0.png", tmp_path)
+    (tmp_path / "metadata.csv").write_text("name,text\n0.png,a rose\n")
+    done = run("build", tmp_path, "--out", tmp_path / "c.acqh", *PLAIN)
+    assert "metadata.csv is not read, since it has no column file_name" in done.stderr
+
+
 def test_a_collection_learns_again_from_what_it_keeps(built, photos, tmp_path):
     path, folder = shutil.copytree(built, tmp_path / "c.acqh"), tmp_path / "folder"
     folder.mkdir()

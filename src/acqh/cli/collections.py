@@ -110,6 +110,9 @@ def build(
     why = "the file brings features" if kind == "features" else "the folder has no manifest"
     for option in (option for option, given in unused.items() if given):
         voice.note(f"acqh: {option} has no effect, since {why}")
+    tables = source.glob("metadata.*") if kind == "images" else ()
+    for table in tables:
+        voice.note(f"acqh: {table.name} is not read, since it has no column file_name")
     with reporting() as progress:
         collection = Collection.build(
             source,
