@@ -1,10 +1,13 @@
 """mteb's retrieval on codes of a few bytes, one JSON line per size; needs ``pip install mteb``.
 
-The task is made of the sentences about ImageNet's classes that come with the package
-``clip-benchmark`` (``datasets/cupl_prompts.json``): documents are sentences with every word of
-their class's name taken out, queries are the names, and a class's sentences are what its name
-should find. Documents and queries are described by MiniLM. ``told`` are codes that were learnt with
-the names of other classes as a sample of queries.
+Documents and queries are described by MiniLM. The task is made of one of two files:
+
+- The sentences about ImageNet's classes that come with the package ``clip-benchmark``
+  (``datasets/cupl_prompts.json``): documents are sentences with every word of their class's name
+  taken out, queries are the names, and a class's sentences are what its name should find. ``told``
+  are codes that were learnt with the names of other classes as a sample of queries.
+- Captions of MS COCO (``captions_val2017.json``): documents are all captions, the first one of each
+  photograph is a query, and the others of the photograph are what it should find.
 """
 
 import argparse
@@ -30,32 +33,58 @@ MEASURES = ("ndcg_at_10", "recall_at_10", "recall_at_100", "map_at_100")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sentences", type=Path, help="cupl_prompts.json of clip-benchmark")
+    parser.add_argument("texts", type=Path, help="cupl_prompts.json or captions_val2017.json")
     parser.add_argument("--classes", type=int, default=100)
     parser.add_argument("--per-class", type=int, default=30)
     parser.add_argument("--bytes", type=int, nargs="+", default=[4, 8, 16])
     arguments = parser.parse_args()
-    texts = json.loads(arguments.sentences.read_text())["imagenet1k"]
-    order = np.random.default_rng(0).permutation(len(texts))
-    names = [list(texts)[place] for place in order]
-    model = Described()
-    asked, others = names[: arguments.classes], names[arguments.classes :]
-    about = {name: [hide_name(text, name) for text in texts[name]] for name in asked}
-    about = {name: list(dict.fromkeys(rows))[: arguments.per_class] for name, rows in about.items()}
-    others = model.encoder.transform(others)
-    runs = [("vectors", 4 * others.shape[1], model)]
+    texts, model = json.loads(arguments.texts.read_text()), Described()
+    if "annotations" in texts:
+        task, others = captions(texts["annotations"]), None
+    else:
+        task, names = sentences(texts["imagenet1k"], arguments.classes, arguments.per_class)
+        others = model.encoder.transform(names)
+    runs = [("vectors", 4 * model.encoder.transform(["a"]).shape[1], model)]
     for size in arguments.bytes:
         runs.append(("codes", size, on_codes(model, size)))
-        runs.append(("told", size, on_codes(model, size, queries=others)))
+        if others is not None:
+            runs.append(("told", size, on_codes(model, size, queries=others)))
     for method, size, search in runs:
         started = time.perf_counter()
-        result = mteb.evaluate(search, Classes(about), cache=None, co2_tracker=False)
+        result = mteb.evaluate(search, task, cache=None, co2_tracker=False)
         scores = result.task_results[0].scores["test"][0]
         figures = {name: round(float(scores[name]), 4) for name in MEASURES}
-        n_documents = sum(map(len, about.values()))
-        facts = {"benchmark": "mteb_codes", "n_documents": n_documents, "n_queries": len(about)}
+        facts = {"benchmark": "mteb_codes", "task": task.metadata.name}
+        facts |= {"n_documents": len(task.documents), "n_queries": len(task.asked)}
         facts |= {"method": method, "bytes_per_item": size, **figures}
         emit(facts | {"seconds": round(time.perf_counter() - started, 1)})
+
+
+def sentences(about: dict[str, list[str]], n_classes: int, per_class: int) -> tuple["Texts", list]:
+    """Return the task of ImageNet's classes, and the names of those that are not asked for."""
+    names = [list(about)[at] for at in np.random.default_rng(0).permutation(len(about))]
+    documents, relevant = {}, {}
+    for name in names[:n_classes]:
+        rows = list(dict.fromkeys(hide_name(text, name) for text in about[name]))[:per_class]
+        own = {f"{name}/{place}": text for place, text in enumerate(rows)}
+        documents |= own
+        relevant[name] = dict.fromkeys(own, 1)
+    asked = {name: name for name in relevant}
+    return ClassSentences(documents, asked, relevant), names[n_classes:]
+
+
+def captions(annotations: list[dict]) -> "Texts":
+    """Return the task of photographs with several captions."""
+    of_photograph: dict[int, dict[str, str]] = {}
+    for each in annotations:
+        own = of_photograph.setdefault(each["image_id"], {})
+        own[str(each["id"])] = each["caption"].strip()
+    documents, asked, relevant = {}, {}, {}
+    for own in of_photograph.values():
+        first, *rest = own
+        documents |= own
+        asked[first], relevant[first] = own[first], dict.fromkeys(rest, 1)
+    return CaptionsOfOnePhotograph(documents, asked, relevant)
 
 
 class Described(AbsEncoder):
@@ -76,36 +105,48 @@ class Described(AbsEncoder):
         return np.stack([self.known[text] for text in texts])
 
 
-class Classes(AbsTaskRetrieval):
-    """Sentences by the class they are about."""
-
-    metadata = TaskMetadata(
-        name="ClassSentences",
-        description="Sentences that describe a class, found by its name, which they do not say",
+def named(name: str, path: str) -> TaskMetadata:
+    """Return what mteb wants to know of a task."""
+    return TaskMetadata(
+        name=name,
+        description="Texts that say the same as another",
         type="Retrieval",
-        dataset={"path": "clip-benchmark", "revision": "1.6.2"},
+        dataset={"path": path, "revision": "1"},
         eval_langs=["eng-Latn"],
         main_score="ndcg_at_10",
     )
 
-    def __init__(self, about: dict[str, list[str]]) -> None:
+
+class Texts(AbsTaskRetrieval):
+    """A task of texts that are at hand."""
+
+    ignore_identical_ids = True  # a text does not find itself
+
+    def __init__(self, documents: dict, asked: dict, relevant: dict) -> None:
         super().__init__()
-        self.about = about
+        self.documents, self.asked, self.relevant = documents, asked, relevant
 
     def load_data(self, **_) -> None:
         """Make what mteb would download."""
-        places = [(name, place) for name, rows in self.about.items() for place in range(len(rows))]
-        corpus = Dataset.from_list(
-            [{"id": f"{name}/{place}", "text": self.about[name][place]} for name, place in places]
+        corpus, queries = (
+            Dataset.from_list([{"id": own, "text": text} for own, text in texts.items()])
+            for texts in (self.documents, self.asked)
         )
-        queries = Dataset.from_list([{"id": name, "text": name} for name in self.about])
-        relevant = {
-            name: {f"{name}/{place}": 1 for place in range(len(rows))}
-            for name, rows in self.about.items()
-        }
-        split = {"corpus": corpus, "queries": queries, "relevant_docs": relevant}
+        split = {"corpus": corpus, "queries": queries, "relevant_docs": self.relevant}
         self.dataset = {"default": {"test": split | {"top_ranked": None}}}
         self.data_loaded = True
+
+
+class ClassSentences(Texts):
+    """Sentences by the class they are about."""
+
+    metadata = named("ClassSentences", "clip-benchmark")
+
+
+class CaptionsOfOnePhotograph(Texts):
+    """Captions by the photograph they are of."""
+
+    metadata = named("CaptionsOfOnePhotograph", "coco")
 
 
 if __name__ == "__main__":
