@@ -146,6 +146,17 @@ def test_small_images_are_made_of_what_is_large_enough(pictures, tmp_path, side,
         assert max(first.size) == shown
 
 
+def test_small_images_lie_where_their_numbers_say(pictures, tmp_path):
+    collection = pictures[1]
+    site(collection, tmp_path)
+    (rows,) = (json.loads(path.read_text()) for path in tmp_path.glob("data/items-*.json"))
+    (sheets,) = (json.loads(path.read_text()) for path in tmp_path.glob("data/images-*.json"))
+    content = (tmp_path / sheets[0]).read_bytes()
+    bounds = np.frombuffer(content, "<u4", len(rows) + 1)
+    shown = [content[bounds[row["image"]] : bounds[row["image"] + 1]] for row in rows]
+    assert shown == [collection.thumbnail(identifier) for identifier in collection]
+
+
 def test_large_images_are_refused_where_originals_are_gone(pictures, tmp_path):
     folder, collection = pictures
     folder.rename(tmp_path / "elsewhere")

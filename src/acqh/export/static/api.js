@@ -75,7 +75,7 @@ export function map() {
     const points = await fetchJson(facts.map);
     return {
       n_items: facts.codes.n_items,
-      points: points.map(([place, id, x, y, label, name]) => ({ id, x, y, label, name, thumbnail: pictureOf(facts, place) })),
+      points: points.map(([image, id, x, y, label, name]) => ({ id, x, y, label, name, thumbnail: pictureOf(image) })),
     };
   });
 }
@@ -107,15 +107,15 @@ export function openPicture(address) {
 
 /** Show a picture; small ones lie many in a file. */
 export async function showPicture(image, address) {
-  const [, file, number] = /^images:(\d+):(\d+)$/.exec(address) ?? [];
-  if (file === undefined) {
+  const [, number] = /^images:(\d+)$/.exec(address) ?? [];
+  if (number === undefined) {
     image.src = address;
     return;
   }
   try {
-    const { facts } = await site();
-    const [bytes, ends] = await Promise.all([fetchBytes(facts.images.files[file]), fetchJson(facts.images.ends)]);
-    const [start, end] = [ends[file][number - 1] ?? 0, ends[file][number]];
+    const { files, per_file: n } = (await site()).facts.images;
+    const bytes = await fetchBytes((await fetchJson(files))[Math.floor(number / n)]);
+    const [start, end] = new Uint32Array(bytes, 4 * (number % n), 2); // where it begins, and the next one
     const own = URL.createObjectURL(new Blob([bytes.slice(start, end)], { type: "image/webp" }));
     image.addEventListener("load", () => URL.revokeObjectURL(own), { once: true });
     image.src = own;

@@ -43,7 +43,7 @@ export class Engine {
   async item(place) {
     const { files, per_file: n } = this.facts.items;
     const row = (await fetchJson(files[Math.floor(place / n)]))[place % n];
-    return { file: null, original: null, name: "", ...row, thumbnail: pictureOf(this.facts, place) };
+    return { file: null, original: null, name: "", ...row, thumbnail: pictureOf(row.image) };
   }
 
   /** The place of the item that has an id, or null. */
@@ -133,7 +133,7 @@ export class Engine {
 
   /** What is searched for: words to look up, and a vector. */
   async #read({ text, item = [], unlike = [], weights = {}, mode = "auto" }, codes) {
-    const [lookup, pieces] = await Promise.all([this.words(), this.pieces()]);
+    const [lookup, pieces] = text ? await Promise.all([this.words(), this.pieces()]) : [];
     const parts = [];
     let words = null;
     if (text && lookup && mode !== "meaning" && weights.text !== 0) {
@@ -208,10 +208,9 @@ export class Engine {
   }
 }
 
-/** Where the small image of an item is: which file, and which image in it. */
-export function pictureOf({ images }, place) {
-  if (!images || images.without.includes(place)) return null;
-  return `images:${Math.floor(place / images.per_file)}:${place % images.per_file}`;
+/** The address of a small image by its number; null where there is none. */
+export function pictureOf(number) {
+  return Number.isInteger(number) ? `images:${number}` : null;
 }
 
 /** One vector of all parts, weighed; null where nothing of them is known. */

@@ -29,8 +29,8 @@ _START = "index.html"
 # Which files an export wrote, so that the next one removes what is no longer asked for.
 _LIST = "acqh-site.json"
 # Items whose texts, or whose small images, are fetched at once.
-_ITEMS_A_FILE = 1_000
-_IMAGES_A_FILE = 64
+_ITEMS_A_FILE = 128
+_IMAGES_A_FILE = 16
 _ID_BYTES = 6
 _NAME_CHARS = 80
 # Items that the start page names without JavaScript, and those of which it shows the image.
@@ -189,16 +189,16 @@ def site(
     ]
     made = _Folder(_checked_folder(Path(folder)))
     ids = [_public_id(item.id, collection.generation) for item in items]
-    images = _images(made, items, small, progress)
+    images, slots = _images(made, items, small, progress)
     facts: dict[str, Any] = {
         "name": collection.path.stem,
         "codes": _codes(made, collection, items),
-        "items": _texts(made, items, ids, columns, base_url),
+        "items": _texts(made, items, ids, columns, base_url, slots),
         "labels": _labels(made, items),
         "images": images,
         "words": _words(made, items),
         "text": _queries(made, collection),
-        "map": _map(made, collection, items, ids),
+        "map": _map(made, collection, items, ids, slots),
         "examples": examples_in(collection) if only is None else [],
     }
     levels = collection.opened.index.levels
@@ -231,13 +231,16 @@ def _texts(
     ids: Sequence[str],
     columns: Sequence[str],
     base_url: str | None,
+    slots: Mapping[int, int],
 ) -> dict[str, Any]:
     """Write what is shown of items, some in each file, and where an id is found."""
     rows = []
-    for item, identifier in zip(items, ids, strict=True):
+    for place, (item, identifier) in enumerate(zip(items, ids, strict=True)):
         row: dict[str, Any] = {"id": identifier, "text": item.text, "labels": item.labels}
         if base_url is not None and (file := file_of(item)):
             row["original"] = base_url + quote(file)
+        if place in slots:
+            row["image"] = slots[place]
         rows.append({**row, "columns": dict(item.columns)})
     starts = range(0, len(rows), _ITEMS_A_FILE)
     return {
@@ -307,24 +310,24 @@ def _original(item: Item) -> Path | None:
 
 def _images(
     made: _Folder, items: Sequence[Item], small: _Small | None, progress: Progress | None
-) -> dict[str, Any] | None:
-    """Write small images, some in each file, and where each begins and ends."""
-    if small is None or not any(item.has_thumbnail for item in items):
-        return None
-    files, ends = [], []
-    for start in range(0, len(items), _IMAGES_A_FILE):
-        some = items[start : start + _IMAGES_A_FILE]
-        images = [small.of(item) if item.has_thumbnail else b"" for item in some]
-        ends.append(np.cumsum([len(image) for image in images]).tolist())
-        files.append(made.put("images", "images.bin", b"".join(images)))
+) -> tuple[dict[str, Any] | None, dict[int, int]]:
+    """Write small images, some in each file behind the places where they begin, and number them.
+
+    Items of like codes are found together, and so are their images in a file.
+    """
+    pictured = [place for place, item in enumerate(items) if item.has_thumbnail]
+    if small is None or not pictured:
+        return None, {}
+    pictured.sort(key=lambda place: items[place].code)
+    files = []
+    for start in range(0, len(pictured), _IMAGES_A_FILE):
+        images = [small.of(items[place]) for place in pictured[start : start + _IMAGES_A_FILE]]
+        bounds = np.cumsum([4 * (len(images) + 1), *map(len, images)], dtype="<u4")
+        files.append(made.put("images", "images.bin", b"".join([bounds.tobytes(), *images])))
         if progress is not None:
-            progress(start + len(some), len(items), "writing small images")
-    return {
-        "files": files,
-        "ends": made.put_json("images", "images", ends),
-        "per_file": _IMAGES_A_FILE,
-        "without": [place for place, item in enumerate(items) if not item.has_thumbnail],
-    }
+            progress(start + len(images), len(pictured), "writing small images")
+    facts = {"files": made.put_json("images", "images", files), "per_file": _IMAGES_A_FILE}
+    return facts, {place: slot for slot, place in enumerate(pictured)}
 
 
 def _words(made: _Folder, items: Sequence[Item]) -> dict[str, Any] | None:
@@ -358,7 +361,13 @@ def _queries(made: _Folder, collection: Collection) -> dict[str, Any] | None:
     }
 
 
-def _map(made: _Folder, collection: Collection, items: Sequence[Item], ids: Sequence[str]) -> str:
+def _map(
+    made: _Folder,
+    collection: Collection,
+    items: Sequence[Item],
+    ids: Sequence[str],
+    slots: Mapping[int, int],
+) -> str:
     places = {item.id: place for place, item in enumerate(items)}
     mapped = make_map(collection)
     points = []
@@ -367,7 +376,7 @@ def _map(made: _Folder, collection: Collection, items: Sequence[Item], ids: Sequ
             shown = items[place]
             label = shown.labels[0] if shown.labels else None
             name = shown.text[:_NAME_CHARS]
-            points.append([place, ids[place], round(x, 3), round(y, 3), label, name])
+            points.append([slots.get(place), ids[place], round(x, 3), round(y, 3), label, name])
     return made.put_json("map", "map", points)
 
 
@@ -388,10 +397,11 @@ def _start(
     described = made.put_json("page", "site", facts)
     originals = "" if base_url is None else f" {base_url.rstrip('/')}/"
     policy = html.escape(_POLICY.format(originals=originals))
+    name = html.escape(facts["name"])
     head = (
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         f'<meta name="acqh-site" content="{described}">\n'
-        f"<title>{html.escape(facts['name'])}</title>"
+        f"<title>{name}</title>"
     )
     shown: list[str] = []
     for item in [each for each in items if each.text or each.has_thumbnail][:_LISTED]:
@@ -402,6 +412,7 @@ def _start(
         words = html.escape(item.text or ", ".join(item.labels))
         shown.append(f"<li>{image}{words}</li>")
     page = page.replace("<title>acqh</title>", head).replace('"static/', f'"{home}/')
+    page = page.replace('id="home">acqh<', f'id="home">{name}<')
     page = re.sub(r"<noscript>.*?</noscript>", "", page, flags=re.DOTALL)
     hits = '<ol id="hits" role="list">'
     return page.replace(hits, hits + "".join(shown))

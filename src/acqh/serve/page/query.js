@@ -53,7 +53,7 @@ export function readAddress() {
     labels: all("label"),
     weight: weight >= 0 && weight <= 100 ? weight : EVEN,
     mode: fields.get("mode") ?? "",
-    order: fields.get("order") ?? "",
+    order: ["new", "old"].find((name) => name === fields.get("order")) ?? "",
     view: fields.get("view") ?? "",
     open: fields.get("open"),
   };
