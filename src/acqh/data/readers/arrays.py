@@ -20,9 +20,8 @@ from acqh._core.arrays import Array, Matrix
 from acqh.data.readers.columns import (
     Entry,
     FileRows,
-    Options,
-    Parts,
     Table,
+    chain_files,
     check_unpacked_size,
     data_files,
     guarded,
@@ -158,11 +157,12 @@ class NpyFolder(ArrayTable):
 
     pattern = "*.npy"
 
-    def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
-        super().__init__(path, options, parts)
-        files = parts or {name: _list_rows(files) for name, files in npy_files(path).items()}
+    def _open(self) -> None:
+        files = self.parts or {
+            name: _list_rows(files) for name, files in npy_files(self.path).items()
+        }
         files = {name: found for name, found in files.items() if found}
-        if any(len(each) > 1 or each[0].path.parent != path for each in files.values()):
+        if any(len(each) > 1 or each[0].path.parent != self.path for each in files.values()):
             self.parts = files
         self._files = files
         self.headers = {}
@@ -205,10 +205,9 @@ def npy_files(folder: Path) -> dict[str, list[Path]]:
 
 def _list_rows(files: list[Path]) -> tuple[FileRows, ...]:
     """Return files, whose rows must be alike, with the rows that each of them has."""
-    listed: list[FileRows] = []
-    first_row, first = 0, read_file_header(files[0])
-    for file in files:
-        header = read_file_header(file)
+    headers = [read_file_header(file) for file in files]
+    first = headers[0]
+    for file, header in zip(files, headers, strict=True):
         if (len(header.shape), header.shape[1:], header.dtype) != (
             len(first.shape), first.shape[1:], first.dtype,
         ):  # fmt: skip
@@ -217,9 +216,8 @@ def _list_rows(files: list[Path]) -> tuple[FileRows, ...]:
                 f"{files[0].name} of {first.shape[1:]} and {first.dtype}; all files of a folder "
                 "must have the same"
             )
-        listed.append(FileRows(file, first_row, header.shape[0] if header.shape else 1))
-        first_row += listed[-1].n_rows
-    return tuple(listed)
+    n_rows = (header.shape[0] if header.shape else 1 for header in headers)
+    return chain_files(zip(files, n_rows, strict=True))
 
 
 class NpzFile(ArrayTable):
@@ -228,23 +226,14 @@ class NpzFile(ArrayTable):
     Of an array that is stored, some rows are memory-mapped; a compressed one is unpacked whole.
     """
 
-    def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
-        super().__init__(path, options, parts)
+    def _open(self) -> None:
         self.headers = {}
         self._unpacked: dict[str, Array] = {}
         broken = (zipfile.BadZipFile, ValueError, NotImplementedError)
-        with guarded(path.name, *broken, what="is not a readable .npz file (a zip of arrays)"):
-            self._zip = zipfile.ZipFile(path)
-        try:
-            self._read_headers(path.stat().st_size)
-            self.list_entries()
-        except BaseException:
-            self._zip.close()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        """Close the file."""
-        self._zip.close()
+        with guarded(self.path.name, *broken, what="is not a readable .npz file (a zip of arrays)"):
+            self._zip = self.opened.enter_context(zipfile.ZipFile(self.path))
+        self._read_headers(self.path.stat().st_size)
+        self.list_entries()
 
     def _read_headers(self, file_size: int) -> None:
         members = [info for info in self._zip.infolist() if info.filename.endswith(".npy")]
@@ -259,7 +248,7 @@ class NpzFile(ArrayTable):
         declared = sum(info.file_size for info in members)
         check_unpacked_size(self.path, declared, file_size, self.options.max_bytes)
         for name, info in zip(names, members, strict=True):
-            with self._open(info.filename) as handle:
+            with self._member(info.filename) as handle:
                 where = f"{info.filename} in {self.path.name}"
                 self.headers[name] = read_header(handle, where, info.file_size)
 
@@ -277,7 +266,7 @@ class NpzFile(ArrayTable):
                 f"{info.file_size:,}"
             )
 
-    def _open(self, member: str) -> IO[bytes]:
+    def _member(self, member: str) -> IO[bytes]:
         broken = (zipfile.BadZipFile, OSError, ValueError, RuntimeError, struct.error)
         with guarded(f"{member} in {self.path.name}", *broken, what="cannot be read"):
             return self._zip.open(member)
@@ -302,7 +291,7 @@ class NpzFile(ArrayTable):
         values = np.empty(math.prod(header.shape), header.dtype)
         room = values.view(np.uint8) if values.size else np.empty(0, np.uint8)
         done = 0
-        with self._open(f"{name}.npy") as handle:
+        with self._member(f"{name}.npy") as handle:
             handle.read(header.offset)
             while done < len(room):
                 with guarded(where, zipfile.BadZipFile, zlib.error, EOFError, OSError):

@@ -6,7 +6,7 @@ from typing import Any
 
 from acqh._core.arrays import Bools
 from acqh.data.readers.arrays import NpyFolder, npy_files
-from acqh.data.readers.columns import ITEM_PREFIX, Entry, Options, Parts, Table
+from acqh.data.readers.columns import ITEM_PREFIX, Entry, Table
 from acqh.data.readers.tables import ArrowTable
 
 _VIEWS = {"img_emb": "image", "text_emb": "text"}
@@ -25,12 +25,12 @@ class ClipRetrieval(Table):
     is_paired = True
     noun = "column"
 
-    def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
-        super().__init__(path, options, parts)
+    def _open(self) -> None:
+        path, options, parts = self.path, self.options, self.parts
         # Who names the folders means the same.
         views = {view: _VIEWS.get(name, name) for view, name in (options.views or {}).items()}
         self.options = replace(options, views=views or None)
-        of_views = {name: parts[name] for name in _VIEWS if name in parts} if parts else None
+        of_views = {name: parts[name] for name in _VIEWS if name in parts}
         vectors = NpyFolder(path, options, of_views)
         self._tables: dict[str, tuple[Table, Entry]] = {
             _VIEWS[name]: (vectors, entry)

@@ -8,7 +8,7 @@ import re
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -108,9 +108,20 @@ class Table(AbstractContextManager["Table"], ABC):
         self.options = options
         self.parts: Parts = parts or {}
         self.entries: dict[str, Entry] = {}
+        self.opened = ExitStack()  # what is to be closed
+        try:
+            self._open()
+        except BaseException:
+            self.opened.close()
+            raise
 
     def __exit__(self, *_: object) -> None:
         """Close the file."""
+        self.opened.close()
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Open the file, and list its columns as `entries`."""
 
     @abstractmethod
     def take(self, entry: Entry, start: int, stop: int) -> Any:
@@ -155,9 +166,9 @@ class LoadedTable(Table):
     in_memory = True
 
     def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
-        super().__init__(path, options, parts)
         self._columns: dict[str, Any] = {}
         self._present: dict[str, Bools] = {}
+        super().__init__(path, options, parts)
 
     def add(self, name: str, values: Any) -> None:
         """Add a column: an array, or a sparse matrix."""
@@ -504,6 +515,15 @@ def data_files(found: Iterable[Path], suffixes: tuple[str, ...]) -> list[Path]:
 
 def _natural_order(path: Path) -> list[str | int]:
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(path))]
+
+
+def chain_files(counts: Iterable[tuple[Path, int]]) -> tuple[FileRows, ...]:
+    """Return files, each with its number of rows, as one table whose rows follow one another."""
+    listed, first_row = [], 0
+    for path, n_rows in counts:
+        listed.append(FileRows(path, first_row, n_rows))
+        first_row += n_rows
+    return tuple(listed)
 
 
 def parts_of(parts: Parts, start: int, stop: int) -> dict[str, tuple[FileRows, ...]]:

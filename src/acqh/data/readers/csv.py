@@ -18,8 +18,6 @@ from acqh.data.readers.columns import (
     LABEL_NAMES,
     Entry,
     LoadedTable,
-    Options,
-    Parts,
     check_unpacked_size,
     find_name,
     label_sets,
@@ -49,10 +47,10 @@ class CsvTable(LoadedTable):
         "build makes a collection of it and acqh.data.read_records reads its rows"
     )
 
-    def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
-        super().__init__(path, options, parts)
+    def _open(self) -> None:
+        path = self.path
         n_bytes = path.stat().st_size
-        check_unpacked_size(path, n_bytes, n_bytes, options.max_bytes)
+        check_unpacked_size(path, n_bytes, n_bytes, self.options.max_bytes)
         rows = csv_rows(path)
         _, header = next(rows)
         views = _find_views(path, header)
@@ -128,8 +126,8 @@ class JsonTable(LoadedTable):
     is_paired = True
     no_views = "no list of numbers in its rows, so no view"
 
-    def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
-        super().__init__(path, options, parts)
+    def _open(self) -> None:
+        path, options = self.path, self.options
         n_bytes = path.stat().st_size
         check_unpacked_size(path, n_bytes, n_bytes, options.max_bytes)
         rows = list(json_records(path))

@@ -11,7 +11,7 @@ import numpy as np
 from acqh._core.arrays import Array
 from acqh._core.imports import require
 from acqh.data.readers.arrays import ArrayTable, Header
-from acqh.data.readers.columns import Options, Parts, check_unpacked_size, guarded
+from acqh.data.readers.columns import check_unpacked_size, guarded
 from acqh.errors import InvalidInputError
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
@@ -26,28 +26,19 @@ class Hdf5File(ArrayTable):
     Raises CorruptBundleError: it is damaged. Raises MissingExtraError: h5py is not installed.
     """
 
-    def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
-        super().__init__(path, options, parts)
-        self._file = open_hdf5(path)
-        self._nodes: dict[str, Any] = {}
-        try:
-            with reading(path):
-                self._nodes = dict(list_nodes(self._file, path))
-                self.headers = {
-                    name: self._header(node)
-                    for name, node in self._nodes.items()
-                    if hasattr(node, "shape") and node.shape
-                }
-            self.list_entries()
-        except BaseException:
-            self._file.close()
-            raise
+    def _open(self) -> None:
+        h5py, options = require("h5py"), self.options
+        with reading(self.path):
+            file = self.opened.enter_context(h5py.File(self.path, "r"))
+            self._nodes: dict[str, Any] = dict(list_nodes(file, self.path))
+            self.headers = {
+                name: self._header(node)
+                for name, node in self._nodes.items()
+                if hasattr(node, "shape") and node.shape
+            }
+        self.list_entries()
         if options.views is None and {_ITEMS, _QUERIES} <= self.entries.keys():
             self.options = replace(options, views={_ITEMS: _ITEMS})
-
-    def __exit__(self, *_: object) -> None:
-        """Close the file."""
-        self._file.close()
 
     def _header(self, node: Any) -> Header:
         is_text = require("h5py").check_string_dtype(node.dtype) is not None

@@ -4,7 +4,6 @@ import hashlib
 import itertools
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Ints, Matrix, is_sparse
 from acqh.data.concat import stack
-from acqh.data.readers.columns import SPLIT_SUFFIX, LoadedTable, Options, Parts
+from acqh.data.readers.columns import SPLIT_SUFFIX, LoadedTable, Options
 from acqh.data.readers.mat_files import Mat5File, Mat73File, Variable, is_hdf5
 from acqh.errors import InvalidInputError, ViewError
 
@@ -41,8 +40,8 @@ class MatTable(LoadedTable):
 
     first_class = 1
 
-    def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
-        super().__init__(path, options, parts)
+    def _open(self) -> None:
+        path, options = self.path, self.options
         with (Mat73File if is_hdf5(path) else Mat5File)(path, options.max_bytes) as file:
             plan, rows = _make_plan(file.variables, path.name, options)
             axes = _find_axes(plan, file.variables, path.name, options.orientation)

@@ -3,13 +3,12 @@
 import sqlite3
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh.data.readers.columns import Entry, Options, Parts, Table, guarded
+from acqh.data.readers.columns import Entry, Table, guarded
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
@@ -32,26 +31,22 @@ class RclipDatabase(Table):
     is_paired = True
     noun = "column"
 
-    def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
-        super().__init__(path, replace(options, ids=options.ids or _FILE), parts)
+    def _open(self) -> None:
+        path, self.options = self.path, replace(self.options, ids=self.options.ids or _FILE)
         with self._guarded():
             uri = f"{path.absolute().as_uri()}?mode=ro"
             self._database = sqlite3.connect(uri, uri=True, check_same_thread=False)
-        try:
-            with self._guarded():
-                tables = self._ask("SELECT name FROM sqlite_master WHERE type = 'table'")
-                names = {name for (name,) in tables}
-                columns = {name for _, name, *_ in self._ask("PRAGMA table_info(images)")}
-                if missing := {_FILE, "vector", "deleted"} - columns:
-                    raise InvalidInputError(
-                        f"{path.name} is no database of rclip: it lacks the table images with "
-                        f"{', '.join(sorted(missing))}; its tables are "
-                        f"{', '.join(sorted(names)) or 'none'}"
-                    )
-                ((n_rows, least, most),) = self._ask(_WIDTHS)
-        except BaseException:
-            self._database.close()
-            raise
+            self.opened.callback(self._database.close)
+            tables = self._ask("SELECT name FROM sqlite_master WHERE type = 'table'")
+            names = {name for (name,) in tables}
+            columns = {name for _, name, *_ in self._ask("PRAGMA table_info(images)")}
+            if missing := {_FILE, "vector", "deleted"} - columns:
+                raise InvalidInputError(
+                    f"{path.name} is no database of rclip: it lacks the table images with "
+                    f"{', '.join(sorted(missing))}; its tables are "
+                    f"{', '.join(sorted(names)) or 'none'}"
+                )
+            ((n_rows, least, most),) = self._ask(_WIDTHS)
         if n_rows and (least != most or not least or least % 4):
             raise ViewError(
                 f"{path.name} has vectors of {least} to {most} bytes; all must be of one model"
@@ -60,10 +55,6 @@ class RclipDatabase(Table):
             _IMAGE: Entry(_IMAGE, (n_rows, (most or 4) // 4), "f"),
             _FILE: Entry(_FILE, (n_rows,), "O"),
         }
-
-    def __exit__(self, *_: object) -> None:
-        """Close the file."""
-        self._database.close()
 
     def _guarded(self) -> AbstractContextManager[None]:
         return guarded(self.path.name, sqlite3.Error, UnicodeError, what="cannot be read")

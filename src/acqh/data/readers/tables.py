@@ -18,10 +18,10 @@ from acqh._core.imports import require
 from acqh.data.readers.columns import (
     CHUNK_SIZE,
     Entry,
-    FileRows,
     Options,
     Parts,
     Table,
+    chain_files,
     check_unpacked_size,
     data_files,
     guarded,
@@ -56,12 +56,11 @@ class ArrowTable(Table):
         "no column with lists of numbers, so no view; images and texts are described by acqh build"
     )
 
-    def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
-        super().__init__(path, options, parts)
+    def _open(self) -> None:
         self._cursors: dict[str, _Cursor] = {}
         self._opened: dict[Path, _ParquetFile | _ArrowFile] = {}
         self._rows, self._n_bytes = (0, 0), 0
-        self.parts = parts or list_parts(_find_files(path))
+        self.parts = self.parts or list_parts(_find_files(self.path))
         self.files = self.parts[""]
         self._file_size = sum(part.path.stat().st_size for part in self.files)
         self.schema = self.file(self.files[0].path).schema
@@ -272,19 +271,18 @@ def _find_files(path: Path) -> list[Path]:
 
 def list_parts(files: Iterable[Path]) -> Parts:
     """Return files, which must have the same columns, with the rows that each of them has."""
-    parts: list[FileRows] = []
-    first_row, schema = 0, None
+    counts: list[tuple[Path, int]] = []
+    schema = None
     for path in files:
         file = _open(path)
         schema = schema or file.schema
         if not file.schema.equals(schema):
             raise InvalidInputError(
-                f"{path.name} has other columns or types than {parts[0].path.name}; all files of a "
+                f"{path.name} has other columns or types than {counts[0][0].name}; all files of a "
                 "folder must have the same"
             )
-        parts.append(FileRows(path, first_row, file.n_rows))
-        first_row += parts[-1].n_rows
-    return {"": tuple(parts)}
+        counts.append((path, file.n_rows))
+    return {"": chain_files(counts)}
 
 
 class _Cursor:

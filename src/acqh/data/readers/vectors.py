@@ -10,7 +10,7 @@ import numpy as np
 from acqh._core.arrays import Array
 from acqh._core.imports import require
 from acqh.data.readers.arrays import map_rows, read_file_header, refuse_objects
-from acqh.data.readers.columns import Entry, Options, Parts, Table
+from acqh.data.readers.columns import Entry, Table
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 
 # Every row has its length, four bytes, before its values.
@@ -27,9 +27,8 @@ _Opened = tuple[tuple[int, ...], str, Callable[[int, int], Array]]
 class VectorFile(Table):
     """A file of one matrix, its size compared with what it declares before rows are read."""
 
-    def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
-        super().__init__(path, options, parts)
-        suffix = path.suffix.lower()
+    def _open(self) -> None:
+        path, suffix = self.path, self.path.suffix.lower()
         if suffix == ".npy":
             opened = {"vectors": _open_npy(path)}
         elif suffix in _VECS:

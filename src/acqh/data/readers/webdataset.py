@@ -16,10 +16,8 @@ from acqh._core.arrays import Array, Bools
 from acqh.data.readers.arrays import map_rows, read_header, refuse_objects
 from acqh.data.readers.columns import (
     Entry,
-    FileRows,
-    Options,
-    Parts,
     Table,
+    chain_files,
     data_files,
     guarded,
     parts_of,
@@ -53,16 +51,14 @@ class TarTable(Table):
     noun = "member"
     no_views = "no .npy members, so no view; images and texts are described by acqh build"
 
-    def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
-        super().__init__(path, options, parts)
-        files = [file.path for file in parts[""]] if parts else tar_files(path)
+    def _open(self) -> None:
+        listed = self.parts.get("", ())
+        files = [file.path for file in listed] or tar_files(self.path)
         self._samples = {file: list(_samples(file)) for file in files}
-        if parts is None:
-            first_rows = np.cumsum([0, *map(len, self._samples.values())]).tolist()
-            listed = zip(self._samples.items(), first_rows, strict=False)
-            parts = {"": tuple(FileRows(file, row, len(each)) for (file, each), row in listed)}
-        self.parts = parts
-        n_rows = parts[""][-1].first_row + parts[""][-1].n_rows if parts[""] else 0
+        if not listed:
+            listed = chain_files((file, len(each)) for file, each in self._samples.items())
+            self.parts = {"": listed}
+        n_rows = listed[-1].first_row + listed[-1].n_rows if listed else 0
         members = {
             kind: (file, member)
             for file, samples in self._samples.items()

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from acqh._core.arrays import Array
 from acqh._core.imports import require
 from acqh.data.readers.arrays import ArrayTable, Header, native, refuse_objects
-from acqh.data.readers.columns import Options, Parts, check_unpacked_size, guarded
+from acqh.data.readers.columns import check_unpacked_size, guarded
 from acqh.errors import CorruptBundleError, InvalidInputError
 
 ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
@@ -30,16 +29,15 @@ class ZarrGroup(ArrayTable):
     packed in a way that could run code.
     """
 
-    def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
-        super().__init__(path, options, parts)
+    def _open(self) -> None:
         # Of each array the rows that were unpacked last, by their first: pieces may end in a chunk.
         self._kept: dict[str, tuple[int, Array]] = {}
         self._sizes: dict[str, int] = {}  # of arrays on disk, where chunks may be missing
         zarr = require("zarr")
-        with guarded(str(path), what="is not a readable Zarr group"):
-            self._arrays: dict[str, Any] = dict(zarr.open_group(path, mode="r").arrays())
+        with guarded(str(self.path), what="is not a readable Zarr group"):
+            self._arrays: dict[str, Any] = dict(zarr.open_group(self.path, mode="r").arrays())
         for name, array in self._arrays.items():
-            _check_codecs(array, f"array {name!r} of {path.name}")
+            _check_codecs(array, f"array {name!r} of {self.path.name}")
         self.headers = {name: _header(array) for name, array in sorted(self._arrays.items())}
         self.list_entries()
 
