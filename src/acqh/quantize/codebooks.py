@@ -316,10 +316,7 @@ def weighted_kmeans(
 
 
 def sampled_kmeans(
-    points: Floats,
-    weights: Floats,
-    n_words: int,
-    rng: np.random.Generator,
+    points: Floats, weights: Floats, n_words: int, rng: np.random.Generator
 ) -> Floats:
     """Cluster many weighted points: first by their principal components, then by all.
 

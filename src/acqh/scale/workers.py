@@ -93,10 +93,7 @@ class Cut:
     n_done: int = 0
 
     def run(
-        self,
-        work: Callable[[Any, Any], Any],
-        what: str,
-        tasks: Iterable[Task] | None = None,
+        self, work: Callable[[Any, Any], Any], what: str, tasks: Iterable[Task] | None = None
     ) -> Iterator[Any]:
         """Yield what `work` gives for each task, or for all pieces; `what` is said to be done."""
         lengths: deque[int] = deque()

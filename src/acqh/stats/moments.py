@@ -341,9 +341,7 @@ def sum_over(patterns: Mapping[tuple[str, ...], Moments], names: Iterable[str]) 
 
 
 def upper_gram(
-    matrix: Matrix,
-    each: Callable[[slice, Matrix], None] | None = None,
-    upper: Floats | None = None,
+    matrix: Matrix, each: Callable[[slice, Matrix], None] | None = None, upper: Floats | None = None
 ) -> tuple[Floats, Floats]:
     """Return the upper triangle of ``X^T X`` and the sum of the rows, of dense or CSR rows.
 

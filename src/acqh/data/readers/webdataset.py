@@ -14,14 +14,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, Bools
 from acqh.data.readers.arrays import map_rows, read_header, refuse_objects
-from acqh.data.readers.columns import (
-    Entry,
-    Table,
-    chain_files,
-    data_files,
-    guarded,
-    parts_of,
-)
+from acqh.data.readers.columns import Entry, Table, chain_files, data_files, guarded, parts_of
 from acqh.data.readers.tables import arrow_records
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 

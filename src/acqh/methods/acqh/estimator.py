@@ -28,14 +28,7 @@ from acqh._core.runtime import Interval, RandomState, check_rng, one_blas_thread
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.methods.acqh.solve import solve_labels, solve_targets
-from acqh.methods.acqh.space import (
-    SIMILARITIES,
-    ItemMaps,
-    Items,
-    Similarity,
-    Space,
-    embed_items,
-)
+from acqh.methods.acqh.space import SIMILARITIES, ItemMaps, Items, Similarity, Space, embed_items
 from acqh.methods.acqh.targets import LABELS, Target, read_targets
 from acqh.methods.base import CONSTRAINTS, COUNT, NOT_NEGATIVE, BaseMethod, as_parts, labelled
 from acqh.methods.collect import (
@@ -379,10 +372,7 @@ class ACQH(FittedACQH):
         return self
 
     def _learn(
-        self,
-        collected: MappedStatistics,
-        targets: Mapping[str, Target],
-        device: Any,
+        self, collected: MappedStatistics, targets: Mapping[str, Target], device: Any
     ) -> dict[str, Any]:
         """Return what is learnt, by attribute."""
         rng = check_rng(self.random_state)

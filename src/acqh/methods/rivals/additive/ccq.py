@@ -9,11 +9,7 @@ import scipy.linalg
 
 from acqh._core.arrays import Floats, Ints
 from acqh.methods.registry import register
-from acqh.methods.rivals.additive.base import (
-    AdditiveMethod,
-    regress_views,
-    with_norms,
-)
+from acqh.methods.rivals.additive.base import AdditiveMethod, regress_views, with_norms
 from acqh.methods.rivals.rows import Rows
 from acqh.methods.rivals.training import Training, share_weights
 from acqh.quantize import decode, search_codes
@@ -129,10 +125,7 @@ class CCQ(AdditiveMethod):
         }
 
     def _alternate(
-        self,
-        rows: Mapping[str, Rows],
-        weights: Mapping[str, float],
-        rng: np.random.Generator,
+        self, rows: Mapping[str, Rows], weights: Mapping[str, float], rng: np.random.Generator
     ) -> tuple[Floats, Ints, list[float]]:
         """Return codebooks, codes and the objective after each sweep."""
         widths = [each.n_features for each in rows.values()]

@@ -9,11 +9,7 @@ from acqh._core.arrays import Floats
 from acqh._core.linalg import principal_directions
 from acqh.errors import InvalidInputError
 from acqh.methods.registry import register
-from acqh.methods.rivals.additive.base import (
-    AdditiveMethod,
-    regress_views,
-    with_norms,
-)
+from acqh.methods.rivals.additive.base import AdditiveMethod, regress_views, with_norms
 from acqh.methods.rivals.rows import Rows
 from acqh.methods.rivals.training import Training, choose_view, share_weights
 from acqh.quantize import decode, fit_codebooks

@@ -24,11 +24,7 @@ _FACTS: dict[str, Any] = {
 }
 
 
-@register(
-    name="scm-orth",
-    title="Semantic correlation maximisation, orthogonal",
-    **_FACTS,
-)
+@register(name="scm-orth", title="Semantic correlation maximisation, orthogonal", **_FACTS)
 @dataclass(eq=False, repr=False, kw_only=True)
 class SCMOrth(LinearBinaryMethod):
     """Semantic correlation maximisation with all bits at once.
@@ -132,11 +128,7 @@ def learn_bits(
     return found
 
 
-@register(
-    name="scm-seq",
-    title="Semantic correlation maximisation, sequential",
-    **_FACTS,
-)
+@register(name="scm-seq", title="Semantic correlation maximisation, sequential", **_FACTS)
 @dataclass(eq=False, repr=False, kw_only=True)
 class SCMSeq(LinearBinaryMethod):
     """Semantic correlation maximisation bit by bit.
