@@ -132,18 +132,14 @@ class LabelSets:
 
     def matrix(self) -> Array:
         """Return the sets as rows, uint8 (n_sets, n_labels), by rising number."""
-        return unpack_rows(self.packed(), self.n_labels)
+        return unpack_rows(self.bits, self.n_labels)
 
-    def packed(self) -> Array:
+    @property
+    def bits(self) -> Array:
         """Return the sets as packed bits, uint8 (n_sets, ceil(n_labels / 8))."""
         width = -(-self.n_labels // 8)
         bits = np.frombuffer(b"".join(self._number_of), dtype=np.uint8)
         return bits.reshape(len(self), width)
-
-    @property
-    def bits(self) -> Array:
-        """What `packed` gives."""
-        return self.packed()
 
     @bits.setter
     def bits(self, bits: Array) -> None:
@@ -237,18 +233,6 @@ class Moments:
             _plus(self.by_set, other.by_set, sign),
         )
 
-    def take_in(self, other: "Moments") -> None:
-        """Add the sums over other items of the same views in place."""
-        self.n_items += other.n_items
-        self.counts = self.counts + other.counts if len(self.counts) else other.counts
-        for mine, theirs in (
-            (self.sums, other.sums),
-            (self.uppers, other.uppers),
-            (self.products, other.products),
-            (self.by_set, other.by_set),
-        ):
-            _take_in(mine, theirs)
-
     def renumbered(self, numbers: Ints, n_sets: int) -> "Moments":
         """Return the same sums, where label set i has become the one of number ``numbers[i]``."""
 
@@ -306,11 +290,6 @@ def _plus(mine: dict[_Key, Floats], theirs: dict[_Key, Floats], sign: float) -> 
     for key, array in theirs.items():
         total[key] = total[key] + sign * array if key in total else sign * array
     return total
-
-
-def _take_in(mine: dict[Any, Floats], theirs: dict[Any, Floats]) -> None:
-    for key, array in theirs.items():
-        mine[key] = np.add(mine[key], array, out=mine[key]) if key in mine else array
 
 
 def pair_of(first: str, second: str) -> Pair:

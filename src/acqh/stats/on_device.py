@@ -305,7 +305,7 @@ def _sample(
 ) -> RowSample:
     """Return the sample of a block; only the rows that are chosen come to the host."""
     torch = require("torch")
-    packed = sets.packed()
+    packed = sets.bits
     # The last one is that of no labels at all, which is what -1 points to.
     packed = np.concatenate([packed, np.zeros((1, packed.shape[1]), dtype=np.uint8)])
     keys = to_tensor(hash_rows({}, packed, {}).view(np.int64), numbers.device)[numbers]

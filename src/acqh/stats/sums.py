@@ -235,10 +235,8 @@ class Statistics:
 
     def add_moments(self, pattern: tuple[str, ...], found: Moments) -> None:
         """Add the sums over items that have exactly these views, and labels or not."""
-        if pattern in self.patterns:
-            self.patterns[pattern].take_in(found)
-        else:
-            self.patterns[pattern] = found
+        known = self.patterns.get(pattern)
+        self.patterns[pattern] = found if known is None else known.plus(found)
 
     def sample_bound(self) -> Any:
         """Return the largest key of a row that may still come into the sample, uint64."""
@@ -332,7 +330,7 @@ class Statistics:
         So that a fit does not depend on the order in which the items came.
         """
         used = np.flatnonzero(self.counts > 0)
-        packed = self.label_sets.packed()[used]
+        packed = self.label_sets.bits[used]
         order = np.lexsort(packed.T[::-1]) if len(used) else used
         new = Statistics(self.widths, self.n_labels, self.keep)
         new._samples = self._samples

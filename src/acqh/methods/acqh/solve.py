@@ -312,7 +312,7 @@ def learnt_of_labels(
         query_map,
         np.eye(block.rank, n_components),
         is_normalized=False,
-        label_sets=posed.stats.label_sets.packed(),
+        label_sets=posed.stats.label_sets.bits,
         label_codes=codes,
     )
     return {

@@ -109,13 +109,7 @@ class DiscreteCMH(LinearBinaryMethod):
             for view, F in data.features.items()
         }
         start = random_signs(data.rng, (data.n_items, self.n_bits))
-        codes, history = self._descend(data, hashing, dict.fromkeys(data.features, start))
-        P = {view: own.solve(codes[view])[view] for view, own in hashing.items()}
-        return linear_functions(P, codes=codes, history=history)
-
-    def _descend(
-        self, data: Training, hashing: dict[str, ViewRidge], codes: dict[str, Floats]
-    ) -> tuple[dict[str, Floats], list[float]]:
+        codes = dict.fromkeys(data.features, start)
         similarity = LabelSimilarity.signed(data.labels)
         history: list[float] = []
         for _ in range(self.max_iter):
@@ -129,7 +123,8 @@ class DiscreteCMH(LinearBinaryMethod):
             history.append(paired + losses)
             if all(np.array_equal(B, previous[view]) for view, B in codes.items()):
                 break
-        return codes, history
+        P = {view: own.solve(codes[view])[view] for view, own in hashing.items()}
+        return linear_functions(P, codes=codes, history=history)
 
     def _update_view(
         self,

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Floats, Matrix
+from acqh._core.arrays import Floats
 from acqh.methods.registry import register
 from acqh.methods.rivals.binary import LinearBinaryMethod, keep_sign, linear_functions, random_signs
 from acqh.methods.rivals.rows import Rows, ViewRidge, dense, squared_norm
@@ -93,23 +93,17 @@ class FDCH(LinearBinaryMethod):
 
     def _learn(self, data: Training) -> dict[str, Any]:
         hashing = ViewRidge(data.features, self.feature_weight, self.feature_ridge)
-        B, history = self._descend(data.labels, hashing, data.rng)
-        return linear_functions(hashing.solve(B), codes=B, history=history)
-
-    def _descend(
-        self, labels: Matrix, hashing: ViewRidge, rng: np.random.Generator
-    ) -> tuple[Floats, list[float]]:
-        label_codes = Rows(labels).ridge(self.label_ridge)
-        B = random_signs(rng, (labels.shape[0], self.n_bits))
+        label_codes = Rows(data.labels).ridge(self.label_ridge)
+        B = random_signs(data.rng, (data.n_items, self.n_bits))
         drift: Floats = np.zeros((1, self.n_bits))
         history: list[float] = []
         for _ in range(self.max_iter):
             P = hashing.solve(B)
             M = label_codes(B - drift)
-            fitted = dense(labels @ M)
+            fitted = dense(data.labels @ M)
             drift = update_drift(B, fitted)
             previous, B = B, update_codes(B, fitted, drift, hashing.predict(P))
             history.append(objective(B, fitted, drift, M, self.label_ridge, hashing.loss(P, B)))
             if np.array_equal(B, previous):
                 break
-        return B, history
+        return linear_functions(hashing.solve(B), codes=B, history=history)

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.metrics import pairwise_distances
 
-from acqh._core.arrays import Floats, Ints, Matrix
+from acqh._core.arrays import Floats, Matrix
 from acqh.methods.registry import register
 from acqh.methods.rivals.binary import LinearBinaryMethod, keep_sign, linear_functions, random_signs
 from acqh.methods.rivals.rows import Rows, squared_norm
@@ -165,19 +165,13 @@ class FSH(LinearBinaryMethod):
             min(self.n_neighbours, n_anchors),
         )
         rows = data.centred()
-        B, W, history = self._alternate(D, anchors, rows, data.rng)
-        return linear_functions(W, rows=rows, codes=B, history=history)
-
-    def _alternate(
-        self, D: Floats, anchors: Ints, rows: Mapping[str, Rows], rng: np.random.Generator
-    ) -> tuple[Floats, dict[str, Floats], list[float]]:
-        """Return codes, hash functions and the objective after each sweep."""
         regress = {view: each.ridge(self.feature_ridge) for view, each in rows.items()}
         W: dict[str, Floats] = {
-            view: rng.normal(size=(each.n_features, self.n_bits)) for view, each in rows.items()
+            view: data.rng.normal(size=(each.n_features, self.n_bits))
+            for view, each in rows.items()
         }
         predicted = predict(rows, W)
-        B = random_signs(rng, (len(D), self.n_bits))
+        B = random_signs(data.rng, (len(D), self.n_bits))
         B_s = update_codes(B[anchors], np.sum(list(predicted.values()), axis=0)[anchors])
         history: list[float] = []
         for _ in range(self.max_iter):
@@ -191,4 +185,4 @@ class FSH(LinearBinaryMethod):
             )
             if np.array_equal(B, previous):
                 break
-        return B, W, history
+        return linear_functions(W, rows=rows, codes=B, history=history)

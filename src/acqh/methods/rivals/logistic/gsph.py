@@ -91,19 +91,8 @@ class GSPH(LinearBinaryMethod):
     tol: float = 1e-6
 
     def _learn(self, data: Training) -> dict[str, Any]:
-        A, B, history = self._descend(LabelSimilarity.cosine(data.labels), data.n_items, data.rng)
-        codes = {
-            view: np.where(relaxed >= 0, 1.0, -1.0)
-            for view, relaxed in zip(data.features, (A, B), strict=True)
-        }
-        functions = fit_logistic_views(data, codes, self.logistic_penalty)
-        return linear_functions(functions, codes=codes, history=history)
-
-    def _descend(
-        self, similarity: LabelSimilarity, n_items: int, rng: np.random.Generator
-    ) -> tuple[Floats, Floats, list[float]]:
-        n_bits = self.n_bits
-        A, B = random_signs(rng, (n_items, n_bits)), random_signs(rng, (n_items, n_bits))
+        similarity, n_bits = LabelSimilarity.cosine(data.labels), self.n_bits
+        A, B = (random_signs(data.rng, (data.n_items, n_bits)) for _ in range(2))
         history: list[float] = []
         for _ in range(self.max_iter):
             A = update_factor(A, B, n_bits * (similarity @ B))
@@ -111,7 +100,12 @@ class GSPH(LinearBinaryMethod):
             history.append(similarity.distance_to_product(float(n_bits), A, B))
             if len(history) > 1 and history[-2] - history[-1] <= self.tol * abs(history[-2]):
                 break
-        return A, B, history
+        codes = {
+            view: np.where(relaxed >= 0, 1.0, -1.0)
+            for view, relaxed in zip(data.features, (A, B), strict=True)
+        }
+        functions = fit_logistic_views(data, codes, self.logistic_penalty)
+        return linear_functions(functions, codes=codes, history=history)
 
     def _unify(self, views: Mapping[str, Matrix]) -> Floats:
         # The mean over views of 2 p - 1, p the probability of a bit: that is tanh of half the

@@ -142,21 +142,8 @@ class SePH(LinearBinaryMethod):
     prior_log_odds_: Floats = field(init=False)
 
     def _learn(self, data: Training) -> dict[str, Any]:
-        H, value = self._descend(unit_label_rows(data.labels), data.rng)
-        signs = np.where(H >= 0, 1.0, -1.0)
-        projections = fit_logistic_views(
-            data, dict.fromkeys(data.features, signs), self.logistic_penalty
-        )
-        # A bit that all items share has no finite odds: count half an item on the other side.
-        least = 0.5 / data.n_items
-        return {
-            **linear_functions(projections),
-            "prior_log_odds_": logit(np.clip((signs > 0).mean(axis=0), least, 1.0 - least)),
-            "divergence_": value,
-        }
-
-    def _descend(self, unit_labels: Matrix, rng: np.random.Generator) -> tuple[Floats, float]:
-        H: Floats = _START_SCALE * rng.standard_normal((unit_labels.shape[0], self.n_bits))
+        unit_labels = unit_label_rows(data.labels)
+        H: Floats = _START_SCALE * data.rng.standard_normal((data.n_items, self.n_bits))
         step, gain = np.zeros_like(H), np.ones_like(H)
         best, lowest = H, np.inf
         for _ in range(self.max_iter):
@@ -167,7 +154,17 @@ class SePH(LinearBinaryMethod):
             step, gain = update_step(gradient + slope, step, gain)
             H = H + step
             H -= H.mean(axis=0)
-        return best, float(lowest)
+        signs = np.where(best >= 0, 1.0, -1.0)
+        projections = fit_logistic_views(
+            data, dict.fromkeys(data.features, signs), self.logistic_penalty
+        )
+        # A bit that all items share has no finite odds: count half an item on the other side.
+        least = 0.5 / data.n_items
+        return {
+            **linear_functions(projections),
+            "prior_log_odds_": logit(np.clip((signs > 0).mean(axis=0), least, 1.0 - least)),
+            "divergence_": float(lowest),
+        }
 
     def _unify(self, views: Mapping[str, Matrix]) -> Floats:
         # Bayes: views are independent given the bit, and each odds contain the prior once.

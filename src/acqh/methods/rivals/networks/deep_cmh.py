@@ -118,10 +118,9 @@ class DeepCMH(NetworkMethod):
             for view, features in data.features.items()
         }
         outputs = {view: net.all_outputs(self.batch_size) for view, net in networks.items()}
-        rates = np.geomspace(self.learning_rate, self.final_learning_rate, self.max_epochs)
         codes = join_codes(outputs)
         losses = []
-        for rate in rates:
+        for rate in np.geomspace(self.learning_rate, self.final_learning_rate, self.max_epochs):
             epoch = [
                 self._step(networks[view], outputs, view, codes, data.labels, rows, rate)
                 for view in networks
