@@ -18,7 +18,7 @@ from pathlib import Path
 
 from acqh._core.runtime import Progress
 from acqh.collection import Collection, Item
-from acqh.collection.disk import layout as _cache
+from acqh.collection.disk import opened as _cache
 from acqh.collection.disk.verify import verify_collection
 from acqh.errors import CollectionError
 

@@ -3,7 +3,7 @@ import pytest
 
 import acqh
 from acqh.collection import Collection, Item
-from acqh.collection.disk.layout import generation_of
+from acqh.collection.disk.folder import generation_of
 from acqh.errors import (
     CollectionError,
     InvalidInputError,
@@ -125,7 +125,7 @@ def test_explanations_add_up_to_the_scores(collection):
 
 def test_verify_finds_nothing_wrong_with_a_new_collection(collection, make_items, monkeypatch):
     assert collection.verify().notes == ()
-    monkeypatch.setattr("acqh.collection.disk.layout.MAX_FEW", 0)  # so that there is an index
+    monkeypatch.setattr("acqh.collection.disk.opened.MAX_FEW", 0)  # so that there is an index
     collection.opened.index.save()
     collection.add(make_items(2, seed=3, prefix="more"))
     report = collection.verify()
@@ -141,8 +141,8 @@ def test_restricted_searches_are_the_whole_ones_without_the_others(
     tmp_path, make_items, where, few, monkeypatch
 ):
     # Of two of these conditions few items are left, which then are indexed by themselves.
-    monkeypatch.setattr("acqh.collection.disk.layout.MAX_FEW", few)
-    monkeypatch.setattr("acqh.collection.disk.layout._SMALL_PART", 15)
+    monkeypatch.setattr("acqh.collection.disk.opened.MAX_FEW", few)
+    monkeypatch.setattr("acqh.collection.disk.opened._SMALL_PART", 15)
     items = make_items(150)
     with Collection.build(
         items, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf"

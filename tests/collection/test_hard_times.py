@@ -97,7 +97,7 @@ def test_changes_of_one_process_are_seen_by_another(path, make_items):
 
 @pytest.mark.parametrize("damage", ["missing", "flipped", "emptied", "no JSON", "of another build"])
 def test_a_lost_or_damaged_index_is_made_anew(path, built, damage, caplog, make_items, monkeypatch):
-    monkeypatch.setattr("acqh.collection.disk.layout.MAX_FEW", 0)
+    monkeypatch.setattr("acqh.collection.disk.opened.MAX_FEW", 0)
     for each in (built, path):
         Collection.open(each).close()
     index = path / "index"
@@ -128,7 +128,7 @@ def test_a_lost_or_damaged_index_is_made_anew(path, built, damage, caplog, make_
 def test_removals_are_forgotten_and_indexes_far_behind_are_made_again(
     path, make_items, monkeypatch
 ):
-    monkeypatch.setattr("acqh.collection.disk.layout.MAX_FEW", 0)
+    monkeypatch.setattr("acqh.collection.disk.opened.MAX_FEW", 0)
     monkeypatch.setattr("acqh.collection.store.items._KEPT_CHANGES", 4)
     with Collection.open(path) as behind:
         n_items = len(behind)

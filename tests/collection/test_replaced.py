@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from acqh.collection import Collection, Item
-from acqh.collection.disk.layout import generation_of
-from acqh.collection.disk.replace import remove_leftovers
+from acqh.collection.disk.folder import generation_of, remove_leftovers
 from acqh.collection.disk.verify import verify_collection
 from acqh.errors import ReplacedError
 

@@ -8,7 +8,7 @@ from PIL import Image
 
 import acqh
 from acqh.collection import BuildSettings, Collection, Item
-from acqh.collection.disk.layout import read_facts, write_facts
+from acqh.collection.disk.folder import read_facts, write_facts
 from acqh.encoders import HogColour
 from acqh.errors import CorruptBundleError, ImageError
 

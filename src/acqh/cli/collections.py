@@ -322,7 +322,7 @@ def verify(
 ) -> None:
     """Check every byte of what acqh has written."""
     if clean:
-        from acqh.collection.disk.replace import remove_leftovers
+        from acqh.collection.disk.folder import remove_leftovers
 
         n_bytes = remove_leftovers(path)
         voice.note(f"{path}: {n_bytes:,} bytes of killed builds removed")

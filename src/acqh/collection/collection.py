@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from acqh._core.arrays import Floats, check_positive_int
 from acqh._core.runtime import Progress, RandomState, say_nothing
-from acqh.collection.disk.layout import Opened, open_folder, size_on_disk, undisturbed
-from acqh.collection.disk.replace import replacing
+from acqh.collection.disk.folder import replacing, size_on_disk, undisturbed
+from acqh.collection.disk.opened import Opened, open_folder
 from acqh.collection.search.query import FeatureRow, Where, browse, search
 from acqh.collection.store import items as stored
 from acqh.collection.store.file import WRITE_TIMEOUT_SECONDS, Store, read_change

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from acqh.collection import Collection
-from acqh.collection.disk.layout import generation_of
+from acqh.collection.disk.folder import generation_of
 from acqh.errors import AcqhError, ReplacedError
 from acqh.serve.middleware import Metrics, room_for_connections
 from acqh.serve.schemas import ProblemError

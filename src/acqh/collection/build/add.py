@@ -19,8 +19,8 @@ from acqh.collection.build.sources import (
     open_source,
     prepared,
 )
-from acqh.collection.disk.layout import Opened
 from acqh.collection.disk.model import CHUNK_ROWS, IMAGE_BATCH, Described, describe_items
+from acqh.collection.disk.opened import Opened
 from acqh.collection.store.file import Store
 from acqh.collection.store.follow import follows_file, ids_of_file, relabel
 from acqh.collection.store.items import find_item, insert_items, note_added

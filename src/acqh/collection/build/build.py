@@ -25,19 +25,16 @@ from acqh.collection.build.sources import (
     open_source,
     prepared,
 )
-from acqh.collection.disk.layout import (
+from acqh.collection.disk.folder import (
     INDEX,
     ITEMS,
     MODEL,
     Facts,
-    IndexCache,
     Learnt,
-    Opened,
     read_facts,
     start_folder,
     write_facts,
 )
-from acqh.collection.disk.levels import unrelated_queries
 from acqh.collection.disk.model import (
     CHUNK_ROWS,
     IMAGE_BATCH,
@@ -45,7 +42,9 @@ from acqh.collection.disk.model import (
     Encoders,
     describe,
     fit_general_model,
+    unrelated_queries,
 )
+from acqh.collection.disk.opened import IndexCache, Opened
 from acqh.collection.store.file import Store, create_store, open_store
 from acqh.collection.store.items import (
     carry_over,

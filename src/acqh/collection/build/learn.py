@@ -10,9 +10,8 @@ from sklearn.preprocessing import Normalizer
 
 from acqh._core.arrays import Bools
 from acqh._core.runtime import Progress, say_nothing
-from acqh.collection.disk.layout import Learnt
-from acqh.collection.disk.levels import BARE, CAPTION
-from acqh.collection.disk.model import CHUNK_ROWS, Encoders, fit_general_model
+from acqh.collection.disk.folder import Learnt
+from acqh.collection.disk.model import BARE, CAPTION, CHUNK_ROWS, Encoders, fit_general_model
 from acqh.collection.types import BuildSettings
 from acqh.data import MultiViewData
 from acqh.encoders import EfficientNetLite0, GeneralModel, general_model

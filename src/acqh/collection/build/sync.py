@@ -9,7 +9,7 @@ from acqh._core.runtime import Progress
 from acqh.collection.build.add import add_items, label_items
 from acqh.collection.build.folder import ImageFile, Listing, Source, list_images
 from acqh.collection.build.sources import Skipped
-from acqh.collection.disk.layout import Opened
+from acqh.collection.disk.opened import Opened
 from acqh.collection.store import follow
 from acqh.collection.store.file import Store
 from acqh.collection.store.items import find_number

@@ -1,13 +1,15 @@
-"""From prepared items to features and codes, and from queries to vectors."""
+"""From prepared items to features and codes, and from queries to vectors; also unrelated ones."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
-from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix, is_sparse
+from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix, is_sparse, unit_rows
 from acqh._core.imports import require
 from acqh.encoders.efficientnet import EfficientNetLite0
 from acqh.encoders.minilm import MiniLM
@@ -27,6 +29,14 @@ CHUNK_ROWS = 4_096
 # images of COCO so that beginnings of captions find items as well as if these were described again
 # (mean reciprocal rank 0.318 and 0.316; by images alone 0.104). Further, the image would not count.
 _CHANGE = 0.7
+# How a few words are asked for: as they are, or as a caption.
+BARE, CAPTION = "{}", "a photo of a {}"
+# More than these are a caption by themselves.
+_FEW_WORDS = 3
+# Items that are asked for as queries, at most.
+_MAX_QUERIES = 256
+# Fewer words that an encoder knows do not say what the twentieth part of them gets.
+_MIN_WORDS = 40
 
 
 # The encoders of raw items, by view; none where features are given.
@@ -231,3 +241,52 @@ def _model_of(bundle: Bundle) -> "ACQH":
 
     model: ACQH = method_of(bundle)
     return model
+
+
+def phrase(text: str, asked_as: str) -> str:
+    """Return what is asked for by meaning: a few words as part of a caption.
+
+    `asked_as`: `BARE` or `CAPTION`.
+
+    Examples
+    --------
+    >>> phrase("red car", CAPTION), phrase("a red car by a lake", CAPTION)
+    ('a photo of a red car', 'a red car by a lake')
+    """
+    return asked_as.replace("{}", text) if len(text.split()) <= _FEW_WORDS else text
+
+
+def unrelated_queries(
+    encoders: Encoders, coder: Coder, codes: Array, asked_as: str
+) -> dict[str, Floats]:
+    """Return queries of unit length by which levels are measured.
+
+    `codes`: uint8 (n_items, n_codebooks). `asked_as`: see `phrase`. Gives "words",
+    (n_words, n_components): names of things most of which no collection has; none where no text is
+    understood. And "items", (n_queries, n_components): items, to most of which any other is nothing
+    like.
+    """
+    chosen = codes[:: math.ceil(len(codes) / _MAX_QUERIES) or 1]
+    queries = {"items": coder.model.project_codes(chosen), "words": coder.maps.codebooks[0, :0]}
+    if "text" in encoders and "text" in coder.maps.widths:
+        features, is_known = _things(encoders["text"], asked_as)
+        if is_known.sum() >= _MIN_WORDS:
+            queries["words"] = coder.maps.project(features[is_known], view="text")
+    return {name: unit_rows(rows).astype(np.float16) for name, rows in queries.items()}
+
+
+def _things(encoder: Any, asked_as: str) -> tuple[Matrix, Bools]:
+    """Return the features of things, and which of them the encoder knows."""
+    weights = getattr(encoder, "fingerprint_", None)
+    key = weights, asked_as
+    if weights is None or key not in _known_things:
+        words = (files("acqh.collection.disk") / "things.txt").read_text(encoding="utf-8").split()
+        things = describe(encoder, "text", [phrase(word, asked_as) for word in words])
+        if weights is None:
+            return things
+        _known_things[key] = things
+    return _known_things[key]
+
+
+# By the weights of a network, which takes a second for them.
+_known_things: dict[tuple[str | None, str], tuple[Matrix, Bools]] = {}

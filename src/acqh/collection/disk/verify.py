@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from acqh.collection.disk import layout
-from acqh.collection.disk.replace import leftovers
+from acqh.collection.disk import folder as disk
+from acqh.collection.disk import opened
 from acqh.collection.store import items
 from acqh.collection.store.file import WORDS_SCHEMA, checksum, open_store, read_change
 from acqh.collection.store.words import VOCABULARY, change_words, words_of
@@ -37,7 +37,7 @@ def verify_collection(path: str | PathLike[str]) -> CollectionReport:
         There is no collection at the path.
     """
     folder = Path(path)
-    return layout.undisturbed(folder, lambda: _verified(folder))
+    return disk.undisturbed(folder, lambda: _verified(folder))
 
 
 def _verified(folder: Path) -> CollectionReport:
@@ -46,46 +46,46 @@ def _verified(folder: Path) -> CollectionReport:
     n_items = 0
     generation = shape = settings = None
     try:
-        layout.check_parts(folder)
-        facts = layout.read_facts(folder)
+        disk.check_parts(folder)
+        facts = disk.read_facts(folder)
         generation = facts.generation
         settings = facts.settings.stored()
-        shape = load_method(folder / layout.MODEL).codebooks_.shape
+        shape = load_method(folder / disk.MODEL).codebooks_.shape
     except (AcqhError, OSError) as error:
         problems.append(str(error))
     try:
-        with closing(open_store(folder / layout.ITEMS)) as store, store.reading() as connection:
+        with closing(open_store(folder / disk.ITEMS)) as store, store.reading() as connection:
             if generation is not None and store.generation != generation:
-                problems.append(f"{folder / layout.ITEMS} belongs to another collection")
+                problems.append(f"{folder / disk.ITEMS} belongs to another collection")
             n_items = items.count_items(connection)
             problems += (
-                f"{folder / layout.ITEMS}: {each}" for each in check_store(connection, shape)
+                f"{folder / disk.ITEMS}: {each}" for each in check_store(connection, shape)
             )
             notes += _check_index(folder, connection, problems)
     except (AcqhError, OSError) as error:
         problems.append(str(error))
-    if left := leftovers(folder):
-        n_bytes = sum(map(layout.size_on_disk, left))
+    if left := disk.leftovers(folder):
+        n_bytes = sum(map(disk.size_on_disk, left))
         notes.append(
             f"{len(left)} folders of killed builds lie beside it, {n_bytes:,} bytes; "
             "acqh verify --clean removes them"
         )
     found = tuple(dict.fromkeys(problems)), tuple(notes)
-    return CollectionReport(folder, n_items, layout.size_on_disk(folder), *found, settings)
+    return CollectionReport(folder, n_items, disk.size_on_disk(folder), *found, settings)
 
 
 def _check_index(folder: Path, connection: sqlite3.Connection, problems: list[str]) -> list[str]:
     """Add what is wrong with the index to the problems; return what is not damage."""
     try:
-        index = CodeIndex.load(folder / layout.INDEX, verify=True)
+        index = CodeIndex.load(folder / disk.INDEX, verify=True)
     except FileNotFoundError:
-        is_missed = items.has_more_than(connection, layout.MAX_FEW)
+        is_missed = items.has_more_than(connection, opened.MAX_FEW)
         return ["there is no index; it is made when the collection is opened"] * is_missed
     change, width = index.info.get("change"), len(index.codebooks)
     held, all_numbers, all_codes, _ = items.changes_since(connection, 0, width)
     if not isinstance(change, int) or not 0 <= change <= held:
         problems.append(
-            f"{folder / layout.INDEX} holds changes up to {change!r}, the items up to {held}"
+            f"{folder / disk.INDEX} holds changes up to {change!r}, the items up to {held}"
         )
         return []
     behind = held - change
@@ -95,7 +95,7 @@ def _check_index(folder: Path, connection: sqlite3.Connection, problems: list[st
     index.add(codes, ids=numbers)
     index.remove(removed)
     if not (np.array_equal(index.ids, all_numbers) and np.array_equal(index.codes, all_codes)):
-        problems.append(f"{folder / layout.INDEX} does not hold the codes of the items; remove it")
+        problems.append(f"{folder / disk.INDEX} does not hold the codes of the items; remove it")
     return [f"the index is {behind} changes behind and catches up on opening"] if behind else []
 
 

@@ -19,7 +19,7 @@ from scipy.cluster.hierarchy import DisjointSet
 from acqh._core.arrays import Array, Floats, Ints, slices
 from acqh._core.imports import require
 from acqh._core.runtime import Progress
-from acqh.collection.disk.layout import Opened
+from acqh.collection.disk.opened import Opened
 from acqh.collection.search.rank import match_of
 from acqh.collection.store.items import read_pictures
 from acqh.collection.types import BYTES, DATE, DIGEST, DuplicateGroup

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix, check_positive_int, is_sparse
-from acqh.collection.disk.layout import Opened
+from acqh.collection.disk.opened import Opened
 from acqh.collection.search.rank import (
     FUSED_PARTS,
     POOL,

@@ -13,7 +13,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints
 from acqh._core.imports import require
-from acqh.collection.disk.layout import Opened
+from acqh.collection.disk.opened import Opened
 from acqh.collection.store.file import as_numbers, read_change
 from acqh.collection.store.filters import Condition, check_names, meeting
 from acqh.collection.store.items import numbers_showing, thumbnails_of

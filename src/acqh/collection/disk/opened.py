@@ -1,53 +1,35 @@
-"""The folder of a collection: what lies where, and the index, which is a cache of the codes."""
+"""An open collection: its parts, its index, a cache of the codes, and above what hits stand out."""
 
+import json
 import logging
-import os
+import math
 import shutil
 import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints
-from acqh._core.store import fits, pack, unpack
-from acqh.collection.disk.levels import Levels, measure_levels, phrase
-from acqh.collection.disk.model import Coder, Encoders, describe
-from acqh.collection.store.file import Store, identity_of, open_store, read_change, read_text
+from acqh.collection.disk.folder import INDEX, ITEMS, MODEL, Facts, check_parts, read_facts
+from acqh.collection.disk.model import Coder, describe, phrase
+from acqh.collection.store.file import Store, open_store, read_change, read_text
 from acqh.collection.store.items import changes_since, codes_of, has_more_than, is_forgotten
-from acqh.collection.types import BuildSettings
 from acqh.encoders.general.model import GeneralMap
 from acqh.encoders.minilm import MiniLM, QueryTable
-from acqh.errors import (
-    AcqhError,
-    CollectionError,
-    CorruptBundleError,
-    InvalidInputError,
-    ReplacedError,
-)
-from acqh.io import Bundle, read_bundle, write_bundle
-from acqh.methods.registry import HOMES
+from acqh.errors import AcqhError, CollectionError, CorruptBundleError
 
 if TYPE_CHECKING:
     from acqh.index import CodeIndex
 
-KIND = "collection"
-ITEMS, MODEL, INDEX = "items.sqlite", "model", "index"
-_LAYOUT = 1
-_UNRELATED = "unrelated queries"
-# Each try again means that the folder was replaced in the meantime.
-_MAX_TRIES = 16
+_log = logging.getLogger(__name__)
 # Texts whose vectors are kept, since people ask for the same again and turn pages; half a megabyte.
 _KEPT_TEXTS, _MAX_KEPT_CHARACTERS = 1_024, 1_000
-
-T = TypeVar("T")
-_log = logging.getLogger(__name__)
 # Catching up with this many changes takes about as long as reading the index.
 _SAVE_AFTER = 4_096
 # Of up to this many items no index is saved: their codes are read from the store as quickly.
@@ -56,33 +38,72 @@ MAX_FEW = 16_384
 _SMALL_PART = 16
 # The fact under which levels are stored, and the part of the items whose change renews them.
 _LEVELS, _CHANGED_PART = "levels", 0.05
+# One query in twenty about something that no item has anything to do with shows a hit above it.
+_CHANCE = 0.05
+# Items by which levels are measured.
+_MAX_ITEMS = 2_048
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Learnt:
-    """What a collection has learnt, beside its model: how items are described, and from what."""
+class Levels(NamedTuple):
+    """Above which share of a query's length the scores of hits stand out."""
 
-    encoders: Encoders
-    trained_on: str
-    n_trained: int
-    asked_as: str  # how a few words are asked for; see `phrase`
-    expected_error: float | None = None  # of items that are added; see `Drift`
+    text: float
+    item: float  # for images, items and all else
+    squares: Floats  # (n_components,): of the items' vectors, on average
+    change: int  # of the collection, up to which this was measured
+
+    @classmethod
+    def read(cls, stored: str, n_components: int) -> "Levels | None":
+        """Return what `stored` gave, or None where it is nothing of the kind."""
+        try:
+            text, item, squares, change = json.loads(stored)
+            found = np.array([text, item, *squares], dtype=np.float32)
+            levels = cls(float(text), float(item), found[2:], int(change))
+        except (ValueError, TypeError, OverflowError):
+            return None
+        is_whole = len(squares) == n_components and np.isfinite(found).all() and found.min() >= 0
+        return levels if is_whole else None
+
+    def stored(self) -> str:
+        """Return them as JSON."""
+        return json.dumps([self.text, self.item, self.squares.tolist(), self.change])
+
+    def limits(self, queries: Floats, *, is_text: bool) -> Floats:
+        """Return the scores above which hits stand out, of one query or several."""
+        return (self.text if is_text else self.item) * lengths(queries, self.squares)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Facts(Learnt):
-    """What a collection's manifest says, and its encoders."""
+def lengths(queries: Floats, squares: Floats) -> Floats:
+    """Return the lengths of queries, (n_queries,), half way to how far items spread along them.
 
-    name: str
-    generation: str
-    n_skipped: int
-    version: str
-    settings: BuildSettings
-    unrelated: Mapping[str, Floats]  # see `unrelated_queries`
+    `queries`: (n_queries, n_components). `squares`: see `Levels`. Items spread far along what many
+    of them have, such as people; there a score must be higher to stand out.
+    """
+    own = queries * queries
+    return np.asarray((own.sum(axis=-1) * (own @ squares)) ** 0.25)
 
 
-# Those that the manifest has as they are.
-_PLAIN = ("generation", "trained_on", "n_trained", "n_skipped", "asked_as", "expected_error")
+def measure_levels(index: "CodeIndex", queries: Mapping[str, Floats], change: int) -> Levels:
+    """Return the levels of items as they are now."""
+    from statistics import NormalDist
+
+    if not len(index):
+        return Levels(0.0, 0.0, index.codebooks[0, 0] * 0, change)
+    codes = index.codes[:: math.ceil(len(index) / _MAX_ITEMS)]
+    vectors = index.codebooks[np.arange(codes.shape[1]), codes].sum(axis=1)
+    squares = np.square(vectors).mean(axis=0)
+    items, words = (
+        rows / np.maximum(lengths(rows, squares), 1e-9)[:, np.newaxis]
+        for rows in (queries[name].astype(np.float32) for name in ("items", "words"))
+    )
+    # Most items have nothing to do with each other, and the lower half of the scores is theirs
+    # alone; the best of that many would be below the level in 19 of 20 cases.
+    low, middle = np.quantile(items @ vectors.T, [0.16, 0.5])
+    item = float(middle + (middle - low) * NormalDist().inv_cdf((1 - _CHANCE) ** (1 / len(index))))
+    text = item
+    if len(words):
+        text = float(np.quantile(index.search(words, 1).scores[:, 0], 1 - _CHANCE))
+    return Levels(max(text, 0.0), max(item, 0.0), squares, change)
 
 
 class IndexCache:
@@ -318,141 +339,3 @@ def open_folder(folder: Path, timeout: float, by_table: bool = False) -> Opened:
     if by_table:
         opened.query_table  # noqa: B018 - says so at once where it cannot stand in
     return opened
-
-
-def undisturbed(
-    folder: Path, look: Callable[[], T], discard: Callable[[T], None] | None = None
-) -> T:
-    """Return what a look at a folder gives; look again where it was replaced meanwhile.
-
-    What a disturbed look gave is given to `discard`.
-
-    Raises ReplacedError: it was replaced again and again.
-    """
-    for _ in range(_MAX_TRIES):
-        before = identity_of(folder)
-        try:
-            found = look()
-        except ReplacedError:
-            continue
-        except Exception:
-            if identity_of(folder) == before:
-                raise
-            continue
-        if identity_of(folder) == before:
-            return found
-        if discard is not None:
-            discard(found)
-    raise ReplacedError(f"{folder} was replaced again and again while it was read; try later")
-
-
-def check_parts(folder: Path) -> None:
-    """Refuse parts that lie elsewhere.
-
-    Raises CorruptBundleError: the model or the index is a link.
-    """
-    for part in (MODEL, INDEX):
-        if (folder / part).is_symlink():
-            raise CorruptBundleError(
-                f"{folder / part} is a link; a collection holds its parts itself"
-            )
-
-
-def start_folder(folder: Path) -> None:
-    """Mark an empty folder as one of ours, so that the manifest can be written when it is full."""
-    write_bundle(folder, kind=KIND, arrays={})
-
-
-def write_facts(folder: Path, facts: Facts) -> None:
-    """Write a collection's manifest, and its encoders with it."""
-    states = {view: pack(each, HOMES) for view, each in facts.encoders.items()}
-    info = {
-        "layout": _LAYOUT,
-        "encoders": {view: description for view, (description, _) in states.items()},
-        "acqh": facts.version,
-        "settings": facts.settings.stored(),
-        **{name: getattr(facts, name) for name in _PLAIN},
-    }
-    arrays = {view: state for view, (_, state) in states.items()}
-    arrays[_UNRELATED] = dict(facts.unrelated)
-    write_bundle(folder, kind=KIND, name=facts.name, info=info, arrays=arrays)
-
-
-def read_facts(folder: Path) -> Facts:
-    """Read what `write_facts` wrote.
-
-    Raises FileNotFoundError: there is no collection. Raises CorruptBundleError: it is damaged, or
-    of another layout.
-    """
-    bundle = _read_manifest(folder, mmap=False, verify=True)
-    kinds = get_type_hints(Facts)
-    plain = {name: bundle.info.get(name) for name in _PLAIN}
-    match bundle.info:
-        case {
-            "layout": int(layout),
-            "encoders": dict(descriptions),
-            "acqh": str(version),
-            "settings": dict(stored),
-            "asked_as": "{}" | "a photo of a {}",
-        } if all(fits(value, kinds[name]) for name, value in plain.items()):
-            pass
-        case _:
-            raise CorruptBundleError(f"{folder} does not describe a collection")
-    if layout != _LAYOUT:
-        raise CorruptBundleError(f"{folder} has layout {layout}; this acqh reads {_LAYOUT}")
-    try:
-        encoders = {
-            view: unpack(description, bundle.arrays(view), HOMES)
-            for view, description in descriptions.items()
-        }
-    except InvalidInputError as error:
-        raise CorruptBundleError(
-            f"the encoders of {folder} cannot be read: {error}; where one is your own class, "
-            "register it first with acqh.encoders.register_encoder"
-        ) from error
-    unrelated = bundle.arrays(_UNRELATED)
-    if unrelated.keys() != {"items", "words"} or not all(
-        rows.ndim == 2 and np.isfinite(rows).all() for rows in unrelated.values()
-    ):
-        raise CorruptBundleError(f"{folder} does not hold the queries that a collection has")
-    try:
-        settings = BuildSettings.from_stored(stored)
-    except (InvalidInputError, AttributeError, TypeError) as error:
-        raise CorruptBundleError(
-            f"{folder} does not say how it was built, but {stored!r}"
-        ) from error
-    parts: dict[str, Any] = {**plain, "settings": settings, "unrelated": unrelated}
-    return Facts(name=bundle.name, encoders=encoders, version=version, **parts)
-
-
-def generation_of(path: str | os.PathLike[str]) -> str:
-    """Return the generation of the collection at a path, from its manifest alone.
-
-    Raises
-    ------
-    FileNotFoundError
-        There is no collection.
-    CorruptBundleError
-        It is damaged.
-    """
-    return str(_read_manifest(Path(path)).info.get("generation"))
-
-
-def _read_manifest(folder: Path, **how: bool) -> Bundle:
-    try:
-        return read_bundle(folder, kind=KIND, **how)
-    except FileNotFoundError:
-        if not folder.exists():
-            raise
-    made = folder.parent / f"{folder.name if folder.is_dir() else folder.stem}.acqh"
-    advice = f"give {made}" if made.exists() else "acqh build makes one of a folder or a table"
-    raise FileNotFoundError(f"{folder} is not a collection; {advice}")
-
-
-def size_on_disk(folder: Path) -> int:
-    """Return the bytes of all files in a folder."""
-    total = 0
-    for file in folder.rglob("*"):
-        with suppress(FileNotFoundError):  # SQLite's log comes and goes
-            total += file.stat().st_size if file.is_file() else 0
-    return total
