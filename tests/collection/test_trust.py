@@ -101,6 +101,7 @@ def test_damaged_levels_are_measured_again(tmp_path):
         '["x", 0, [], 0]',
         "[NaN, 0.1, [1], 50]",
         "[1, 1, [1], 50]",
+        json.dumps([wanted[0], wanted[1] + 1, *wanted[2:]]),
         "{}",
     ):
         with sqlite3.connect(path / "items.sqlite") as connection:

@@ -18,7 +18,7 @@ import numpy as np
 from acqh._core.arrays import Floats, Ints
 from acqh.collection.disk.folder import INDEX, ITEMS, MODEL, Facts, check_parts, read_facts
 from acqh.collection.disk.model import Coder, describe, phrase
-from acqh.collection.store.file import Store, open_store, read_change, read_text
+from acqh.collection.store.file import Store, checksum, open_store, read_change, read_text
 from acqh.collection.store.items import changes_since, codes_of, has_more_than, is_forgotten
 from acqh.encoders.general.model import GeneralMap
 from acqh.encoders.minilm import MiniLM, QueryTable
@@ -37,7 +37,7 @@ MAX_FEW = 16_384
 # Where at most one item in this many may be found, these get an index of their own.
 _SMALL_PART = 16
 # The fact under which levels are stored, and the part of the items whose change renews them.
-_LEVELS, _CHANGED_PART = "levels", 0.05
+LEVELS, _CHANGED_PART = "levels", 0.05
 # One query in twenty about something that no item has anything to do with shows a hit above it.
 _CHANCE = 0.05
 # Items by which levels are measured.
@@ -56,17 +56,19 @@ class Levels(NamedTuple):
     def read(cls, stored: str, n_components: int) -> "Levels | None":
         """Return what `stored` gave, or None where it is nothing of the kind."""
         try:
-            text, item, squares, change = json.loads(stored)
+            digest, *values = json.loads(stored)
+            text, item, squares, change = values
             found = np.array([text, item, *squares], dtype=np.float32)
             levels = cls(float(text), float(item), found[2:], int(change))
         except (ValueError, TypeError, OverflowError):
             return None
-        is_whole = len(squares) == n_components and np.isfinite(found).all() and found.min() >= 0
-        return levels if is_whole else None
+        is_whole = digest == checksum(json.dumps(values)) and len(squares) == n_components
+        return levels if is_whole and np.isfinite(found).all() and found.min() >= 0 else None
 
     def stored(self) -> str:
-        """Return them as JSON."""
-        return json.dumps([self.text, self.item, self.squares.tolist(), self.change])
+        """Return them as JSON, behind their checksum."""
+        values = [self.text, self.item, self.squares.tolist(), self.change]
+        return json.dumps([checksum(json.dumps(values)), *values])
 
     def limits(self, queries: Floats, *, is_text: bool) -> Floats:
         """Return the scores above which hits stand out, of one query or several."""
@@ -165,7 +167,7 @@ class IndexCache:
         is_first = self._index is None
         levels = None if is_first else self.levels
         if is_first:
-            levels = Levels.read(read_text(connection, _LEVELS), self.codebooks.shape[2])
+            levels = Levels.read(read_text(connection, LEVELS), self.codebooks.shape[2])
         if levels is None or abs(self._change - levels.change) > _CHANGED_PART * len(index):
             levels = measure_levels(index, self._unrelated, self._change)
             self._store_levels(levels)
@@ -180,7 +182,7 @@ class IndexCache:
             with self._store.holding(timeout=0) as connection:
                 self._store.check_in_place()
                 connection.execute(
-                    "INSERT OR REPLACE INTO facts VALUES (?, ?)", (_LEVELS, levels.stored())
+                    "INSERT OR REPLACE INTO facts VALUES (?, ?)", (LEVELS, levels.stored())
                 )
                 connection.execute("COMMIT")
         except (CollectionError, OSError) as error:

@@ -11,7 +11,7 @@ import numpy as np
 from acqh.collection.disk import folder as disk
 from acqh.collection.disk import opened
 from acqh.collection.store import items
-from acqh.collection.store.file import WORDS_SCHEMA, checksum, open_store, read_change
+from acqh.collection.store.file import WORDS_SCHEMA, checksum, open_store, read_change, read_text
 from acqh.collection.store.words import VOCABULARY, change_words, words_of
 from acqh.collection.types import CollectionReport
 from acqh.errors import AcqhError
@@ -116,7 +116,9 @@ def _check_file(connection: sqlite3.Connection) -> Iterator[str]:
 
 def _check_items(connection: sqlite3.Connection, shape: tuple[int, ...] | None) -> Iterator[str]:
     """Yield what is wrong with items."""
-    last = read_change(connection)
+    last, levels = read_change(connection), read_text(connection, opened.LEVELS)
+    if levels and shape is not None and opened.Levels.read(levels, shape[2]) is None:
+        yield "what is stored of when hits stand out is damaged"
     rows = connection.execute(
         "SELECT number, id, text, labels, columns, coded_by, code, checksum FROM items"
     )
