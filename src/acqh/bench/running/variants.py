@@ -5,9 +5,8 @@ import inspect
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from importlib.util import module_from_spec, spec_from_file_location
-from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -16,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 
 from acqh import methods
 from acqh._core.arrays import Array, Floats, Matrix, is_sparse
-from acqh._core.runtime import Interval
+from acqh._core.runtime import RandomState
 from acqh._core.store import pack
 from acqh.errors import InvalidInputError
 from acqh.features import KernelMap, RBFAnchors, SignedRoot
@@ -24,7 +23,9 @@ from acqh.methods import BaseMethod
 from acqh.methods.base import as_parts
 from acqh.methods.registry import HOMES, DatabaseMode, MethodInfo
 from acqh.methods.rivals.additive.base import AdditiveMethod
+from acqh.methods.rivals.binary import BinaryMethod
 from acqh.methods.rivals.networks.base import NetworkMethod
+from acqh.methods.rivals.training import Training
 
 # The paper's number of codebooks.
 PAPER_CODEBOOKS = 4
@@ -173,7 +174,8 @@ def _as_json(value: Any, name: str, label: str) -> Any:
     )
 
 
-class RandomCodes(BaseMethod):
+@dataclass(eq=False, repr=False)
+class RandomCodes(BinaryMethod):
     """Bits drawn by the checksum of an item's features: what chance finds.
 
     The same item always gets the same code, so results do not depend on the order of calls.
@@ -194,48 +196,29 @@ class RandomCodes(BaseMethod):
         code="binary",
         modes=("hashed", "unified"),
     )
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_bits": [Interval(Integral, 1, None, closed="left")],
-        "random_state": [Interval(Integral, 0, None, closed="left")],
-    }
-
-    def __init__(self, n_bits: int = 32, *, random_state: int = 0) -> None:
-        self.n_bits = n_bits
-        self.random_state = random_state
+    _: KW_ONLY
+    feature_maps: Any = field(default=None, init=False)
+    random_state: RandomState = 0
 
     def fit(self, views: Any, labels: Any = None) -> Self:
         """Learn nothing but the widths of the views."""
         self._check_parameters()
         first = next(as_parts(views, labels))
         self.n_features_in_ = {name: view.shape[1] for name, view in first.views.items()}
+        self.n_bits_ = self.n_bits
         return self
 
-    def project(self, X: Matrix, *, view: str) -> Floats:
-        """Return random signs, (n_items, n_bits) float32."""
-        return self.decode(self._draw([self._check_view(X, view)]))
+    def _learn(self, data: Training) -> dict[str, Any]:
+        raise NotImplementedError  # `fit` does without
 
-    def encode(
-        self, views: Any = None, *, labels: Any = None, mode: DatabaseMode | None = None
-    ) -> Array:
-        """Return random bits, uint8 (n_items, ceil(n_bits / 8))."""
-        self._check_mode(views, labels, mode)
-        return self._draw([self._check_view(X, view) for view, X in sorted(views.items())])
+    def _project(self, matrix: Matrix, view: str) -> Floats:
+        return self.decode(self._code({view: matrix}, "hashed"))
 
-    def decode(self, codes: Array) -> Floats:
-        """Return the bits as signs, (n_items, n_bits) float32."""
-        bits = np.unpackbits(codes, axis=1, count=self.n_bits)
-        return bits.astype(np.float32) * 2.0 - 1.0
-
-    @property
-    def bytes_per_item(self) -> int:
-        """An eighth of the bits, rounded up."""
-        return -(-self.n_bits // 8)
-
-    def _draw(self, matrices: list[Matrix]) -> Array:
-        start = f"{self.random_state} {len(matrices)} ".encode()
+    def _code(self, views: Mapping[str, Matrix], mode: DatabaseMode) -> Array:  # noqa: ARG002
+        start = f"{self.random_state} {len(views)} ".encode()
         digests = [
             hashlib.shake_128(start + b"".join(pieces)).digest(self.bytes_per_item)
-            for pieces in zip(*map(_row_bytes, matrices), strict=True)
+            for pieces in zip(*(_row_bytes(X) for _, X in sorted(views.items())), strict=True)
         ]
         return np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, self.bytes_per_item)
 
