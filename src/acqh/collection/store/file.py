@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -103,8 +104,13 @@ def read_change(connection: sqlite3.Connection) -> int:
 
 def read_text(connection: sqlite3.Connection, name: str) -> str:
     """Return a text that is stored under a name, or an empty one."""
-    row = connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    row = first_row(connection, "SELECT value FROM facts WHERE name = ?", name)
     return "" if row is None else str(row[0])
+
+
+def first_row(connection: sqlite3.Connection, statement: str, *values: Any) -> Any:
+    """Return the first row that a statement gives, or None."""
+    return connection.execute(statement, values).fetchone()
 
 
 def as_numbers(rows: Iterable[tuple[int]]) -> Ints:

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from acqh.collection.store.file import first_row
 from acqh.collection.store.items import LABEL, stored
 from acqh.errors import CollectionError
 
@@ -36,8 +37,7 @@ def meeting(conditions: Sequence[Condition]) -> tuple[str, list[Any]]:
 def count_meeting(connection: sqlite3.Connection, conditions: Sequence[Condition]) -> int:
     """Return how many items meet all conditions, of which there is one at least."""
     statement, values = meeting(conditions)
-    row = connection.execute(f"SELECT count(*) FROM ({statement})", values).fetchone()  # noqa: S608
-    return int(row[0])
+    return int(first_row(connection, f"SELECT count(*) FROM ({statement})", *values)[0])  # noqa: S608
 
 
 def first_in_order(
@@ -77,15 +77,16 @@ def check_names(
     And for a label that none has where there is one much like it. A name that is misspelt would
     otherwise look like a search that found nothing.
     """
-    ask = connection.execute
-    if ask("SELECT 1 FROM items LIMIT 1").fetchone() is None:
+    if first_row(connection, "SELECT 1 FROM items LIMIT 1") is None:
         return
     names = [(name, (LABEL,)) for name, _ in conditions if name != LABEL]
     for name, also in [*names, *([] if order is None else [(order, ())])]:
-        has = ask("SELECT 1 FROM item_values WHERE name = ? LIMIT 1", (name,)).fetchone()
+        has = first_row(connection, "SELECT 1 FROM item_values WHERE name = ? LIMIT 1", name)
         if name != LABEL and has is not None:
             continue
-        known = ask("SELECT DISTINCT name FROM item_values WHERE name <> ?", (LABEL,)).fetchall()
+        known = connection.execute(
+            "SELECT DISTINCT name FROM item_values WHERE name <> ?", (LABEL,)
+        ).fetchall()
         shown = ", ".join([*also, *(f"{column:.60}" for (column,) in known[:_MAX_SHOWN])])
         more = f" and {len(known) - _MAX_SHOWN} more" if len(known) > _MAX_SHOWN else ""
         raise CollectionError(
@@ -98,7 +99,7 @@ def check_names(
 def _check_label(connection: sqlite3.Connection, label: str) -> None:
     """Raise CollectionError where a label that no item has is much like one that some have."""
     has = "SELECT 1 FROM item_values WHERE name = ? AND value = ? LIMIT 1"
-    if connection.execute(has, (LABEL, label)).fetchone() is not None:
+    if first_row(connection, has, LABEL, label) is not None:
         return
     known = connection.execute("SELECT DISTINCT value FROM item_values WHERE name = ?", (LABEL,))
     folded = {each.casefold(): each for (each,) in known}

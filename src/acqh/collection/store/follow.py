@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from acqh.collection.store.file import Store
-from acqh.collection.store.items import Writer, changing, find_number, parsed
+from acqh.collection.store.file import Store, first_row
+from acqh.collection.store.items import Writer, changing, find_number, parsed, thumbnails_of
 from acqh.collection.types import BYTES, DIGEST, FACTS, FILE, MODIFIED, Item
 
 # Text, labels and columns that people gave.
@@ -31,10 +31,8 @@ class Followed:
 
     def is_still(self, connection: sqlite3.Connection) -> bool:
         """Whether the item follows this file, and has this content of it."""
-        row = connection.execute(
-            f"SELECT {_FACTS[-1]} {_FOLLOWED} WHERE id = ? AND folder = ? AND name = ?",
-            (self.id, self.folder, self.name),
-        ).fetchone()
+        wanted = f"SELECT {_FACTS[-1]} {_FOLLOWED} WHERE id = ? AND folder = ? AND name = ?"
+        row = first_row(connection, wanted, self.id, self.folder, self.name)
         return bool(row == (self.digest,))
 
 
@@ -54,8 +52,7 @@ def ids_of_file(connection: sqlite3.Connection, name: str) -> list[str]:
 
 def follows_file(connection: sqlite3.Connection, identifier: str) -> bool:
     """Whether an item follows a file."""
-    found = connection.execute(f"SELECT 1 {_FOLLOWED} WHERE id = ?", (identifier,))
-    return found.fetchone() is not None
+    return first_row(connection, f"SELECT 1 {_FOLLOWED} WHERE id = ?", identifier) is not None
 
 
 def move_items(store: Store, moves: Sequence[tuple[Followed, str, str, Mapping[str, Any]]]) -> None:
@@ -113,10 +110,8 @@ def heirs(store: Store, removed: Iterable[Followed]) -> list[Item]:
 
 
 def _remember(connection: sqlite3.Connection, item: Followed) -> None:
-    row = connection.execute(
-        "SELECT text, labels, columns FROM items WHERE id = ?", (item.id,)
-    ).fetchone()
-    text, labels, columns = _given(*row)
+    wanted = "SELECT text, labels, columns FROM items WHERE id = ?"
+    text, labels, columns = _given(*first_row(connection, wanted, item.id))
     if isinstance(item.digest, str) and (text or labels or columns):
         connection.execute(
             "INSERT OR REPLACE INTO remembered VALUES (?, ?, ?, ?)",
@@ -138,13 +133,10 @@ def forget_removed(store: Store) -> None:
 
 def given_to(connection: sqlite3.Connection, folder: str, name: str, digest: str) -> _Given:
     """Return what people gave the item of a file; where there is none, what its content had."""
-    row = connection.execute(
-        f"SELECT text, labels, columns {_FOLLOWED} WHERE folder = ? AND name = ?", (folder, name)
-    ).fetchone()
+    wanted = "SELECT text, labels, columns"
+    row = first_row(connection, f"{wanted} {_FOLLOWED} WHERE folder = ? AND name = ?", folder, name)
     if row is None:
-        row = connection.execute(
-            "SELECT text, labels, columns FROM remembered WHERE sha256 = ?", (digest,)
-        ).fetchone()
+        row = first_row(connection, f"{wanted} FROM remembered WHERE sha256 = ?", digest)
     return ("", (), {}) if row is None else _given(*row)
 
 
@@ -171,7 +163,7 @@ class FileWriter:
         connection, name, digest = writer.connection, item.columns[FILE], item.columns[DIGEST]
         own = writer.follower(item.folder, name)
         is_same = f"SELECT 1 {_FOLLOWED} WHERE id = ? AND {_FACTS[-1]} = ?"
-        if connection.execute(is_same, (own, digest)).fetchone() is not None:
+        if first_row(connection, is_same, own, digest) is not None:
             self.done.add(name)
             return None
         text, labels, columns = given_to(connection, item.folder, name, digest)
@@ -206,10 +198,7 @@ def relabel(store: Store, items: Sequence[tuple[int, Item]]) -> list[bool]:
         for number, item in items:
             changed.append(find_number(writer.connection, item.id) == number)
             if changed[-1]:
-                row = writer.connection.execute(
-                    "SELECT picture FROM thumbnails WHERE number = ?", (number,)
-                ).fetchone()
-                thumbnail = None if row is None else row[0]
+                thumbnail = thumbnails_of(writer.connection, [number]).get(number)
                 linked = writer.still_following(replace(item, folder=""))
                 writer.remove(item.id)
                 writer.insert(replace(linked, thumbnail=thumbnail))

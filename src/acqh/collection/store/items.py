@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Ints
-from acqh.collection.store.file import LISTED, Store, checksum, listed, read_change, read_text
+from acqh.collection.store.file import (
+    LISTED,
+    Store,
+    checksum,
+    first_row,
+    listed,
+    read_change,
+    read_text,
+)
 from acqh.collection.store.words import change_words, words_of
 from acqh.collection.types import FACTS, FILE, Item
 from acqh.errors import DuplicateIdError, MissingItemError
@@ -50,24 +58,22 @@ class Counts:
 
 def count_items(connection: sqlite3.Connection) -> int:
     """Return how many items there are."""
-    return int(connection.execute("SELECT count(*) FROM items").fetchone()[0])
+    return int(first_row(connection, "SELECT count(*) FROM items")[0])
 
 
 def has_more_than(connection: sqlite3.Connection, n: int) -> bool:
     """Whether there are more items; counts no further."""
-    found = connection.execute("SELECT 1 FROM items LIMIT 1 OFFSET ?", (n,))
-    return found.fetchone() is not None
+    return first_row(connection, "SELECT 1 FROM items LIMIT 1 OFFSET ?", n) is not None
 
 
 def has_texts(connection: sqlite3.Connection) -> bool:
     """Whether any item has a text."""
-    found = connection.execute("SELECT 1 FROM items WHERE text <> '' LIMIT 1")
-    return found.fetchone() is not None
+    return first_row(connection, "SELECT 1 FROM items WHERE text <> '' LIMIT 1") is not None
 
 
 def find_number(connection: sqlite3.Connection, identifier: str) -> int | None:
     """Return the number of the item that has an id, or None."""
-    row = connection.execute("SELECT number FROM items WHERE id = ?", (identifier,)).fetchone()
+    row = first_row(connection, "SELECT number FROM items WHERE id = ?", identifier)
     return None if row is None else int(row[0])
 
 
@@ -80,7 +86,7 @@ def ids_after(connection: sqlite3.Connection, number: int, n: int = 4_096) -> li
 
 def find_item(connection: sqlite3.Connection, identifier: str) -> tuple[int, Item]:
     """Return an item and its number; raise MissingItemError where there is none."""
-    row = connection.execute(f"{_READ} WHERE id = ?", (identifier,)).fetchone()
+    row = first_row(connection, f"{_READ} WHERE id = ?", identifier)
     if row is None:
         raise MissingItemError(f"no item has the id {identifier!r}")
     return row[0], Item(**_fields(row))
@@ -132,9 +138,8 @@ def _fields(row: Sequence[Any]) -> dict[str, Any]:
 
 def read_thumbnail(connection: sqlite3.Connection, identifier: str) -> bytes:
     """Return an item's small image; raise MissingItemError where there is none."""
-    row = connection.execute(
-        "SELECT picture FROM items LEFT JOIN thumbnails USING (number) WHERE id = ?", (identifier,)
-    ).fetchone()
+    wanted = "SELECT picture FROM items LEFT JOIN thumbnails USING (number) WHERE id = ?"
+    row = first_row(connection, wanted, identifier)
     if row is None:
         raise MissingItemError(f"no item has the id {identifier!r}")
     if row[0] is None:
@@ -338,18 +343,14 @@ class Writer:
 
     def follower(self, folder: str, name: Any) -> str | None:
         """Return the id of the item that follows a file, or None."""
-        row = self.connection.execute(
-            "SELECT id FROM followed JOIN items USING (number) WHERE folder = ? AND name = ?",
-            (folder, name),
-        ).fetchone()
+        wanted = "SELECT id FROM followed JOIN items USING (number) WHERE folder = ? AND name = ?"
+        row = first_row(self.connection, wanted, folder, name)
         return None if row is None else str(row[0])
 
     def still_following(self, item: Item) -> Item:
         """Return an item that follows the file which the one of its id follows."""
-        row = self.connection.execute(
-            "SELECT folder, columns FROM followed JOIN items USING (number) WHERE id = ?",
-            (item.id,),
-        ).fetchone()
+        wanted = "SELECT folder, columns FROM followed JOIN items USING (number) WHERE id = ?"
+        row = first_row(self.connection, wanted, item.id)
         if row is None or item.folder:
             return item
         folder, columns = row
@@ -358,10 +359,7 @@ class Writer:
         return replace(item, folder=folder, columns={**item.columns, **facts})
 
     def _fields(self, identifier: str, wanted: str, done: str) -> Any:
-        row = self.connection.execute(
-            f"SELECT {wanted} FROM items WHERE id = ?",  # noqa: S608
-            (identifier,),
-        ).fetchone()
+        row = first_row(self.connection, f"SELECT {wanted} FROM items WHERE id = ?", identifier)  # noqa: S608
         if row is None:
             raise MissingItemError(f"no item has the id {identifier!r}; nothing was {done}")
         return row
@@ -460,11 +458,10 @@ def note_added(store: Store, added: Drift) -> None:
 
 def set_codes(store: Store, codes: Iterable[tuple[int, str, bytes]]) -> None:
     """Give items their codes, as number, what they were coded by, and code."""
+    wanted = "SELECT id, text, labels, columns FROM items WHERE number = ?"
     with store.writing() as connection:
         for number, coded_by, code in codes:
-            row = connection.execute(
-                "SELECT id, text, labels, columns FROM items WHERE number = ?", (number,)
-            ).fetchone()
+            row = first_row(connection, wanted, number)
             connection.execute(
                 "UPDATE items SET coded_by = ?, code = ?, checksum = ? WHERE number = ?",
                 (coded_by, code, checksum(*row, coded_by, code), number),

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from acqh._core.arrays import Ints
-from acqh.collection.store.file import LISTED, as_numbers, listed
+from acqh.collection.store.file import LISTED, as_numbers, first_row, listed
 from acqh.collection.types import FILE
 
 # A name says more of an item than a word somewhere in its caption.
@@ -353,8 +353,8 @@ def _begun(connection: sqlite3.Connection, term: str) -> list[str]:
 
 
 def _stands(connection: sqlite3.Connection, expression: str) -> bool:
-    found = connection.execute("SELECT 1 FROM words WHERE words MATCH ? LIMIT 1", (expression,))
-    return found.fetchone() is not None
+    wanted = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1"
+    return first_row(connection, wanted, expression) is not None
 
 
 def _transposed(connection: sqlite3.Connection, term: str) -> list[str]:
