@@ -107,8 +107,8 @@ class Hit(Item):
     match : float
         From 0 to 1, comparable between queries of one collection: how far the hit stands out from
         what queries that have nothing to do with the items get. Above one half it does: only one
-        in twenty of such queries would show a hit as near. It is 1 for a hit that has every word
-        of the query, or shows the same image: these are certain.
+        in twenty of such queries would show a hit as near. Some of the words add to it. It is 1
+        for a hit that has every word of the query, or shows the same image: these are certain.
     why : tuple of str
         Why it is there: "words" that were asked for occur in its caption or name, or in its
         "labels"; its "content" is near what the text or the items mean, or near the "image"; or
