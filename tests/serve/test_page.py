@@ -368,6 +368,9 @@ def test_dates_order_items_and_files_are_named(photographs, start, visit):
             page.get_by_role("link", name="Original").click()
         opened.value.wait_for_load_state()
         assert opened.value.url.endswith("/item/original?id=sea%201.png")
+        phone = visit(client, "/?order=new", viewport={"width": 360, "height": 800})
+        expect(phone.locator("#order")).to_be_visible()
+        assert phone.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def titles(page):
@@ -757,6 +760,9 @@ def test_the_map_says_what_it_does_and_never_shows_next_to_nothing(client, visit
         for _ in range(9):
             page.keyboard.press("ArrowRight")
         assert int(canvas.get_attribute("data-pictures")) >= 1
+        for _ in range(30):
+            page.mouse.wheel(0, 400)
+        expect(canvas).to_have_attribute("data-pictures", "37")
 
 
 def test_copies_of_a_file_are_one_tile_that_counts_and_names_them(
