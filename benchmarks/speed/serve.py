@@ -138,7 +138,7 @@ class Asking:
 def load(
     service: Service, requests: Iterator[bytes], n_connections: int, seconds: float
 ) -> dict[str, float]:
-    """Ask for some seconds; images are asked for again where the service has too many of them."""
+    """Ask for some seconds, and again a little later where the service has too much to do."""
     taken, parts = [], []
     before = service.processor_ms
     with selectors.DefaultSelector() as selector:
@@ -162,6 +162,7 @@ def load(
                         parts.append((spans["search"] / spent, spans["encode"] / spent))
                 else:
                     assert asking.received.startswith(b"HTTP/1.1 429 "), asking.received
+                    time.sleep(0.01)
                 asking.ask(next(requests))
         worked = service.processor_ms - before
         for key in list(selector.get_map().values()):

@@ -92,7 +92,7 @@ def create_app(settings: Settings, *, limits: Limits | None = None) -> FastAPI:
     )
     app.state.live = service.live
     for router in _routers(service, tokens):
-        app.include_router(router)
+        app.router.routes.extend(router.routes)  # as they are: including them costs each request
     app.mount("/static", Static(directory=PAGE), name="static")
     app.add_exception_handler(ProblemError, _problem)  # type: ignore[arg-type]
     app.add_exception_handler(RequestValidationError, _wrong)  # type: ignore[arg-type]
