@@ -2,11 +2,13 @@
 
 Prints one JSON line: of 60 copies of photographs of ``../shared/photos`` and ``../shared/coco``
 (stored again, scaled, recoloured, cropped by up to a tenth, or several of these), beside the 3,000
-photographs themselves, how many are in a group "same image" with what they are a copy of; how many
+photographs themselves (rows 1,500 to 2,999 of either; thresholds were chosen on the first 1,500,
+``--start 0``), how many are in a group "same image" with what they are a copy of; how many
 pairs of different photographs are in one; and how long that took. Nothing is printed where
 photographs are missing.
 """
 
+import argparse
 import csv
 import io
 import tempfile
@@ -63,17 +65,22 @@ EDITS = (
 )
 
 
-def photographs(n=1_500):
+def photographs(start, n=1_500):
     for folder in (PHOTOS, COCO):
         with (folder / "manifest.csv").open(encoding="utf-8", newline="") as file:
-            yield from (folder / row["image"] for row in list(csv.DictReader(file))[:n])
+            yield from (
+                folder / row["image"] for row in list(csv.DictReader(file))[start : start + n]
+            )
 
 
 def main(n_copies=60):
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--start", type=int, default=1_500, help="the first row of either")
+    start = parser.parse_args().start
     if not all((folder / "manifest.csv").exists() for folder in (PHOTOS, COCO)):
         return
-    paths = list(photographs())
-    copied = np.random.default_rng(1).choice(len(paths), n_copies, replace=False).tolist()
+    paths = list(photographs(start))
+    copied = np.random.default_rng(start + 1).choice(len(paths), n_copies, replace=False).tolist()
     items = [Item(path, id=f"{row}") for row, path in enumerate(paths)]
     for at, row in enumerate(copied):
         with Image.open(paths[row]) as image:
@@ -92,6 +99,7 @@ def main(n_copies=60):
     different = [pair for pair in pairs if len({name.split()[0] for name in pair}) > 1]
     emit(
         {
+            "start": start,
             "copies": n_copies,
             "found": len(wanted & pairs),
             "missed": sorted(edit_of(copied, pair) for pair in wanted - pairs),

@@ -46,7 +46,7 @@ _MOST_CUT = 14
 _N_NEAR = 6
 # How far two items of different images stand out for each other that show the same thing, and
 # those that were taken within so many seconds.
-_SAME_SUBJECT, _SAME_MOMENT, _SECONDS = 0.85, 0.5, 60.0
+_SAME_SUBJECT, _SAME_MOMENT, _SECONDS = 0.82, 0.5, 60.0
 _BATCH = 1_024
 # Of images with the same signs.
 _MAX_FOUND = 64
