@@ -88,7 +88,7 @@ def test_help_shows_what_users_call_in_few_lines():
     for cls, most in (
         (acqh.ACQH, 250),
         (acqh.methods.ACQHPaper, 250),
-        (acqh.quantize.AdditiveQuantizer, 180),
+        (acqh.quantize.AdditiveQuantizer, 200),
         (acqh.features.KernelMap, 150),
     ):
         shown = pydoc.plain(pydoc.render_doc(cls))

@@ -31,7 +31,7 @@ _HEADING = re.compile(r"^(\S.*)\n---+\n", re.MULTILINE)
 _ENTRY = re.compile(r"^(\w+(?:, \w+)*) :.*(?:\n .*)*", re.MULTILINE)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MethodInfo:
     """What there is to know of a method without running it.
 
@@ -41,14 +41,16 @@ class MethodInfo:
     title : str
         Its name in words.
     reference : str
-        Authors, title, venue.
+        Authors, title, venue and year.
     year : int
+        By default the number that the reference ends with.
     supervised : bool
         Whether ``fit`` learns from labels.
     label_free : bool
         Whether ``fit`` can do without labels; by default, where it does not learn from them.
     code : {"additive", "binary", "real"}
-        How a database item is stored: one byte per codebook, bits, or real numbers.
+        How a database item is stored: one byte per codebook, bits, or real numbers. A class that
+        derives from one of binary or additive methods need not say it again.
     modes : tuple of {"learnt", "hashed", "unified"}
         How a database can be coded; the paper's own way first. ``"learnt"`` uses the items'
         labels or training codes, ``"hashed"`` one view, ``"unified"`` all views together.
@@ -66,7 +68,7 @@ class MethodInfo:
     name: str
     title: str
     reference: str
-    year: int
+    year: int = 0
     supervised: bool
     code: CodeKind
     modes: tuple[DatabaseMode, ...]
@@ -76,6 +78,8 @@ class MethodInfo:
     def __post_init__(self) -> None:
         if self.label_free is None:
             object.__setattr__(self, "label_free", not self.supervised)
+        if not self.year and (found := re.search(r"\d{4}$", self.reference)):
+            object.__setattr__(self, "year", int(found[0]))
 
 
 # Where each method of the package is, below `acqh.methods`: it is imported when it is asked for.
@@ -133,16 +137,16 @@ def register(**facts: Any) -> Callable[[Method], Method]:
     Examples
     --------
     >>> from acqh.methods import BaseMethod, get, register
-    >>> facts = {"name": "mine", "title": "Mine", "reference": "none", "year": 2026}
+    >>> facts = {"name": "mine", "title": "Mine", "reference": "Me, My method, 2026"}
     >>> facts |= {"supervised": True, "code": "real", "modes": ("hashed",)}
     >>> @register(**facts)  # doctest: +SKIP
     ... class Mine(BaseMethod): ...
     >>> get("mine").info.year  # doctest: +SKIP
     2026
     """
-    info = MethodInfo(**facts)
 
     def enter(cls: Method) -> Method:
+        info = MethodInfo(**({"code": getattr(cls, "_stored_as", "real")} | facts))
         known = _METHODS.get(info.name, CLASSES.get(info.name, cls.__qualname__))
         named = known.rpartition(":")[2] if isinstance(known, str) else known.__qualname__
         if named != cls.__qualname__:

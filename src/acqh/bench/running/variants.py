@@ -191,7 +191,6 @@ class RandomCodes(BinaryMethod):
         name="random",
         title="Random codes (control)",
         reference="",
-        year=0,
         supervised=False,
         code="binary",
         modes=("hashed", "unified"),

@@ -90,7 +90,6 @@ class FittedACQH(BaseMethod):
     name="acqh",
     title="Asymmetric correlation quantization hashing",
     reference=REFERENCE,
-    year=2020,
     supervised=True,
     label_free=True,
     code="additive",

@@ -225,7 +225,6 @@ def solve_label_map(problem: PaperProblem, targets: Floats) -> Floats:
     name="acqh-paper",
     title="ACQH as in the paper (Algorithm 1, corrected)",
     reference=REFERENCE,
-    year=2020,
     supervised=True,
     code="additive",
     modes=("learnt", "hashed", "unified"),

@@ -46,6 +46,8 @@ class BinaryMethod(TrainedMethod):
 >>> method.hash(data.views["image"], view="image").shape
 (200, 1)"""
 
+    _stored_as: ClassVar = "binary"
+
     n_bits: int = 32
     _: KW_ONLY
     feature_maps: Any = None

@@ -18,7 +18,6 @@ from acqh.stats import regress
     title="Ridge regression to labels (control)",
     reference="Hoerl and Kennard, Ridge regression: biased estimation for nonorthogonal problems, "
     "Technometrics 1970",
-    year=1970,
     supervised=True,
     code="real",
     modes=("learnt", "hashed", "unified"),

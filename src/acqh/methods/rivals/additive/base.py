@@ -48,6 +48,7 @@ class AdditiveMethod(TrainedMethod):
     """
 
     _n_norm_codebooks: ClassVar[int] = 1
+    _stored_as: ClassVar = "additive"
 
     n_codebooks: int = 4
     codebook_size: int = 256

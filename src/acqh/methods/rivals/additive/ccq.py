@@ -63,9 +63,7 @@ def objective(
     title="Composite correlation quantization",
     reference="Long, Cao, Wang and Yu, Composite correlation quantization for efficient "
     "multimodal retrieval, SIGIR 2016",
-    year=2016,
     supervised=False,
-    code="additive",
     modes=("unified", "hashed", "learnt"),
     reconstruction="The starting codebooks, the number of components where a view is narrow, and "
     "the byte for an item's squared norm are ours.",

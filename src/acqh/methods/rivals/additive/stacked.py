@@ -20,9 +20,7 @@ from acqh.quantize import decode, fit_codebooks
     title="Stacked quantizers",
     reference="Martinez, Hoos and Little, Stacked quantizers for compositional vector compression, "
     "arXiv 2014",
-    year=2014,
     supervised=False,
-    code="additive",
     modes=("learnt", "unified", "hashed"),
     reconstruction="The method is for one view; quantizing the views side by side and predicting "
     "the result from each is ours, as are modes 'unified' and 'hashed'. Codebooks are solved "

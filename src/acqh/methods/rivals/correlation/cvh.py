@@ -31,9 +31,7 @@ def couple_pairs(views: Sequence[Rows]) -> list[list[Floats]]:
     title="Cross-view hashing",
     reference="Kumar and Udupa, Learning hash functions for cross-view similarity search, "
     "IJCAI 2011",
-    year=2011,
     supervised=False,
-    code="binary",
     modes=("hashed", "unified"),
     reconstruction="Leaving out directions that the features do not span is ours.",
 )

@@ -63,9 +63,7 @@ def objective(
     title="Quantised correlation hashing",
     reference="Wu, Yang, Zheng, Wang and Wang, Quantized correlation hashing for fast "
     "cross-modal search, IJCAI 2015",
-    year=2015,
     supervised=True,
-    code="binary",
     modes=("hashed", "unified"),
     reconstruction="The objective and its solution follow the paper's description; no public code "
     "was found.",

@@ -17,9 +17,7 @@ from acqh.methods.rivals.training import Training
 _FACTS: dict[str, Any] = {
     "reference": "Zhang and Li, Large-scale supervised multimodal hashing with semantic "
     "correlation maximization, AAAI 2014",
-    "year": 2014,
     "supervised": True,
-    "code": "binary",
     "modes": ("hashed", "unified"),
 }
 

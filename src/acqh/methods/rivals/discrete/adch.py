@@ -77,9 +77,7 @@ def objective(
     title="Asymmetric discrete cross-modal hashing (ADCH)",
     reference="Luo, Zhang, Wu, Chen, Huang and Xu, Asymmetric discrete cross-modal hashing, "
     "ICMR 2018",
-    year=2018,
     supervised=True,
-    code="binary",
     modes=("learnt", "hashed", "unified"),
     reconstruction="The whole objective: from the paper's description alone, collective matrix "
     "factorisation whose latent vectors, with binary codes, reproduce the similarity of labels.",

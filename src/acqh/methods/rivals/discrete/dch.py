@@ -44,9 +44,7 @@ def objective(
     title="Discriminative binary codes (DCH)",
     reference="Xu, Shen, Yang, Shen and Li, Learning discriminative binary codes for large-scale "
     "cross-modal retrieval, IEEE Transactions on Image Processing 2017",
-    year=2017,
     supervised=True,
-    code="binary",
     modes=("learnt", "hashed", "unified"),
     reconstruction="The weight of the views in the codes is that of supervised discrete hashing; "
     "the paper's own was not found. Mode 'unified' is the mean of the views' projections.",

@@ -54,9 +54,7 @@ def update_codes(
     title="Discrete cross-modal hashing",
     reference="Ma, Liang, Kong, He and Li, Discrete cross-modal hashing for efficient multimedia "
     "retrieval, ISM 2016",
-    year=2016,
     supervised=True,
-    code="binary",
     modes=("learnt", "hashed", "unified"),
     reconstruction="The whole objective: from the paper's description alone, similarity of labels "
     "reconstructed by codes, a classification term, bits learnt one by one in each view.",

@@ -38,9 +38,7 @@ def update_codes(B: Floats, labels: Matrix, W: Floats, ridge_strength: float) ->
     name="dcmh-discriminant",
     title="Discriminant cross-modal hashing",
     reference="Xu, Shen, Yang and Shen, Discriminant cross-modal hashing, ICMR 2016",
-    year=2016,
     supervised=True,
-    code="binary",
     modes=("learnt", "hashed", "unified"),
     reconstruction="The step over codes is the rounded closed form of a public script named after "
     "the paper; the paper's own was not found. Mode 'unified' is ours.",

@@ -50,9 +50,7 @@ def objective(
     title="Fast discrete cross-modal hashing (FDCH)",
     reference="Liu, Nie, Zeng, Cui, Zhu and Yin, Fast discrete cross-modal hashing with regressing "
     "from semantic labels, ACM Multimedia 2018",
-    year=2018,
     supervised=True,
-    code="binary",
     modes=("learnt", "hashed", "unified"),
     reconstruction="No code was found: the form of the drift, the weights and the feature map are "
     "ours; without drift the problem is that of public code for subspace relation learning.",

@@ -58,9 +58,7 @@ def mix_views(
     title="Collective matrix factorisation hashing",
     reference="Ding, Guo and Zhou, Collective matrix factorization hashing for multimodal data, "
     "CVPR 2014",
-    year=2014,
     supervised=False,
-    code="binary",
     modes=("unified", "learnt", "hashed"),
 )
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -102,9 +102,7 @@ def update_codes(B: Floats, A: Affinity, Z: Floats, balance_weight: float, pull:
     title="Collective reconstructive embeddings",
     reference="Hu, Yang, Shen, Xie, Hong and Shen, Collective reconstructive embeddings for "
     "cross-modal hashing, IEEE Transactions on Image Processing 2019",
-    year=2019,
     supervised=False,
-    code="binary",
     modes=("learnt", "unified", "hashed"),
     reconstruction="The objective follows the paper's description, one inner-product "
     "reconstruction with balanced and uncorrelated bits; its solver and weights are ours. Mode "

@@ -99,9 +99,7 @@ def objective(
     title="Fusion similarity hashing",
     reference="Liu, Ji, Wu, Huang and Zhang, Cross-modality binary code learning via fusion "
     "similarity hashing, CVPR 2017",
-    year=2017,
     supervised=False,
-    code="binary",
     modes=("hashed", "unified", "learnt"),
     reconstruction="The released code, by its author's word, is a rewrite; the similarity is its "
     "double loop as a matrix product. Modes 'unified' and 'learnt' are ours.",

@@ -128,9 +128,7 @@ def inverse_distances(rows: Matrix, centre: Floats) -> Floats:
     title="Latent semantic sparse hashing",
     reference="Zhou, Ding and Guo, Latent semantic sparse hashing for cross-modal similarity "
     "search, SIGIR 2014",
-    year=2014,
     supervised=False,
-    code="binary",
     modes=("unified", "hashed"),
     reconstruction="The solver of the bases and the length of the lasso's steps are ours.",
 )

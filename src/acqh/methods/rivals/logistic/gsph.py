@@ -49,9 +49,7 @@ def update_factor(A: Floats, other: Floats, target: Floats) -> Floats:
     title="Generalized semantic preserving hashing (GSPH)",
     reference="Mandal, Chaudhury and Biswas, Generalized semantic preserving hashing for n-label "
     "cross-modal retrieval, CVPR 2017",
-    year=2017,
     supervised=True,
-    code="binary",
     modes=("unified", "hashed", "learnt"),
 )
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -102,9 +102,7 @@ def learn_bit(features: Floats, residual: Residual, max_iter: int) -> tuple[Floa
     name="ksh",
     title="Kernel-based supervised hashing",
     reference="Liu, Wang, Ji, Jiang and Chang, Supervised hashing with kernels, CVPR 2012",
-    year=2012,
     supervised=True,
-    code="binary",
     modes=("hashed", "learnt", "unified"),
     reconstruction="The method is for one view; predicting its codes from the other views is "
     "ours, as are modes 'learnt' and 'unified'.",

@@ -92,9 +92,7 @@ def update_step(gradient: Floats, step: Floats, gain: Floats) -> tuple[Floats, F
     title="Semantics-preserving hashing (SePH)",
     reference="Lin, Ding, Hu and Wang, Semantics-preserving hashing for cross-view retrieval, "
     "CVPR 2015",
-    year=2015,
     supervised=True,
-    code="binary",
     modes=("unified", "hashed"),
     reconstruction="More than two views are fused as two are, each with its own likelihood.",
 )

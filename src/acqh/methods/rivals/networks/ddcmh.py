@@ -54,9 +54,7 @@ def reconstruct_codes(outputs: Floats, codes: Floats) -> Floats:
     name="ddcmh",
     title="Dual deep neural networks cross-modal hashing (DDCMH)",
     reference="Chen and others, Dual deep neural networks cross-modal hashing, AAAI 2018",
-    year=2018,
     supervised=True,
-    code="binary",
     modes=("hashed", "learnt", "unified"),
     reconstruction="All but the three stages: the first codes are those of dch on one view, "
     "networks see features and are taught by a logistic loss per bit, and the rule that "

@@ -60,9 +60,7 @@ def share_label(labels: Matrix, rows: Any) -> Any:
     name="deep-cmh",
     title="Deep cross-modal hashing",
     reference="Jiang and Li, Deep cross-modal hashing, CVPR 2017",
-    year=2017,
     supervised=True,
-    code="binary",
     modes=("hashed", "learnt", "unified"),
     reconstruction="The networks see features, not images, and have one hidden layer; its "
     "width, the first weights, Adam, the learning rates, the small weight of the balance and the "
