@@ -146,7 +146,8 @@ def register(**facts: Any) -> Callable[[Method], Method]:
     """
 
     def enter(cls: Method) -> Method:
-        info = MethodInfo(**({"code": getattr(cls, "_stored_as", "real")} | facts))
+        known_of_class: dict[str, Any] = {"code": getattr(cls, "_stored_as", "real")}
+        info = MethodInfo(**(known_of_class | facts))
         known = _METHODS.get(info.name, CLASSES.get(info.name, cls.__qualname__))
         named = known.rpartition(":")[2] if isinstance(known, str) else known.__qualname__
         if named != cls.__qualname__:
