@@ -162,7 +162,9 @@ def _print_built(out: Path, stats: Any, skipped: Sequence[tuple[str, str]]) -> N
         f"{stats.code_bytes} bytes per item, {stats.size_on_disk / 1e6:.1f} MB in all, "
         f"{seconds:.1f} s.\nLearnt from {stats.n_trained:,} by {stats.trained_on}.",
     )
-    voice.note(f"search it: acqh search {out} WORDS, or on a page: acqh serve {out}")
+    # Of features alone, words are looked up in texts and names, and mean nothing.
+    asked = "WORDS" if stats.encoders else "--like ID, or WORDS of texts and names"
+    voice.note(f"search it: acqh search {out} {asked}, or on a page: acqh serve {out}")
 
 
 def add(
