@@ -157,7 +157,9 @@ def rate(
     query, levels, others = asked.vector, opened.index.levels, others or {}
     if query is None:
         return {}
-    scores = dict(best[:k]) | {number: score for number, score in best[k:] if number in others}
+    scores = dict(best[:k])
+    if others:
+        scores |= {number: score for number, score in best[k:] if number in others}
     unscored = {number: item["code"] for number, item in others.items() if number not in scores}
     if unscored:
         codes = np.frombuffer(b"".join(unscored.values()), np.uint8).reshape(len(unscored), -1)
