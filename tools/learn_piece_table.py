@@ -4,7 +4,8 @@ Read are the captions of MS COCO in a bare git repository (``train.csv``, ``test
 images 9,000 to 9,999 are test rows and never learnt from), and of the wheel ``clip-benchmark``
 1.6.2 (``--wheel``) 20,000 of its 149,700 sentences about the classes of ImageNet. Every word
 that MiniLM knows as one piece is a sentence, too. Vectors take ten minutes on two cores and are
-kept in the folder ``--cache``; the regression takes a few minutes more.
+kept in the folder ``--cache``; the regression takes a few minutes more. Needs torch,
+as the tool does that reads the captions.
 """
 
 import argparse
